@@ -157,30 +157,32 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     debug = bool(os.environ.get(DEBUG))
     if debug:
         click.echo(_places(err), err=True)
-    own = OWN_FAILURE if arguments[:1] == ["run"] else 0
+    run_code = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
         everything = err.listing if VERBOSE in arguments else ()
-        return _print_error("\n".join([str(err), *everything]), err.hint, own or err.exit_code, err.refused)
+        return _print_error(
+            "\n".join([str(err), *everything]), err.hint, run_code or err.exit_code, err.refused
+        )
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
         word, names = _mistyped(err)
         see = f"see `{err.ctx.command_path if err.ctx else NAME} --help`"
         meant = did_you_mean(word, names)
         text = err.message if word else err.format_message()
-        return _print_error(text, f"{meant} Otherwise {see}" if meant else see, own or err.exit_code)
+        return _print_error(text, f"{meant} Otherwise {see}" if meant else see, run_code or err.exit_code)
     if isinstance(err, click.ClickException):
         err.show()
-        return own or err.exit_code
+        return run_code or err.exit_code
     if isinstance(err, click.Abort):
         hint = "what was complete is kept; run the command again to go on"
         return _print_error("interrupted", hint, INTERRUPTED)
     if isinstance(err, OSError) and (err.filename is not None or err.errno in _REMEDIES):
         place = f"{os.fsdecode(err.filename)}: " if err.filename is not None else ""
         remedy = _REMEDIES.get(err.errno or 0, "check the path, its permissions and the space left")
-        return _print_error(f"{place}{err.strerror}", remedy, own or UsageError.exit_code)
+        return _print_error(f"{place}{err.strerror}", remedy, run_code or UsageError.exit_code)
     if not debug:
         click.echo(_places(err), err=True)
     hint = "please report the lines above; they hold no values of variables"
-    return _print_error("this is a bug in reprobuild", hint, own or ReproError.exit_code)
+    return _print_error("this is a bug in reprobuild", hint, run_code or ReproError.exit_code)
 
 
 def _mistyped(err: click.UsageError) -> tuple[str, list[str]]:
@@ -190,7 +192,9 @@ def _mistyped(err: click.UsageError) -> tuple[str, list[str]]:
     """
     if err.ctx and isinstance(err, click.NoSuchOption):
         options = err.ctx.command.get_params(err.ctx)
-        return err.option_name, [name for one in options for name in (*one.opts, *one.secondary_opts)]
+        return err.option_name, [
+            name for option in options for name in (*option.opts, *option.secondary_opts)
+        ]
     if err.ctx and isinstance(err, NoSuchCommand) and isinstance(err.ctx.command, click.Group):
         return err.command_name, err.ctx.command.list_commands(err.ctx)
     return "", []
@@ -206,17 +210,17 @@ def _places(err: BaseException) -> str:
     return "\n".join([*lines, "".join(traceback.format_tb(err.__traceback__)) + type(err).__qualname__])
 
 
-def _print_error(what: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()) -> int:
+def _print_error(message: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()) -> int:
     """Print an error, and return its exit code.
 
     It is for people, and with `--json` also the one document.
     """
     color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
-    click.echo(click.style("error: ", fg="red") + progress.harmless(what), err=True, color=color)
+    click.echo(click.style("error: ", fg="red") + progress.harmless(message), err=True, color=color)
     if hint:
         click.echo("\n" + click.style("hint: ", fg="cyan") + progress.harmless(hint), err=True, color=color)
     try:
-        documents.fail(what, hint, code, refused)
+        documents.fail(message, hint, code, refused)
     except OSError as err:
         if isinstance(err, BrokenPipeError):
             raise

@@ -34,9 +34,9 @@ def command(
       reprobuild build reprobuild.lock -o frozen
     """
     session = common.make_session(store, offline=offline)
-    given = read_lock(lock_path)
-    with keeping(given, lock_path, session.store, "build"):
-        lock, image = from_snapshot.build(given, out, session, common.make_making(**options))
+    input_lock = read_lock(lock_path)
+    with keeping(input_lock, lock_path, session.store, "build"):
+        lock, image = from_snapshot.build(input_lock, out, session, common.make_making(**options))
     if as_json:
         documents.print_json(directory.summary(lock, image, None, out))
     else:

@@ -39,10 +39,12 @@ def command(
       reprobuild bundle frozen -o frozen.tar --include wheels,debs
     """
     session = common.make_session(store)
-    wanted = BundleOptions(
+    options = BundleOptions(
         parts=parse_parts(parts, sif=sif), key=key, split=parse_size(split) if split else 0
     )
-    done = bundle(out, target, session.store, wanted, session.env, say=session.say, progress=session.progress)
+    done = bundle(
+        out, target, session.store, options, session.env, say=session.say, progress=session.progress
+    )
     if as_json:
         documents.print_json(msgspec.to_builtins(done))
     else:

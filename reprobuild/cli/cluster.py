@@ -103,14 +103,14 @@ def run(
       reprobuild cluster run frozen --nodes 64 --partition gpu --srun-args=--gres=gpu:8
     """
     lock, image = directory.read_image(out)
-    wanted = slurm_allocation.JobRequest(
+    request = slurm_allocation.JobRequest(
         nodes=nodes or 0, partition=partition, time=time_limit, options=tuple(split_srun_args(srun_args)),
         deadline=timeout,
     )  # fmt: skip
     session = common.make_session(store)
     proc.check_installed()
     fleet = check.check_slurm(
-        lock, image, out, session, _make_checks(**options), wanted, PROGRAM, collectives=collectives
+        lock, image, out, session, _make_checks(**options), request, PROGRAM, collectives=collectives
     )
     return _finish(lock, image, out, session, fleet, as_json)
 
@@ -148,13 +148,13 @@ def job(
     """
     del as_json  # the manifest is JSON with and without it
     lock, image = directory.read_image(out)
-    wanted = kubernetes_job.KubernetesJob(
+    request = kubernetes_job.KubernetesJob(
         image=repository, pull_secrets=pull_secrets, nodes=nodes, namespace=namespace, gpus=node_gpus,
         selector=kubernetes_job.selector(labels), deadline=timeout,
     )  # fmt: skip
     checks = _make_checks(**options)
-    documents.print_json(check.job_of(lock, image, common.make_session(store), checks, wanted))
-    common.hand_on(2, kubernetes_commands.commands(wanted, out, checks, store).encode())
+    documents.print_json(check.job_of(lock, image, common.make_session(store), checks, request))
+    common.hand_on(2, kubernetes_commands.commands(request, out, checks, store).encode())
 
 
 @command.command("worker")

@@ -197,7 +197,7 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
     Raises:
         UsageError: one is not of that form.
     """
-    found = {}
+    values = {}
     for item in items:
         name, equals, value = item.partition("=")
         if not equals or not name or not value:
@@ -205,8 +205,8 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
                 f"{option} {item}: not of the form NAME=...",
                 hint=f"for example {option} {_FOR_EXAMPLE.get(option, 'mylib=/path')}",
             )
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str) -> BuildOptions:
@@ -215,7 +215,7 @@ def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compres
 
     kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
     return BuildOptions(
-        tag=tag, builder=builder, singles=tuple(kind for asked, kind in kinds if asked),
+        tag=tag, builder=builder, singles=tuple(kind for flag, kind in kinds if flag),
         compressor=cast("Compressor", compressor),
     )  # fmt: skip
 

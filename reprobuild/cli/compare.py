@@ -11,8 +11,8 @@ from reprobuild.report.comparison import render_comparison
 
 
 @click.command()
-@click.argument("one", metavar="A")
-@click.argument("other", metavar="B")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
 @click.option(
     "-v",
     "--verbose",
@@ -21,7 +21,7 @@ from reprobuild.report.comparison import render_comparison
     help="List every difference, also the noise of session and job.",
 )
 @common.json_option
-def command(one: str, other: str, everything: bool, as_json: bool) -> int:
+def command(first: str, second: str, everything: bool, as_json: bool) -> int:
     """Compare two environments, and list their differences, the likeliest culprit first.
 
     A and B are any two of: a snapshot, a lock, an output directory (its lock), an image (OCI layout, archive of
@@ -34,9 +34,9 @@ def command(one: str, other: str, everything: bool, as_json: bool) -> int:
     """
     session = common.make_session(None)
     python, env = common.running()
-    found = compare(one, other, Running(python=python, env=env), session.env, session.say)
+    comparison = compare(first, second, Running(python=python, env=env), session.env, session.say)
     if as_json:
-        documents.print_json(msgspec.to_builtins(found))
+        documents.print_json(msgspec.to_builtins(comparison))
     else:
-        common.tell(render_comparison(found, everything=everything))
-    return 0 if found.same else 1
+        common.tell(render_comparison(comparison, everything=everything))
+    return 0 if comparison.same else 1

@@ -23,8 +23,8 @@ def command(shell: str, as_json: bool) -> None:
       reprobuild completion zsh > ~/.zfunc/_reprobuild
       reprobuild completion fish > ~/.config/fish/completions/reprobuild.fish
     """
-    made = _SHELLS[shell](cli.cli, {}, cli.NAME, cli.COMPLETE)
-    text = made.source_template % made.source_vars()
+    generator = _SHELLS[shell](cli.cli, {}, cli.NAME, cli.COMPLETE)
+    text = generator.source_template % generator.source_vars()
     if as_json:
         documents.print_json({"shell": shell, "script": text})
     else:

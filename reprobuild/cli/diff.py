@@ -12,15 +12,15 @@ from reprobuild.report.difference import render_explanation
 
 
 @click.command()
-@click.argument("one", metavar="IMAGE")
-@click.argument("other", metavar="IMAGE")
+@click.argument("first", metavar="IMAGE")
+@click.argument("second", metavar="IMAGE")
 @click.option(
     "--level", type=click.Choice(LEVELS[1:]), default="tree", show_default=True,
     help="Level at which two images are equal: what programs see, also the configuration, also the packing.",
 )  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="List every difference.")
 @common.json_option
-def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> int:
+def command(first: str, second: str, level: str, verbose: bool, as_json: bool) -> int:
     """Compare the files of two images, and name the input of each file that differs.
 
     IMAGE is an output directory, an OCI layout, an archive of `docker save` or OCI, a SIF, a squashfs, or the
@@ -31,9 +31,9 @@ def command(one: str, other: str, level: str, verbose: bool, as_json: bool) -> i
       reprobuild diff frozen-june frozen
     """
     session = common.make_session(None)
-    found = explain(one, other, session.env, session.say)
+    explanation = explain(first, second, session.env, session.say)
     if as_json:
-        documents.print_json(msgspec.to_builtins(found))
+        documents.print_json(msgspec.to_builtins(explanation))
     else:
-        common.tell(render_explanation(found, everything=verbose))
-    return 0 if LEVELS.index(found.level) >= LEVELS.index(level) else 1
+        common.tell(render_explanation(explanation, everything=verbose))
+    return 0 if LEVELS.index(explanation.level) >= LEVELS.index(level) else 1

@@ -48,14 +48,20 @@ def command(
     session.say(f"looking at this machine{asking}")
     host = this_host(session.env, default_folders(session.env, session.store.root, Path.cwd() / out))
     if subject:
-        found = judge_fit(*subject, host, cuda_code(*subject, session.store))
+        diagnosis = judge_fit(*subject, host, cuda_code(*subject, session.store))
     else:
-        found = diagnose(host, probed, offline=offline, netrc=session.net.netrc)
-    found = without_logins(found)
-    what = f"this machine for {image}" if image else "this machine"
+        diagnosis = diagnose(host, probed, offline=offline, netrc=session.net.netrc)
+    diagnosis = without_logins(diagnosis)
+    subject_name = f"this machine for {image}" if image else "this machine"
     if as_json:
-        findings = msgspec.to_builtins(found.findings)
-        documents.print_json({"state": found.state, "findings": findings, "host": msgspec.to_builtins(host)})
+        findings = msgspec.to_builtins(diagnosis.findings)
+        documents.print_json(
+            {"state": diagnosis.state, "findings": findings, "host": msgspec.to_builtins(host)}
+        )
     else:
-        common.tell(render_diagnosis(found, secrets.without_logins(what), shutil.get_terminal_size().columns))
-    return found.exit_code
+        common.tell(
+            render_diagnosis(
+                diagnosis, secrets.without_logins(subject_name), shutil.get_terminal_size().columns
+            )
+        )
+    return diagnosis.exit_code

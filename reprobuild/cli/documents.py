@@ -43,11 +43,11 @@ def print_json(document: Any) -> None:
     _line.printed = True
 
 
-def fail(what: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()) -> None:
+def fail(message: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()) -> None:
     """Print an error as the document.
 
     It is not printed after the answer. `refused` are captured lines.
     """
     if _line.asked and not _line.printed:
-        error = {"code": code, "message": what, "hint": hint}
+        error = {"code": code, "message": message, "hint": hint}
         print_json({"error": {**error, "refused": refused} if refused else error})

@@ -28,9 +28,9 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
     """
     lock = read_lock(lock_path)
     session = common.make_session(store, caches=caches)
-    brought = from_snapshot.fetch_lock(lock, lock_path, session)
-    wanted = len(artefacts(lock))
+    fetch_count = from_snapshot.fetch_lock(lock, lock_path, session)
+    file_count = len(artefacts(lock))
     if as_json:
-        documents.print_json({"files": wanted, "fetched": brought})
+        documents.print_json({"files": file_count, "fetched": fetch_count})
     else:
-        common.tell(f"{wanted} files in the store, {brought} of them fetched now")
+        common.tell(f"{file_count} files in the store, {fetch_count} of them fetched now")

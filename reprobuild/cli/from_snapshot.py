@@ -52,7 +52,7 @@ def command(
         engine=engine, control=control, smoke=smoke, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough
     )
     lock, image, verdict = from_snapshot.from_snapshot(
-        directory, out, decisions, session, making, given=lock_path, checks=None if no_verify else checks
+        directory, out, decisions, session, making, lock_path=lock_path, checks=None if no_verify else checks
     )  # fmt: skip
     if verdict:
         keep_on_page(lock, image, out, session)

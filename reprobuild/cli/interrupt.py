@@ -36,8 +36,8 @@ def listen() -> None:
             heard.set()
             raise KeyboardInterrupt
 
-    wanted = [s for s in ENDING if signal.getsignal(s) is not signal.SIG_IGN]
-    for signum in wanted:
+    signals = [s for s in ENDING if signal.getsignal(s) is not signal.SIG_IGN]
+    for signum in signals:
         signal.signal(signum, interrupt)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -45,7 +45,7 @@ def listen() -> None:
 
     def decide() -> None:
         came = os.read(reading, 1)
-        while hand_on(came[0]) or came[0] not in wanted:
+        while hand_on(came[0]) or came[0] not in signals:
             came = os.read(reading, 1)
         ending.set()
         while not heard.is_set():

@@ -42,7 +42,7 @@ def make_decisions(
         UsageError: an option or the file is wrong; or a file that only lies beside the snapshot has
             overrides that the user must confirm.
     """
-    given = Decisions(
+    option_decisions = Decisions(
         python=options["python"],
         base=options["base"],
         platform=options["platform"],
@@ -62,7 +62,7 @@ def make_decisions(
         seed=options["seed"],
     )
     base, folder = _read_decisions(directory, decisions_path, follow=follow)
-    return merge(base, given), folder
+    return merge(base, option_decisions), folder
 
 
 def doubted_sources(
@@ -95,7 +95,10 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
     hidden = () if follow else secret_decisions(decisions)
     for line in stated(decisions):
         name = line.partition(" = ")[0]
-        secret = any(f"{one}.".startswith(f"{name}.") or f"{name}.".startswith(f"{one}.") for one in hidden)
+        secret = any(
+            f"{hidden_name}.".startswith(f"{name}.") or f"{name}.".startswith(f"{hidden_name}.")
+            for hidden_name in hidden
+        )
         common.note(
             f"decisions of {path}: {_named(name)} = ***" if secret else f"decisions of {path}: {line}"
         )

@@ -41,9 +41,9 @@ def command(
       reprobuild rebuild frozen --offline
       reprobuild rebuild frozen -o again --level tree
     """
-    found = rebuild.rebuild(out, target, common.make_session(store, offline=offline), builder)
+    result = rebuild.rebuild(out, target, common.make_session(store, offline=offline), builder)
     if as_json:
-        documents.print_json({**msgspec.to_builtins(found), "same": found.same(level)})
+        documents.print_json({**msgspec.to_builtins(result), "same": result.same(level)})
     else:
-        common.tell(render_rebuilt(found, level, everything=verbose))
-    return found.exit_code(level)
+        common.tell(render_rebuilt(result, level, everything=verbose))
+    return result.exit_code(level)

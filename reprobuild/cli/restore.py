@@ -38,13 +38,13 @@ def command(
     """
     origins = {name: _place(name, place) for name, place in common.pairs("--source", sources).items()}
     env = common.absolute_folders(os.environ)
-    captured, made = restore_folder(snapshot, name, out.absolute(), env, origins, remotes=not offline)
-    for line in warnings(made):
+    captured, result = restore_folder(snapshot, name, out.absolute(), env, origins, remotes=not offline)
+    for line in warnings(result):
         common.note(line)
     if as_json:
-        documents.print_json(restored_document(captured, made))
+        documents.print_json(restored_document(captured, result))
     else:
-        common.tell(render_restored(captured, made))
+        common.tell(render_restored(captured, result))
 
 
 def _place(name: str, text: str) -> str:

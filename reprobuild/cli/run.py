@@ -25,8 +25,8 @@ class _Command(click.Command):
         return super().parse_args(ctx, args)
 
     def _refuse_strays(self, ctx: click.Context, before: list[str]) -> None:
-        found, _, _ = self.make_parser(ctx).parse_args(list(before))
-        strays = found.get("arguments")
+        values, _, _ = self.make_parser(ctx).parse_args(list(before))
+        strays = values.get("arguments")
         if isinstance(strays, tuple) and strays:  # else it is click's value for no arguments
             raise UsageError(
                 f"`{strays[0]}` stands before `--`, where OUT and options of `run` stand alone",
@@ -87,7 +87,7 @@ def command(out: Path, srun_args: str | None, arguments: tuple[str, ...], **opti
       reprobuild run frozen --srun-args '-N 2' -- torchrun --nnodes 2 train.py
     """
     spare_for_jobs()
-    session, wanted = common.make_session(None), RunOptions(**options)
+    session, run_options = common.make_session(None), RunOptions(**options)
     if srun_args is not None:
-        return slurm.run(out, arguments, session, common.hand_on, wanted, srun_args)
-    return run.run(out, arguments, session, common.hand_on, wanted)
+        return slurm.run(out, arguments, session, common.hand_on, run_options, srun_args)
+    return run.run(out, arguments, session, common.hand_on, run_options)

@@ -42,11 +42,11 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
     """
     session = common.make_session(store)
     session.say("looking which files some lock needs")
-    found = collect.collect(session.store, locks, dry_run=dry_run, empty=empty)
+    result = collect.collect(session.store, locks, dry_run=dry_run, empty=empty)
     if as_json:
-        documents.print_json(msgspec.to_builtins(found))
+        documents.print_json(msgspec.to_builtins(result))
     else:
-        common.tell(render_collected(found))
+        common.tell(render_collected(result))
 
 
 @command.command()
@@ -102,9 +102,9 @@ def check(store: Path | None, as_json: bool) -> int:
     """
     session = common.make_session(store)
     session.say("reading every file of the store")
-    found = collect.check(session.store, session.progress)
+    result = collect.check(session.store, session.progress)
     if as_json:
-        documents.print_json(msgspec.to_builtins(found))
+        documents.print_json(msgspec.to_builtins(result))
     else:
-        common.tell(render_checked(found))
-    return FetchError.exit_code if found.damaged or found.unreadable else 0
+        common.tell(render_checked(result))
+    return FetchError.exit_code if result.damaged or result.unreadable else 0

@@ -92,7 +92,9 @@ def command(
       reprobuild verify frozen --workload 'python train.py --steps 20' --output-file out.ckpt
       reprobuild verify frozen -v data:/data --env DATA=/data --workload 'python train.py' --output-file out.ckpt
     """
-    wanted = RunOptions(seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size)
+    run_options = RunOptions(
+        seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size
+    )
     lock, image = directory.read_image(out)
     checks = VerifyOptions(
         engine=engine,
@@ -103,7 +105,7 @@ def command(
         thorough=thorough,
         against=against,
         work=work_of_options(
-            work, artefacts, distinct, ignored, conditions(wanted, os.environ), workdir, runs
+            work, artefacts, distinct, ignored, conditions(run_options, os.environ), workdir, runs
         ),
         ignored=ignored,
         runs=runs,

@@ -112,12 +112,15 @@ class ClusterResult(Struct, frozen=True, kw_only=True):
 
         `differ`: nodes of one platform differ, or one drifts; `same`: all were compared and agree.
         """
-        odd = {each.kind for one in self.groups for each in one.odd}
-        between = {each.verdict for each in self.collectives}
-        drifts = any(each.kind == "drifts" for each in self.silent) or "drift" in between
-        if drifts or {"other", "drift"} & odd or any(one.parted for one in self.groups):
+        odd = {outlier.kind for peer_group in self.groups for outlier in peer_group.odd}
+        between = {result.verdict for result in self.collectives}
+        drifts = any(missing_node.kind == "drifts" for missing_node in self.silent) or "drift" in between
+        if drifts or {"other", "drift"} & odd or any(peer_group.parted for peer_group in self.groups):
             return "differ"
-        alone = any(len(one.nodes) < 2 or not one.compared or one.lacked for one in self.groups)
+        alone = any(
+            len(peer_group.nodes) < 2 or not peer_group.compared or peer_group.lacked
+            for peer_group in self.groups
+        )
         open_ones = odd or alone or self.silent or self.open or between - {"identical"}
         return "inconclusive" if open_ones or not self.groups else "same"
 
@@ -129,15 +132,15 @@ class ClusterResult(Struct, frozen=True, kw_only=True):
 
 
 def gather(
-    folder: Path, image: ExpectedImage, table: AnswerTable, asked: Sequence[str] = (), notes: Sequence[str] = (),
-    made: str = "", met: Mapping[Device, Sequence[str]] = {},
+    folder: Path, image: ExpectedImage, table: AnswerTable, nodes: Sequence[str] = (), notes: Sequence[str] = (),
+    timestamp: str = "", met: Mapping[Device, Sequence[str]] = {},
 ) -> ClusterResult:  # fmt: skip
     """Read all verdict files of a directory, and compare them.
 
     Args:
         image: the properties that they must have.
-        asked: the nodes that were asked; if empty, those that `nodes` lists, or else that have begun.
-        made: the time, in UTC.
+        nodes: the nodes that were asked; if empty, those that the file `nodes` lists, or else that have begun.
+        timestamp: the time, in UTC.
         met: the nodes between which collectives were run; if empty, those that their directories list.
 
     Raises:
@@ -145,29 +148,29 @@ def gather(
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no directory of certificates", hint=HINT)
-    there = _there(folder)
-    wanted = tuple(sorted(asked or listed(folder) or there))
-    if not wanted:
+    suffixes = _there(folder)
+    names = tuple(sorted(nodes or listed(folder) or suffixes))
+    if not names:
         raise UsageError(f"{folder} has no certificate of any node", hint=HINT)
     answers: dict[str, _Answer] = {}
     silent: list[MissingNode] = []
-    for node in wanted:
-        found = _one(folder, node, there.get(node, set()), image, table)
-        if isinstance(found, MissingNode):
-            silent.append(found)
+    for node in names:
+        answer = _one(folder, node, suffixes.get(node, set()), image, table)
+        if isinstance(answer, MissingNode):
+            silent.append(answer)
         else:
-            answers[node] = found
-    made_by = {node: each.made for node, each in answers.items()}
-    for node, why in old(made_by, written(folder), made).items():
+            answers[node] = answer
+    made_by = {node: node_answer.made for node, node_answer in answers.items()}
+    for node, why in old(made_by, written(folder), timestamp).items():
         silent.append(MissingNode(node=node, kind="old", why=why))
         del answers[node]
-    members = [member for each in answers.values() for member in each.said]
+    members = [member for node_answer in answers.values() for member in node_answer.said]
     groups, collectives = group(members, table), _collectives(folder, table, members, met)
     return ClusterResult(
-        tree=image.tree, asked=wanted, groups=groups, across=across(groups),
-        silent=tuple(sorted(silent, key=lambda each: each.node)), open=_open(answers, collectives),
-        strangers=tuple(sorted({*there} - {*wanted}))[:MOST_STRANGERS], notes=tuple(notes),
-        collectives=collectives, made=made, folder=str(folder.absolute()),
+        tree=image.tree, asked=names, groups=groups, across=across(groups),
+        silent=tuple(sorted(silent, key=lambda missing_node: missing_node.node)), open=_open(answers, collectives),
+        strangers=tuple(sorted({*suffixes} - {*names}))[:MOST_STRANGERS], notes=tuple(notes),
+        collectives=collectives, made=timestamp, folder=str(folder.absolute()),
     )  # fmt: skip
 
 
@@ -181,52 +184,54 @@ def _open(
     """
     covered = {
         node
-        for one in collectives
-        if one.device == "cuda" and one.verdict == "identical"
-        for node in one.nodes
+        for result in collectives
+        if result.device == "cuda" and result.verdict == "identical"
+        for node in result.nodes
     }
-    found: dict[str, list[str]] = {}
-    for node, each in answers.items():
-        for why in each.why:
-            if not (why == NOT_COVERED and each.lone and node in covered):
-                found.setdefault(why, []).append(node)
-    return tuple(OpenQuestion(why=why, nodes=tuple(nodes)) for why, nodes in sorted(found.items()))
+    nodes_by_reason: dict[str, list[str]] = {}
+    for node, answer in answers.items():
+        for why in answer.why:
+            if not (why == NOT_COVERED and answer.lone and node in covered):
+                nodes_by_reason.setdefault(why, []).append(node)
+    return tuple(OpenQuestion(why=why, nodes=tuple(nodes)) for why, nodes in sorted(nodes_by_reason.items()))
 
 
 def _collectives(
     folder: Path, table: AnswerTable, members: Sequence[NodeAnswers], met: Mapping[Device, Sequence[str]]
 ) -> tuple[CollectiveResult, ...]:
     """Return the results of collectives between nodes, by device."""
-    found = []
+    results = []
     for device, names in sorted(table.between.items()):
-        own = folder / f"{COLLECTIVES}{device}"
-        if own.is_symlink() or not own.is_dir():
+        directory = folder / f"{COLLECTIVES}{device}"
+        if directory.is_symlink() or not directory.is_dir():
             continue
-        answered = tuple(one.node for one in members if one.device == device)
+        answered = tuple(member.node for member in members if member.device == device)
         try:
-            one = judge(own, device, names, met.get(device, ()))
+            result = judge(directory, device, names, met.get(device, ()))
         except (UsageError, OSError) as err:  # the nodes' own answers stay valid
-            one = unknown(device, str(err))
-        found.append(held_against(one, answered))
-    return tuple(found)
+            result = unknown(device, str(err))
+        results.append(held_against(result, answered))
+    return tuple(results)
 
 
 def _there(folder: Path) -> dict[str, set[str]]:
     """Return the kinds of existing files, by node."""
-    found: dict[str, set[str]] = {}
+    suffixes: dict[str, set[str]] = {}
     for path in folder.iterdir():
         if path.suffix in (CERTIFICATE, BEGAN, ENDED, ERROR, LOST) and NODE.fullmatch(path.stem):
-            found.setdefault(path.stem, set()).add(path.suffix)
-    return found
+            suffixes.setdefault(path.stem, set()).add(path.suffix)
+    return suffixes
 
 
 def _one(
-    folder: Path, node: str, there: set[str], image: ExpectedImage, table: AnswerTable
+    folder: Path, node: str, suffixes: set[str], image: ExpectedImage, table: AnswerTable
 ) -> MissingNode | _Answer:
     """Return a node's answer, or the reason against one."""
     try:
         return (
-            _certified(folder, node, image, table) if CERTIFICATE in there else _silent(folder, node, there)
+            _certified(folder, node, image, table)
+            if CERTIFICATE in suffixes
+            else _silent(folder, node, suffixes)
         )
     except OSError as err:
         return MissingNode(node=node, kind="unreadable", why=plain(str(err)))
@@ -235,31 +240,31 @@ def _one(
 def _certified(folder: Path, node: str, image: ExpectedImage, table: AnswerTable) -> MissingNode | _Answer:
     try:
         verdict = _certificate(folder / f"{node}{CERTIFICATE}", image).verdict
-        said = tuple(table.read(node, verdict))
+        members = tuple(table.read(node, verdict))
     except UsageError as err:
         return MissingNode(node=node, kind="unreadable", why=plain(str(err)))
     except RecursionError:
         return MissingNode(node=node, kind="unreadable", why="its certificate is nested too deeply")
-    scopes = drifting_scopes(verdict) - {one.device for one in said}
+    scopes = drifting_scopes(verdict) - {member.device for member in members}
     if scopes:
         return MissingNode(
             node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}"
         )
-    if said:
-        whys = (*reasons(verdict), *unmet(verdict, said, table.expected))
-        return _Answer(said=said, made=verdict.made, why=whys, lone=alone(verdict))
+    if members:
+        whys = (*reasons(verdict), *unmet(verdict, members, table.expected))
+        return _Answer(said=members, made=verdict.made, why=whys, lone=alone(verdict))
     why = "; ".join(reasons(verdict)) or "its certificate tells of no smoke test"
     return MissingNode(node=node, kind="refused", why=why)
 
 
-def _silent(folder: Path, node: str, there: set[str]) -> MissingNode:
-    if ERROR in there:
+def _silent(folder: Path, node: str, suffixes: set[str]) -> MissingNode:
+    if ERROR in suffixes:
         return MissingNode(node=node, kind="refused", why=plain(read_small(folder / f"{node}{ERROR}")))
-    if ENDED in there:
+    if ENDED in suffixes:
         return MissingNode(node=node, kind="died", why=ending(read_small(folder / f"{node}{ENDED}")))
-    if LOST in there:
+    if LOST in suffixes:
         return MissingNode(node=node, kind="lost", why=plain(read_small(folder / f"{node}{LOST}").strip()))
-    if BEGAN in there:
+    if BEGAN in suffixes:
         return MissingNode(node=node, kind="hangs", why="it began, and has neither answered nor ended")
     return MissingNode(node=node, kind="absent", why="it has not begun")
 
@@ -267,9 +272,9 @@ def _silent(folder: Path, node: str, there: set[str]) -> MissingNode:
 def _certificate(path: Path, image: ExpectedImage) -> Certificate:
     if path.is_symlink():
         raise UsageError(f"{path} is a link, and no file", hint=HINT)
-    found = read_certificate(path)
-    refuse_other(found, tree=image.tree, seed=image.seed, profile=image.profile)
-    return found
+    certificate = read_certificate(path)
+    refuse_other(certificate, tree=image.tree, seed=image.seed, profile=image.profile)
+    return certificate
 
 
 def summary(fleet: ClusterResult) -> Mapping[str, int]:
@@ -282,10 +287,10 @@ def by_node(fleet: ClusterResult) -> Iterator[tuple[str, Group, list[str]]]:
 
     Each comes with its group and the names of those answers.
     """
-    for one in fleet.groups:
-        found: dict[str, list[str]] = {}
-        for each in one.odd:
-            if each.kind != "missing":
-                found.setdefault(each.node, []).append(each.answer)
-        for node, answers in found.items():
-            yield node, one, answers
+    for peer_group in fleet.groups:
+        answers_by_node: dict[str, list[str]] = {}
+        for outlier in peer_group.odd:
+            if outlier.kind != "missing":
+                answers_by_node.setdefault(outlier.node, []).append(outlier.answer)
+        for node, answers in answers_by_node.items():
+            yield node, peer_group, answers

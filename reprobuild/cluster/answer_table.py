@@ -56,14 +56,15 @@ class AnswerTable:
 
     def __init__(self, expected: Mapping[Device, Expected]) -> None:
         # One kind of device may have the collectives of another, if its torch has them.
-        several = {name for found in expected.values() for name in found.collectives}
+        several = {name for expectation in expected.values() for name in expectation.collectives}
         self.expected = dict(expected)
         self.names: dict[Device, tuple[str, ...]] = {
-            device: tuple(sorted({*_names(found, several), START})) for device, found in expected.items()
+            device: tuple(sorted({*_names(expectation, several), START}))
+            for device, expectation in expected.items()
         }
         # The answers that every torch must give between nodes: reprobuild_runtime/probes/between.py
         self.between: dict[Device, tuple[str, ...]] = {
-            device: found.between for device, found in expected.items()
+            device: expectation.between for device, expectation in expected.items()
         }
         self._places = {
             device: {name: place * WIDTH for place, name in enumerate(names)}
@@ -116,10 +117,10 @@ class AnswerTable:
         unstable = {(probe.name, "strict") for probe in smoke.probes if probe.verdict == "drift"}
         several = smoke.collectives.probes if smoke.collectives else ()
         unstable |= {(f"{SEVERAL}{probe.name}", "strict") for probe in several if probe.verdict == "drift"}
-        found = {f"{name} ({mode})" for name, mode in unstable} | (
+        drifts = {f"{name} ({mode})" for name, mode in unstable} | (
             {START} if smoke.hook == "drift" else set()
         )
-        named = {name for name in found if name in places}
+        named = {name for name in drifts if name in places}
         several_drift = bool(smoke.collectives and smoke.collectives.verdict == "drift")
         if several_drift and not any(name.startswith(SEVERAL) for name in named):
             named.add("collectives")
@@ -135,79 +136,93 @@ def drifting_scopes(verdict: Verdict) -> set[str]:
 
     A drift of collectives counts for all devices that it has.
     """
-    own = verdict.determinism
-    found = {device for device, answer in (("cpu", own.cpu), ("cuda", own.gpu)) if answer == "drift"}
-    if own.collectives == "drift":
-        found |= {smoke.device for smoke in verdict.smoke} or {"collectives"}
-    return found
+    determinism = verdict.determinism
+    scopes = {
+        device
+        for device, answer in (("cpu", determinism.cpu), ("cuda", determinism.gpu))
+        if answer == "drift"
+    }
+    if determinism.collectives == "drift":
+        scopes |= {smoke.device for smoke in verdict.smoke} or {"collectives"}
+    return scopes
 
 
 def reasons(verdict: Verdict) -> tuple[str, ...]:
     """Return the reasons why a verdict does not pass."""
-    own = verdict.determinism
-    found = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in smoke.open]
-    told = {"gpu" if smoke.device == "cuda" else "cpu" for smoke in verdict.smoke if smoke.open}
-    for scope, answer in (("cpu", own.cpu), ("gpu", own.gpu), ("collectives", own.collectives)):
-        if answer in OPEN and scope not in told:
-            found.append(f"{scope}: {answer}")
-    more = [f"and {len(found) - MOST_REASONS} more"] if len(found) > MOST_REASONS else []
-    return tuple(plain(why) for why in [*found[:MOST_REASONS], *more])
+    determinism = verdict.determinism
+    texts = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in smoke.open]
+    scopes = {"gpu" if smoke.device == "cuda" else "cpu" for smoke in verdict.smoke if smoke.open}
+    for scope, answer in (
+        ("cpu", determinism.cpu),
+        ("gpu", determinism.gpu),
+        ("collectives", determinism.collectives),
+    ):
+        if answer in OPEN and scope not in scopes:
+            texts.append(f"{scope}: {answer}")
+    more = [f"and {len(texts) - MOST_REASONS} more"] if len(texts) > MOST_REASONS else []
+    return tuple(plain(why) for why in [*texts[:MOST_REASONS], *more])
 
 
 def alone(verdict: Verdict) -> bool:
     """Return whether collectives lack coverage due to too few GPUs."""
     several = [smoke.collectives for smoke in verdict.smoke if smoke.device == "cuda" and smoke.collectives]
-    return verdict.determinism.collectives == "not-covered" == next((each.verdict for each in several), "")
+    return (
+        verdict.determinism.collectives == "not-covered" == next((result.verdict for result in several), "")
+    )
 
 
 def unmet(
-    verdict: Verdict, said: Collection[NodeAnswers], expected: Mapping[Device, Expected]
+    verdict: Verdict, members: Collection[NodeAnswers], expected: Mapping[Device, Expected]
 ) -> tuple[str, ...]:
     """Return the answers that a verdict claims identical but lacks.
 
     reprobuild itself writes no such verdict.
 
     Args:
-        said: the answers that were read from it.
+        members: the answers that were read from it.
     """
-    found = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in _unmet(smoke, expected)]
-    own, devices = verdict.determinism, {one.device for one in said}
-    for device, scope, answer in (("cpu", "cpu", own.cpu), ("cuda", "gpu", own.gpu)):
+    texts = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in _unmet(smoke, expected)]
+    determinism, devices = verdict.determinism, {member.device for member in members}
+    for device, scope, answer in (("cpu", "cpu", determinism.cpu), ("cuda", "gpu", determinism.gpu)):
         if answer == "identical" and device not in devices:
-            found.append(f"{scope}: identical, and no smoke test tells of it")
+            texts.append(f"{scope}: identical, and no smoke test tells of it")
     several = {smoke.collectives.verdict for smoke in verdict.smoke if smoke.collectives}
-    if own.collectives == "identical" and "identical" not in several:
-        found.append("collectives: identical, and no smoke test tells of it")
-    return tuple(plain(why) for why in found)
+    if determinism.collectives == "identical" and "identical" not in several:
+        texts.append("collectives: identical, and no smoke test tells of it")
+    return tuple(plain(why) for why in texts)
 
 
 def _unmet(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
-    asked, given = expected.get(smoke.device), answers(smoke)
-    if asked and smoke.collectives and smoke.collectives.verdict == "identical":
-        silent = [name for name in asked.collectives if f"{SEVERAL}{name} (strict)" not in given]
+    expectation, digests = expected.get(smoke.device), answers(smoke)
+    if expectation and smoke.collectives and smoke.collectives.verdict == "identical":
+        silent = [name for name in expectation.collectives if f"{SEVERAL}{name} (strict)" not in digests]
         if silent:
             yield f"collectives identical, and no answer of {some(silent, MOST_REASONS)}"
-    if smoke.verdict != "identical" or asked is None:
+    if smoke.verdict != "identical" or expectation is None:
         return
     probes = {probe.name: probe for probe in smoke.probes}
-    names = (*asked.probes, *(asked.thorough if smoke.thorough else ()))
-    lacking = [name for name in names if name not in probes or not _answered(probes[name], given, asked)]
+    names = (*expectation.probes, *(expectation.thorough if smoke.thorough else ()))
+    lacking = [
+        name for name in names if name not in probes or not _answered(probes[name], digests, expectation)
+    ]
     if lacking:
         yield f"identical, and no answer of probe {some(lacking, MOST_REASONS)}"
-    if away := sorted({*asked.controls} - {f"{each.device} {each.name}" for each in smoke.controls}):
+    if away := sorted(
+        {*expectation.controls} - {f"{control.device} {control.name}" for control in smoke.controls}
+    ):
         yield f"identical, and no answer of control {some(away, MOST_REASONS)}"
 
 
-def _answered(probe: ProbeVerdict, given: Mapping[str, str], asked: Expected) -> bool:
+def _answered(probe: ProbeVerdict, digests: Mapping[str, str], expectation: Expected) -> bool:
     """Return whether a probe's answers support its verdict.
 
     A probe that was skipped by permission has its own reason.
     """
     if probe.verdict == "not-applicable":
-        return probe.name in asked.optional
+        return probe.name in expectation.optional
     if probe.verdict == "informational":
-        return probe.name in asked.informational
-    return f"{probe.name} (strict)" in given
+        return probe.name in expectation.informational
+    return f"{probe.name} (strict)" in digests
 
 
 def plain(text: str) -> str:

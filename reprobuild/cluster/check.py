@@ -31,7 +31,7 @@ from reprobuild.verify.verdict import Verdict
 
 
 def check_slurm(
-    lock: Lock, image: Built, out: Path, session: RunContext, checks: VerifyOptions, wanted: JobRequest,
+    lock: Lock, image: Built, out: Path, session: RunContext, checks: VerifyOptions, request: JobRequest,
     program: Sequence[str], *, collectives: bool | None = None,
 ) -> ClusterResult:  # fmt: skip
     """Run the determinism test on each node through Slurm.
@@ -51,19 +51,19 @@ def check_slurm(
     """
     table = table_of(lock, session)
     session.store.release()  # the check takes long, and the nodes use it
-    made = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
-    folder = out.absolute() / "fleet" / f"{made:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
+    start = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
+    folder = out.absolute() / "fleet" / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
     command = [*program, *words(out, session, checks, folder)]
     wished = not checks.probes if collectives is None else collectives
-    with granted(wanted, session.env, session.say) as job:
+    with granted(request, session.env, session.say) as job:
         session.say(
-            f"job {job.number}: the smoke test on {len(job.nodes)} nodes, for at most {wanted.deadline} s: {folder}"
+            f"job {job.number}: the smoke test on {len(job.nodes)} nodes, for at most {request.deadline} s: {folder}"
         )
         notes = run_step(
-            job, job.nodes, command, folder, session.env, deadline=wanted.deadline, gone=job.gone
+            job, job.nodes, command, folder, session.env, deadline=request.deadline, lost_nodes=job.gone
         )
-        asked, met = (*job.nodes, *job.gone), dict[Device, tuple[str, ...]]()
-        answered = devices_of(check_folder(lock, image, folder, table, session, asked)) if wished else {}
+        all_nodes, met = (*job.nodes, *job.gone), dict[Device, tuple[str, ...]]()
+        answered = devices_of(check_folder(lock, image, folder, table, session, all_nodes)) if wished else {}
         for device, nodes in answered.items():
             if why := hindrance(table, device, nodes):
                 session.say(f"collectives between nodes, {device}, are not run: {why}")
@@ -72,9 +72,9 @@ def check_slurm(
                 continue
             met[device] = nodes
             notes += meet(
-                job, nodes, device, program, out, seed_of(lock), folder, session, checks, wanted.deadline
+                job, nodes, device, program, out, seed_of(lock), folder, session, checks, request.deadline
             )
-    return check_folder(lock, image, folder, table, session, asked, notes, met)
+    return check_folder(lock, image, folder, table, session, all_nodes, notes, met)
 
 
 def hindrance(table: AnswerTable, device: Device, nodes: Sequence[str]) -> str:
@@ -92,25 +92,25 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
 
     The record leaves the result open.
     """
-    own = folder / f"{COLLECTIVES}{device}"
-    own.mkdir(exist_ok=True)
-    write_file(own / NOT_RUN, f"{why}\n".encode())
+    directory = folder / f"{COLLECTIVES}{device}"
+    directory.mkdir(exist_ok=True)
+    write_file(directory / NOT_RUN, f"{why}\n".encode())
 
 
 def check_folder(
     lock: Lock, image: Built, folder: Path, table: AnswerTable, session: RunContext, nodes: Sequence[str] = (),
-    notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {}, made: str = "",
+    notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {}, timestamp: str = "",
 ) -> ClusterResult:  # fmt: skip
     """Compare the verdict files in a directory.
 
-    `made` repeats the comparison as of an earlier time.
+    `timestamp` repeats the comparison as of an earlier time.
 
     Raises:
         UsageError: the directory does not exist, or has no node.
     """
-    wanted = ExpectedImage(tree=image.tree, seed=seed_of(lock), profile=lock.profile)
+    expected_image = ExpectedImage(tree=image.tree, seed=seed_of(lock), profile=lock.profile)
     now = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
-    return gather(folder, wanted, table, nodes, notes, made or f"{now:%Y-%m-%dT%H:%M:%SZ}", met)
+    return gather(folder, expected_image, table, nodes, notes, timestamp or f"{now:%Y-%m-%dT%H:%M:%SZ}", met)
 
 
 def job_of(
@@ -159,16 +159,16 @@ def table_of(lock: Lock, session: RunContext) -> AnswerTable:
 
 
 def _expected(lock: Lock, session: RunContext) -> dict[Device, Expected]:
-    wanted = expected(lock, session.store, session.say)
-    if wanted is None:
+    expectations = expected(lock, session.store, session.say)
+    if expectations is None:
         raise InconclusiveError("nodes cannot be compared by this image", hint=OTHER)
-    return wanted
+    return expectations
 
 
-def told(found: ClusterResult | Verdict) -> Any:
+def told(result: ClusterResult | Verdict) -> Any:
     """Return the document of `--json`, including a cluster's verdict."""
-    document = msgspec.to_builtins(found)
-    return {"verdict": found.verdict, **document} if isinstance(found, ClusterResult) else document
+    document = msgspec.to_builtins(result)
+    return {"verdict": result.verdict, **document} if isinstance(result, ClusterResult) else document
 
 
 def words(out: Path, session: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:

@@ -87,21 +87,21 @@ def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[s
     nodes = [read_node(folder, name) for name in met or listed(folder)]
     ranks = [rank for node in nodes for rank in node.ranks.values()]
     names = sorted({name for rank in ranks for name in rank.seen if not name.startswith(CONTROL)})
-    drifts = tuple(each for name in names for each in _drifts(name, ranks))
-    left = [node for node in nodes if not node.finished]
+    drifts = tuple(drift for name in names for drift in _drifts(name, ranks))
+    unfinished_nodes = [node for node in nodes if not node.finished]
     control, blind = _control(ranks)
-    reasons = list(_unfinished(folder, left))
+    reasons = list(_unfinished(folder, unfinished_nodes))
     if not nodes:
         reasons = ["no node was asked"]
-    elif not left:
+    elif not unfinished_nodes:
         reasons = [*_misnumbered(ranks), *_unanswered(names, ranks, required), *blind]
-    drifting = {each.collective for each in drifts}
+    drifting = {drift.collective for drift in drifts}
     return CollectiveResult(
         device=device, backend=BACKENDS[device],
-        verdict="drift" if drifts else "unfinished" if left or not nodes
+        verdict="drift" if drifts else "unfinished" if unfinished_nodes or not nodes
         else "inconclusive" if reasons else "identical",
         nodes=tuple(node.name for node in nodes), ranks=len(ranks),
-        identical=() if left else tuple(
+        identical=() if unfinished_nodes else tuple(
             name for name in names if name not in drifting and all(rank.answered(name) for rank in ranks)
         ),
         drifts=drifts, absent=tuple(node.name for node in nodes if not node.came), control=control,
@@ -109,23 +109,23 @@ def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[s
     )  # fmt: skip
 
 
-def held_against(found: CollectiveResult, answered: Sequence[str]) -> CollectiveResult:
+def held_against(result: CollectiveResult, answered: Sequence[str]) -> CollectiveResult:
     """Return the result with notes on nodes missing from it.
 
     The nodes are compared with those that answered on that device.
     """
-    if found.verdict == "not-run":
-        return found
-    away, strange = sorted({*answered} - {*found.nodes}), sorted({*found.nodes} - {*answered})
+    if result.verdict == "not-run":
+        return result
+    away, strange = sorted({*answered} - {*result.nodes}), sorted({*result.nodes} - {*answered})
     why = (
         *([f"{some(away, SHOWN)}: answered, and had no part in it"] if away else []),
         *([f"{some(strange, SHOWN)}: had a part in it, and no answer of its own"] if strange else []),
     )
-    verdict = "inconclusive" if why and found.verdict == "identical" else found.verdict
-    return msgspec.structs.replace(found, verdict=verdict, open=(*found.open, *why))
+    verdict = "inconclusive" if why and result.verdict == "identical" else result.verdict
+    return msgspec.structs.replace(result, verdict=verdict, open=(*result.open, *why))
 
 
-def blamed(one: CollectiveResult) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
+def blamed(result: CollectiveResult) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
     """Return the drifts by cause, and their consequences.
 
     The first tuple has the drifts that name nodes. A node whose data differ each time changes the sums, and
@@ -133,36 +133,36 @@ def blamed(one: CollectiveResult) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]
     them.
     """
 
-    def names_some(each: Drift) -> bool:
-        if each.kind == "ranks":
-            return each.settled
-        return len(each.nodes) < len(one.nodes) and _SCATTER not in each.collective
+    def names_some(drift: Drift) -> bool:
+        if drift.kind == "ranks":
+            return drift.settled
+        return len(drift.nodes) < len(result.nodes) and _SCATTER not in drift.collective
 
-    if not any(map(names_some, one.drifts)):
-        return one.drifts, ()
-    follows = tuple(each for each in one.drifts if each.kind == "runs" and not names_some(each))
-    return tuple(each for each in one.drifts if each not in follows), follows
+    if not any(map(names_some, result.drifts)):
+        return result.drifts, ()
+    follows = tuple(drift for drift in result.drifts if drift.kind == "runs" and not names_some(drift))
+    return tuple(drift for drift in result.drifts if drift not in follows), follows
 
 
 def _more(reasons: Sequence[str]) -> list[str]:
     return [f"and {len(reasons) - MOST_REASONS} more"] if len(reasons) > MOST_REASONS else []
 
 
-def _unfinished(folder: Path, left: Sequence[Node]) -> Iterator[str]:
+def _unfinished(folder: Path, unfinished_nodes: Sequence[Node]) -> Iterator[str]:
     """Yield the reasons why nodes did not finish, each once.
 
     Reasons of few nodes come first. Nodes that waited for a missing node have no reason of their own. A node
     that fails is the only one with its reason, and the others all report the consequence; it may also have
     become silent.
     """
-    waited = any(not node.came for node in left)
-    found: dict[str, tuple[list[Node], str]] = {}
-    for node in left:
+    waited = any(not node.came for node in unfinished_nodes)
+    nodes_by_kind: dict[str, tuple[list[Node], str]] = {}
+    for node in unfinished_nodes:
         if not (waited and node.came and not node.said):
             why, kind = unfinished(folder, node)
-            found.setdefault(kind, ([], why))[0].append(node)
+            nodes_by_kind.setdefault(kind, ([], why))[0].append(node)
     rare_first = sorted(
-        found.values(), key=lambda each: (each[0][0].came, len(each[0]), bool(each[0][0].said))
+        nodes_by_kind.values(), key=lambda pair: (pair[0][0].came, len(pair[0]), bool(pair[0][0].said))
     )
     yield from (f"{some([node.name for node in nodes], SHOWN)} {why}" for nodes, why in rare_first)
 
@@ -172,13 +172,13 @@ def _drifts(name: str, ranks: Sequence[Rank]) -> Iterator[Drift]:
 
     They are on ranks that gave several results, and between ranks that gave one.
     """
-    held = [(rank, rank.held(name)) for rank in ranks]
-    loose = [rank for rank, found in held if len(found) > 1]
+    rank_digests = [(rank, rank.held(name)) for rank in ranks]
+    loose = [rank for rank, digests in rank_digests if len(digests) > 1]
     if loose:
         yield _drift(name, "runs", loose)
     if any(word in name for word in _OWN_PART):
         return
-    firm = [(rank, next(iter(found))) for rank, found in held if len(found) == 1]
+    firm = [(rank, next(iter(digests))) for rank, digests in rank_digests if len(digests) == 1]
     if len({digest for _, digest in firm}) < 2:
         return
     (most, count), *_ = Counter(digest for _, digest in firm).most_common()
@@ -214,11 +214,11 @@ def _unanswered(names: Sequence[str], ranks: Sequence[Rank], required: Sequence[
 
     All may skip a collective that is not required.
     """
-    found: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for name in sorted({*names, *required}):
         for why in _lacking(name, ranks, needed=name in required):
-            found.setdefault(why, []).append(name)
-    yield from (f"{some(of, SHOWN)}: {why}" for why, of in found.items())
+            names_by_reason.setdefault(why, []).append(name)
+    yield from (f"{some(collectives, SHOWN)}: {why}" for why, collectives in names_by_reason.items())
 
 
 def _lacking(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]:
@@ -230,9 +230,9 @@ def _lacking(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]
         return
     counts = [rank.counts(name) for rank in ranks]
     (usual, _), *_ = Counter(counts).most_common()
-    most = max(sum(map(sum, each)) for each in counts)
+    most = max(sum(map(sum, rank_counts)) for rank_counts in counts)
     bad = [rank for rank in ranks if not rank.answered(name)]
-    bad = bad or [rank for rank, each in zip(ranks, counts, strict=True) if each != usual]
+    bad = bad or [rank for rank, rank_counts in zip(ranks, counts, strict=True) if rank_counts != usual]
 
     def why(rank: Rank) -> str:
         number = sum(map(sum, rank.counts(name)))
@@ -247,13 +247,13 @@ def _grouped(ranks: Sequence[Rank], why: Callable[[Rank], str]) -> Iterator[str]
 
     Each reason comes once.
     """
-    found: dict[str, list[Rank]] = {}
+    ranks_by_reason: dict[str, list[Rank]] = {}
     for rank in ranks:
-        found.setdefault(why(rank), []).append(rank)
-    for said, those in sorted(found.items(), key=lambda each: len(each[1])):
-        numbers = some([str(rank.number) for rank in those], SHOWN)
-        nodes = some(list(dict.fromkeys(rank.node for rank in those)), SHOWN)
-        yield f"rank{'s' if len(those) > 1 else ''} {numbers} on {nodes}: {said}"
+        ranks_by_reason.setdefault(why(rank), []).append(rank)
+    for reason, group in sorted(ranks_by_reason.items(), key=lambda pair: len(pair[1])):
+        numbers = some([str(rank.number) for rank in group], SHOWN)
+        nodes = some(list(dict.fromkeys(rank.node for rank in group)), SHOWN)
+        yield f"rank{'s' if len(group) > 1 else ''} {numbers} on {nodes}: {reason}"
 
 
 def _control(ranks: Sequence[Rank]) -> tuple[str, list[str]]:
@@ -263,21 +263,21 @@ def _control(ranks: Sequence[Rank]) -> tuple[str, list[str]]:
     seen.
     """
     default, cured = (f"{CONTROL}{mode}" for mode in ("default", "cured"))
-    seen = min((len(rank.held(default)) for rank in ranks if rank.held(default)), default=0)
+    count = min((len(rank.held(default)) for rank in ranks if rank.held(default)), default=0)
     right = {digest for rank in ranks for digest in rank.held(cured)}
-    if not seen:
+    if not count:
         return "", ["control: no rank did it"]
-    said = f"{seen} different results in the order of arrival, {len(right)} in the order of ranks"
+    summary = f"{count} different results in the order of arrival, {len(right)} in the order of ranks"
     lacking = [rank for rank in ranks if not (rank.answered(default, 1) and rank.answered(cured, 1))]
 
     def why(rank: Rank) -> str:
         return rank.errors.get(default) or rank.errors.get(cured) or "it was not done in both launches"
 
-    found = [f"control: {each}" for each in _grouped(lacking, why)]
-    if seen < 2:
-        found.append(
+    failures = [f"control: {reason}" for reason in _grouped(lacking, why)]
+    if count < 2:
+        failures.append(
             "control: a sum in the order of arrival was not seen drifting: a drift would not have been seen"
         )
     if len(right) > 1:
-        found.append("control: a sum in the order of ranks is not one on all ranks")
-    return said, found
+        failures.append("control: a sum in the order of ranks is not one on all ranks")
+    return summary, failures

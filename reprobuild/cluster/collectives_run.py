@@ -33,10 +33,10 @@ PORTS = range(20_000, 30_000)  # below those that Linux itself gives to programs
 
 def devices_of(fleet: ClusterResult) -> dict[Device, tuple[str, ...]]:
     """Return the nodes that answered, by kind of device, sorted."""
-    found: dict[Device, set[str]] = {}
-    for one in fleet.groups:
-        found.setdefault(one.device, set()).update(one.nodes)
-    return {device: tuple(sorted(nodes)) for device, nodes in sorted(found.items())}
+    nodes_by_device: dict[Device, set[str]] = {}
+    for group in fleet.groups:
+        nodes_by_device.setdefault(group.device, set()).update(group.nodes)
+    return {device: tuple(sorted(nodes)) for device, nodes in sorted(nodes_by_device.items())}
 
 
 def meet(
@@ -55,27 +55,27 @@ def meet(
     Raises:
         EngineError: Slurm is missing.
     """
-    there = [
+    job_nodes = [
         node for node in job.nodes if node in set(nodes)
     ]  # the first task of a step is on the first of these
     limit = max(1, min(LONGEST, deadline // 2))
-    asked = {
-        "device": device, "seed": seed, "nodes": len(there), "ranks": _ranks(device, len(there)),
-        "address": address_of(there[0], session.env), "second": address_of(there[1], session.env),
+    options = {
+        "device": device, "seed": seed, "nodes": len(job_nodes), "ranks": _ranks(device, len(job_nodes)),
+        "address": address_of(job_nodes[0], session.env), "second": address_of(job_nodes[1], session.env),
         "port": random.choice(PORTS),
         "limit": limit, "repeats": THOROUGH if checks.thorough else REPEATS,
     }  # fmt: skip
     command = [
         *program, "run", str(out.absolute()), "--seed", str(seed), "--network", "host",
         "--gpu", checks.gpus if device == "cuda" else "none",
-        *(["--engine", checks.engine] if checks.engine else []), "--", PYTHON, PROGRAM, json.dumps(asked),
+        *(["--engine", checks.engine] if checks.engine else []), "--", PYTHON, PROGRAM, json.dumps(options),
     ]  # fmt: skip
     session.say(
-        f"job {job.number}: collectives between {len(there)} nodes, {device}, for at most {deadline} s"
+        f"job {job.number}: collectives between {len(job_nodes)} nodes, {device}, for at most {deadline} s"
     )
     return run_step(
         job,
-        there,
+        job_nodes,
         command,
         folder / f"{COLLECTIVES}{device}",
         session.env,

@@ -88,11 +88,20 @@ def group(members: Iterable[NodeAnswers], table: AnswerTable) -> tuple[Group, ..
         members: at most one of a node for each kind of device.
         table: the table by which they were read.
     """
-    found: dict[tuple[Device, tuple[tuple[str, str], ...]], list[NodeAnswers]] = {}
+    members_by_platform: dict[tuple[Device, tuple[tuple[str, str], ...]], list[NodeAnswers]] = {}
     for member in members:
-        found.setdefault((member.device, member.platform), []).append(member)
-    made = [_grouped(each, table) for each in found.values()]
-    return tuple(sorted(made, key=lambda one: (one.device, -len(one.nodes), sorted(one.platform.items()))))
+        members_by_platform.setdefault((member.device, member.platform), []).append(member)
+    groups = [_grouped(platform_members, table) for platform_members in members_by_platform.values()]
+    return tuple(
+        sorted(
+            groups,
+            key=lambda peer_group: (
+                peer_group.device,
+                -len(peer_group.nodes),
+                sorted(peer_group.platform.items()),
+            ),
+        )
+    )
 
 
 def across(groups: Sequence[Group]) -> tuple[CrossPlatform, ...]:
@@ -100,22 +109,23 @@ def across(groups: Sequence[Group]) -> tuple[CrossPlatform, ...]:
 
     Kinds of device with a single group are left out.
     """
-    found = []
-    for device in sorted({one.device for one in groups}):
-        several = [one for one in groups if one.device == device]
+    differences = []
+    for device in sorted({peer_group.device for peer_group in groups}):
+        several = [peer_group for peer_group in groups if peer_group.device == device]
         if len(several) < 2:
             continue
-        facts = Counter(item for one in several for item in one.platform.items())
+        facts = Counter(item for peer_group in several for item in peer_group.platform.items())
         values: dict[str, list[str]] = {}
-        for one in several:
-            for name, value in one.majority.items():
+        for peer_group in several:
+            for name, value in peer_group.majority.items():
                 values.setdefault(name, []).append(value)
-        common = {name: seen for name, seen in values.items() if len(seen) > 1}
-        found.append(CrossPlatform(
-            device=device, facts=tuple(sorted({name for (name, _), seen in facts.items() if seen < len(several)})),
-            answers=tuple(sorted(name for name, seen in common.items() if len(set(seen)) > 1)), compared=len(common),
+        common = {name: digests for name, digests in values.items() if len(digests) > 1}
+        differences.append(CrossPlatform(
+            device=device, facts=tuple(sorted({name for (name, _), count in facts.items() if count < len(several)})),
+            answers=tuple(sorted(name for name, digests in common.items() if len(set(digests)) > 1)),
+            compared=len(common),
         ))  # fmt: skip
-    return tuple(found)
+    return tuple(differences)
 
 
 def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
@@ -127,11 +137,13 @@ def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
     for member in members:
         alike.setdefault(member.packed, []).append(member.node)
     loose: dict[str, list[str]] = {}
-    for one in members:
-        for name in one.loose:
-            loose.setdefault(name, []).append(one.node)
-    odd = [Outlier(node=one.node, answer=name, kind="drift") for one in members for name in one.drifts]
-    drifting = {(each.node, each.answer) for each in odd}
+    for member in members:
+        for name in member.loose:
+            loose.setdefault(name, []).append(member.node)
+    odd = [
+        Outlier(node=member.node, answer=name, kind="drift") for member in members for name in member.drifts
+    ]
+    drifting = {(outlier.node, outlier.answer) for outlier in odd}
     parted, majority, lacked, compared = [], {}, {}, 0
     for place, name in enumerate(table.names[members[0].device]):
         sides, silent = _sides(place, alike)
@@ -166,7 +178,7 @@ def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
         nodes=tuple(sorted(member.node for member in members)),
         compared=compared, majority=majority, parted=tuple(parted), lacked=lacked,
         loose={name: tuple(sorted(nodes)) for name, nodes in sorted(loose.items())},
-        odd=tuple(sorted(odd, key=lambda each: (each.node, each.kind, each.answer))),
+        odd=tuple(sorted(odd, key=lambda outlier: (outlier.node, outlier.kind, outlier.answer))),
     )  # fmt: skip
 
 
@@ -180,7 +192,7 @@ def _sides(place: int, alike: Mapping[bytes, list[str]]) -> tuple[dict[bytes, li
 
 def _parted(name: str, sides: dict[bytes, list[list[str]]]) -> Split:
     """Return the nodes of each value, the largest sides first."""
-    nodes = {value: sorted(node for each in lists for node in each) for value, lists in sides.items()}
+    nodes = {value: sorted(node for names in lists for node in names) for value, lists in sides.items()}
     order = sorted(nodes, key=lambda value: (-len(nodes[value]), value))
     return Split(
         answer=name, sides={_short(value): tuple(nodes[value]) for value in order[:MOST_SIDES]},

@@ -61,32 +61,32 @@ def certificates(
     other = _other(pods, lock, image, expected, checks)
     numbers = {pod.index for pod in pods}
     names = [f"index_{number}" for number in range(nodes) if str(number) not in numbers]
-    with whole_folder(folder / CERTIFICATES) as own:
+    with whole_folder(folder / CERTIFICATES) as directory:
         for name, pod, why in _named(_counted(pods, other)):
             names.append(name)
             if why:
-                write_below(own, f"{name}{ERROR}", f"pod {pod.name}: {why}".encode(errors="replace"))
+                write_below(directory, f"{name}{ERROR}", f"pod {pod.name}: {why}".encode(errors="replace"))
                 continue
             smoke = list(_smoke(folder, pod, lock, expected, checks))
             if smoke:
                 verdict = _verdict(lock, image, smoke, now, cpu_only=checks.cpu_only)
-                write_below(own, f"{name}{CERTIFICATE}", msgspec.json.encode(verdict))
+                write_below(directory, f"{name}{CERTIFICATE}", msgspec.json.encode(verdict))
             else:
-                _silent(own, name, pod)
-        (own / NODES).write_text("".join(f"{name}\n" for name in names))
+                _silent(directory, name, pod)
+        (directory / NODES).write_text("".join(f"{name}\n" for name in names))
     return folder / CERTIFICATES
 
 
-def _silent(own: Path, name: str, pod: Pod) -> None:
+def _silent(directory: Path, name: str, pod: Pod) -> None:
     """Record the state of a pod without an answer."""
-    said = {
+    reasons = {
         "Failed": f"pod {pod.name} failed: {pod.why}",
         "Succeeded": f"pod {pod.name} came to its end, and its logs are not here",
     }
-    if pod.phase in said:
-        write_below(own, f"{name}{ERROR}", said[pod.phase].encode(errors="replace"))
+    if pod.phase in reasons:
+        write_below(directory, f"{name}{ERROR}", reasons[pod.phase].encode(errors="replace"))
     elif pod.node:
-        write_below(own, f"{name}{BEGAN}", b"")
+        write_below(directory, f"{name}{BEGAN}", b"")
 
 
 def _other(
@@ -96,13 +96,13 @@ def _other(
 
     It returns "" for a pod that answers the questions for this image.
     """
-    there = {each.name for pod in pods for each in pod.containers}
+    container_names = {container.name for pod in pods for container in pod.containers}
     questions = {
         name: arguments
-        for device, wanted in expected.items()
-        if device == "cpu" or there & {f"{device}-{turn}" for turn in TURNS}
+        for device, expectation in expected.items()
+        if device == "cpu" or container_names & {f"{device}-{turn}" for turn in TURNS}
         for name, arguments in asked(
-            device, wanted, lock, controls=checks.control, thorough=checks.thorough, probes=checks.probes
+            device, expectation, lock, controls=checks.control, thorough=checks.thorough, probes=checks.probes
         ).items()
     }
     seed = str(seed_of(lock))
@@ -110,14 +110,14 @@ def _other(
     def other(pod: Pod) -> str:
         if pod.wrong:
             return pod.wrong
-        ours = [each for each in pod.containers if each.name in questions]
-        if not {f"cpu-{turn}" for turn in TURNS} <= {each.name for each in ours}:
+        containers = [container for container in pod.containers if container.name in questions]
+        if not {f"cpu-{turn}" for turn in TURNS} <= {container.name for container in containers}:
             return "it has not the containers of the job"
-        for each in ours:
-            if not each.image.endswith(f"@{image.manifest}"):
-                return f"it ran another image: {each.image[:200] or 'none is told'}"
-            seeds = [variable.value for variable in each.env if variable.name == SEED]
-            if each.command or list(each.args) != questions[each.name] or seeds != [seed]:
+        for container in containers:
+            if not container.image.endswith(f"@{image.manifest}"):
+                return f"it ran another image: {container.image[:200] or 'none is told'}"
+            seeds = [variable.value for variable in container.env if variable.name == SEED]
+            if container.command or list(container.args) != questions[container.name] or seeds != [seed]:
                 return "it was asked otherwise: name the --probe, --no-control and --thorough of the job"
         return ""
 
@@ -138,7 +138,7 @@ def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple
     yield from ((pod, why) for pod, why in judged if why)
 
 
-def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
+def _named(pods: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
     """Yield each pod with its node's name and reason.
 
     The reason is that against counting it, empty for a pod that counts. A second pod on one node does not
@@ -146,7 +146,7 @@ def _named(found: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
     scheduler ignores completed pods when it spreads others.
     """
     taken: dict[str, Pod] = {}
-    for number, (pod, why) in enumerate(found):
+    for number, (pod, why) in enumerate(pods):
         name = _short(pod.node)
         if other := taken.get(name):
             why = why or f"it ran on {pod.node}, as {other.name} did, and so another node was not asked"
@@ -169,15 +169,16 @@ def _short(node: str) -> str:
 
 
 def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only: bool) -> Verdict:
-    by_device: dict[str, Smoke] = {each.device: each for each in smoke}
-    own, notes = judge_determinism(
+    by_device: dict[str, Smoke] = {result.device: result for result in smoke}
+    determinism, notes = judge_determinism(
         by_device.get("cpu"), by_device.get("cuda"), (), cpu_only=cpu_only, profile=lock.profile
     )
-    made = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
+    moment = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
     return Verdict(
-        version=VERSION, made=f"{made:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=image.manifest, tree=image.tree,
-        lock=f"sha256:{lock.digest}", seed=seed_of(lock), profile=lock.profile, determinism=own, round_trip="not-run",
-        smoke=tuple(smoke), comparisons=(), differences=(), notes=tuple(notes), engine="kubernetes",
+        version=VERSION, made=f"{moment:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=image.manifest,
+        tree=image.tree, lock=f"sha256:{lock.digest}", seed=seed_of(lock), profile=lock.profile,
+        determinism=determinism, round_trip="not-run", smoke=tuple(smoke), comparisons=(), differences=(),
+        notes=tuple(notes), engine="kubernetes",
     )  # fmt: skip
 
 
@@ -189,13 +190,13 @@ def _smoke(
     A pod without logs has none.
     """
     pinned = set(distributions(lock))
-    for device, wanted in expected.items():
+    for device, expectation in expected.items():
         files = [folder / f"{pod.name}.{device}-{turn}.log" for turn in TURNS]
         if not all(path.is_file() and not path.is_symlink() for path in files):
             continue
         first, second = (_document(path, device) for path in files)
         yield judge_smoke(
-            device, first, second, wanted, controls=checks.control, thorough=checks.thorough, profile=lock.profile,
+            device, first, second, expectation, controls=checks.control, thorough=checks.thorough, profile=lock.profile,
             pinned=pinned, only=checks.probes,
         )  # fmt: skip
 

@@ -80,8 +80,8 @@ def manifest(
     Raises:
         UsageError: Kubernetes does not allow a name, or a probe is unknown.
     """
-    found = _DIGEST.fullmatch(job.image)
-    if not found:
+    match = _DIGEST.fullmatch(job.image)
+    if not match:
         raise UsageError(
             f"{job.image!r} is no repository", hint="name the one that `reprobuild push` wrote to: HOST/NAME"
         )
@@ -96,7 +96,7 @@ def manifest(
     for name in job.pull_secrets:
         if not _SECRET.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a secret", hint="`kubectl get secrets` lists them")
-    repository = re.sub(r":[^/:]*$", "", found["name"])
+    repository = re.sub(r":[^/:]*$", "", match["name"])
     containers = [
         _container(job, name, f"{repository}@{digest}", arguments, seed_of(lock))
         for device in _devices(job)
@@ -156,29 +156,31 @@ def selector(labels: Sequence[str]) -> dict[str, str]:
     Raises:
         UsageError: a text is not a label.
     """
-    found = {}
+    pairs = {}
     for text in labels:
         key, equals, value = text.partition("=")
         if not equals or not _LABEL.fullmatch(key) or not _VALUE.fullmatch(value):
             raise UsageError(
                 f"{text!r} is not a valid label of a node", hint="for example: --node-selector pool=h100"
             )
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs
 
 
 def asked(
-    device: Device, wanted: Expected, lock: Lock, *, controls: bool, thorough: bool, probes: Sequence[str] = (),
+    device: Device, expectation: Expected, lock: Lock, *, controls: bool, thorough: bool, probes: Sequence[str] = (),
 ) -> dict[str, list[str]]:  # fmt: skip
     """Return the arguments of a device's containers, by name.
 
     Raises:
         UsageError: the image lacks a named probe.
     """
-    found = questions(device, wanted, seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes)
+    option_sets = questions(
+        device, expectation, seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes
+    )
     return {
         f"{device}-{turn}": [PYTHON, PROGRAM, json.dumps(options, sort_keys=True)]
-        for turn, options in zip(TURNS, found, strict=True)
+        for turn, options in zip(TURNS, option_sets, strict=True)
     }
 
 

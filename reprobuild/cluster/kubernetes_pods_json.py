@@ -103,14 +103,14 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
     """
     try:
         with path.open("rb") as stream:
-            found = msgspec.json.decode(stream.read(LARGEST), type=_List)
+            pod_list = msgspec.json.decode(stream.read(LARGEST), type=_List)
     except FileNotFoundError:
         raise UsageError(f"there is no {path}", hint=HINT) from None
     except (msgspec.MsgspecError, RecursionError, ValueError):
         raise UsageError(f"{path} is no list of pods, as kubectl writes it", hint=HINT) from None
-    if not found.items:
+    if not pod_list.items:
         raise UsageError(f"{path} has no pod", hint=HINT)
-    return tuple(map(_pod, found.items))
+    return tuple(map(_pod, pod_list.items))
 
 
 def _pod(item: _Item) -> Pod:

@@ -91,7 +91,7 @@ class Rank:
         An error in any round makes it false.
         """
         return name not in self.errors and all(
-            len(each) >= rounds and all(each) for each in self.counts(name)
+            len(launch_counts) >= rounds and all(launch_counts) for launch_counts in self.counts(name)
         )
 
 
@@ -117,7 +117,7 @@ class Node:
         """Whether the node and all its ranks finished all launches."""
         whole = set(range(LAUNCHES))
         ended = self.codes.keys() == whole and not any(self.codes.values())
-        return ended and bool(self.ranks) and all(each.done == whole for each in self.ranks.values())
+        return ended and bool(self.ranks) and all(rank.done == whole for rank in self.ranks.values())
 
 
 def read_node(folder: Path, name: str) -> Node:
@@ -147,17 +147,19 @@ def unfinished(folder: Path, node: Node) -> tuple[str, str]:
 
     The key ignores numbers, because ranks repeat a reason with their own number, ports and addresses.
     """
-    what = "came, and did not come to the end" if node.came else "did not come to the rendezvous"
+    state = "came, and did not come to the end" if node.came else "did not come to the rendezvous"
     if node.said:
-        return f"{what}: {node.said}", re.sub(r"\d+", "0", f"{what}: {node.said}")
-    left = {}
+        return f"{state}: {node.said}", re.sub(r"\d+", "0", f"{state}: {node.said}")
+    texts = {}
     for suffix in (LOST, LOG, ENDED):
         path = folder / f"{node.name}{suffix}"
         with contextlib.suppress(OSError):  # the files that it left may explain it
             if path.exists():
-                left[suffix] = read_small(path, LARGEST)
-    errors = [line for line in left.get(LOG, "").splitlines() if line.startswith("error: ")]
-    said = left.get(LOST, "").strip() or (errors[-1] if errors else "")
-    if not said:
-        said = ending(left[ENDED]) if ENDED in left else "it had not ended when it was no longer waited for"
-    return f"{what}: {said}", f"{what}: {said}"
+                texts[suffix] = read_small(path, LARGEST)
+    errors = [line for line in texts.get(LOG, "").splitlines() if line.startswith("error: ")]
+    reason = texts.get(LOST, "").strip() or (errors[-1] if errors else "")
+    if not reason:
+        reason = (
+            ending(texts[ENDED]) if ENDED in texts else "it had not ended when it was no longer waited for"
+        )
+    return f"{state}: {reason}", f"{state}: {reason}"

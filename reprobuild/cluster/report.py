@@ -76,15 +76,15 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: RunContext) -> No
         if folder is None:
             session.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
             return
-        found = check_folder(
-            lock, image, folder, table_of(lock, session), session, (), fleet.notes, made=fleet.made
+        result = check_folder(
+            lock, image, folder, table_of(lock, session), session, (), fleet.notes, timestamp=fleet.made
         )
     except FileNotFoundError:
         return
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError, ReproError) as err:
         session.say(f"warning: the nodes are not on {REPORT}: {FLEET}: {plain(str(err))}")
         return
-    _write_page(lock, image, out, session, found)
+    _write_page(lock, image, out, session, result)
 
 
 def _folder(image: Image, out: Path, stated: str, session: RunContext) -> Path | None:
@@ -120,58 +120,64 @@ def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, fleet:
 def on_page(fleet: ClusterResult) -> Nodes:
     """Return the part of a cluster's result for the page."""
     wrong = [
-        OutlierRow(node=node, said=f"drifts, or differs from {len(one.nodes) - 1} of its platform, on {one.device}, in "
-            f"{len(answers)} answers", answers=tuple(answers))
-        for node, one, answers in by_node(fleet)
+        OutlierRow(node=node, said=f"drifts, or differs from {len(group.nodes) - 1} of its platform, on "
+            f"{group.device}, in {len(answers)} answers", answers=tuple(answers))
+        for node, group, answers in by_node(fleet)
     ]  # fmt: skip
-    for one in fleet.groups:
+    for group in fleet.groups:
         parted: dict[str, list[str]] = {}
-        for each in one.parted:
-            for name in (name for names in each.sides.values() for name in names):
-                parted.setdefault(name, []).append(each.answer)
-        said = f"differs on {one.device} from others of its platform, and which is right is not known"
+        for split in group.parted:
+            for name in (name for names in split.sides.values() for name in names):
+                parted.setdefault(name, []).append(split.answer)
+        text = f"differs on {group.device} from others of its platform, and which is right is not known"
         wrong += [
-            OutlierRow(node=name, said=said, answers=tuple(answers)) for name, answers in parted.items()
+            OutlierRow(node=name, said=text, answers=tuple(answers)) for name, answers in parted.items()
         ]
-    said_so = {
-        each.node for each in fleet.silent if each.kind == "drifts"
+    drifting_nodes = {
+        missing_node.node for missing_node in fleet.silent if missing_node.kind == "drifts"
     }  # that is an answer, and a bad one
-    silent = [OutlierRow(node=each.node, said=f"{SILENT[each.kind]}: {each.why}") for each in fleet.silent]
-    wrong += [one for one in silent if one.node in said_so]
+    silent = [
+        OutlierRow(node=missing_node.node, said=f"{SILENT[missing_node.kind]}: {missing_node.why}")
+        for missing_node in fleet.silent
+    ]
+    wrong += [row for row in silent if row.node in drifting_nodes]
     wrong += _drifting(fleet)
     groups = tuple(
         Peers(
-            device=one.device,
-            title=titled(one),
-            nodes=one.nodes,
-            compared=one.compared,
-            platform=one.platform,
+            device=group.device,
+            title=titled(group),
+            nodes=group.nodes,
+            compared=group.compared,
+            platform=group.platform,
         )
-        for one in fleet.groups
+        for group in fleet.groups
     )
-    notes = [f"{', '.join(each.nodes)}: {each.why}" for each in fleet.open]
+    notes = [f"{', '.join(question.nodes)}: {question.why}" for question in fleet.open]
     notes += [
-        f"{name} on {one.device} is not compared: it drifts with the image's profile on {', '.join(names)}"
-        for one in fleet.groups
-        for name, names in one.loose.items()
+        f"{name} on {group.device} is not compared: it drifts with the image's profile on {', '.join(names)}"
+        for group in fleet.groups
+        for name, names in group.loose.items()
     ]
     notes += [
-        f"collectives on {one.device}: {follow_line(one)}" for one in fleet.collectives if blamed(one)[1]
+        f"collectives on {result.device}: {follow_line(result)}"
+        for result in fleet.collectives
+        if blamed(result)[1]
     ]
-    notes += [more for one in fleet.groups if (more := unprobed_gpus(one))]
+    notes += [more for group in fleet.groups if (more := unprobed_gpus(group))]
     notes += [f"{name}: answered, and was not asked; it is not counted" for name in fleet.strangers]
     notes += [
-        f"across the groups on {each.device}, {len(each.answers)} of {each.compared} answers differ, as is expected"
-        for each in fleet.across
+        f"across the groups on {difference.device}, {len(difference.answers)} of {difference.compared} answers "
+        "differ, as is expected"
+        for difference in fleet.across
     ]
     return Nodes(
         verdict=fleet.verdict, asked=len(fleet.asked), wrong=tuple(wrong), lacking=tuple(_lacking(fleet)),
         groups=groups,
-        silent=tuple(one for one in silent if one.node not in said_so),
+        silent=tuple(row for row in silent if row.node not in drifting_nodes),
         notes=(*notes, *map(plain, fleet.notes)),
         collectives=tuple(
-            Met(title=met_title(one), verdict=MET[one.verdict], said=tuple(met_lines(one)))
-            for one in fleet.collectives
+            Met(title=met_title(result), verdict=MET[result.verdict], said=tuple(met_lines(result)))
+            for result in fleet.collectives
         ) or (Met(title="collectives between nodes", verdict=MET["not-run"], said=()),),
         made=plain(fleet.made), folder=plain(fleet.folder),
     )  # fmt: skip
@@ -179,27 +185,27 @@ def on_page(fleet: ClusterResult) -> Nodes:
 
 def _drifting(fleet: ClusterResult) -> Iterator[OutlierRow]:
     """Yield the nodes that drifting collectives name, with the collectives."""
-    for one in fleet.collectives:
-        found: dict[tuple[str, str], list[str]] = {}
-        for each in blamed(one)[0]:
-            said = "is not the same each time" if each.kind == "runs" else "is other than on most ranks"
-            if not each.settled:
-                said = "is not the same on all ranks, and which is right is not known"
-            for name in each.nodes:
-                found.setdefault((name, said), []).append(each.collective)
-        for (name, said), names in found.items():
-            what = f"what it holds after collectives between nodes on {one.device} {said}"
-            yield OutlierRow(node=name, said=what, answers=tuple(names))
+    for result in fleet.collectives:
+        collectives: dict[tuple[str, str], list[str]] = {}
+        for drift in blamed(result)[0]:
+            fault = "is not the same each time" if drift.kind == "runs" else "is other than on most ranks"
+            if not drift.settled:
+                fault = "is not the same on all ranks, and which is right is not known"
+            for name in drift.nodes:
+                collectives.setdefault((name, fault), []).append(drift.collective)
+        for (name, fault), names in collectives.items():
+            text = f"what it holds after collectives between nodes on {result.device} {fault}"
+            yield OutlierRow(node=name, said=text, answers=tuple(names))
 
 
 def _lacking(fleet: ClusterResult) -> Iterator[OutlierRow]:
     """Yield the nodes that lack their peers' answers."""
-    for one in fleet.groups:
+    for group in fleet.groups:
         absent: dict[str, list[str]] = {}
-        for nodes, answers in lacking(one):
+        for nodes, answers in lacking(group):
             for name in nodes:
                 absent.setdefault(name, []).extend(answers)
-        said = f"has no answer on {one.device}, where others of its platform have one"
+        text = f"has no answer on {group.device}, where others of its platform have one"
         yield from (
-            OutlierRow(node=name, said=said, answers=tuple(answers)) for name, answers in absent.items()
+            OutlierRow(node=name, said=text, answers=tuple(answers)) for name, answers in absent.items()
         )

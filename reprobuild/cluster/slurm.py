@@ -27,9 +27,9 @@ def ask(*argv: str, env: Mapping[str, str]) -> str:
     return answer.decode(errors="replace").strip()
 
 
-def expanded(listed: str, env: Mapping[str, str]) -> list[str]:
+def expanded(node_list: str, env: Mapping[str, str]) -> list[str]:
     """Return the names in a node list such as `n[1-3]`."""
-    return ask("scontrol", "show", "hostnames", listed, env=env).split()
+    return ask("scontrol", "show", "hostnames", node_list, env=env).split()
 
 
 def address_of(node: str, env: Mapping[str, str]) -> str:
@@ -38,9 +38,9 @@ def address_of(node: str, env: Mapping[str, str]) -> str:
     It is Slurm's, or the node's name if Slurm gives none.
     """
     with contextlib.suppress(EngineError):
-        said = ask("scontrol", "show", "node", node, "--oneliner", env=env)
-        if found := re.search(r"\bNodeAddr=([A-Za-z0-9_.:-]+)", said):
-            return found[1]
+        output = ask("scontrol", "show", "node", node, "--oneliner", env=env)
+        if match := re.search(r"\bNodeAddr=([A-Za-z0-9_.:-]+)", output):
+            return match[1]
     return node
 
 

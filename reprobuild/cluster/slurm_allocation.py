@@ -55,7 +55,7 @@ class SlurmJob(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def granted(wanted: JobRequest, env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[SlurmJob]:
+def granted(request: JobRequest, env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[SlurmJob]:
     """Yield a job with the nodes, present or new.
 
     A new job is ended afterwards.
@@ -67,45 +67,47 @@ def granted(wanted: JobRequest, env: Mapping[str, str], say: Callable[[str], Non
         UsageError: the number of nodes is missing, or the request does not fit the present allocation.
         EngineError: Slurm is missing, or gives no nodes.
     """
-    with _allocation(wanted, env, say) as (job, inside):
-        there = _nodes(job, env)
-        given = max(_number(env, "SLURM_JOB_NUM_NODES") if inside else 0, len(there))
-        if inside and wanted.nodes > given:
+    with _allocation(request, env, say) as (job, inside):
+        job_nodes = _nodes(job, env)
+        size = max(_number(env, "SLURM_JOB_NUM_NODES") if inside else 0, len(job_nodes))
+        if inside and request.nodes > size:
             raise UsageError(
-                f"{wanted.nodes} nodes are asked for, and job {job} has {given}",
+                f"{request.nodes} nodes are asked for, and job {job} has {size}",
                 hint="ask for fewer with --nodes, or start it outside of a job: then it makes one",
             )
-        if not inside and len(there) > wanted.nodes:
+        if not inside and len(job_nodes) > request.nodes:
             say(
-                f"job {job} has {len(there)} nodes, and {wanted.nodes} were asked for: all of them are checked"
+                f"job {job} has {len(job_nodes)} nodes, and {request.nodes} were asked for: all of them are checked"
             )
-        asked = wanted.nodes or given
-        nodes = there[:asked] if inside else there
-        gone = _gone(there, asked - len(nodes), env.get("SLURM_JOB_NODELIST", "") if inside else "", env)
-        if gone:
+        count = request.nodes or size
+        nodes = job_nodes[:count] if inside else job_nodes
+        lost_nodes = _gone(
+            job_nodes, count - len(nodes), env.get("SLURM_JOB_NODELIST", "") if inside else "", env
+        )
+        if lost_nodes:
             say(
-                f"job {job} has {len(nodes)} nodes, and {asked} were asked for; lost: {some(gone, MOST_NOTES)}"
+                f"job {job} has {len(nodes)} nodes, and {count} were asked for; lost: {some(lost_nodes, MOST_NOTES)}"
             )
-        yield SlurmJob(number=job, nodes=nodes, options=wanted.options if inside else (), gone=gone)
+        yield SlurmJob(number=job, nodes=nodes, options=request.options if inside else (), gone=lost_nodes)
 
 
 def _number(env: Mapping[str, str], name: str) -> int:
     return int(env[name]) if re.fullmatch(r"[0-9]{1,9}", env.get(name, "")) else 0
 
 
-def _gone(there: Sequence[str], count: int, listed: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def _gone(job_nodes: Sequence[str], count: int, node_list: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return names for `count` nodes that the job has lost.
 
-    They are taken from `listed`, the original nodes of the job.
+    They are taken from `node_list`, the original nodes of the job.
     """
     if count < 1:
         return ()
-    given: list[str] = []
+    original_nodes: list[str] = []
     with contextlib.suppress(EngineError):  # then they have no names
-        given = expanded(listed, env) if listed else []
-    names = [name for name in given if name not in there and NODE.fullmatch(name)]
+        original_nodes = expanded(node_list, env) if node_list else []
+    names = [name for name in original_nodes if name not in job_nodes and NODE.fullmatch(name)]
     unnamed = (f"unnamed-{number}" for number in itertools.count(1))
-    names += itertools.islice((name for name in unnamed if name not in there), count)
+    names += itertools.islice((name for name in unnamed if name not in job_nodes), count)
     return tuple(names[:count])
 
 
@@ -117,18 +119,18 @@ def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
     Raises:
         EngineError: Slurm does not answer, or lists none.
     """
-    listed = ask("squeue", "--noheader", f"--jobs={job}", "--format=%N", env=env)
-    names = expanded(listed, env) if listed else []
+    node_list = ask("squeue", "--noheader", f"--jobs={job}", "--format=%N", env=env)
+    names = expanded(node_list, env) if node_list else []
     if not names or not all(NODE.fullmatch(name) for name in names):
         raise EngineError(
-            f"job {job} has no nodes: {listed[:LONGEST]!r}", hint="is it still running? See `squeue`"
+            f"job {job} has no nodes: {node_list[:LONGEST]!r}", hint="is it still running? See `squeue`"
         )
     return tuple(names)
 
 
 @contextlib.contextmanager
 def _allocation(
-    wanted: JobRequest, env: Mapping[str, str], say: Callable[[str], None]
+    request: JobRequest, env: Mapping[str, str], say: Callable[[str], None]
 ) -> Iterator[tuple[str, bool]]:
     """Yield a job's number, and whether the job existed before.
 
@@ -136,34 +138,34 @@ def _allocation(
     interrupt ends it.
     """
     if present := env.get("SLURM_JOB_ID", ""):
-        if wanted.partition or wanted.time:
+        if request.partition or request.time:
             raise UsageError(
                 f"--partition and --time-limit ask for a new job, but this process runs in job {present}",
                 hint="leave both options out: the present job is used",
             )
         yield present, True
         return
-    if not wanted.nodes:
+    if not request.nodes:
         raise UsageError("missing option `--nodes`", hint="add --nodes N, or run this in a job of Slurm")
     argv = [
-        "salloc", "--no-shell", f"--nodes={wanted.nodes}", "--exclusive", "--no-kill", "--job-name=reprobuild-verify",
-        *([f"--partition={wanted.partition}"] if wanted.partition else []),
-        *([f"--time={wanted.time}"] if wanted.time else []), *wanted.options,
+        "salloc", "--no-shell", f"--nodes={request.nodes}", "--exclusive", "--no-kill", "--job-name=reprobuild-verify",
+        *([f"--partition={request.partition}"] if request.partition else []),
+        *([f"--time={request.time}"] if request.time else []), *request.options,
     ]  # fmt: skip
-    say("waiting for Slurm to give " + (f"{wanted.nodes} nodes" if wanted.nodes > 1 else "a node"))
-    said = _Said()
+    say("waiting for Slurm to give " + (f"{request.nodes} nodes" if request.nodes > 1 else "a node"))
+    output = _Said()
     try:
-        code = stream(argv, env=env, purpose="ask Slurm for nodes", sink=said.take, hint=HINT)
-        said.take(2, b"\n")  # its last line may have no end
-        if code or not said.granted:
+        code = stream(argv, env=env, purpose="ask Slurm for nodes", sink=output.take, hint=HINT)
+        output.take(2, b"\n")  # its last line may have no end
+        if code or not output.granted:
             raise EngineError(
-                f"Slurm gives no nodes: {said.last or f'exit code {code}'}",
+                f"Slurm gives no nodes: {output.last or f'exit code {code}'}",
                 hint=f"see whether this works: {shlex.join(argv)}",
             )
-        yield said.job, False
+        yield output.job, False
     finally:  # also if an interrupt comes between the grant and the end of salloc
-        if said.job:
-            cancel(said.job, env)
+        if output.job:
+            cancel(output.job, env)
 
 
 class _Said:

@@ -40,7 +40,7 @@ _UNREACHED = re.compile(r"down.*|.*\*")
 
 def run_step(
     job: SlurmJob, nodes: Sequence[str], command: Sequence[str], folder: Path, env: Mapping[str, str], *, deadline: int,
-    patience: int = 0, gone: Sequence[str] = (),
+    patience: int = 0, lost_nodes: Sequence[str] = (),
 ) -> tuple[str, ...]:  # fmt: skip
     """Run a command on each node; return srun's messages.
 
@@ -51,15 +51,15 @@ def run_step(
         command: its output, its errors and its exit code go into `folder`, which all nodes share.
         deadline: in seconds.
         patience: seconds to wait for the others once one has ended; 0 to wait until the deadline.
-        gone: nodes that should have been asked, too, and are lost.
+        lost_nodes: nodes that should have been asked, too, and are lost.
 
     Raises:
         EngineError: Slurm is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / STEP, "".join(f"{node}\n" for node in nodes).encode())
-    write_file(folder / NODES, "".join(f"{node}\n" for node in (*nodes, *gone)).encode())
-    for node in gone:
+    write_file(folder / NODES, "".join(f"{node}\n" for node in (*nodes, *lost_nodes)).encode())
+    for node in lost_nodes:
         write_file(
             folder / f"{node}{LOST}", b"Slurm has taken it out of the job, as it does with one that fails"
         )
@@ -73,22 +73,22 @@ def _note_lost(nodes: Sequence[str], folder: Path, env: Mapping[str, str], notes
 
     Slurm cannot reach these nodes, or reports their failure.
     """
-    left = {
+    unfinished_nodes = {
         node
         for node in nodes
         if not any((folder / f"{node}{suffix}").exists() for suffix in (CERTIFICATE, ERROR, ENDED))
     }
-    if not left:
+    if not unfinished_nodes:
         return
     with contextlib.suppress(EngineError):  # otherwise they count as hanging
         for failed in filter(None, map(_FAILED.search, notes)):  # a node that was started again is reached
-            for name in left & set(expanded(failed[1], env)):
+            for name in unfinished_nodes & set(expanded(failed[1], env)):
                 write_file(folder / f"{name}{LOST}", b"Slurm says that it failed")
-        listed = ask("sinfo", "--noheader", "--Node", "--format=%N|%T|%E", env=env)
-        for line in listed.splitlines():
+        output = ask("sinfo", "--noheader", "--Node", "--format=%N|%T|%E", env=env)
+        for line in output.splitlines():
             name, _, rest = line.partition("|")
             state, _, reason = rest.partition("|")
-            if name.strip() in left and _UNREACHED.fullmatch(state):
+            if name.strip() in unfinished_nodes and _UNREACHED.fullmatch(state):
                 why = f"Slurm does not reach it any more: {state}, {reason}"
                 write_file(folder / f"{name.strip()}{LOST}", why[:LONGEST].encode())
 
@@ -110,11 +110,11 @@ def _step(
         "--cpu-bind=none", "--overlap", f"--time={math.ceil((deadline + GRACE) / 60)}",
         f"--output={folder}/task-%t.log", *job.options, "sh", "-c", _WATCHED, str(folder), *command,
     ]  # fmt: skip
-    said: list[str] = []
+    lines: list[str] = []
 
     def take(number: int, data: bytes) -> None:
-        if len(said) < 10 * MOST_NOTES:
-            said.extend(data.decode(errors="replace").splitlines())
+        if len(lines) < 10 * MOST_NOTES:
+            lines.extend(data.decode(errors="replace").splitlines())
 
     late = False
     try:
@@ -126,7 +126,7 @@ def _step(
         _cancel_step(job.number, name, env)
         raise
     notes = [
-        line.encode("unicode_escape").decode()[:LONGEST] for line in said if line.startswith("srun: error")
+        line.encode("unicode_escape").decode()[:LONGEST] for line in lines if line.startswith("srun: error")
     ]
     return (*([f"not waited for any longer than {deadline} s"] if late else []), *notes[:MOST_NOTES])
 
@@ -137,8 +137,8 @@ def _cancel_step(job: str, name: str, env: Mapping[str, str]) -> None:
     Its srun has ended, and the step may still run; the job belongs to someone else and continues.
     """
     with contextlib.suppress(EngineError):
-        listed = ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i %j", env=env)
-        for line in listed.splitlines():
+        output = ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i %j", env=env)
+        for line in output.splitlines():
             step, _, called = line.strip().partition(" ")
             if called.strip() == name and re.fullmatch(rf"{job}\.\d+", step):
                 cancel(step, env)

@@ -41,80 +41,80 @@ def render_fleet(fleet: ClusterResult) -> str:
 
 
 def _wrong(fleet: ClusterResult) -> Iterator[str]:
-    for node, one, answers in by_node(fleet):
-        peers = len(one.nodes) - 1
-        same = {each.answer for each in one.odd if each.node == node and each.kind == "drift"}
-        what = "drifts, and differs" if same and len(same) < len(answers) else "drifts" if same else "differs"
+    for node, group, answers in by_node(fleet):
+        peers = len(group.nodes) - 1
+        same = {outlier.answer for outlier in group.odd if outlier.node == node and outlier.kind == "drift"}
+        verb = "drifts, and differs" if same and len(same) < len(answers) else "drifts" if same else "differs"
         yield (
-            f"{node}: {what} from {peers} of its platform, on {one.device}, in {len(answers)} answers: "
+            f"{node}: {verb} from {peers} of its platform, on {group.device}, in {len(answers)} answers: "
             "drift, or hardware that computes wrongly"
         )
         yield f"  {some(answers, SHOWN_ANSWERS)}"
-    for one in fleet.groups:
-        for each in one.parted[:SHOWN_ANSWERS]:
+    for group in fleet.groups:
+        for split in group.parted[:SHOWN_ANSWERS]:
             sides = "; ".join(
                 f"{some(nodes, SHOWN_NODES)}: {value}"
-                for value, nodes in list(each.sides.items())[:SHOWN_NODES]
+                for value, nodes in list(split.sides.items())[:SHOWN_NODES]
             )
-            yield f"{one.device} {each.answer}: they differ, and which is right is not known: {sides}"
-        if len(one.parted) > SHOWN_ANSWERS:
-            yield f"  and {len(one.parted) - SHOWN_ANSWERS} more answers on {one.device} without a majority"
+            yield f"{group.device} {split.answer}: they differ, and which is right is not known: {sides}"
+        if len(group.parted) > SHOWN_ANSWERS:
+            yield f"  and {len(group.parted) - SHOWN_ANSWERS} more answers on {group.device} without a majority"
 
 
 def _silent(silent: Sequence[MissingNode]) -> Iterator[str]:
-    for each in silent:
-        yield f"{each.node}: {SILENT[each.kind]}: {each.why}"
+    for missing_node in silent:
+        yield f"{missing_node.node}: {SILENT[missing_node.kind]}: {missing_node.why}"
 
 
 def _missing(fleet: ClusterResult) -> Iterator[str]:
-    for one in fleet.groups:
-        for nodes, answers in lacking(one):
-            who, what = some(nodes, SHOWN_NODES), some(answers, SHOWN_ANSWERS)
-            yield f"{who}: no answer on {one.device}, where others have one: {what}"
+    for group in fleet.groups:
+        for nodes, answers in lacking(group):
+            node_text, answer_text = some(nodes, SHOWN_NODES), some(answers, SHOWN_ANSWERS)
+            yield f"{node_text}: no answer on {group.device}, where others have one: {answer_text}"
 
 
-def lacking(one: Group) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+def lacking(group: Group) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Yield sets of nodes, and the answers that they lack.
 
     Others of their group have these answers.
     """
     names: dict[str, list[str]] = {}
-    for each in one.odd:
-        if each.kind == "missing":
-            names.setdefault(each.node, []).append(each.answer)
-    found: dict[tuple[str, ...], list[str]] = {}
+    for outlier in group.odd:
+        if outlier.kind == "missing":
+            names.setdefault(outlier.node, []).append(outlier.answer)
+    answers_by_nodes: dict[tuple[str, ...], list[str]] = {}
     for node, answers in names.items():
-        found.setdefault((node,), answers)
-    for name, nodes in one.lacked.items():
-        found.setdefault(nodes, []).append(name)
-    yield from found.items()
+        answers_by_nodes.setdefault((node,), answers)
+    for name, nodes in group.lacked.items():
+        answers_by_nodes.setdefault(nodes, []).append(name)
+    yield from answers_by_nodes.items()
 
 
 def _open(fleet: ClusterResult) -> Iterator[str]:
-    for each in fleet.open:
-        yield f"{some(each.nodes, SHOWN_NODES)}: {each.why}"
+    for question in fleet.open:
+        yield f"{some(question.nodes, SHOWN_NODES)}: {question.why}"
     for name in fleet.strangers:
         yield f"{name}: answered, and was not asked; it is not counted"
     yield from fleet.notes
 
 
 def _groups(fleet: ClusterResult) -> Iterator[str]:
-    for number, one in enumerate(fleet.groups, 1):
+    for number, group in enumerate(fleet.groups, 1):
         yield ""
-        yield f"group {number}, {one.device}: {titled(one)}"
-        yield f"  {len(one.nodes)} nodes, {one.compared} answers compared: {some(one.nodes, SHOWN_NODES)}"
-        if one.loose:
-            yield f"  not compared, for they drift with the image's profile: {some(list(one.loose), SHOWN_ANSWERS)}"
-        if more := unprobed_gpus(one):
+        yield f"group {number}, {group.device}: {titled(group)}"
+        yield f"  {len(group.nodes)} nodes, {group.compared} answers compared: {some(group.nodes, SHOWN_NODES)}"
+        if group.loose:
+            yield f"  not compared, for they drift with the image's profile: {some(list(group.loose), SHOWN_ANSWERS)}"
+        if more := unprobed_gpus(group):
             yield f"  {more}"
-        if len(one.nodes) < 2:
+        if len(group.nodes) < 2:
             yield "  alone on its platform: nothing is known of it by comparison"
-    for each in fleet.across:
+    for difference in fleet.across:
         yield ""
         yield (
-            f"across the groups on {each.device} {len(each.answers)} of {each.compared} answers differ, "
-            "as is expected: "
-            f"they differ in {some(each.facts, SHOWN_ANSWERS)}"
+            f"across the groups on {difference.device} {len(difference.answers)} of {difference.compared} "
+            "answers differ, as is expected: "
+            f"they differ in {some(difference.facts, SHOWN_ANSWERS)}"
         )
 
 
@@ -122,49 +122,49 @@ def _met(fleet: ClusterResult) -> Iterator[str]:
     yield ""
     if not fleet.collectives:
         yield "collectives between nodes: not run"
-    for one in fleet.collectives:
-        yield f"{met_title(one)}: {MET[one.verdict]}"
-        yield from (f"  {line}" for line in met_lines(one))
+    for result in fleet.collectives:
+        yield f"{met_title(result)}: {MET[result.verdict]}"
+        yield from (f"  {line}" for line in met_lines(result))
 
 
-def met_title(one: CollectiveResult) -> str:
+def met_title(result: CollectiveResult) -> str:
     """Return a title for collectives: nodes, device and ranks."""
-    if one.verdict == "not-run":
-        return f"collectives between nodes, {one.device} ({one.backend})"
-    return f"collectives between {len(one.nodes)} nodes, {one.device} ({one.backend}, {one.ranks} ranks)"
+    if result.verdict == "not-run":
+        return f"collectives between nodes, {result.device} ({result.backend})"
+    return f"collectives between {len(result.nodes)} nodes, {result.device} ({result.backend}, {result.ranks} ranks)"
 
 
-def met_lines(one: CollectiveResult) -> Iterator[str]:
+def met_lines(result: CollectiveResult) -> Iterator[str]:
     """Yield a line for each result of collectives between nodes."""
-    named, follows = blamed(one)
-    for each in named:
-        where = f"{some(each.nodes, SHOWN_NODES)} ({_ranks(each.ranks)})"
-        if each.kind == "runs":
-            yield f"{plain(each.collective)}: not the same each time, on {where}"
-        elif each.settled:
-            yield f"{plain(each.collective)}: other than on most ranks, on {where}: hardware that computes wrongly?"
+    named, follows = blamed(result)
+    for drift in named:
+        where = f"{some(drift.nodes, SHOWN_NODES)} ({_ranks(drift.ranks)})"
+        if drift.kind == "runs":
+            yield f"{plain(drift.collective)}: not the same each time, on {where}"
+        elif drift.settled:
+            yield f"{plain(drift.collective)}: other than on most ranks, on {where}: hardware that computes wrongly?"
         else:
-            yield f"{plain(each.collective)}: the ranks differ, and which is right is not known: {where}"
+            yield f"{plain(drift.collective)}: the ranks differ, and which is right is not known: {where}"
     if follows:
-        yield follow_line(one)
-    yield from map(plain, one.open)
-    if one.identical:
-        yield f"the same in both runs: {some(one.identical, len(one.identical))}"
-    if one.control:
-        yield f"control, a sum over ranks: {plain(one.control)}"
+        yield follow_line(result)
+    yield from map(plain, result.open)
+    if result.identical:
+        yield f"the same in both runs: {some(result.identical, len(result.identical))}"
+    if result.control:
+        yield f"control, a sum over ranks: {plain(result.control)}"
 
 
-def follow_line(one: CollectiveResult) -> str:
+def follow_line(result: CollectiveResult) -> str:
     """Return the text on drifts caused by other nodes.
 
     The drift of a named node spreads to the data of all nodes.
     """
-    named, follows = blamed(one)
-    guilty = {node for each in named for node in each.nodes}
-    away = sorted({node for each in follows for node in each.nodes} - guilty)
-    what = some([each.collective for each in follows], SHOWN_ANSWERS)
+    named, follows = blamed(result)
+    guilty = {node for drift in named for node in drift.nodes}
+    away = sorted({node for drift in follows for node in drift.nodes} - guilty)
+    collectives = some([drift.collective for drift in follows], SHOWN_ANSWERS)
     return (
-        f"{what}: not the same each time, also on {some(away, SHOWN_NODES) or 'no other node'}: "
+        f"{collectives}: not the same each time, also on {some(away, SHOWN_NODES) or 'no other node'}: "
         f"that may come of {some(sorted(guilty), SHOWN_NODES)}"
     )
 
@@ -173,16 +173,16 @@ def _ranks(numbers: Sequence[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {some([str(number) for number in numbers], SHOWN_NODES)}"
 
 
-def unprobed_gpus(one: Group) -> str:
+def unprobed_gpus(group: Group) -> str:
     """Return a note on a group's GPUs without probes, or "".
 
     They are those past the first of each node.
     """
-    names = [name for name in one.platform if _GPU.fullmatch(name)]
-    return unprobed(len(names)) if one.device == "cuda" else ""
+    names = [name for name in group.platform if _GPU.fullmatch(name)]
+    return unprobed(len(names)) if group.device == "cuda" else ""
 
 
-def titled(one: Group) -> str:
+def titled(group: Group) -> str:
     """Return a platform's title: its processor and GPU."""
-    told = [plain(one.platform[name]) for name in _FACTS if one.platform.get(name, "null") != "null"]
-    return ", ".join(told) or "a platform that tells nothing of itself"
+    facts = [plain(group.platform[name]) for name in _FACTS if group.platform.get(name, "null") != "null"]
+    return ", ".join(facts) or "a platform that tells nothing of itself"

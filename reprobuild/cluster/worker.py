@@ -64,8 +64,8 @@ def take_part(
 
 def line(node: str, verdict: Verdict) -> str:
     """Return a node's result in one line."""
-    own = verdict.determinism
-    return f"{node}: cpu {own.cpu}, gpu {own.gpu}, collectives {own.collectives}"
+    determinism = verdict.determinism
+    return f"{node}: cpu {determinism.cpu}, gpu {determinism.gpu}, collectives {determinism.collectives}"
 
 
 def exit_code(verdict: Verdict) -> int:

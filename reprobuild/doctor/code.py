@@ -33,23 +33,23 @@ def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> CudaTarget |
     Raises:
         BuildError: the wheel of torch is malicious or damaged.
     """
-    found = compiled_of(lock, store)
-    if found or "torch" not in distributions(lock):
-        return found
+    target = compiled_of(lock, store)
+    if target or "torch" not in distributions(lock):
+        return target
     torch = next((wheel for wheel in environment_wheels(lock) if wheel.name == "torch"), None)
     if torch and (store.has(torch.file.sha256) or known_torch_build(torch.file, store)):
         return None
-    told = {
+    facts = {
         name: value for smoke in (verdict.smoke if verdict else ()) for name, value in flat(smoke.fingerprint)
     }
     conda = next((package for package in lock.conda if "torch" in package.distributions), None)
     version = torch.version if torch else conda.version if conda else ""  # of a source that was not built yet
-    what = f"torch {version}".rstrip()
+    title = f"torch {version}".rstrip()
     if label := _LABEL.fullmatch(version):
-        return CudaTarget(what=what, cuda=f"{label[1]}.{label[2]}")
-    if _VERSION.fullmatch(told.get("cuda.version", "")):
-        return CudaTarget(what=what, cuda=told["cuda.version"])
+        return CudaTarget(what=title, cuda=f"{label[1]}.{label[2]}")
+    if _VERSION.fullmatch(facts.get("cuda.version", "")):
+        return CudaTarget(what=title, cuda=facts["cuda.version"])
     # conda's torch for CUDA needs conda's runtime library, and `compiled_of` would have found that.
     of_conda = torch is None and conda is not None
-    without = of_conda or version.endswith("+cpu") or told.get("cuda_build") == "false"
-    return None if without else CudaTarget(what=what, cuda="")
+    without = of_conda or version.endswith("+cpu") or facts.get("cuda_build") == "false"
+    return None if without else CudaTarget(what=title, cuda="")

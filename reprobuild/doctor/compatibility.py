@@ -63,12 +63,12 @@ def judge_fit(lock: Lock, verdict: Verdict | None, host: Host, compiled: CudaTar
 
 
 def _architecture(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
-    told = f"the image is of {lock.platform}, and this machine is {host.system} on {host.machine}"
+    text = f"the image is of {lock.platform}, and this machine is {host.system} on {host.machine}"
     if host.system == "Linux" and host.machine in machines_of(lock):
-        yield DoctorFinding(name="architecture", state="ok", seen=told)
+        yield DoctorFinding(name="architecture", state="ok", seen=text)
         return
     yield DoctorFinding(
-        name="architecture", state="problem", seen=told, meaning="its programs do not run here",
+        name="architecture", state="problem", seen=text, meaning="its programs do not run here",
         fix=f"take a machine of {lock.platform}, or make the image of this platform with `--platform`: another lock, "
         "and another image",
     )  # fmt: skip
@@ -86,9 +86,9 @@ def _glibc(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
             fix="run `reprobuild verify OUT` here",
         )  # fmt: skip
         return
-    found = [*_glibc_of_wheels(lock), *_glibc_in_docker(has, host)]
-    seen = f"the image has its own, {has[0]}.{has[1]}; this machine's is {host.glibc or 'not told'}"
-    yield from found or [DoctorFinding(name="glibc", state="ok", seen=seen)]
+    findings = [*_glibc_of_wheels(lock), *_glibc_in_docker(has, host)]
+    text = f"the image has its own, {has[0]}.{has[1]}; this machine's is {host.glibc or 'not told'}"
+    yield from findings or [DoctorFinding(name="glibc", state="ok", seen=text)]
 
 
 def _glibc_of_wheels(lock: Lock) -> Iterator[DoctorFinding]:
@@ -136,23 +136,25 @@ def _gpus(compiled: CudaTarget | None, verdict: Verdict | None, host: Host) -> I
     if compiled is None:
         yield DoctorFinding(name="gpu", state="ok", seen="the image has no CUDA code, and needs none")
         return
-    told = f"{compiled.what}{f', CUDA {compiled.cuda}' if compiled.cuda else ''}"
+    description = f"{compiled.what}{f', CUDA {compiled.cuda}' if compiled.cuda else ''}"
     if NVIDIA not in host.vendors and not host.gpus.found:
         has = f"only GPUs of {', '.join(host.vendors).upper()}" if host.vendors else "no GPU"
         yield DoctorFinding(
-            name="gpu", state="warning", seen=f"the image has {told}, and this machine {has}",
+            name="gpu", state="warning", seen=f"the image has {description}, and this machine {has}",
             meaning="it runs on the processor alone; what its certificate says of a GPU cannot be checked here",
             fix="on a cluster, ask on a node of the partition that has GPUs of NVIDIA",
         )  # fmt: skip
         return
     yield from judge_gpus(host)
-    yield from _drivers(compiled, told, verdict, host)
+    yield from _drivers(compiled, description, verdict, host)
 
 
-def _drivers(compiled: CudaTarget, told: str, verdict: Verdict | None, host: Host) -> Iterator[DoctorFinding]:
+def _drivers(
+    compiled: CudaTarget, description: str, verdict: Verdict | None, host: Host
+) -> Iterator[DoctorFinding]:
     if not host.gpus.found:
         yield DoctorFinding(
-            name="driver", state="unknown", seen=f"the image has {told}, and no driver here says what it is",
+            name="driver", state="unknown", seen=f"the image has {description}, and no driver here says what it is",
             meaning="whether driver and GPU run its CUDA code is not known",
             fix="ask again where `nvidia-smi` answers",
         )  # fmt: skip
@@ -162,20 +164,20 @@ def _drivers(compiled: CudaTarget, told: str, verdict: Verdict | None, host: Hos
         for gpu in host.gpus.found
         for finding in judge(compiled, gpu, host.gpus.driver, "this machine")
     ]
-    found = {one.text: one for one in every}.values()
-    for finding in found:
+    findings = {finding.text: finding for finding in every}.values()
+    for finding in findings:
         yield DoctorFinding(
             name="driver", state="problem" if finding.certain else "warning", seen=finding.text,
             meaning="its CUDA code does not run here" if finding.certain else "it may run, slower or not at all",
             fix="update the driver, or take a node whose driver and GPU fit; `--gpu none` runs on the processor",
         )  # fmt: skip
-    if any(finding.certain for finding in found):
+    if any(finding.certain for finding in findings):
         return
     capabilities = {gpu.capability for gpu in host.gpus.found}
     proven = capabilities <= _ran_on(verdict)
     if not compiled.architectures and not proven:
         yield DoctorFinding(
-            name="driver", state="unknown", seen=f"{told}: for which GPUs it is compiled is not known",
+            name="driver", state="unknown", seen=f"{description}: for which GPUs it is compiled is not known",
             meaning="that stands in the wheel of torch alone, and no certificate of such a GPU is at hand",
             fix="name a store that has the wheel with `--store`, or run `reprobuild verify OUT` here",
         )  # fmt: skip
@@ -183,10 +185,10 @@ def _drivers(compiled: CudaTarget, told: str, verdict: Verdict | None, host: Hos
         names = ", ".join(gpu.name for gpu in host.gpus.found if not gpu.capability)
         yield DoctorFinding(
             name="driver", state="unknown", seen=f"neither the driver nor a table tells what the {names} can do",
-            meaning=f"whether it runs {told} is not known", fix="run `reprobuild verify OUT` here",
+            meaning=f"whether it runs {description} is not known", fix="run `reprobuild verify OUT` here",
         )  # fmt: skip
-    elif not found:
-        yield DoctorFinding(name="driver", state="ok", seen=f"{host.gpus.driver} runs {told}")
+    elif not findings:
+        yield DoctorFinding(name="driver", state="ok", seen=f"{host.gpus.driver} runs {description}")
 
 
 def _ran_on(verdict: Verdict | None) -> set[str]:
@@ -195,12 +197,14 @@ def _ran_on(verdict: Verdict | None) -> set[str]:
     These are the GPUs of the verdict on which the determinism test gave identical bytes.
     """
     smokes = (
-        [one for one in verdict.smoke if one.device == "cuda" and one.verdict == "identical"]
+        [smoke for smoke in verdict.smoke if smoke.device == "cuda" and smoke.verdict == "identical"]
         if verdict
         else []
     )
     every = [dict(flat(smoke.fingerprint)) for smoke in smokes]
-    return {value for one in every for name, value in one.items() if _CAPABILITY.fullmatch(name)}
+    return {
+        value for fingerprint in every for name, value in fingerprint.items() if _CAPABILITY.fullmatch(name)
+    }
 
 
 def needed(lock: Lock) -> tuple[int, int]:
@@ -212,7 +216,7 @@ def needed(lock: Lock) -> tuple[int, int]:
     debs = sum(deb.file.size for deb in lock.base.packages)
     debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
     conda = sum(package.file.size for package in lock.conda)
-    files = sum(one.size for one in artefacts(lock))
+    files = sum(artefact.size for artefact in artefacts(lock))
     return int(LAYERS * files), int(BASE_TREE * (debs + conda) + (1 + BYTECODE) * wheels + LAYERS * files)
 
 
@@ -221,7 +225,7 @@ def _disks(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     engines = [engine.name for engine in host.answering]
     for role, size in (("results", packed), *((name, whole) for name in engines)):
         disk, name = host.disk(role), f"disk: {role}"
-        others = any(_takes(host.disk(one), whole) for one in engines if one != role)
+        others = any(_takes(host.disk(engine), whole) for engine in engines if engine != role)
         state: State = "warning" if role != "results" and others else "problem"
         if disk is None:
             yield unknown_disk(role, f"about {size / GB:.1f} GB")
@@ -253,7 +257,7 @@ def _fabric(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
         here = (*(host.fabric.devices if devices else ()), *(host.fabric.interfaces if interfaces else ()))
         names = [part.strip().partition(":")[0] for part in setting.value.lstrip("=").split(",")]
         # NCCL matches the beginning of a name; `^` excludes the names that follow.
-        absent = [name for name in names if name and not any(one.startswith(name) for one in here)]
+        absent = [name for name in names if name and not any(device.startswith(name) for device in here)]
         if absent and not setting.value.startswith("^"):
             yield DoctorFinding(
                 name="fabric", state="warning", seen=f"the image sets {setting.name}, and names what is not here",

@@ -42,12 +42,12 @@ def diagnose(
         offline: probe none.
         netrc: the user's logins for them.
     """
-    found = [
+    findings = [
         *judge_system(host), *judge_sandbox(host), *judge_engines(host), *judge_gpus(host), *judge_programs(host),
         *judge_disks(host), *judge_resources(host), *judge_fabric(host),
     ]  # fmt: skip
-    found += [not_probed(services)] if offline else probe(services, netrc=netrc)
-    return Diagnosis(findings=tuple(found))
+    findings += [not_probed(services)] if offline else probe(services, netrc=netrc)
+    return Diagnosis(findings=tuple(findings))
 
 
 def read_subject(place: Path) -> tuple[Lock, Verdict | None]:

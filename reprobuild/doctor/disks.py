@@ -37,18 +37,18 @@ def engine_folders(answering: Collection[str], env: Mapping[str, str]) -> dict[s
         answering: the names of engines that answer.
         env: the user's environment.
     """
-    found: dict[str, Path] = {}
+    directories: dict[str, Path] = {}
     with contextlib.suppress(EngineError):
         if docker.NAME in answering and env.get("DOCKER_HOST", "unix:").startswith("unix:"):
             # A daemon behind a socket may be in another container, or around this one: then none of its
             # directories exists here.
             places = [Path(place) for place in docker_images.folders(env) if place]
             if place := next(filter(_exists, places), None):
-                found[docker.NAME] = place
+                directories[docker.NAME] = place
     with contextlib.suppress(EngineError):
-        if podman.NAME in answering and (told := podman.folder(env)):
-            found[podman.NAME] = Path(told)
-    return found
+        if podman.NAME in answering and (directory := podman.folder(env)):
+            directories[podman.NAME] = Path(directory)
+    return directories
 
 
 def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
@@ -61,7 +61,7 @@ def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
         root: the parent of /proc.
     """
     kinds = _mounts(root)
-    found = []
+    disks = []
     for role, folder in folders.items():
         place = next((path for path in (folder, *folder.absolute().parents) if _exists(path)), Path("/"))
         try:
@@ -73,8 +73,8 @@ def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
             "kind": _kind(place, kinds), "noexec": bool(about.f_flag & os.ST_NOEXEC),
             "readonly": bool(about.f_flag & os.ST_RDONLY), "writable": os.access(place, os.W_OK | os.X_OK),
         }  # fmt: skip
-        found.append(Disk(**values))
-    return tuple(found)
+        disks.append(Disk(**values))
+    return tuple(disks)
 
 
 def _exists(path: Path) -> bool:
@@ -93,14 +93,14 @@ def _mounts(root: Path) -> dict[str, str]:
         lines = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
     except OSError:
         return {}
-    found = {}
+    kinds = {}
     for line in lines:
         before, _, after = line.partition(" - ")
         fields = before.split()
         if len(fields) >= 5 and after:
             place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-            found[place] = after.split()[0]
-    return found
+            kinds[place] = after.split()[0]
+    return kinds
 
 
 def _kind(place: Path, kinds: Mapping[str, str]) -> str:

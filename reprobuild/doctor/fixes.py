@@ -46,9 +46,9 @@ def install(name: str, host: Host) -> str:
         host: the machine to install it on.
     """
     package = _table().package[name]
-    there = getattr(package, host.manager, "") if host.manager else ""
-    if there:
-        how = f"`{as_root(f'{_table().manager[host.manager]} {there}', host)}`"
+    package_name = getattr(package, host.manager, "") if host.manager else ""
+    if package_name:
+        how = f"`{as_root(f'{_table().manager[host.manager]} {package_name}', host)}`"
     elif package.otherwise:
         how = f"install {name}: {package.otherwise}"
     else:

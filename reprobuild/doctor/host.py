@@ -55,11 +55,11 @@ def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = 
     programs = frozenset(name for name in PROGRAMS if proc.which(name, env))
     # Each may wait for a daemon or a driver.
     with ThreadPoolExecutor(max_workers=8) as pool:
-        asked = [pool.submit(_engine, name, env) for name in ENGINES]
+        futures = [pool.submit(_engine, name, env) for name in ENGINES]
         machine, squashfs = pool.submit(this_machine, env), pool.submit(_squashfs, env)
         namespaces = pool.submit(_namespaces, root)
         about = os.uname()
-        engines = tuple(engine.result() for engine in asked)
+        engines = tuple(engine.result() for engine in futures)
         places = engine_folders([engine.name for engine in engines if engine.version], env)
         return Host(
             system=about.sysname, machine=about.machine, kernel=about.release, distribution=_distribution(root),
@@ -78,7 +78,7 @@ def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = 
 def _engine(name: str, env: Mapping[str, str]) -> EngineFound:
     module = cast(Engine, {"docker": docker, "podman": podman, "apptainer": apptainer}[name])
     names = tuple(apptainer.PROGRAMS) if name == apptainer.NAME else (name,)
-    program = next((found for one in names if (found := proc.which(one, env))), "")
+    program = next((path for program_name in names if (path := proc.which(program_name, env))), "")
     version = module.version(env) or ""
     complaint = "" if version or not program else _complaint(name, program, env)
     return EngineFound(name=name, version=_short(version), program=program, complaint=complaint)
@@ -138,13 +138,13 @@ def _text(path: Path) -> str:
 
 
 def _distribution(root: Path) -> str:
-    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text(root / "etc/os-release"), re.MULTILINE)
-    return _short(found[1]) if found else ""
+    match = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text(root / "etc/os-release"), re.MULTILINE)
+    return _short(match[1]) if match else ""
 
 
 def _manager(env: Mapping[str, str]) -> str:
-    found = next((_MANAGERS[name] for name in _MANAGERS if proc.which(name, env)), "")
-    return found if found in managers() else ""
+    manager = next((_MANAGERS[name] for name in _MANAGERS if proc.which(name, env)), "")
+    return manager if manager in managers() else ""
 
 
 def _in_container(root: Path) -> bool:
@@ -159,8 +159,8 @@ def _user() -> str:
 
 
 def _cpu(root: Path) -> str:
-    found = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
-    return _short(found[1].strip()) if found else ""
+    match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    return _short(match[1].strip()) if match else ""
 
 
 def _cpus() -> int:
@@ -173,8 +173,8 @@ def _memory(root: Path) -> int:
     The result is in bytes. A job's own group is far below the root, and each group above it may have a limit,
     too: cgroups(7), cgroup-v2 and cgroup-v1/memory of the kernel's documentation.
     """
-    found = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
-    whole = int(found[1]) << 10 if found else 0
+    match = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    whole = int(match[1]) << 10 if match else 0
     limits = [text for path in _limits(root) if (text := _text(path).strip()[:20]).isdecimal()]
     return min([whole, *map(int, limits)]) if whole else 0
 

@@ -23,12 +23,12 @@ _NETWORK_DISKS = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ce
 
 def judge_system(host: Host) -> Iterator[DoctorFinding]:
     """Yield the finding on the operating system."""
-    told = " ".join(filter(None, (host.distribution or host.system, host.kernel, host.machine)))
+    text = " ".join(filter(None, (host.distribution or host.system, host.kernel, host.machine)))
     if host.system == "Linux":
-        yield DoctorFinding(name="system", state="ok", seen=told)
+        yield DoctorFinding(name="system", state="ok", seen=text)
         return
     yield DoctorFinding(
-        name="system", state="problem", seen=told,
+        name="system", state="problem", seen=text,
         meaning="images are made and run with namespaces of Linux; `show`, `compare`, `diff` and `render` work here",
         fix="use a Linux machine, or a virtual one",
     )  # fmt: skip
@@ -78,13 +78,13 @@ def _allow_namespaces(host: Host) -> str:
         "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
         "user.max_user_namespaces": ("0", "15000"),
     }
-    found = [
+    commands = [
         f"`{as_root(f'sysctl -w {name}={good}', host)}`"
         for name, (bad, good) in forbids.items()
         if host.namespaces.settings.get(name) == bad
     ]
-    if found:
-        return f"{' and '.join(found)}; a file in /etc/sysctl.d keeps it"
+    if commands:
+        return f"{' and '.join(commands)}; a file in /etc/sysctl.d keeps it"
     if host.container:
         return (
             "start this container with `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`"
@@ -191,14 +191,14 @@ def _elsewhere(disk: Disk) -> str:
 
 def judge_resources(host: Host) -> Iterator[DoctorFinding]:
     """Yield findings on memory and control groups."""
-    told = f"{host.cpus} processors, {host.memory / GB:.0f} GB of memory"
+    text = f"{host.cpus} processors, {host.memory / GB:.0f} GB of memory"
     if 0 < host.memory < _MEMORY:
         yield DoctorFinding(
-            name="memory", state="warning", seen=told, meaning="packing layers and loading images may fail",
+            name="memory", state="warning", seen=text, meaning="packing layers and loading images may fail",
             fix="give this machine, container or job 2 GB or more",
         )  # fmt: skip
     else:
-        yield DoctorFinding(name="memory", state="ok", seen=told)
+        yield DoctorFinding(name="memory", state="ok", seen=text)
     if host.cgroup == "2":
         yield DoctorFinding(name="control groups", state="ok", seen="version 2")
     elif host.cgroup == "hybrid" and host.has_engine("podman") and "runc" not in host.programs:
@@ -209,11 +209,11 @@ def judge_resources(host: Host) -> Iterator[DoctorFinding]:
             "~/.config/containers/containers.conf",
         )  # fmt: skip
     else:
-        seen = {"1": "version 1", "hybrid": "the hybrid form of versions 1 and 2"}.get(
+        version = {"1": "version 1", "hybrid": "the hybrid form of versions 1 and 2"}.get(
             host.cgroup, "there are none"
         )
         yield DoctorFinding(
-            name="control groups", state="warning", seen=seen,
+            name="control groups", state="warning", seen=version,
             meaning="engines without root cannot limit memory and processors; all else works",
             fix="boot with `systemd.unified_cgroup_hierarchy=1`, if you need limits",
         )  # fmt: skip
@@ -230,19 +230,19 @@ def judge_fabric(host: Host) -> Iterator[DoctorFinding]:
             name="fabric", state="ok", seen="no InfiniBand and no RoCE: several nodes would talk by TCP"
         )
         return
-    told = ", ".join(fabric.devices)
+    devices = ", ".join(fabric.devices)
     if not fabric.nodes:
         yield DoctorFinding(
-            name="fabric", state="warning", seen=f"{told}, and no /dev/infiniband/uverbs*",
+            name="fabric", state="warning", seen=f"{devices}, and no /dev/infiniband/uverbs*",
             meaning="programs cannot use it: NCCL falls back to TCP, or fails",
             fix=f"`{as_root('modprobe ib_uverbs', host)}`",
         )  # fmt: skip
     elif 0 <= fabric.locked < _LOCKED:
         yield DoctorFinding(
-            name="fabric", state="warning", seen=f"{told}, and {fabric.locked >> 10} KiB of memory may be locked",
+            name="fabric", state="warning", seen=f"{devices}, and {fabric.locked >> 10} KiB of memory may be locked",
             meaning="registering memory fails: NCCL says `ibv_reg_mr failed` or `unable to allocate memory`",
             fix="`ulimit -l unlimited`; a line `* - memlock unlimited` in /etc/security/limits.d keeps it, and "
             "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf under Slurm",
         )  # fmt: skip
     else:
-        yield DoctorFinding(name="fabric", state="ok", seen=told)
+        yield DoctorFinding(name="fabric", state="ok", seen=devices)

@@ -66,11 +66,11 @@ def facts(host: Host) -> Mapping[str, str]:
 
     They are those of a fingerprint that a machine reports without the image.
     """
-    found = {"machine": host.machine, "cpu_model": host.cpu}
+    values = {"machine": host.machine, "cpu_model": host.cpu}
     if host.machine == "x86_64" and host.flags:
-        found["cpu_capability"] = next((name for name, needs in _LEVELS.items() if needs <= host.flags), "")
+        values["cpu_capability"] = next((name for name, needs in _LEVELS.items() if needs <= host.flags), "")
     if host.gpus.driver:
-        found["cuda.driver"] = host.gpus.driver
+        values["cuda.driver"] = host.gpus.driver
     for number, gpu in enumerate(host.gpus.found):
-        found |= {f"cuda.gpus.{number}.name": gpu.name, f"cuda.gpus.{number}.capability": gpu.capability}
-    return {name: value for name, value in found.items() if value}
+        values |= {f"cuda.gpus.{number}.name": gpu.name, f"cuda.gpus.{number}.capability": gpu.capability}
+    return {name: value for name, value in values.items() if value}

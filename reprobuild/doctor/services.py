@@ -63,17 +63,17 @@ def probe(
     net.learn(
         {}, {told_address(url).rstrip("/"): url.rstrip("/") for url in whole if told_address(url) != url}
     )
-    asked = sorted({told_address(url) for url in whole})
+    urls = sorted({told_address(url) for url in whole})
     came: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
 
     def ask(url: str) -> None:
         came.put((url, _ask(net, url)))
 
-    for url in asked:  # not by a pool, because at exit it would wait for hanging requests
+    for url in urls:  # not by a pool, because at exit it would wait for hanging requests
         threading.Thread(target=ask, args=(url,), daemon=True).start()
     answers: dict[str, str] = {}
     end = time.monotonic() + seconds
-    while len(answers) < len(asked):
+    while len(answers) < len(urls):
         try:
             url, answer = came.get(timeout=max(0.0, end - time.monotonic()))
         except queue.Empty:
@@ -85,12 +85,12 @@ def probe(
 
 
 def _finding(name: str, url: str, complaint: str) -> DoctorFinding:
-    told = split_credentials(url)[0]
+    public_url = split_credentials(url)[0]
     if not complaint:
-        return DoctorFinding(name=f"service {name}", state="ok", seen=f"{told} answers")
+        return DoctorFinding(name=f"service {name}", state="ok", seen=f"{public_url} answers")
     return DoctorFinding(
-        name=f"service {name}", state="warning", seen=complaint if told in complaint else f"{told}: {complaint}",
-        meaning=_MEANING, fix=_FIX,
+        name=f"service {name}", state="warning",
+        seen=complaint if public_url in complaint else f"{public_url}: {complaint}", meaning=_MEANING, fix=_FIX,
     )  # fmt: skip
 
 

@@ -48,24 +48,24 @@ def without_logins(diagnosis: Diagnosis) -> Diagnosis:
     return msgspec.structs.replace(diagnosis, findings=tuple(map(cut, diagnosis.findings)))
 
 
-def render_diagnosis(diagnosis: Diagnosis, what: str, width: int = 100) -> str:
+def render_diagnosis(diagnosis: Diagnosis, subject: str, width: int = 100) -> str:
     """Return the lines of a diagnosis.
 
     Args:
         diagnosis: the findings.
-        what: the subject of the last line: "this machine", "this machine for frozen".
+        subject: the subject of the last line: "this machine", "this machine for frozen".
         width: of the terminal, in columns.
     """
-    found = _together(diagnosis.findings)
-    column = min(_COLUMN, max((len(finding.name) for finding in found), default=0))
+    findings = _together(diagnosis.findings)
+    column = min(_COLUMN, max((len(finding.name) for finding in findings), default=0))
     lines: list[str] = []
-    for finding, after in zip(found, (*found[1:], None), strict=True):
+    for finding, after in zip(findings, (*findings[1:], None), strict=True):
         lines += _lines(finding, column, width, alone=after is None or _advice(after) != _advice(finding))
     counts = Counter(finding.state for finding in diagnosis.findings)
-    told = ", ".join(
+    summary = ", ".join(
         f"{counts[state]} {word(counts[state])}" for state, word in _WORDS.items() if counts[state]
     )
-    return "\n".join([*lines, "", f"{what}: {_ENDS[diagnosis.state]} ({told})"])
+    return "\n".join([*lines, "", f"{subject}: {_ENDS[diagnosis.state]} ({summary})"])
 
 
 def _advice(finding: DoctorFinding) -> tuple[str, ...]:
@@ -77,20 +77,22 @@ def _together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
 
     Without a network every service gives the same finding.
     """
-    told: list[DoctorFinding] = []
-    for _, group in itertools.groupby(findings, lambda one: (*_advice(one), one.name.partition(" ")[0])):
+    result: list[DoctorFinding] = []
+    for _, group in itertools.groupby(
+        findings, lambda finding: (*_advice(finding), finding.name.partition(" ")[0])
+    ):
         row = list(group)
         if len(row) < _MANY or not row[0].meaning:
-            told += row
+            result += row
             continue
         kind = row[0].name.partition(" ")[0]
-        names = ", ".join(one.name.partition(" ")[2] for one in row)
-        told.append(
+        names = ", ".join(finding.name.partition(" ")[2] for finding in row)
+        result.append(
             msgspec.structs.replace(
                 row[0], name=f"{len(row)} {kind}s", seen=f"{names}; the first: {row[0].seen}"
             )
         )
-    return told
+    return result
 
 
 def _lines(finding: DoctorFinding, column: int, width: int, *, alone: bool) -> Iterator[str]:

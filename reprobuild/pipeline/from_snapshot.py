@@ -72,7 +72,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
 
 def from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: RunContext, making: BuildOptions, *,
-    given: Path | None = None, checks: VerifyOptions | None,
+    lock_path: Path | None = None, checks: VerifyOptions | None,
 ) -> tuple[SealedLock, Image, Verdict | None]:  # fmt: skip
     """Build and check an image from a snapshot directory.
 
@@ -80,7 +80,7 @@ def from_snapshot(
         captured: the directory of the snapshot.
         out: the output directory, made if it is missing.
         making: how the image is made.
-        given: a lock to use; else that of `out` if it was made here and still fits, else a new one.
+        lock_path: a lock to use; else that of `out` if it was made here and still fits, else a new one.
         checks: None leaves the verdict out.
 
     Returns:
@@ -97,8 +97,8 @@ def from_snapshot(
         # Fail before minutes of locking and hours of fetching.
         ready(checks, session, hint=f"{HINT}; or leave the checks out with --no-verify")
     out.mkdir(parents=True, exist_ok=True)
-    lock = choose_lock(snapshot, captured, out, decisions, session, given)
-    with keeping(lock, given or out / LOCK, session.store, "build"):
+    lock = choose_lock(snapshot, captured, out, decisions, session, lock_path)
+    with keeping(lock, lock_path or out / LOCK, session.store, "build"):
         sealed, image = build(lock, out, session, making, checks.gpus if checks else "auto")
     if checks is None:
         return sealed, image, None
@@ -111,29 +111,29 @@ def choose_lock(
     out: Path,
     decisions: Decisions,
     session: RunContext,
-    given: Path | None,
+    lock_path: Path | None,
 ) -> Lock:
     """Return the lock to build from, with its sources in the store.
 
     The sources of an existing lock are made again if the store lacks them.
     """
-    lock = read_lock(given) if given else _former(out / LOCK, snapshot, decisions, session)
-    if lock is None or (given is None and not is_lock_of_here(lock, session.store)):
+    lock = read_lock(lock_path) if lock_path else _former(out / LOCK, snapshot, decisions, session)
+    if lock is None or (lock_path is None and not is_lock_of_here(lock, session.store)):
         return _new_lock(snapshot, captured, out / LOCK, decisions, session, strange=lock)
     if lock.snapshot != snapshot.digest:
         raise LockError(
-            f"{given} was made from another snapshot ({lock.snapshot[:12]}, not {snapshot.digest[:12]})",
+            f"{lock_path} was made from another snapshot ({lock.snapshot[:12]}, not {snapshot.digest[:12]})",
             hint="make a new lock with `reprobuild lock DIR`",
         )
-    session.say(f"lock: {lock.digest[:12]}, {f'of {given}' if given else 'made here before'}")
+    session.say(f"lock: {lock.digest[:12]}, {f'of {lock_path}' if lock_path else 'made here before'}")
     if not all(session.store.has(source.file.sha256) for source in lock.sources):
         here, _ = of_environment(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
         sources, _ = lock_sources(here, decisions, session.surroundings(captured))
-        made = {source.file.sha256 for source in sources}
-        if other := [source for source in lock.sources if source.file.sha256 not in made]:
+        digests = {source.file.sha256 for source in sources}
+        if other := [source for source in lock.sources if source.file.sha256 not in digests]:
             raise LockError(
                 "the sources are not those of the lock: "
-                + ", ".join(f"{one.file.filename} (sha256 {one.file.sha256})" for one in other),
+                + ", ".join(f"{source.file.filename} (sha256 {source.file.sha256})" for source in other),
                 hint="find the locked commit and its changes, or make a new lock with `reprobuild lock DIR`",
             )
     return lock
@@ -194,17 +194,17 @@ def fetch_lock(lock: Lock, path: Path, session: RunContext) -> int:
         return _bring(artefacts(lock), lock, session)
 
 
-def _bring(wanted: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
+def _bring(files: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
     python = lock.interpreter.file
     if python is not None and python.url and not session.store.has(python.sha256):
-        wanted = [mirrored(lock, one, session.env) if one == python else one for one in wanted]
-    missing = [artefact for artefact in wanted if not session.store.has(artefact.sha256)]
+        files = [mirrored(lock, file, session.env) if file == python else file for file in files]
+    missing = [artefact for artefact in files if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often no file is missing.
     net = session.surroundings().net if missing and not session.net.offline else session.net
-    brought = fetch(wanted, session.store, net, session.progress, caches=session.caches)
-    if brought:
-        session.say(f"fetched {brought} files")
-    return brought
+    fetch_count = fetch(files, session.store, net, session.progress, caches=session.caches)
+    if fetch_count:
+        session.say(f"fetched {fetch_count} files")
+    return fetch_count
 
 
 def build(
@@ -225,20 +225,20 @@ def build(
     if making.builder != NATIVE:
         find_builder(making.builder, session.env)
     machine = this_machine(session.env)
-    told = preflight(lock, session.store, out, machine, gpus)
-    for warning in told:
+    warnings = preflight(lock, session.store, out, machine, gpus)
+    for warning in warnings:
         session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
     # Each consumer verifies the files it reads. The packages of a base that is already realised are not read again.
-    wanted = (
+    files = (
         of_image(lock)
         if isinstance(lock, SealedLock) and is_realised(lock, session.store)
         else artefacts(lock)
     )
-    _bring([file for file in wanted if not session.store.has(file.sha256)], lock, session)
+    _bring([file for file in files if not session.store.has(file.sha256)], lock, session)
     # The GPUs that torch was compiled for are listed in its wheel, which may only now be in the store.
     for warning in check_gpus(lock, session.store, machine.gpus, gpus):
-        if warning not in told:
+        if warning not in warnings:
             session.say(f"warning: {warning}")
     sealed = realise(lock, session.store, session.say, exact=exact)
     texts = render(sealed)
@@ -280,18 +280,18 @@ def _make_image(
     making: BuildOptions,
 ) -> Image:
     """Write the context, and make the image from it or beside it."""
-    store, own = session.store, payload(sealed, session.store)
+    store, files = session.store, payload(sealed, session.store)
     builder = making.builder
     if builder == NATIVE:
         with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
             context = pool.submit(write_context, sealed, store, out, texts)
-            image = build_image(sealed, store, out, files=own, reference=reference, afresh=making.afresh)
+            image = build_image(sealed, store, out, files=files, reference=reference, afresh=making.afresh)
             context.result()
         return image
     write_context(sealed, store, out, texts)
     image = build_foreign(
         builder, out, platform=sealed.platform, epoch=sealed.epoch, reference=reference, env=session.env,
-        say=session.say, check=native_tree(sealed, store, own, builder, session.say),
+        say=session.say, check=native_tree(sealed, store, files, builder, session.say),
     )  # fmt: skip
     return msgspec.structs.replace(image, lock=sealed.digest)
 

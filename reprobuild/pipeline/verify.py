@@ -114,19 +114,19 @@ def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ve
     engine = ready(checks, session)
     refuse_misstated(image, out, session.store, session.say)
     take_runtime(out, lock, session.store)  # months later on another machine, the store may not have it
-    wanted = expected(lock, session.store, session.say)
+    expectations = expected(lock, session.store, session.say)
     session.store.release()  # the checks take long, and do not need it
     name = engine_name(lock, image, out, session.store, session.say)
     session.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
     if engine.load(out / "image", name, (image.config, image.manifest), session.env):
         session.say(f"loaded {name} into {engine.NAME}")
-    asked = CheckRequest(
-        reference=name, manifest=image.manifest, tree=image.tree, expected=wanted, now=session.now,
+    request = CheckRequest(
+        reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=session.now,
         control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=work, smoke_only=checks.smoke_only, probes=checks.probes,
     )  # fmt: skip
-    verdict = verify_image(lock, asked, engine, session.env, session.say)
+    verdict = verify_image(lock, request, engine, session.env, session.say)
     if former:
         verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
     return verdict

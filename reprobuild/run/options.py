@@ -42,21 +42,21 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     gpus: str = "auto"
 
 
-def read_variables(wanted: RunOptions, env: Mapping[str, str]) -> dict[str, str]:
+def read_variables(run_options: RunOptions, env: Mapping[str, str]) -> dict[str, str]:
     """Return the user's variables: the seed, values, and secrets.
 
     Raises:
         UsageError: a name is not set here, or the value of a secret is on the command line.
     """
-    found = {} if wanted.seed is None else {"REPROBUILD_SEED": str(wanted.seed)}
-    for variable in wanted.variables:
+    variables = {} if run_options.seed is None else {"REPROBUILD_SEED": str(run_options.seed)}
+    for variable in run_options.variables:
         name, equals, value = variable.partition("=")
         if not equals and name not in env:
             raise UsageError(
                 f"--env {name}: it is not set here", hint=f"give its value: --env {shlex.quote(name)}=VALUE"
             )
-        found[name] = value if equals else env[name]
-    for name in wanted.hidden:
+        variables[name] = value if equals else env[name]
+    for name in run_options.hidden:
         if not _NAME.fullmatch(name):
             raise UsageError(
                 "--secret takes the name of a variable alone: a value on the command line can be read by everybody",
@@ -67,11 +67,11 @@ def read_variables(wanted: RunOptions, env: Mapping[str, str]) -> dict[str, str]
                 f"--secret {name}: it is not set here, or empty",
                 hint=f"export it before: read -rs {name}; export {name}",
             )
-        found[name] = env[name]
-    return found
+        variables[name] = env[name]
+    return variables
 
 
-def conditions(wanted: RunOptions, env: Mapping[str, str]) -> Conditions:
+def conditions(run_options: RunOptions, env: Mapping[str, str]) -> Conditions:
     """Return the conditions of a workload in each verification run.
 
     Volumes are read-only without `:rw`.
@@ -81,13 +81,15 @@ def conditions(wanted: RunOptions, env: Mapping[str, str]) -> Conditions:
     Raises:
         UsageError: see `read_variables`, `read_volumes`, `read_size`.
     """
-    volumes, _ = read_volumes(wanted.volumes)
-    written = {text.rpartition(":")[0].partition(":")[2] for text in wanted.volumes if text.endswith(":rw")}
+    volumes, _ = read_volumes(run_options.volumes)
+    written = {
+        text.rpartition(":")[0].partition(":")[2] for text in run_options.volumes if text.endswith(":rw")
+    }
     return Conditions(
-        seed=wanted.seed, variables=read_variables(msgspec.structs.replace(wanted, seed=None), env),
-        hidden=frozenset(wanted.hidden), volumes=volumes,
+        seed=run_options.seed, variables=read_variables(msgspec.structs.replace(run_options, seed=None), env),
+        hidden=frozenset(run_options.hidden), volumes=volumes,
         read_only=frozenset(inside for _, inside in volumes if inside not in written),
-        shared_memory=read_size(wanted.shm_size) if wanted.shm_size else 0,
+        shared_memory=read_size(run_options.shm_size) if run_options.shm_size else 0,
     )  # fmt: skip
 
 
@@ -124,10 +126,10 @@ def read_size(text: str) -> int:
     Raises:
         UsageError: it is not a size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if not found or not int(found[1]):
+    match = _SIZE.fullmatch(text.strip())
+    if not match or not int(match[1]):
         raise UsageError(f"--shm-size {text}: not a size", hint="for example --shm-size 8g")
-    return int(found[1]) * _UNITS[found[2].lower()]
+    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
@@ -138,7 +140,7 @@ def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
     Raises:
         UsageError: one is not of that form.
     """
-    found = []
+    limits = []
     for text in texts:
         name, _, values = text.partition("=")
         soft, _, hard = values.partition(":")
@@ -150,13 +152,13 @@ def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
                 hint="for example --ulimit nofile=1048576, --ulimit memlock=unlimited; "
                 f"NAME is one of {', '.join(LIMITS)}",
             )
-        found.append(Limit(name=name, soft=numbers[0], hard=numbers[1]))
-    return tuple(found)
+        limits.append(Limit(name=name, soft=numbers[0], hard=numbers[1]))
+    return tuple(limits)
 
 
-def _more(one: int, other: int) -> bool:
+def _more(first: int, second: int) -> bool:
     """Return whether a limit is above another; -1 is unlimited."""
-    return other != -1 and (one == -1 or one > other)
+    return second != -1 and (first == -1 or first > second)
 
 
 def read_user(text: str) -> str:
@@ -167,10 +169,10 @@ def read_user(text: str) -> str:
     """
     if text in ("image", "caller"):
         return "" if text == "image" else text
-    found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
-    if not found:
+    match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
+    if not match:
         raise UsageError(
             f"--user {text}: not a user",
             hint="caller, image, or numbers: --user 1000:1000, --user $(id -u):$(id -g)",
         )
-    return f"{found[1]}:{found[2] or found[1]}"
+    return f"{match[1]}:{match[2] or match[1]}"

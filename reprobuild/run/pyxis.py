@@ -45,7 +45,7 @@ _SHORTEST = len("--exp")  # srun accepts an unambiguous prefix of an option's na
 
 
 def pyxis_command(
-    out: Path, lock: Lock, image: Image, arguments: Sequence[str], session: RunContext, wanted: RunOptions,
+    out: Path, lock: Lock, image: Image, arguments: Sequence[str], session: RunContext, run_options: RunOptions,
     options: Sequence[str],
 ) -> tuple[list[str], dict[str, str]]:  # fmt: skip
     """Return pyxis' command for the image, and srun's environment.
@@ -53,12 +53,12 @@ def pyxis_command(
     Raises:
         UsageError: there is no squashfs, or it is not that of the image; or pyxis does not support an option.
     """
-    _refuse(wanted, options)
+    _refuse(run_options, options)
     squashfs = _squashfs(out, image, session)
-    ready = prepare(lock, (), wanted, session.env)
-    own = frozen(lock)
-    gpus, said = hook_variables(wanted.gpus, ready.task.gpus, session.env, options)
-    for line in (*ready.said, *said):
+    ready = prepare(lock, (), run_options, session.env)
+    frozen_variables = frozen(lock)
+    gpus, messages = hook_variables(run_options.gpus, ready.task.gpus, session.env, options)
+    for line in (*ready.said, *messages):
         session.say(line)
     mounts = [
         f"{_plain(host)}:{_plain(inside)}{':ro' if inside in ready.task.read_only else ''}"
@@ -67,30 +67,34 @@ def pyxis_command(
     variables, inside = _variables(ready.task, session.env)
     for name, value in gpus.items():
         if (
-            name != CAPABILITIES or name not in own
+            name != CAPABILITIES or name not in frozen_variables
         ):  # an image that states the driver capabilities it needs has priority
             variables.setdefault(name, value)
-    given = sorted(name for name in variables if not name.startswith("SLURM"))  # srun passes its own on
-    over = sorted(set(given) & set(own))
-    within = ["-u", COUNTED] * counted_anew(ready.task.gpus, ready.task.environment)
-    within += [f"{name}={value}" for name, value in sorted(inside.items())]
+    names = sorted(name for name in variables if not name.startswith("SLURM"))  # srun passes its own on
+    over = sorted(set(names) & set(frozen_variables))
+    env_words = ["-u", COUNTED] * counted_anew(ready.task.gpus, ready.task.environment)
+    env_words += [f"{name}={value}" for name, value in sorted(inside.items())]
     argv = [
         "srun", *options, f"--container-image={squashfs}", "--no-container-mount-home", "--no-container-entrypoint",
-        f"--container-workdir={wanted.workdir or lock.workdir}",
+        f"--container-workdir={run_options.workdir or lock.workdir}",
         *([f"--container-mounts={','.join(mounts)}"] if mounts else []),
         *([f"--container-env={','.join(over)}"] if over else []),
-        f"--export={','.join(given) or 'NIL'}", "--",
-        *(["/usr/bin/env", *within] if within else []),
+        f"--export={','.join(names) or 'NIL'}", "--",
+        *(["/usr/bin/env", *env_words] if env_words else []),
         *image_config(lock).entrypoint, *arguments,
     ]  # fmt: skip
     return argv, {**session.env, **variables}
 
 
-def _refuse(wanted: RunOptions, options: Sequence[str]) -> None:
-    asked = {"--user": wanted.user, "--shm-size": wanted.shm_size, "--network": wanted.network}
+def _refuse(run_options: RunOptions, options: Sequence[str]) -> None:
+    values = {
+        "--user": run_options.user,
+        "--shm-size": run_options.shm_size,
+        "--network": run_options.network,
+    }
     if refused := [
-        *(name for name, value in asked.items() if value is not None),
-        *(["--ulimit"] * bool(wanted.limits)),
+        *(name for name, value in values.items() if value is not None),
+        *(["--ulimit"] * bool(run_options.limits)),
     ]:
         raise UsageError(
             f"pyxis cannot be told {', '.join(refused)}: it runs as the caller, with the node's network and limits",
@@ -98,7 +102,7 @@ def _refuse(wanted: RunOptions, options: Sequence[str]) -> None:
         )
     for word in options:
         head = word.partition("=")[0].replace("--no-container-", "--container-")
-        if len(head) >= _SHORTEST and any(one.startswith(head) for one in OURS):
+        if len(head) >= _SHORTEST and any(option.startswith(head) for option in OURS):
             raise UsageError(
                 f"--srun-args {word}: with pyxis, `run` says this itself",
                 hint="leave it out; --env and --secret hand variables on, -v directories; or choose --engine apptainer",
@@ -113,11 +117,11 @@ def _squashfs(out: Path, image: Image, session: RunContext) -> Path:
     if not image.sqsh or not squashfs.is_file():
         raise UsageError(f"pyxis starts {squashfs}, which is not there", hint=remedy)
     session.say(f"comparing {squashfs.name} with its digest")
-    found = _sha256(squashfs, session.store)
+    digest = _sha256(squashfs, session.store)
     session.store.release()  # the command may go on for days
-    if f"sha256:{found}" != image.sqsh:
+    if f"sha256:{digest}" != image.sqsh:
         raise UsageError(
-            f"{squashfs} is not the one of this image: it is sha256:{found}, and should be {image.sqsh}",
+            f"{squashfs} is not the one of this image: it is sha256:{digest}, and should be {image.sqsh}",
             hint=remedy,
         )
     return squashfs
@@ -134,8 +138,8 @@ def _sha256(path: Path, store: Store) -> str:
     known = store.recall(key)
     if isinstance(known, str):
         return known
-    digest, found = hash_open(path)
-    if is_still(path.resolve(), found):
+    digest, status = hash_open(path)
+    if is_still(path.resolve(), status):
         with contextlib.suppress(OSError):  # a store that cannot be written to costs another reading
             store.remember(key, digest)
     return digest

@@ -56,8 +56,8 @@ def hook_variables(
 
 
 def _job_has(env: Mapping[str, str], options: Sequence[str]) -> bool:
-    there = any(value not in ("", "0") for name, value in env.items() if _OF_JOB.fullmatch(name))
-    return there or any(_ASKING.fullmatch(word) for word in options)
+    in_env = any(value not in ("", "0") for name, value in env.items() if _OF_JOB.fullmatch(name))
+    return in_env or any(_ASKING.fullmatch(word) for word in options)
 
 
 def counted_anew(gpus: str, environment: Mapping[str, str]) -> bool:

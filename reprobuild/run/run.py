@@ -34,7 +34,7 @@ class PreparedRun(Struct, frozen=True, kw_only=True):
     said: tuple[str, ...]
 
 
-def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, wanted: RunOptions) -> int:
+def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, run_options: RunOptions) -> int:
     """Run a command in an output directory's image.
 
     Return its exit code.
@@ -44,53 +44,59 @@ def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, wa
         arguments: the command.
         session: its `say` logs slow steps, and every conflict between this site's variables and the frozen ones.
         sink: receives the command's output as it comes.
-        wanted: the options for the command.
+        run_options: the options for the command.
 
     Raises:
         UsageError: the options are not valid, or the directory holds no image.
         EngineError: the engine does not support an option.
     """
     lock, image = read_image(out)
-    ready = prepare(lock, arguments, wanted, session.env)
+    ready = prepare(lock, arguments, run_options, session.env)
     say = session.say if is_first(session.env) else _say_nothing
-    say(f"looking for {wanted.engine or 'an engine'}")
-    found = find_engine(wanted.engine, session.env)
-    for line in (*ready.said, *_of_engine(found.NAME, wanted, ready.task)):
+    say(f"looking for {run_options.engine or 'an engine'}")
+    engine = find_engine(run_options.engine, session.env)
+    for line in (*ready.said, *_of_engine(engine.NAME, run_options, ready.task)):
         say(line)
     name = engine_name(lock, image, out, session.store, say)
-    say(f"{found.NAME}: looking for {name}, and loading it where it is not there")
-    found.load(out / "image", name, (image.config, image.manifest), session.env)
+    say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
+    engine.load(out / "image", name, (image.config, image.manifest), session.env)
     session.say("")  # the command's own output follows
-    return found.attach(name, ready.task, session.env, sink)
+    return engine.attach(name, ready.task, session.env, sink)
 
 
 def _say_nothing(_: str) -> None:
     """Discard a message; another process of the job logs it."""
 
 
-def prepare(lock: Lock, arguments: Sequence[str], wanted: RunOptions, env: Mapping[str, str]) -> PreparedRun:
+def prepare(
+    lock: Lock, arguments: Sequence[str], run_options: RunOptions, env: Mapping[str, str]
+) -> PreparedRun:
     """Return the task to run, for any engine.
 
     Raises:
         UsageError: the options are not valid.
     """
-    given = read_variables(wanted, env)
-    volumes, read_only = read_volumes(wanted.volumes)
-    named_gpus = wanted.gpus not in ("auto", gpu.ALL)  # `none` names no GPU
-    site = let_in(env, frozen(lock), given, named_gpus=named_gpus)
+    variables = read_variables(run_options, env)
+    volumes, read_only = read_volumes(run_options.volumes)
+    named_gpus = run_options.gpus not in ("auto", gpu.ALL)  # `none` names no GPU
+    site = let_in(env, frozen(lock), variables, named_gpus=named_gpus)
     written = [inside for _, inside in volumes if inside not in read_only]
-    workdir = _workdir(wanted.workdir)
+    workdir = _workdir(run_options.workdir)
     # Apptainer's own way to the entrypoint changes to the image's directory first.
     words = (*image_config(lock).entrypoint, *arguments) if workdir else tuple(arguments)
-    network, why = _network(wanted.network, env)
+    network, why = _network(run_options.network, env)
     task = Task(
-        arguments=words, bypass=bool(workdir), workdir=workdir, environment={**site.values, **given},
-        network=network, volumes=volumes, read_only=read_only, timeout=0, gpus=gpu.requested(wanted.gpus),
-        user=("caller" if written else "") if wanted.user is None else read_user(wanted.user),
-        shared_memory=read_size(wanted.shm_size) if wanted.shm_size else _shared_memory(),
-        generous=True, limits=read_limits(wanted.limits), hidden=hidden(given, wanted.hidden),
+        arguments=words, bypass=bool(workdir), workdir=workdir, environment={**site.values, **variables},
+        network=network, volumes=volumes, read_only=read_only, timeout=0, gpus=gpu.requested(run_options.gpus),
+        user=("caller" if written else "") if run_options.user is None else read_user(run_options.user),
+        shared_memory=read_size(run_options.shm_size) if run_options.shm_size else _shared_memory(),
+        generous=True, limits=read_limits(run_options.limits), hidden=hidden(variables, run_options.hidden),
     )  # fmt: skip
-    shown = [name for name in task.hidden if any(one.startswith(f"{name}=") for one in wanted.variables)]
+    shown = [
+        name
+        for name in task.hidden
+        if any(variable.startswith(f"{name}=") for variable in run_options.variables)
+    ]
     warned = [
         f"--env {name}: its value stands on the command line; --secret {shlex.quote(name)} keeps it off"
         for name in sorted(shown)
@@ -135,20 +141,20 @@ def _shared_memory() -> int:
     A job has the same size in a container and outside; it is not reserved.
     """
     try:
-        found = os.statvfs(SHARED_MEMORY)
+        status = os.statvfs(SHARED_MEMORY)
     except OSError:
         return LEAST_SHARED
-    return max(LEAST_SHARED, found.f_blocks * found.f_frsize)
+    return max(LEAST_SHARED, status.f_blocks * status.f_frsize)
 
 
-def _of_engine(name: str, wanted: RunOptions, task: Task) -> list[str]:
+def _of_engine(name: str, run_options: RunOptions, task: Task) -> list[str]:
     """Return messages about the engine's special cases."""
-    said = []
-    if name == "apptainer" and wanted.shm_size:
-        said.append("--shm-size: Apptainer's shared memory is half of this machine's, whatever is asked")
-    if name == "docker" and task.user == "caller" and wanted.user is None and os.geteuid():
-        said.append(
+    messages = []
+    if name == "apptainer" and run_options.shm_size:
+        messages.append("--shm-size: Apptainer's shared memory is half of this machine's, whatever is asked")
+    if name == "docker" and task.user == "caller" and run_options.user is None and os.geteuid():
+        messages.append(
             f"what is written to mounted directories is yours: the command runs as {os.geteuid()}:{os.getegid()}; "
             "--user image takes the image's own user"
         )
-    return said
+    return messages

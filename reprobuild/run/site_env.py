@@ -57,46 +57,46 @@ def kind_of(name: str) -> str:
 
 
 def let_in(
-    env: Mapping[str, str], frozen: Mapping[str, str], given: Mapping[str, str], *, named_gpus: bool
+    env: Mapping[str, str], frozen: Mapping[str, str], user_variables: Mapping[str, str], *, named_gpus: bool
 ) -> SiteEnv:  # fmt: skip
     """Choose the variables of this machine for a container.
 
     Args:
         env: this machine's.
         frozen: the image's own.
-        given: the user's variables; they override both.
+        user_variables: the user's variables; they override both.
         named_gpus: the user named GPUs, which a container then counts from 0, or chose `none`.
     """
     values: dict[str, str] = {}
-    said: list[str] = []
-    for name in sorted(env.keys() - given.keys()):
+    messages: list[str] = []
+    for name in sorted(env.keys() - user_variables.keys()):
         value, kind = env[name], kind_of(name)
         if name in frozen:
             if value != frozen[name] and not _OWN.fullmatch(name):
                 both = f"here {shown(name, value)}, in the image {shown(name, frozen[name])}"
-                said.append(
+                messages.append(
                     f"{name}: the frozen value is kept ({both}); --env {shlex.quote(name)} takes this machine's"
                 )
         elif not kind:
             continue
         elif secrets.secret_variable(name, value):
-            said.append(
+            messages.append(
                 f"{name}: looks like a secret, and stays outside; --secret {shlex.quote(name)} hands it on"
             )
         elif kind == SUMS:
-            said.append(
+            messages.append(
                 f"{name}: decides the order of sums, and stays outside; --env {shlex.quote(name)} hands it on"
             )
         elif kind == DEVICE and named_gpus:
-            said.append(f"{name}: stays outside; the GPUs are those that --gpu names")
+            messages.append(f"{name}: stays outside; the GPUs are those that --gpu names")
         else:
             values[name] = value
-    for name in sorted(given.keys() & frozen.keys()):
-        if given[name] != frozen[name]:
-            said.append(
+    for name in sorted(user_variables.keys() & frozen.keys()):
+        if user_variables[name] != frozen[name]:
+            messages.append(
                 f"{name}: the given value is used, and not the frozen one ({shown(name, frozen[name])})"
             )
-    return SiteEnv(values=values, conflicts=tuple(said))
+    return SiteEnv(values=values, conflicts=tuple(messages))
 
 
 def shown(name: str, value: str) -> str:
@@ -112,9 +112,11 @@ def processes(env: Mapping[str, str]) -> int:
 
     It is 1 if no variable states more, and 2 if there are several but the number is unknown.
     """
-    told = [number for number in (_told(env.get(size, "")) for _, size in LAUNCHERS) if number]
-    if told:
-        return told[0] if env.get(WORKER_OF_TORCHRUN) else next((number for number in told if number > 1), 1)
+    counts = [number for number in (_told(env.get(size, "")) for _, size in LAUNCHERS) if number]
+    if counts:
+        return (
+            counts[0] if env.get(WORKER_OF_TORCHRUN) else next((number for number in counts if number > 1), 1)
+        )
     index = env.get("JOB_COMPLETION_INDEX", "")
     indexed = index.isdigit() and env.get("HOSTNAME", "").endswith(f"-{index}")
     return 2 if indexed or env.get(NAMESPACE) or env.get(JOB) else 1

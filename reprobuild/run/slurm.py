@@ -33,7 +33,7 @@ INSTALL = "run this where `srun` is, on a login node or in a job"
 
 
 def run(
-    out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, wanted: RunOptions, options: str
+    out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, run_options: RunOptions, options: str
 ) -> int:  # fmt: skip
     """Start a command by srun, and return srun's exit code.
 
@@ -44,7 +44,7 @@ def run(
         arguments: the command.
         session: see `running.run`.
         sink: receives the output of all ranks as it comes.
-        wanted: the options for the command.
+        run_options: the options for the command.
         options: of srun, as a shell would read them.
 
     Raises:
@@ -53,11 +53,11 @@ def run(
     """
     lock, image = read_image(out)
     words = split_srun_args(options)
-    if wanted.engine is None and has_pyxis(session.env):
-        argv, env = pyxis_command(out, lock, image, arguments, session, wanted, words)
+    if run_options.engine is None and has_pyxis(session.env):
+        argv, env = pyxis_command(out, lock, image, arguments, session, run_options, words)
     else:
         proc.check_installed()
-        argv, env = own_command(out, arguments, wanted, words), dict(session.env)
+        argv, env = own_command(out, arguments, run_options, words), dict(session.env)
     session.say("")  # the command's own output follows
     return start(argv, env, sink)
 
@@ -89,38 +89,40 @@ def has_pyxis(env: Mapping[str, str]) -> bool:
     Raises:
         EngineError: there is no srun.
     """
-    said = b""
+    output = b""
     with contextlib.suppress(proc.ProcessFailedError):
-        said = proc.run(
+        output = proc.run(
             ["srun", "--help"], env=env, purpose="start the command on the nodes", timeout=ANSWER_SECONDS, hint=INSTALL
         )  # fmt: skip
-    return b"--container-image" in said
+    return b"--container-image" in output
 
 
-def own_command(out: Path, arguments: Sequence[str], wanted: RunOptions, options: Sequence[str]) -> list[str]:
+def own_command(
+    out: Path, arguments: Sequence[str], run_options: RunOptions, options: Sequence[str]
+) -> list[str]:
     """Return the command that starts each rank's own container.
 
     A rank has the job's whole environment.
     """
     return [
         "srun", *options, "--", *proc.own_module("reprobuild.cli", "run", str(out.absolute())),
-        *words_of(wanted), "--", *arguments,
+        *words_of(run_options), "--", *arguments,
     ]  # fmt: skip
 
 
-def words_of(wanted: RunOptions) -> list[str]:
+def words_of(run_options: RunOptions) -> list[str]:
     """Return the options of `run` that mean the same in any directory.
 
     Such a directory is for example that of `srun -D`. No option holds the value of a secret.
     """
     single = {
-        "--seed": wanted.seed, "--workdir": wanted.workdir or None, "--user": wanted.user,
-        "--shm-size": wanted.shm_size, "--network": wanted.network, "--engine": wanted.engine,
-        "--gpu": wanted.gpus,
+        "--seed": run_options.seed, "--workdir": run_options.workdir or None, "--user": run_options.user,
+        "--shm-size": run_options.shm_size, "--network": run_options.network, "--engine": run_options.engine,
+        "--gpu": run_options.gpus,
     }  # fmt: skip
     several = {
-        "--env": wanted.variables, "--secret": wanted.hidden,
-        "--volume": tuple(map(absolute, wanted.volumes)), "--ulimit": wanted.limits,
+        "--env": run_options.variables, "--secret": run_options.hidden,
+        "--volume": tuple(map(absolute, run_options.volumes)), "--ulimit": run_options.limits,
     }  # fmt: skip
     return [
         *(word for name, value in single.items() if value is not None for word in (name, str(value))),

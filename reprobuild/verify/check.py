@@ -91,7 +91,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
 
 def verify_image(
     lock: Lock,
-    asked: CheckRequest,
+    request: CheckRequest,
     engine: Engine,
     env: Mapping[str, str],
     say: Callable[[str], None] = lambda _: None,
@@ -112,77 +112,83 @@ def verify_image(
     def container(*arguments: str, bypass: bool = False, outputs: str = "", gpus: str = "") -> Finished:
         task = Task(
             arguments=arguments, environment=_seeded(seed), bypass=bypass, outputs=outputs, gpus=gpus,
-            timeout=THOROUGH_SECONDS if asked.thorough else Task(arguments=()).timeout,
+            timeout=THOROUGH_SECONDS if request.thorough else Task(arguments=()).timeout,
         )  # fmt: skip
-        return engine.run(asked.reference, task, env)
+        return engine.run(request.reference, task, env)
 
     differences: list[RoundTripDifference] = []
     unanswered: list[str] = []
-    if not asked.smoke_only:
+    if not request.smoke_only:
         say("capturing again inside the image, and comparing with what was captured")
         differences, unanswered = compare_lists(lock, container)
-    cpu, gpu = _smoke(lock, asked, seed, container, say)
+    cpu, gpu = _smoke(lock, request, seed, container, say)
     comparisons: list[WorkComparison] = []
-    work, mounts = asked.work, Mounts()
-    if work and not asked.smoke_only:
+    work, mounts = request.work, Mounts()
+    if work and not request.smoke_only:
         mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say)
-        gpus = _gpus_of_work(asked, gpu)
+        gpus = _gpus_of_work(request, gpu)
         comparisons += compare_work(
-            work, seed, asked.reference, engine, env, gpus=gpus, say=say, mounts=mounts
+            work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts
         )
     determinism, notes = judge_determinism(
-        cpu, gpu, comparisons, cpu_only=asked.cpu_only, profile=lock.profile, left_out=not asked.smoke
+        cpu, gpu, comparisons, cpu_only=request.cpu_only, profile=lock.profile, left_out=not request.smoke
     )
     if unprobed := unprobed_libraries(distributions(lock), cpu):
         notes.append(unprobed)
-    made = datetime.datetime.fromtimestamp(asked.now, datetime.timezone.utc)
+    moment = datetime.datetime.fromtimestamp(request.now, datetime.timezone.utc)
     return Verdict(
-        version=VERSION, made=f"{made:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=asked.manifest,
-        tree=asked.tree, lock=f"sha256:{lock.digest}", seed=seed, profile=lock.profile,
+        version=VERSION, made=f"{moment:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=request.manifest,
+        tree=request.tree, lock=f"sha256:{lock.digest}", seed=seed, profile=lock.profile,
         determinism=determinism,
-        round_trip="not-run" if asked.smoke_only else judge_round_trip(differences, unanswered),
+        round_trip="not-run" if request.smoke_only else judge_round_trip(differences, unanswered),
         smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
         differences=tuple(differences), notes=(*unanswered, *notes),
         work=record_of(lock, work, mounts) if work and comparisons else None,
-        engine=engine.NAME, gpus=asked.gpus,
+        engine=engine.NAME, gpus=request.gpus,
     )  # fmt: skip
 
 
 def _smoke(
-    lock: Lock, asked: CheckRequest, seed: int, container: Callable[..., Finished], say: Callable[[str], None]
+    lock: Lock,
+    request: CheckRequest,
+    seed: int,
+    container: Callable[..., Finished],
+    say: Callable[[str], None],
 ) -> tuple[Smoke | None, Smoke | None]:
     """Run the determinism tests on the CPU and the GPUs.
 
     The GPUs are tested if torch is built for them and there are any.
     """
-    arrays = asked.expected is not None and "cpu" in asked.expected and bool(asked.expected["cpu"].libraries)
-    if not asked.smoke or not (has_torch(lock) or arrays):
+    arrays = (
+        request.expected is not None and "cpu" in request.expected and bool(request.expected["cpu"].libraries)
+    )
+    if not request.smoke or not (has_torch(lock) or arrays):
         return None, None
     run = partial(
-        run_smoke, seed=seed, controls=asked.control, thorough=asked.thorough, profile=lock.profile,
-        pinned=set(distributions(lock)), probes=asked.probes,
+        run_smoke, seed=seed, controls=request.control, thorough=request.thorough, profile=lock.profile,
+        pinned=set(distributions(lock)), probes=request.probes,
     )  # fmt: skip
     say("the smoke test on the CPU, in two fresh containers")
-    cpu = run("cpu", container, asked.expected)
-    if asked.cpu_only or not asked.gpus or built_for_cuda(cpu) is not True:
+    cpu = run("cpu", container, request.expected)
+    if request.cpu_only or not request.gpus or built_for_cuda(cpu) is not True:
         return cpu, None
     say("the smoke test on the GPU, in two fresh containers")
     try:
-        return cpu, run("cuda", partial(container, gpus=asked.gpus), asked.expected)
+        return cpu, run("cuda", partial(container, gpus=request.gpus), request.expected)
     except EngineError as err:
-        if not asked.gpus_optional:
+        if not request.gpus_optional:
             raise
         why = f"{err}; {err.hint}"
         return cpu, Smoke(device="cuda", verdict="not-covered", hook="inconclusive", open=(short(why),))
 
 
-def _gpus_of_work(asked: CheckRequest, gpu: Smoke | None) -> str:
+def _gpus_of_work(request: CheckRequest, gpu: Smoke | None) -> str:
     """Return the GPUs of the workload.
 
     GPUs that were not requested are used only if the determinism tests had them.
     """
     had = gpu is not None and gpu.verdict != "not-covered"
-    return "" if asked.cpu_only or (asked.gpus_optional and not had) else asked.gpus
+    return "" if request.cpu_only or (request.gpus_optional and not had) else request.gpus
 
 
 def seed_of(lock: Lock) -> int:
@@ -267,10 +273,10 @@ def _again(done: Finished) -> Snapshot | str:
     plain = {name: data for name, data in files.items() if _PLAIN.fullmatch(name) and kind_of(name)}
     if done.code or not plain:
         return why(done)
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as directory:
         for name, data in plain.items():
-            write_below(Path(made), name, data)
+            write_below(Path(directory), name, data)
         try:
-            return read_snapshot(Path(made))
+            return read_snapshot(Path(directory))
         except SnapshotError as err:
             return shown(str(err))

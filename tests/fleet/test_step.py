@@ -176,7 +176,7 @@ def test_a_node_that_the_job_has_no_more_is_lost(
     fleet = tmp_path / "fleet"
     with granted(JobRequest(nodes=wanted), env, print) as job:
         assert (job.nodes, job.gone) == (("n1", "n2"), gone)
-        run_step(job, job.nodes, ["true"], fleet, env, deadline=60, gone=job.gone)
+        run_step(job, job.nodes, ["true"], fleet, env, deadline=60, lost_nodes=job.gone)
     assert (fleet / "step").read_text() == "n1\nn2\n"
     write(fleet, n1=certificate(), n2=certificate())
     found = gathered(fleet)

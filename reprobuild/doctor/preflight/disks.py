@@ -34,11 +34,15 @@ def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator
     missing = sum(item.size - _begun(item, store) for item in everything if not store.has(item.sha256))
     in_store = missing + LAYERS * files_ + (0 if realised else BASE_MAKING * debs + BYTECODE * wheels)
     in_out = BASE_TREE * debs + (1 + BYTECODE) * wheels + LAYERS * files_
-    one = _there(store.root).stat().st_dev == _there(out).stat().st_dev
-    needs = [(store.root, missing, in_store)] if one else [(store.root, missing, in_store), (out, 0, in_out)]
+    same_disk = _there(store.root).stat().st_dev == _there(out).stat().st_dev
+    needs = (
+        [(store.root, missing, in_store)]
+        if same_disk
+        else [(store.root, missing, in_store), (out, 0, in_out)]
+    )
     for place, certain, likely in needs:
-        found = os.statvfs(_there(place))
-        free = found.f_bavail * found.f_frsize
+        status = os.statvfs(_there(place))
+        free = status.f_bavail * status.f_frsize
         if free < certain:
             raise UsageError(
                 f"{place} has room for {free / 1e6:.0f} MB, and {certain / 1e6:.0f} MB are to be fetched",

@@ -41,8 +41,8 @@ def glibc_of_base(lock: Lock) -> tuple[int, int] | None:
 
     None means that the base has no libc6 package of Debian.
     """
-    found = re.match(r"(?:\d+:)?(\d+)\.(\d+)", lock.base.installed.get("libc6", ""))
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.match(r"(?:\d+:)?(\d+)\.(\d+)", lock.base.installed.get("libc6", ""))
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _glibc_of_wheel(wheel: Wheel) -> tuple[int, int] | None:
@@ -54,14 +54,14 @@ def _glibc_of_wheel(wheel: Wheel) -> tuple[int, int] | None:
         tags = parse_wheel_filename(wheel.file.filename)[3]
     except InvalidWheelFilename:
         return None
-    found = []
+    versions = []
     for tag in tags:
         modern = _GLIBC.match(tag.platform)
         legacy = [glibc for name, glibc in _LEGACY.items() if tag.platform.startswith(name)]
         if modern:
-            found.append((int(modern[1]), int(modern[2])))
+            versions.append((int(modern[1]), int(modern[2])))
         elif legacy:
-            found.append(legacy[0])
+            versions.append(legacy[0])
         else:
             return None
-    return min(found, default=None)
+    return min(versions, default=None)

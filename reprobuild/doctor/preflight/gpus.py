@@ -51,14 +51,14 @@ def these_gpus(env: Mapping[str, str]) -> Gpus:
     for fields in _QUESTIONS:
         argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
         try:
-            said = proc.run(argv, env=env, purpose="ask for the GPUs", timeout=_SECONDS).decode(
+            output = proc.run(argv, env=env, purpose="ask for the GPUs", timeout=_SECONDS).decode(
                 errors="replace"
             )
         except proc.ProcessFailedError:  # without a driver, or too old for the query
             continue
         except EngineError:  # absent, or a driver that hangs
             return Gpus()
-        rows = [[shown(cell.strip()) for cell in line.split(",")] for line in said.splitlines()]
+        rows = [[shown(cell.strip()) for cell in line.split(",")] for line in output.splitlines()]
         whole = [row for row in rows if len(row) == fields.count(",") + 1]
         if whole:
             return Gpus(driver=whole[0][3], found=tuple(_gpu(row) for row in whole))
@@ -67,35 +67,35 @@ def these_gpus(env: Mapping[str, str]) -> Gpus:
 
 def _gpu(row: list[str]) -> DriverGpu:
     index, uuid, name, _, *rest = row
-    told = rest[0] if rest and re.fullmatch(r"\d{1,3}\.\d", rest[0]) else ""
-    return DriverGpu(index=index, uuid=uuid, name=name, capability=told or capability_of(name))
+    capability = rest[0] if rest and re.fullmatch(r"\d{1,3}\.\d", rest[0]) else ""
+    return DriverGpu(index=index, uuid=uuid, name=name, capability=capability or capability_of(name))
 
 
-def check_gpus(lock: Lock, store: Store, here: Gpus, asked: str) -> list[str]:
+def check_gpus(lock: Lock, store: Store, here: Gpus, request: str) -> list[str]:
     """Return the reasons against running the image on these GPUs.
 
     Args:
         lock: of the image.
         store: the architectures of torch are read from its wheel, if the store has it.
         here: the machine's GPUs.
-        asked: the user's request: "auto", "all", "none", or ids.
+        request: the user's request: "auto", "all", "none", or ids.
 
     Raises:
         UsageError: a requested GPU cannot run the image.
     """
-    compiled = compiled_of(lock, store) if here.found and asked != "none" else None
+    compiled = compiled_of(lock, store) if here.found and request != "none" else None
     if compiled is None:
         return []
-    ids = asked.split(",")
-    wanted = [gpu for gpu in here.found if {gpu.index, gpu.uuid} & {*ids}] or here.found
-    found = [finding for gpu in wanted for finding in judge(compiled, gpu, here.driver, "this machine")]
-    certain = [finding.text for finding in found if finding.certain]
-    if certain and asked not in NOT_ASKED:
+    ids = request.split(",")
+    gpus = [gpu for gpu in here.found if {gpu.index, gpu.uuid} & {*ids}] or here.found
+    findings = [finding for gpu in gpus for finding in judge(compiled, gpu, here.driver, "this machine")]
+    certain = [finding.text for finding in findings if finding.certain]
+    if certain and request not in NOT_ASKED:
         raise UsageError(
             certain[0],
             hint="leave the GPU out with `--gpu none`, or take a machine whose driver and GPU fit",
         )
-    return list(dict.fromkeys(finding.text for finding in found))
+    return list(dict.fromkeys(finding.text for finding in findings))
 
 
 def compiled_of(lock: Lock, store: Store) -> CudaTarget | None:
@@ -110,12 +110,12 @@ def compiled_of(lock: Lock, store: Store) -> CudaTarget | None:
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
     build: TorchBuild | None = None
     if torch:
-        there = store.has(torch.file.sha256)
-        build = read_torch_build(torch.file, store) if there else known_torch_build(torch.file, store)
+        is_stored = store.has(torch.file.sha256)
+        build = read_torch_build(torch.file, store) if is_stored else known_torch_build(torch.file, store)
     compat = compat_package(lock.base.installed)
     if build and build.version:
-        what = f"torch {build.version}"
-        known = CudaTarget(what=what, cuda=build.cuda, architectures=build.architectures, compat=compat)
+        title = f"torch {build.version}"
+        known = CudaTarget(what=title, cuda=build.cuda, architectures=build.architectures, compat=compat)
         return known if build.cuda else None
     for wheel in wheels:
         number = re.match(r"\d+\.\d+", wheel.version)

@@ -44,10 +44,10 @@ def this_machine(env: Mapping[str, str]) -> TargetMachine:
     `env` leads to the program of the driver.
     """
     try:
-        found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    flags = frozenset(found[1].split()) if found else frozenset()
+        match = None
+    flags = frozenset(match[1].split()) if match else frozenset()
     return TargetMachine(name=os.uname().machine, flags=flags, gpus=these_gpus(env))
 
 
@@ -78,14 +78,14 @@ def preflight(lock: Lock, store: Store, out: Path, machine: TargetMachine, gpus:
 
 def machines_of(lock: Lock) -> tuple[str, ...]:
     """Return the kernels' names for the architecture of a lock."""
-    wanted = lock.platform.split("/")[1]  # OS/ARCHITECTURE[/VARIANT]
-    return _MACHINES.get(wanted, (wanted,))
+    architecture = lock.platform.split("/")[1]  # OS/ARCHITECTURE[/VARIANT]
+    return _MACHINES.get(architecture, (architecture,))
 
 
 def _architecture(lock: Lock, machine: TargetMachine, realised: bool) -> Iterator[str]:
     if machine.name in machines_of(lock):
         return
-    what = f"the lock is of {lock.platform}, and this machine is {machine.name}"
+    text = f"the lock is of {lock.platform}, and this machine is {machine.name}"
     if not realised:
-        raise UsageError(what, hint="build it on such a machine: programs of the image must be run for it")
-    yield f"{what}: the image can be built, and not be run here"
+        raise UsageError(text, hint="build it on such a machine: programs of the image must be run for it")
+    yield f"{text}: the image can be built, and not be run here"

@@ -31,15 +31,15 @@ def reasons(
 def _reasons(
     differing: set[str], inputs: Sequence[Change], recipe: Sequence[str], unread: str
 ) -> Iterator[str]:
-    made = [change for change in inputs if change.kind == "realised"]
-    for change in made:
+    changes = [change for change in inputs if change.kind == "realised"]
+    for change in changes:
         yield (
             f"{change.name}: the lock says {_short(change.one)}, and {_short(change.other)} came out here. "
             + _why(change.name)
         )
     if unread:
         yield f"which files differ is not known: {unread}"
-    if "tree" in differing and not made:
+    if "tree" in differing and not changes:
         yield (
             "the lock is the same and the tree is not: this reprobuild lays out the same inputs otherwise than the "
             "one that made the first image, or the builder does"

@@ -50,14 +50,14 @@ def read_integrity(out: Path, image: Image) -> Integrity:
 
 
 def _of_layout(folder: Path, image: Image) -> Iterator[tuple[str, str]]:
-    found = read_layout(folder)  # the digests of manifest and configuration are checked there
-    if found.config_digest != image.config:
+    layout = read_layout(folder)  # the digests of manifest and configuration are checked there
+    if layout.config_digest != image.config:
         yield (
             "config",
-            f"the configuration in {folder} is {found.config_digest}, and image.json states another",
+            f"the configuration in {folder} is {layout.config_digest}, and image.json states another",
         )
     broken = [
-        why for _, digest, _ in found.layers for why in _of_file(found.blob(digest), "", digest).values()
+        why for _, digest, _ in layout.layers for why in _of_file(layout.blob(digest), "", digest).values()
     ]
     if broken:
         yield "tree", "; ".join(broken)

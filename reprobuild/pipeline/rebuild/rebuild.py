@@ -127,9 +127,9 @@ def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | 
     with working_in(new, lock, links=target is not None):
         session.say(f"reading the image in {out}")
         integrity = read_integrity(out, image)
-        sealed, made, not_made = _make(out, new, (lock, image), session, builder)
-    found = _compare((out, new), (lock, sealed), (image, made), integrity)
-    return _explained(msgspec.structs.replace(found, not_made=not_made), session)
+        sealed, new_image, not_made = _make(out, new, (lock, image), session, builder)
+    result = _compare((out, new), (lock, sealed), (image, new_image), integrity)
+    return _explained(msgspec.structs.replace(result, not_made=not_made), session)
 
 
 def _make(
@@ -172,19 +172,19 @@ def _own_name(image: Image, lock: Lock) -> str | None:
 
 def _singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Return the single files to make, and reasons against the others."""
-    wanted = tuple(kind for kind in KINDS if getattr(image, kind))
+    kinds = tuple(kind for kind in KINDS if getattr(image, kind))
     try:
-        if wanted:
+        if kinds:
             find_program(env)
     except EngineError as err:
-        return (), tuple(f"{filename(kind)} was not made: {err}" for kind in wanted)
-    return wanted, ()
+        return (), tuple(f"{filename(kind)} was not made: {err}" for kind in kinds)
+    return kinds, ()
 
 
 def _compressor(out: Path, kinds: tuple[Kind, ...]) -> Compressor:
     """Return the compressor of the directory's own single files."""
-    found = [compressor_of(out / filename(kind)) for kind in kinds if (out / filename(kind)).is_file()]
-    return next((one for one in found if one), "zstd")
+    compressors = [compressor_of(out / filename(kind)) for kind in kinds if (out / filename(kind)).is_file()]
+    return next((compressor for compressor in compressors if compressor), "zstd")
 
 
 def _compare(
@@ -209,28 +209,28 @@ def _compare(
     )  # fmt: skip
 
 
-def _explained(found: RebuildResult, session: RunContext) -> RebuildResult:
+def _explained(result: RebuildResult, session: RunContext) -> RebuildResult:
     """Add the reasons for all differences to a comparison.
 
     A first image that is damaged is not read again.
     """
     explanation, why = None, ""
-    if any(row.damage for row in found.rows if row.name == "tree"):
-        why = f"the image in {found.out} is damaged"
-    elif not found.same("manifest"):
+    if any(row.damage for row in result.rows if row.name == "tree"):
+        why = f"the image in {result.out} is damaged"
+    elif not result.same("manifest"):
         try:
-            explanation = explain(found.out, found.rebuilt, session.env, session.say)
+            explanation = explain(result.out, result.rebuilt, session.env, session.say)
         except (UsageError, EngineError, BuildError) as err:  # of the first image, which may be missing
             why = str(err)
     if explanation:
-        found = msgspec.structs.replace(found, rows=_read_rows(found.rows, explanation.one.tree))
-    elif why and "tree" not in found.absent:
-        found = msgspec.structs.replace(found, rows=_unread_rows(found.rows, why))
-    differing = [row.name for row in found.rows if row.now and row.then != row.now]
-    damage = tuple(row.damage for row in found.rows if row.damage)
+        result = msgspec.structs.replace(result, rows=_read_rows(result.rows, explanation.one.tree))
+    elif why and "tree" not in result.absent:
+        result = msgspec.structs.replace(result, rows=_unread_rows(result.rows, why))
+    differing = [row.name for row in result.rows if row.now and row.then != row.now]
+    damage = tuple(row.damage for row in result.rows if row.damage)
     return msgspec.structs.replace(
-        found, explanation=explanation,
-        reasons=(*damage, *reasons(differing, found.inputs, found.recipe, why)),
+        result, explanation=explanation,
+        reasons=(*damage, *reasons(differing, result.inputs, result.recipe, why)),
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None
     if folder.is_symlink() and not links:
         raise UsageError(f"{folder} is a link, which may lead anywhere", hint=_ANOTHER)
     before = _begun(folder, words.encode())
-    made = not folder.exists()
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / MARK
     number = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -52,7 +52,7 @@ def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None
             mark.write_text(words)
             yield
         except BaseException:
-            _tidy(folder, made=made)
+            _tidy(folder, is_new=is_new)
             raise
         mark.unlink()
     finally:
@@ -81,10 +81,10 @@ def _begun(folder: Path, words: bytes) -> bool:
     raise UsageError(f"{folder} is there already, and a rebuild needs a fresh directory", hint=_ANOTHER)
 
 
-def _tidy(folder: Path, *, made: bool) -> None:
+def _tidy(folder: Path, *, is_new: bool) -> None:
     """Remove the marker and the new directory after an early failure."""
     with contextlib.suppress(OSError):
         if [path.name for path in folder.iterdir()] == [MARK]:
             (folder / MARK).unlink()
-            if made:
+            if is_new:
                 folder.rmdir()

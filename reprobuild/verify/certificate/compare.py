@@ -49,9 +49,9 @@ class _Found:
         if then and now:
             self.open |= not (then.fingerprint and now.fingerprint)
             for item in _differences(device, then, now):
-                found = explains(device, item)
-                explained |= found
-                (self.platform if found else self.beside).append(item)
+                explanation = explains(device, item)
+                explained |= explanation
+                (self.platform if explanation else self.beside).append(item)
         self._take(device, answers(then), answers(now), explained=explained)
         self.open |= not explained and any(item.scope == device for item in self.unmatched)
 
@@ -92,18 +92,18 @@ def compare_against(now: Verdict, earlier: Certificate) -> Against:
     then = earlier.verdict
     before: dict[str, Smoke] = {smoke.device: smoke for smoke in then.smoke}
     after: dict[str, Smoke] = {smoke.device: smoke for smoke in now.smoke}
-    found = _Found()
+    comparison = _Found()
     for device in sorted({*before, *after}):
-        found.take_smoke(device, before.get(device), after.get(device))
-    found.take_work(then, now)
-    unknown = found.open or not found.compared
+        comparison.take_smoke(device, before.get(device), after.get(device))
+    comparison.take_work(then, now)
+    unknown = comparison.open or not comparison.compared
     return Against(
-        certificate=f"sha256:{earlier.sha256}", made=then.made, compared=found.compared,
-        verdict="differ" if found.failed else "inconclusive" if unknown else
-                "other-platform" if found.platform else "same",
-        platform=tuple(found.platform), failed=tuple(found.failed), other=tuple(found.other),
-        unmatched=tuple(found.unmatched), beside=tuple(found.beside),
-        mounts=tuple(found.mounts),
+        certificate=f"sha256:{earlier.sha256}", made=then.made, compared=comparison.compared,
+        verdict="differ" if comparison.failed else "inconclusive" if unknown else
+                "other-platform" if comparison.platform else "same",
+        platform=tuple(comparison.platform), failed=tuple(comparison.failed), other=tuple(comparison.other),
+        unmatched=tuple(comparison.unmatched), beside=tuple(comparison.beside),
+        mounts=tuple(comparison.mounts),
     )  # fmt: skip
 
 
@@ -112,10 +112,10 @@ def _other_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[D
 
     One of both lacks them, their contents differ, or a digest is missing.
     """
-    one, two = ({mount.place: mount for mount in work.mounts} if work else {} for work in (then, now))
+    old, new = ({mount.place: mount for mount in work.mounts} if work else {} for work in (then, now))
     places = {place for work in (then, now) if work for place in work.volumes}
-    for place in sorted(places | set(one) | set(two)):
-        before, after = one.get(place), two.get(place)
+    for place in sorted(places | set(old) | set(new)):
+        before, after = old.get(place), new.get(place)
         if not (before and after and before.digest and before.digest == after.digest):
             yield Deviation(scope="mount", name=place, then=_held(before), now=_held(after))
 
@@ -130,10 +130,10 @@ def _held(mount: Mount | None) -> str | None:
 
 def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
     """Yield the differences of the machines and of the settings in force."""
-    one, two = (dict(told(each)) for each in (then, now))
-    for name in sorted({*one, *two} - set(NO_MATTER)):
-        if one.get(name) != two.get(name):
-            yield Deviation(scope=device, name=name, then=one.get(name), now=two.get(name))
+    old, new = (dict(told(smoke)) for smoke in (then, now))
+    for name in sorted({*old, *new} - set(NO_MATTER)):
+        if old.get(name) != new.get(name):
+            yield Deviation(scope=device, name=name, then=old.get(name), now=new.get(name))
 
 
 def answers(smoke: Smoke | None) -> dict[str, str]:
@@ -144,12 +144,12 @@ def answers(smoke: Smoke | None) -> dict[str, str]:
     if smoke is None:
         return {}
     unstable = {probe.name for probe in drifting(smoke)}
-    found = dict(_digests(smoke.probes, "", unstable))
+    digests = dict(_digests(smoke.probes, "", unstable))
     if smoke.collectives:
-        found |= _digests(smoke.collectives.probes, "collectives: ", set())
+        digests |= _digests(smoke.collectives.probes, "collectives: ", set())
     if smoke.hook == "identical":
-        found[START] = json.dumps(smoke.start, sort_keys=True)
-    return found
+        digests[START] = json.dumps(smoke.start, sort_keys=True)
+    return digests
 
 
 def _digests(probes: tuple[ProbeVerdict, ...], before: str, unstable: set[str]) -> Iterator[tuple[str, str]]:

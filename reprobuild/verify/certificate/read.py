@@ -103,10 +103,10 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
             hint="update reprobuild",
         )
     try:
-        found = msgspec.json.decode(data, type=Verdict)
-        if len({smoke.device for smoke in found.smoke}) < len(found.smoke):
+        verdict = msgspec.json.decode(data, type=Verdict)
+        if len({smoke.device for smoke in verdict.smoke}) < len(verdict.smoke):
             raise ValueError("one device stands in it twice")
-        return found
+        return verdict
     except _NOT_READ as err:
         raise UsageError(f"{path} is a damaged certificate: {_escaped(err)}", hint=AGAIN) from None
 
@@ -115,7 +115,7 @@ def _escaped(err: Exception) -> str:
     return str(err).encode("unicode_escape").decode()[:300]
 
 
-def refuse_other(found: Certificate, *, tree: str, seed: int, profile: str) -> None:
+def refuse_other(certificate: Certificate, *, tree: str, seed: int, profile: str) -> None:
     """Refuse a verdict of another image, seed or profile.
 
     This is checked before any container runs.
@@ -126,42 +126,43 @@ def refuse_other(found: Certificate, *, tree: str, seed: int, profile: str) -> N
     Raises:
         UsageError: the verdict is of another image, or of another seed or profile.
     """
-    then = found.verdict
+    then = certificate.verdict
     if then.tree != tree:
         raise UsageError(
-            f"{found.path} is the certificate of another image: its tree is {_brief(then.tree)}, and that of this "
-            f"one {_brief(tree)}",
+            f"{certificate.path} is the certificate of another image: its tree is {_brief(then.tree)}, and that of "
+            f"this one {_brief(tree)}",
             hint=OTHER,
         )
-    for what, before, now in (("seed", str(then.seed), str(seed)), ("profile", then.profile, profile)):
+    for field, before, now in (("seed", str(then.seed), str(seed)), ("profile", then.profile, profile)):
         if before != now:
             raise UsageError(
-                f"{found.path} was made with {what} {_brief(before)}, and this image has {now}", hint=OTHER
+                f"{certificate.path} was made with {field} {_brief(before)}, and this image has {now}",
+                hint=OTHER,
             )
 
 
-def refuse_other_work(found: Certificate, now: WorkRecord | None) -> None:
+def refuse_other_work(certificate: Certificate, now: WorkRecord | None) -> None:
     """Refuse a verdict of another workload.
 
     This is checked before any container runs.
 
     Args:
-        found: the verdict.
+        certificate: the verdict.
         now: the workload to run, as a verdict records it.
 
     Raises:
         UsageError: the commands, their seeds, directories or variables differ.
     """
-    then = found.verdict.work
+    then = certificate.verdict.work
     if then is None or now is None:
         return
-    for what, before, after in (
+    for field, before, after in (
         ("command", then.command, now.command), ("seed of the command", str(then.seed), str(now.seed)),
         ("working directory", then.workdir, now.workdir), ("environment", *_environments(then, now)),
     ):  # fmt: skip
         if before != after:
             raise UsageError(
-                f"{found.path} was made with another {what}: {_brief(before)}, and this is {_brief(after)}",
+                f"{certificate.path} was made with another {field}: {_brief(before)}, and this is {_brief(after)}",
                 hint=SAME_WORK,
             )
 
@@ -171,15 +172,16 @@ def _environments(then: WorkRecord, now: WorkRecord) -> tuple[str, str]:
 
     Each value is as its record has it; of a secret only the name is known.
     """
-    one, two = ({**each.variables, **dict.fromkeys(each.secrets, "(secret)")} for each in (then, now))
-    names = sorted(name for name in {*one, *two} if one.get(name) != two.get(name))
+    old, new = ({**record.variables, **dict.fromkeys(record.secrets, "(secret)")} for record in (then, now))
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     before, after = (
-        " ".join(f"{name}={each[name]}" if name in each else f"no {name}" for name in names) for each in (one, two)
+        " ".join(f"{name}={variables[name]}" if name in variables else f"no {name}" for name in names)
+        for variables in (old, new)
     )  # fmt: skip
     return before, after
 
 
-def refuse_failed(found: Certificate) -> None:
+def refuse_failed(certificate: Certificate) -> None:
     """Refuse a verdict of a failed check, before any container runs.
 
     Such a verdict cannot be used as a reference.
@@ -187,12 +189,14 @@ def refuse_failed(found: Certificate) -> None:
     Raises:
         UsageError: a probe drifted, or the check differed from an earlier verdict.
     """
-    then = found.verdict
+    then = certificate.verdict
     answers = then.determinism
     drifted = "drift" in (answers.cpu, answers.gpu, answers.collectives)
     if drifted or (then.against and then.against.verdict == "differ"):
-        said = "drift" if drifted else "another result than the certificate before it"
-        raise UsageError(f"{found.path} is the certificate of a check that failed: {said}", hint=BEFORE)
+        reason = "drift" if drifted else "another result than the certificate before it"
+        raise UsageError(
+            f"{certificate.path} is the certificate of a check that failed: {reason}", hint=BEFORE
+        )
 
 
 def _brief(text: str) -> str:

@@ -58,8 +58,8 @@ class Observed(Struct, frozen=True, kw_only=True):
     @property
     def whole(self) -> bool:
         """Whether it is IDENTICAL and free of contradictions."""
-        one = self.digest is not None and self.distinct == 1 and self.repeats > 0
-        return self.verdict == "IDENTICAL" and one
+        single_digest = self.digest is not None and self.distinct == 1 and self.repeats > 0
+        return self.verdict == "IDENTICAL" and single_digest
 
 
 Modes = Annotated[dict[ModeName, Observed], Meta(max_length=4)]
@@ -151,11 +151,11 @@ def read_document(data: bytes, device: Device) -> Document | str:
     if len(data) > LARGEST:
         return f"the answer has {len(data)} bytes; no smoke test gives more than {LARGEST}"
     try:
-        found = msgspec.json.decode(data, type=Document)
-        misfit = _misfit(found, device)
+        document = msgspec.json.decode(data, type=Document)
+        misfit = _misfit(document, device)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         return f"the answer is no document of the smoke test: {err}"
-    return f"the answer contradicts itself: {misfit}" if misfit else found
+    return f"the answer contradicts itself: {misfit}" if misfit else document
 
 
 def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
@@ -173,20 +173,20 @@ def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]
             yield name, inner if isinstance(inner, str) else json.dumps(inner)
 
 
-def _misfit(found: Document, device: Device) -> str:
+def _misfit(document: Document, device: Device) -> str:
     """Return the first contradiction in a document, or an empty string."""
-    if found.ran and found.device != device:
-        return f"it was asked about {device} and answers about {found.device}"
-    several = found.collectives.probes if found.collectives else ()
+    if document.ran and document.device != device:
+        return f"it was asked about {device} and answers about {document.device}"
+    several = document.collectives.probes if document.collectives else ()
     for names in (
-        [probe.name for probe in found.probes],
+        [probe.name for probe in document.probes],
         [probe.name for probe in several],
-        [f"{control.device} {control.name}" for control in found.controls],
-        [control.name for control in found.collectives.controls] if found.collectives else [],
+        [f"{control.device} {control.name}" for control in document.controls],
+        [control.name for control in document.collectives.controls] if document.collectives else [],
     ):
         if len(set(names)) < len(names):
             return "a name stands in it twice"
-    for part in (found.start, found.fingerprint):
+    for part in (document.start, document.fingerprint):
         if sum(1 for _ in _parts(part)) > MOST_PARTS:
             return f"a part of it has more than {MOST_PARTS} values"
     return ""

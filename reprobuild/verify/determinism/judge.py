@@ -61,7 +61,7 @@ def judge_smoke(
         for answer in first.probes
         if answer.name not in left_out or _ran(answer)
     )
-    found = tuple(_control(answer) for answer in first.controls)
+    control_verdicts = tuple(_control(answer) for answer in first.controls)
     arrays = bool(expected.libraries)
     hook = judge_start(first, second, DRAWS_WITHOUT_TORCH if arrays else DRAWS)
     reasons = [
@@ -70,21 +70,21 @@ def judge_smoke(
         *(["nothing is known of the seeding before the first program"] if hook == "inconclusive" else []),
         *open_platform(first.fingerprint, second.fingerprint),
         *(() if arrays else open_profile(profile, first.fingerprint)),  # profiles set torch
-        *(_open_controls(found, expected) if controls else ["the controls were left out"]),
+        *(_open_controls(control_verdicts, expected) if controls else ["the controls were left out"]),
         *_open_comparator(first.comparator, expected.comparator),
         *([f"only {len(names)} of {len(full)} probes were asked for"] if only else []),
     ]
-    verdicts = [*(probe.verdict for probe in probes), *(control.verdict for control in found)]
+    verdicts = [*(probe.verdict for probe in probes), *(control.verdict for control in control_verdicts)]
     drift = hook == "drift" or "drift" in verdicts
-    there = {probe.name for probe in probes}
+    probe_names = {probe.name for probe in probes}
     return Smoke(
         device=device, verdict="drift" if drift else "inconclusive" if reasons else "identical", hook=hook,
-        probes=probes, controls=found, comparator=first.comparator,
+        probes=probes, controls=control_verdicts, comparator=first.comparator,
         collectives=Collectives(verdict="not-covered", why=LEFT_OUT) if only
         else _collectives(first.collectives, expected),
         expectations=first.expectations.source, fingerprint=first.fingerprint, start=first.start,
         open=tuple(reasons), seconds=min(first.seconds + second.seconds, MOST_SECONDS), thorough=thorough,
-        left_out=tuple(name for name in left_out if name not in there),
+        left_out=tuple(name for name in left_out if name not in probe_names),
         stress=_stress(first.stress), threads=first.threads, libraries=_libraries(probes, expected),
     )  # fmt: skip
 
@@ -94,12 +94,12 @@ def _nothing(device: Device, first: Document | str, answer: Document | str) -> S
 
     It may also be unable to run the probes.
     """
-    told = first if isinstance(first, Document) else None
+    document = first if isinstance(first, Document) else None
     absent = device == "cuda" and isinstance(answer, Document) and answer is first
     return Smoke(
         device=device, verdict="not-covered" if absent else "inconclusive", hook="inconclusive",
         open=(short(answer if isinstance(answer, str) else answer.why) or "it gave no reason",),
-        fingerprint=told.fingerprint if told else {},
+        fingerprint=document.fingerprint if document else {},
     )  # fmt: skip
 
 
@@ -113,14 +113,14 @@ def _libraries(probes: Iterable[ProbeVerdict], expected: Expected) -> dict[str, 
 
 
 def _ran(answer: ProbeAnswer) -> bool:
-    return any(seen.verdict != "SKIPPED" for seen in answer.modes.values())
+    return any(result.verdict != "SKIPPED" for result in answer.modes.values())
 
 
-def _stress(told: StressAnswer | None) -> str:
+def _stress(answer: StressAnswer | None) -> str:
     """Return the reason if the load did not disturb all probes."""
-    if told is None or told.ran:
+    if answer is None or answer.ran:
         return ""
-    return f"nothing disturbed some of the probes: {short(told.why) or 'no reason given'}"
+    return f"nothing disturbed some of the probes: {short(answer.why) or 'no reason given'}"
 
 
 def _control(answer: ControlAnswer) -> ControlVerdict:
@@ -148,9 +148,9 @@ def _control(answer: ControlAnswer) -> ControlVerdict:
     )
 
 
-def _missing(what: str, names: Iterable[str], there: Iterable[str]) -> list[str]:
-    lacking = sorted(set(names) - set(there))
-    return [f"no answer of {what} {', '.join(lacking)}"] if lacking else []
+def _missing(kind: str, names: Iterable[str], answer_names: Iterable[str]) -> list[str]:
+    lacking = sorted(set(names) - set(answer_names))
+    return [f"no answer of {kind} {', '.join(lacking)}"] if lacking else []
 
 
 def _open_probes(probes: Sequence[ProbeVerdict]) -> list[str]:
@@ -160,8 +160,8 @@ def _open_probes(probes: Sequence[ProbeVerdict]) -> list[str]:
     return reasons
 
 
-def _open_controls(found: Sequence[ControlVerdict], expected: Expected) -> list[str]:
-    named = {f"{control.device} {control.name}": control for control in found}
+def _open_controls(controls: Sequence[ControlVerdict], expected: Expected) -> list[str]:
+    named = {f"{control.device} {control.name}": control for control in controls}
     reasons = _missing("control", expected.controls, named)
     races = [named[name] for name in expected.races if name in named]
     if not any(race.verdict == "effective" for race in races):
@@ -169,8 +169,8 @@ def _open_controls(found: Sequence[ControlVerdict], expected: Expected) -> list[
     return reasons
 
 
-def _open_comparator(told: Mapping[str, bool], names: Iterable[str]) -> list[str]:
-    blind = sorted(name for name in {*told, *names} if not told.get(name))
+def _open_comparator(answers: Mapping[str, bool], names: Iterable[str]) -> list[str]:
+    blind = sorted(name for name in {*answers, *names} if not answers.get(name))
     return [f"the comparison of bytes was not seen telling apart: {', '.join(blind)}"] if blind else []
 
 
@@ -183,10 +183,12 @@ def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collec
         return Collectives(verdict="inconclusive", why="no answer") if expected.collectives else None
     rows = []
     for probe in answer.probes:
-        seen = probe.modes.get("strict")
-        verdict, why = judged(seen, seen, refusable=False, optional=probe.name not in expected.collectives)
+        result = probe.modes.get("strict")
+        verdict, why = judged(
+            result, result, refusable=False, optional=probe.name not in expected.collectives
+        )
         rows.append(row(probe, verdict, why, modes(probe.modes, {})))
-    controls = tuple(_control(each) for each in answer.controls)
+    controls = tuple(_control(control) for control in answer.controls)
     return _reduced(answer, tuple(rows), controls, expected)
 
 
@@ -218,7 +220,11 @@ def _reduced(
             *_missing("probe", expected.collectives, [probe.name for probe in probes]),
             *_open_probes(probes),
             *_missing("control", expected.collective_controls, [control.name for control in controls]),
-            *(f"control {each.name}: {each.why}" for each in controls if each.verdict == "ineffective"),
+            *(
+                f"control {control.name}: {control.why}"
+                for control in controls
+                if control.verdict == "ineffective"
+            ),
         ]
         why = short("; ".join(reasons)) or why
         passed = answer.verdict == "IDENTICAL" and answer.world > 2 and not reasons

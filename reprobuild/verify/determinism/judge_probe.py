@@ -80,9 +80,9 @@ def judge_probe(answer: ProbeAnswer, again: ProbeAnswer | None, rules: ImageRule
     """Judge one probe; `again` is the second container's answer."""
     later = again.modes if again else {}
     both = {name: _gravest(answer.modes.get(name), later.get(name)) for name in (*answer.modes, *later)}
-    seen = {name: one for name, one in both.items() if one is not None}
+    results = {name: result for name, result in both.items() if result is not None}
     known = {"refusable": rules.refusable(answer.name), "optional": rules.optional(answer.name)}
-    strict, profile = (seen.get(name) for name in ("strict", "profile"))
+    strict, profile = (results.get(name) for name in ("strict", "profile"))
     verdict, why = judged(strict, later.get("strict"), **known)
     if verdict in ("identical", "refused", "not-applicable", "drift"):
         open_profile = _open_profile(profile, later.get("profile"), strict, **known)
@@ -95,13 +95,13 @@ def judge_probe(answer: ProbeAnswer, again: ProbeAnswer | None, rules: ImageRule
             verdict, why = "drift", f"with the image's own threads: {how}{cure}"
     if answer.name in rules.expected.informational and _told(strict) and _told(profile):
         verdict, why = "informational", f"{rules.promiser(answer.name)} promises nothing here"
-    return row(answer, verdict, why, modes(seen, later))
+    return row(answer, verdict, why, modes(results, later))
 
 
-def _gravest(seen: Observed | None, later: Observed | None) -> Observed | None:
+def _gravest(first: Observed | None, later: Observed | None) -> Observed | None:
     """Return the first container's result, or the second one's drift."""
-    if later is None or later.verdict != "DRIFT" or (seen is not None and seen.verdict == "DRIFT"):
-        return seen
+    if later is None or later.verdict != "DRIFT" or (first is not None and first.verdict == "DRIFT"):
+        return first
     return structs.replace(later, digest=None, why=f"in the second container: {_how(later)}")
 
 
@@ -109,75 +109,85 @@ def _how(drift: Observed) -> str:
     return short(drift.why) or f"{drift.distinct} different results in {drift.repeats} runs"
 
 
-def _told(seen: Observed | None) -> bool:
-    return seen is not None and seen.verdict in ("IDENTICAL", "DRIFT")
+def _told(result: Observed | None) -> bool:
+    return result is not None and result.verdict in ("IDENTICAL", "DRIFT")
 
 
 def _open_profile(
-    seen: Observed | None, later: Observed | None, strict: Observed | None, *, refusable: bool, optional: bool
+    result: Observed | None,
+    later: Observed | None,
+    strict: Observed | None,
+    *,
+    refusable: bool,
+    optional: bool,
 ) -> str:
     """Return why a probe's result with the profile is unknown, or "".
 
     A drift is known, and becomes a note.
     """
-    if seen is not None and seen.verdict == "SKIPPED" and strict is not None and strict.verdict != "SKIPPED":
-        return f"skipped, though strict mode is not: {short(seen.why)}"
-    verdict, why = judged(seen, later, refusable=refusable, optional=optional)
+    if (
+        result is not None
+        and result.verdict == "SKIPPED"
+        and strict is not None
+        and strict.verdict != "SKIPPED"
+    ):
+        return f"skipped, though strict mode is not: {short(result.why)}"
+    verdict, why = judged(result, later, refusable=refusable, optional=optional)
     return why if verdict == "inconclusive" else ""
 
 
 def judged(
-    seen: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
+    first: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
 ) -> tuple[ProbeV, str]:
     """Judge one mode of one probe; return verdict and reason.
 
     Args:
-        seen, later: the results in the two containers.
+        first, later: the results in the two containers.
         refusable, optional: torch may refuse it here; it may be absent here.
     """
-    seen = _gravest(seen, later)
-    if seen is None:
+    result = _gravest(first, later)
+    if result is None:
         return "inconclusive", "no answer in a mode that counts"
-    if seen.verdict == "DRIFT":
-        return "drift", _how(seen)
-    if seen.verdict == "SKIPPED" and optional:
-        return "not-applicable", short(seen.why)
-    if seen.verdict in ("ERROR", "SKIPPED"):
-        return "inconclusive", short(seen.why) or seen.verdict
+    if result.verdict == "DRIFT":
+        return "drift", _how(result)
+    if result.verdict == "SKIPPED" and optional:
+        return "not-applicable", short(result.why)
+    if result.verdict in ("ERROR", "SKIPPED"):
+        return "inconclusive", short(result.why) or result.verdict
     if later is None or later.verdict in ("ERROR", "SKIPPED"):
         return "inconclusive", f"no answer of the second container: {short(later.why) if later else 'none'}"
-    if seen.verdict != later.verdict:
-        return "inconclusive", f"{seen.verdict} in one container, {later.verdict} in another"
-    if seen.verdict == "REFUSED":
+    if result.verdict != later.verdict:
+        return "inconclusive", f"{result.verdict} in one container, {later.verdict} in another"
+    if result.verdict == "REFUSED":
         if refusable:
-            return "refused", short(seen.why)
-        return "inconclusive", f"torch refused, and its own text does not say so: {short(seen.why)}"
-    if not seen.whole or not later.whole or seen.repeats < 2:
-        return "inconclusive", f"an answer that says less than IDENTICAL: {seen.repeats} runs"
-    if seen.digest != later.digest:
-        return "drift", f"{seen.digest} in one container and {later.digest} in another"
+            return "refused", short(result.why)
+        return "inconclusive", f"torch refused, and its own text does not say so: {short(result.why)}"
+    if not result.whole or not later.whole or result.repeats < 2:
+        return "inconclusive", f"an answer that says less than IDENTICAL: {result.repeats} runs"
+    if result.digest != later.digest:
+        return "drift", f"{result.digest} in one container and {later.digest} in another"
     return "identical", ""
 
 
-def row(answer: ProbeAnswer, verdict: ProbeV, why: str, seen: dict[ModeName, Mode]) -> ProbeVerdict:
+def row(answer: ProbeAnswer, verdict: ProbeV, why: str, results: dict[ModeName, Mode]) -> ProbeVerdict:
     """Return a probe with its verdict."""
     return ProbeVerdict(
         name=answer.name, kind=answer.kind, dtype=answer.dtype, shape=answer.shape,
-        documented=answer.documented, verdict=verdict, why=why, modes=seen,
+        documented=answer.documented, verdict=verdict, why=why, modes=results,
     )  # fmt: skip
 
 
-def modes(seen: Mapping[N, Observed], later: Mapping[N, Observed]) -> dict[N, Mode]:
+def modes(results: Mapping[N, Observed], later: Mapping[N, Observed]) -> dict[N, Mode]:
     """Return the results by mode, with the second container's digest."""
-    return {name: _mode(one, later.get(name)) for name, one in seen.items()}
+    return {name: _mode(result, later.get(name)) for name, result in results.items()}
 
 
-def _mode(seen: Observed, later: Observed | None) -> Mode:
-    runs = seen.repeats
+def _mode(result: Observed, later: Observed | None) -> Mode:
+    runs = result.repeats
     return Mode(
-        verdict=seen.verdict, digest=seen.digest, again=later.digest if later else None, distinct=seen.distinct,
-        runs=runs, processes=seen.processes, upper=round(min(1.0, 3 / runs), 6) if runs else 1.0,
-        why=short(seen.why),
+        verdict=result.verdict, digest=result.digest, again=later.digest if later else None, distinct=result.distinct,
+        runs=runs, processes=result.processes, upper=round(min(1.0, 3 / runs), 6) if runs else 1.0,
+        why=short(result.why),
     )  # fmt: skip
 
 

@@ -42,10 +42,10 @@ def facts(smoke: Smoke) -> tuple[tuple[str, str], ...]:
 
     Two determinism tests on a device are of one platform if these are equal.
     """
-    found = told(smoke)
+    pairs = told(smoke)
     return tuple(
         (name, value)
-        for name, value in sorted(found)
+        for name, value in sorted(pairs)
         if explains(smoke.device, Deviation(scope=smoke.device, name=name, then=value, now=value))
     )
 

@@ -49,20 +49,20 @@ def run_smoke(
         UsageError: a probe is named that the image does not have.
         EngineError: the engine failed; a probe that fails is an answer, not an error.
     """
-    wanted = None if expected is None else expected.get(device)
-    if wanted is None:
+    expectation = None if expected is None else expected.get(device)
+    if expectation is None:
         return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OTHER,))
     first, second = (_ask(container, device, options) for options in questions(
-        device, wanted, seed=seed, controls=controls, thorough=thorough, probes=probes
+        device, expectation, seed=seed, controls=controls, thorough=thorough, probes=probes
     ))  # fmt: skip
     return judge_smoke(
-        device, first, second, wanted, controls=controls, thorough=thorough, profile=profile, pinned=pinned,
+        device, first, second, expectation, controls=controls, thorough=thorough, profile=profile, pinned=pinned,
         only=probes,
     )  # fmt: skip
 
 
 def questions(
-    device: Device, wanted: Expected, *, seed: int, controls: bool, thorough: bool, probes: Collection[str] = (),
+    device: Device, expectation: Expected, *, seed: int, controls: bool, thorough: bool, probes: Collection[str] = (),
 ) -> tuple[dict[str, object], dict[str, object]]:  # fmt: skip
     """Return the options of the two containers of the tests.
 
@@ -71,24 +71,24 @@ def questions(
     Raises:
         UsageError: a probe is named that the image does not have.
     """
-    known = {*wanted.probes, *wanted.thorough, *wanted.optional, *wanted.informational}
+    known = {*expectation.probes, *expectation.thorough, *expectation.optional, *expectation.informational}
     if unknown := sorted(set(probes) - known):
         raise UsageError(
             f"the smoke test of this image has no probe {', '.join(unknown)} on {device}",
             hint=f"its probes are: {', '.join(sorted(known))}",
         )
-    asked: dict[str, object] = {"device": device, "seed": seed, "thorough": thorough}
-    if wanted.libraries:
-        asked["subject"] = "arrays"
+    options: dict[str, object] = {"device": device, "seed": seed, "thorough": thorough}
+    if expectation.libraries:
+        options["subject"] = "arrays"
     if probes:
-        asked.update(only=sorted(probes), **_BRIEF)
-    return {**asked, "controls": controls}, {**asked, "quick": True}
+        options.update(only=sorted(probes), **_BRIEF)
+    return {**options, "controls": controls}, {**options, "quick": True}
 
 
 def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:
     done = container(PYTHON, PROGRAM, json.dumps(options))
-    found = read_document(done.stdout, device)
-    return f"{shown(found)} ({why(done)})" if isinstance(found, str) else found
+    answer = read_document(done.stdout, device)
+    return f"{shown(answer)} ({why(done)})" if isinstance(answer, str) else answer
 
 
 def why(done: Finished) -> str:

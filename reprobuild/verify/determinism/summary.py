@@ -106,9 +106,11 @@ def scope_words(verdict: Verdict) -> str:
     """
     if verdict.determinism.cpu != "identical":
         return ""
-    parts = [each for smoke in verdict.smoke if (each := probed(smoke))]
+    parts = [part for smoke in verdict.smoke if (part := probed(smoke))]
     if verdict.work is not None:
-        parts += () if parts else map(_probed_torch, (one for one in verdict.smoke if one.device == "cpu"))
+        parts += (
+            () if parts else map(_probed_torch, (smoke for smoke in verdict.smoke if smoke.device == "cpu"))
+        )
         parts.append(f"your work, {verdict.work.runs} runs")
     return f" ({'; '.join(parts)})" if parts else ""
 
@@ -138,10 +140,10 @@ def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
     if smoke is None or not smoke.libraries:
         return ""
     probed = {name for library in smoke.libraries for name in (library, *OTHER_NAMES.get(library, ()))}
-    left = [name for name in UNPROBED if name in names and name not in probed]
+    libraries = [name for name in UNPROBED if name in names and name not in probed]
     return (
-        f"cpu: no probe is of {', '.join(left)}: nothing is known about {'it' if len(left) == 1 else 'them'}"
-        if left
+        f"cpu: no probe is of {', '.join(libraries)}: nothing is known about {'it' if len(libraries) == 1 else 'them'}"
+        if libraries
         else ""
     )
 
@@ -174,8 +176,8 @@ def built_for_cuda(cpu: Smoke | None) -> bool | None:
     """
     if cpu is None:
         return False
-    told = cpu.fingerprint.get("cuda_build")
-    return told if isinstance(told, bool) else None
+    build = cpu.fingerprint.get("cuda_build")
+    return build if isinstance(build, bool) else None
 
 
 def unprobed(gpus: int) -> str:
@@ -203,12 +205,12 @@ def drifting(smoke: Smoke) -> list[ProbeVerdict]:
 
     The result of strict mode does not matter.
     """
-    found = []
+    probes = []
     for probe in smoke.probes:
         mode = probe.modes.get("profile")
         if mode and (mode.verdict == "DRIFT" or (mode.digest and mode.again and mode.digest != mode.again)):
-            found.append(probe)
-    return found
+            probes.append(probe)
+    return probes
 
 
 def _cpu(smoke: Smoke | None, work: Sequence[WorkComparison]) -> V:
@@ -237,7 +239,7 @@ def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
     A drift between processes counts for every build. The verdict file holds both.
     """
     several = [smoke.collectives for smoke in (cpu, gpu) if smoke and smoke.collectives]
-    if any(found.verdict == "drift" for found in several):
+    if any(result.verdict == "drift" for result in several):
         return "drift"
     built = built_for_cuda(cpu)
     if cpu is None or (cpu_only and built is not False):

@@ -40,8 +40,12 @@ def open_platform(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterat
     if not first or not second:
         yield "nothing is known of the platform: an empty fingerprint"
         return
-    one, two = dict(flat(first)), dict(flat(second))
-    other = [name for name in sorted({*one, *two} - set(NO_MATTER)) if one.get(name) != two.get(name)]
+    first_facts, second_facts = dict(flat(first)), dict(flat(second))
+    other = [
+        name
+        for name in sorted({*first_facts, *second_facts} - set(NO_MATTER))
+        if first_facts.get(name) != second_facts.get(name)
+    ]
     if other:
         more = f" and {len(other) - SHOWN} more" if len(other) > SHOWN else ""
         named = ", ".join(name[:100] for name in other[:SHOWN])
@@ -53,13 +57,15 @@ def open_profile(profile: str, fingerprint: Mapping[str, Any]) -> Iterator[str]:
 
     Settings outside of the fingerprint are not checked.
     """
-    wanted = {_FLAGS[name]: value for name, value in profiles.values(profile).items() if name in _FLAGS}
-    told = fingerprint.get("settings")
-    if not wanted:
+    profile_settings = {
+        _FLAGS[name]: value for name, value in profiles.values(profile).items() if name in _FLAGS
+    }
+    settings = fingerprint.get("settings")
+    if not profile_settings:
         return
-    if not isinstance(told, dict):
+    if not isinstance(settings, dict):
         yield f"profile {profile}: the image does not say which settings are in force"
         return
-    for name, value in sorted(wanted.items()):
-        if told.get(name) is not value:
-            yield f"profile {profile} is not in force: {name} is {str(told.get(name))[:80]}, not {value}"
+    for name, value in sorted(profile_settings.items()):
+        if settings.get(name) is not value:
+            yield f"profile {profile} is not in force: {name} is {str(settings.get(name))[:80]}, not {value}"

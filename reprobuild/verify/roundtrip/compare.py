@@ -93,39 +93,47 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
         frozen: the answer of the runtime's `freeze.py` inside the image.
     """
     inside: dict[str, FrozenDistribution] = {}
-    for one in frozen.distributions:
-        inside.setdefault(str(canonicalize_name(one.name)), one)
+    for distribution in frozen.distributions:
+        inside.setdefault(str(canonicalize_name(distribution.name)), distribution)
     sources = {source.name: source for source in lock.sources if source.installed}
     lines = [(str(canonicalize_name(ruling.subject)), ruling) for ruling in lock.rulings if ruling.captured]
     answered = {name for name, ruling in lines if ruling.outcome in _ANSWERED}
     locked = distributions(lock)
-    found: list[RoundTripDifference] = []
+    differences: list[RoundTripDifference] = []
     for name, ruling in lines:
-        own = ruling.outcome in _ANSWERED or name not in answered  # else the item belongs to another line
-        item, versions = (inside.get(name), locked.get(name)) if own else (None, None)
+        # Else the item belongs to another line.
+        owns_item = ruling.outcome in _ANSWERED or name not in answered
+        item, versions = (inside.get(name), locked.get(name)) if owns_item else (None, None)
         if ruling.outcome != "pinned" and not _stands(lock, ruling, item, versions):
-            found.append(_difference(FREEZE, ruling.captured, item.freeze if item else ""))
+            differences.append(_difference(FREEZE, ruling.captured, item.freeze if item else ""))
         elif item is not None and (reason := same_content(lock, ruling, item.freeze)):
-            found.append(_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling"))
+            differences.append(_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling"))
         else:
-            found += _compare_line(ruling, item, sources.get(name))
+            differences += _compare_line(ruling, item, sources.get(name))
     named = {name for name, _ in lines}
-    brought = {name: package.name for package in lock.conda for name in package.distributions}
+    conda_names = {name: package.name for package in lock.conda for name in package.distributions}
     for name, item in inside.items():
         if name in named:
             continue
-        reason = f"conda's {brought[name]} brings it; the freeze has no such line" if name in brought else ""
-        found.append(_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None))
+        reason = (
+            f"conda's {conda_names[name]} brings it; the freeze has no such line"
+            if name in conda_names
+            else ""
+        )
+        differences.append(_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None))
     over = replaced(lock)
-    found += _beside(frozen, inside, {name: by for name, by in brought.items() if name not in over})
-    wanted, python = lock.interpreter.version, frozen.python
-    if python != wanted and not python.startswith(f"{wanted}."):  # 3.11 asks for no more than that
-        found.append(_difference("python", wanted, python))
-    return found
+    differences += _beside(
+        frozen, inside, {name: conda_name for name, conda_name in conda_names.items() if name not in over}
+    )
+    locked_python, python = lock.interpreter.version, frozen.python
+    # 3.11 asks for no more than that.
+    if python != locked_python and not python.startswith(f"{locked_python}."):
+        differences.append(_difference("python", locked_python, python))
+    return differences
 
 
 def _beside(
-    frozen: Frozen, inside: Mapping[str, FrozenDistribution], brought: Mapping[str, str]
+    frozen: Frozen, inside: Mapping[str, FrozenDistribution], conda_names: Mapping[str, str]
 ) -> Iterator[RoundTripDifference]:
     """Yield duplicate and unusable records of distributions.
 
@@ -135,7 +143,7 @@ def _beside(
     Args:
         frozen: the image's answer.
         inside: the first record of each name.
-        brought: the conda package of a name, if no distribution of pip overrides it.
+        conda_names: the conda package of a name, if no distribution of pip overrides it.
     """
     for item in frozen.distributions:
         name = str(canonicalize_name(item.name))
@@ -143,8 +151,8 @@ def _beside(
         if item is first:
             continue
         same = (item.freeze, item.version, item.tree) == (first.freeze, first.version, first.tree)
-        twice = same and name in brought
-        reason = f"conda's {brought[name]} has two records of it, which say the same" if twice else ""
+        twice = same and name in conda_names
+        reason = f"conda's {conda_names[name]} has two records of it, which say the same" if twice else ""
         image = f"{item.freeze}, a further record of {name}"
         yield _difference(FREEZE, "", image, reason, "base-provided" if reason else None)
     for broken in frozen.broken:
@@ -163,8 +171,10 @@ def _stands(
         versions: the lock's versions of that name, as `distributions` has them; None if the lock has no such name.
     """
     if versions is not None:
-        found = _version(item) if item else ""
-        return item is not None and (not versions or any(same_version(found, one) for one in versions))
+        image_version = _version(item) if item else ""
+        return item is not None and (
+            not versions or any(same_version(image_version, version) for version in versions)
+        )
     if ruling.kind == OF_BASE and lock.interpreter.shared:  # beside the environment's own directories
         return item is None
     if ruling.outcome in ("replaced", "in base"):  # by a package of the base, for the system's own Python
@@ -264,7 +274,7 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
         if package.mark != "residual"
     }
     image = lock.base.image.packages if lock.base.image else ()
-    locked = {dpkg_name(one.name, one.architecture, native): one.version for one in image}
+    locked = {dpkg_name(package.name, package.architecture, native): package.version for package in image}
     locked |= {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
     return [
         _difference(
@@ -284,14 +294,14 @@ def compare_conda(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
     """
     over = replaced(lock)
     locked = {
-        one.name: f"{one.name} {one.version} {one.build} sha256:{one.file.sha256}"
-        for one in lock.conda
-        if not over & set(one.distributions)
+        package.name: f"{package.name} {package.version} {package.build} sha256:{package.file.sha256}"
+        for package in lock.conda
+        if not over & set(package.distributions)
     }
     inside = {
-        one.name: f"{one.name} {one.version} {one.build} sha256:{one.sha256}"
-        for one in again.conda
-        if one.channel != PYPI
+        package.name: f"{package.name} {package.version} {package.build} sha256:{package.sha256}"
+        for package in again.conda
+        if package.channel != PYPI
     }
     return [
         _difference(CONDA, locked.get(name, ""), inside.get(name, ""))
@@ -306,16 +316,16 @@ def compare_environment(lock: Lock, again: Snapshot) -> list[RoundTripDifference
     An uncaptured variable that changes results is an unexplained difference.
     """
     inside = {variable.name: variable.value for variable in again.variables}
-    own = {"PYTHONHASHSEED"} | profiles.variables(lock.profile)  # our hooks set these for a seed
+    hook_variables = {"PYTHONHASHSEED"} | profiles.variables(lock.profile)  # our hooks set these for a seed
     image = lock.base.image.environment if lock.base.image else ()
     below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
     baked = below | {setting.name: setting.value for setting in lock.environment}
     wrong = [
         _difference(VARIABLES, name, "another value" if name in inside else "")
         for name, value in sorted(baked.items())
-        if inside.get(name) != value and not (name in own and not value)
+        if inside.get(name) != value and not (name in hook_variables and not value)
     ]
-    strangers = sorted(inside.keys() - baked.keys() - own)
+    strangers = sorted(inside.keys() - baked.keys() - hook_variables)
     return wrong + [_difference(VARIABLES, "", name) for name in strangers if _matters(name)]
 
 

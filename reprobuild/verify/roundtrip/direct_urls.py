@@ -31,19 +31,25 @@ def same_content(lock: Lock, ruling: Resolution, freeze: str) -> str:
         return ""
     name = canonicalize_name(ruling.subject)
     versions = {
-        one.version for one in (*lock.wheels, *lock.built_wheels) if canonicalize_name(one.name) == name
+        wheel.version for wheel in (*lock.wheels, *lock.built_wheels) if canonicalize_name(wheel.name) == name
     }
     shown, equals, version = freeze.partition("==")
     if canonicalize_name(shown) != name or not equals or version not in versions:
         return ""
     commit = _COMMIT.search(match["address"])
-    commits = {one.commit for one in lock.sources if canonicalize_name(one.name) == name and not one.editable}
-    if commit and any(one.startswith(commit["commit"]) for one in commits):
+    commits = {
+        source.commit
+        for source in lock.sources
+        if canonicalize_name(source.name) == name and not source.editable
+    }
+    if commit and any(source_commit.startswith(commit["commit"]) for source_commit in commits):
         return "built from that commit; the image records no address of it"
-    here = [(one.name, one.file) for one in lock.wheels] + [(one.name, one.file) for one in lock.sdists]
+    here = [(wheel.name, wheel.file) for wheel in lock.wheels] + [
+        (sdist.name, sdist.file) for sdist in lock.sdists
+    ]
     files = [file for owner, file in here if canonicalize_name(owner) == name]
-    wanted = _HASH.search(match["address"])
+    digest_match = _HASH.search(match["address"])
     address = match["address"].partition("#")[0]
-    if any(file.sha256 == wanted["sha256"] if wanted else file.url == address for file in files):
+    if any(file.sha256 == digest_match["sha256"] if digest_match else file.url == address for file in files):
         return "that very file, by its hash; the image records no address of it"
     return ""

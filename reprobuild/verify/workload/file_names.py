@@ -30,24 +30,24 @@ def timeless(
         processes: the first and the last number of the run's processes.
     """
 
-    def mark(found: re.Match[str]) -> str:
-        if found[7]:
-            moments = {float(found[7])}
+    def mark(match: re.Match[str]) -> str:
+        if match[7]:
+            moments = {float(match[7])}
         else:
             try:
-                local = calendar.timegm(tuple(int(part) for part in found.groups()[:6]))
+                local = calendar.timegm(tuple(int(part) for part in match.groups()[:6]))
             except ValueError:  # digits that are not a date: month 13, year 0
-                return found.group()
+                return match.group()
             moments = {float(local), float(local - zone)}
-        within = any(began - _SLACK <= moment <= ended + _SLACK for moment in moments)
-        return "<time>" if within else found.group()
+        in_run = any(began - _SLACK <= moment <= ended + _SLACK for moment in moments)
+        return "<time>" if in_run else match.group()
 
     if host:
         path = re.sub(rf"(?<![A-Za-z0-9]){re.escape(host)}(?![A-Za-z0-9])", "<host>", path)
 
-    def process(found: re.Match[str]) -> str:
-        own = 0 < processes[0] <= int(found[2]) <= processes[1]
-        return f"{found[1]}<process>{found[3]}" if own else found.group()
+    def process(match: re.Match[str]) -> str:
+        is_process = 0 < processes[0] <= int(match[2]) <= processes[1]
+        return f"{match[1]}<process>{match[3]}" if is_process else match.group()
 
     path = _RUN.sub(r"\1<run>", _TEMPORARY.sub("/tmp/<name>", _TIMED.sub(mark, path)))
     return _EVENTS.sub(process, path)

@@ -106,7 +106,7 @@ class Pair(Struct, frozen=True):
 
 
 def pair(
-    pattern: str, one: OutputIndex, two: OutputIndex
+    pattern: str, first_index: OutputIndex, second_index: OutputIndex
 ) -> tuple[list[Pair], list[OutputEntry], list[OutputEntry]]:
     """Pair the paths of a pattern in both runs.
 
@@ -115,10 +115,11 @@ def pair(
     Files are one if their names differ only by a time within their run, or by the name of its host.
     """
     first, second = (
-        {entry.path: entry for entry in index.files if entry.pattern == pattern} for index in (one, two)
+        {entry.path: entry for entry in index.files if entry.pattern == pattern}
+        for index in (first_index, second_index)
     )
     pairs = [Pair(first.pop(path), second.pop(path)) for path in sorted(first.keys() & second.keys())]
-    timeless = [_timeless(first, one), _timeless(second, two)]
+    timeless = [_timeless(first, first_index), _timeless(second, second_index)]
     for name in sorted(timeless[0].keys() & timeless[1].keys()):
         pairs.append(Pair(first.pop(timeless[0][name]), second.pop(timeless[1][name])))
     return pairs, list(first.values()), list(second.values())
@@ -126,19 +127,19 @@ def pair(
 
 def _timeless(entries: Mapping[str, OutputEntry], index: OutputIndex) -> dict[str, str]:
     """Return {name without times: path} of unambiguous names."""
-    found: dict[str, list[str]] = {}
+    paths_by_name: dict[str, list[str]] = {}
     for path in entries:
         reduced = index.timeless(path)
         if reduced != path:
-            found.setdefault(reduced, []).append(path)
-    return {name: paths[0] for name, paths in found.items() if len(paths) == 1}
+            paths_by_name.setdefault(reduced, []).append(path)
+    return {name: paths[0] for name, paths in paths_by_name.items() if len(paths) == 1}
 
 
 def judge_artefact(
     label: str,
     pattern: str,
-    one: OutputIndex,
-    two: OutputIndex,
+    first_index: OutputIndex,
+    second_index: OutputIndex,
     answers: Mapping[tuple[str, str], FileAnswer],
 ) -> WorkComparison:
     """Judge one artefact that the user named.
@@ -147,57 +148,57 @@ def judge_artefact(
         label: its name in the report.
         answers: of each pair of stored files, by their numbers.
     """
-    pairs, first, second = pair(pattern, one, two)
+    pairs, first, second = pair(pattern, first_index, second_index)
     if not pairs and not first and not second:
-        there = ", ".join(one.there.get(pattern, ())) or "nothing"
+        names = ", ".join(first_index.there.get(pattern, ())) or "nothing"
         return WorkComparison(
             name=label,
             verdict="inconclusive",
-            detail=shown(f"the command wrote no such file; there is {there}"),
+            detail=shown(f"the command wrote no such file; there is {names}"),
         )
     judged: list[FileAnswer] = [
         FileAnswer(name=entry.path, verdict="drift", details=(f"only in the {which} run",))
         for which, entries in (("first", first), ("second", second))
         for entry in entries
     ]
-    judged += [_judge_pair(both, (one, two), answers) for both in pairs]
+    judged += [_judge_pair(both, (first_index, second_index), answers) for both in pairs]
     return _sum_up(label, judged)
 
 
 def _judge_pair(
     both: Pair, runs: tuple[OutputIndex, OutputIndex], answers: Mapping[tuple[str, str], FileAnswer]
 ) -> FileAnswer:
-    one, two = both.one, both.two
-    name = one.path
-    if one.kind != two.kind:
+    first, second = both.one, both.two
+    name = first.path
+    if first.kind != second.kind:
         return FileAnswer(
             name=name,
             verdict="drift",
-            details=(f"{_kind(one)} in the first run, {_kind(two)} in the second",),
+            details=(f"{_kind(first)} in the first run, {_kind(second)} in the second",),
         )
-    links = [run.timeless(entry.link) for entry, run in zip((one, two), runs, strict=True)]
+    links = [run.timeless(entry.link) for entry, run in zip((first, second), runs, strict=True)]
     if links[0] != links[1]:
         # `latest` leads to the last step: another step is another result, even with equal content.
-        return FileAnswer(name=name, verdict="drift", details=(f"{_led(one)} and {_led(two)}",))
-    if one.kind == "folder" and one.link:
+        return FileAnswer(name=name, verdict="drift", details=(f"{_led(first)} and {_led(second)}",))
+    if first.kind == "folder" and first.link:
         return FileAnswer(
-            name=name, verdict="inconclusive", details=(f"it is a link to the directory {one.link}",)
+            name=name, verdict="inconclusive", details=(f"it is a link to the directory {first.link}",)
         )
-    if one.kind != "file":
-        return FileAnswer(name=name, verdict="inconclusive", details=(f"it is {_kind(one)}",))
-    if not one.written and not two.written:
+    if first.kind != "file":
+        return FileAnswer(name=name, verdict="inconclusive", details=(f"it is {_kind(first)}",))
+    if not first.written and not second.written:
         why = "it was there before the command, which did not write it"
         return FileAnswer(name=name, verdict="inconclusive", details=(why,))
-    if one.size == two.size == 0:
+    if first.size == second.size == 0:
         why = "it is empty in both runs, so nothing was compared"
         digest = _EMPTY if _DATA.search(name) else ""
         return FileAnswer(name=name, verdict="inconclusive", details=(why,), digest=digest)
-    answer = answers[one.stored, two.stored]
+    answer = answers[first.stored, second.stored]
     notes = answer.notes
-    if one.link:
-        notes = (*notes, f"a link to {one.link}")
-    if one.path != two.path:
-        notes = (*notes, f"named {two.path} in the second run")
+    if first.link:
+        notes = (*notes, f"a link to {first.link}")
+    if first.path != second.path:
+        notes = (*notes, f"named {second.path} in the second run")
     return FileAnswer(
         name=name, verdict=answer.verdict, format=answer.format, count=answer.count, details=answer.details,
         excused=answer.excused, notes=notes, digest=answer.digest, counts=answer.counts, warnings=answer.warnings,

@@ -62,8 +62,8 @@ class Mounts:
         Args:
             writable: also check mounts that the runs can write to.
         """
-        asked = [each for each in self.records if writable or not each.writable]
-        return [line for each in asked if (line := self._change(each))]
+        records = [record for record in self.records if writable or not record.writable]
+        return [line for record in records if (line := self._change(record))]
 
     def _change(self, mount: Mount) -> str:
         if not mount.digest:
@@ -98,20 +98,20 @@ def measure(top: str) -> tuple[int, int, str]:
     """
     paths = size = 0
     state = hashlib.sha256()
-    for _, path, found in _walk(Path(top)):
+    for _, path, status in _walk(Path(top)):
         paths += 1
-        size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+        size += status.st_size if stat.S_ISREG(status.st_mode) else 0
         if paths > MOST:
             raise NoDigestError(f"it has more than {MOST:,} paths: {NAMED}")
         if size > LARGEST:
             raise NoDigestError(f"it has more than {LARGEST >> 30} GiB: {NAMED}")
         facts = (
-            found.st_mode,
-            found.st_dev,
-            found.st_ino,
-            found.st_size,
-            found.st_mtime_ns,
-            found.st_ctime_ns,
+            status.st_mode,
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
         )
         state.update(b"%s\0%s\0" % (repr(facts).encode(), path))
     return paths, size, state.hexdigest()
@@ -140,19 +140,19 @@ def content_digest(top: str) -> str:
         OSError: it cannot be read.
     """
     whole = hashlib.sha256()
-    for place, path, found in _walk(Path(top)):
-        if not path and stat.S_ISREG(found.st_mode):
-            return _file_digest(place, found.st_size)
-        whole.update(b"%s %s\0" % (_described(place, found), path))
+    for place, path, status in _walk(Path(top)):
+        if not path and stat.S_ISREG(status.st_mode):
+            return _file_digest(place, status.st_size)
+        whole.update(b"%s %s\0" % (_described(place, status), path))
     return whole.hexdigest()
 
 
-def _described(place: Path, found: os.stat_result) -> bytes:
+def _described(place: Path, status: os.stat_result) -> bytes:
     """Return the kind and the value of a path."""
-    mode = found.st_mode
+    mode = status.st_mode
     if stat.S_ISREG(mode):
         kind = b"exec" if mode & stat.S_IXUSR else b"file"
-        return b"%s %s" % (kind, _file_digest(place, found.st_size).encode())
+        return b"%s %s" % (kind, _file_digest(place, status.st_size).encode())
     if stat.S_ISLNK(mode):
         target = os.fsencode(os.readlink(place))  # noqa: PTH115  a `Path` leaves out `./` and `//`
         return b"link %s" % hashlib.sha256(target).hexdigest().encode()
@@ -165,12 +165,12 @@ def _file_digest(place: Path, size: int) -> str:
     An endless file is not read to its end.
     """
     stream, _ = open_plain(place, links=False)
-    digest, left = hashlib.sha256(), size
+    digest, rest = hashlib.sha256(), size
     with stream:
-        while left >= 0 and (piece := stream.read(min(_PIECE, left + 1))):
+        while rest >= 0 and (piece := stream.read(min(_PIECE, rest + 1))):
             digest.update(piece)
-            left -= len(piece)
-    if left:
+            rest -= len(piece)
+    if rest:
         raise NoDigestError(_MOVED)
     return digest.hexdigest()
 
@@ -183,8 +183,8 @@ def _walk(top: Path) -> Iterator[tuple[Path, bytes, os.stat_result]]:
     waiting = [(top, b"")]
     while waiting:
         place, path = waiting.pop()
-        found = place.lstat()
-        yield place, path, found
-        if stat.S_ISDIR(found.st_mode):
-            inside = sorted(((os.fsencode(each.name), each) for each in place.iterdir()), reverse=True)
-            waiting += [(each, b"%s/%s" % (path, name) if path else name) for name, each in inside]
+        status = place.lstat()
+        yield place, path, status
+        if stat.S_ISDIR(status.st_mode):
+            inside = sorted(((os.fsencode(child.name), child) for child in place.iterdir()), reverse=True)
+            waiting += [(child, b"%s/%s" % (path, name) if path else name) for name, child in inside]

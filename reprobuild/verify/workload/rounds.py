@@ -23,24 +23,26 @@ def merge_rounds(rounds: Sequence[Sequence[WorkComparison]]) -> list[WorkCompari
     for number, comparisons in enumerate(rounds, 2):
         for comparison in comparisons:
             by_name.setdefault(comparison.name, []).append((number, comparison))
-    return [_merged(found, len(rounds)) for found in by_name.values()]
+    return [_merged(pairs, len(rounds)) for pairs in by_name.values()]
 
 
-def _merged(found: Sequence[tuple[int, WorkComparison]], rounds: int) -> WorkComparison:
+def _merged(pairs: Sequence[tuple[int, WorkComparison]], rounds: int) -> WorkComparison:
     """Return the most severe comparison of one artefact.
 
     Each has the number of its run.
     """
-    worst = min((comparison for _, comparison in found), key=lambda each: _GRAVEST.get(each.verdict, 1))
+    worst = min(
+        (comparison for _, comparison in pairs), key=lambda candidate: _GRAVEST.get(candidate.verdict, 1)
+    )
     if rounds == 1:
         return worst
     excused: Counter[str] = Counter()
-    for _, comparison in found:
+    for _, comparison in pairs:
         excused |= Counter(comparison.excused)
     detail = worst.detail
     if worst.verdict != "identical":
-        numbers = [number for number, comparison in found if comparison.verdict == worst.verdict]
+        numbers = [number for number, comparison in pairs if comparison.verdict == worst.verdict]
         which = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
         detail = f"run{'s' * (len(numbers) != 1)} {which} of {rounds + 1} beside the first: {detail}"
-    warnings = dict.fromkeys(line for _, comparison in found for line in comparison.warnings)
+    warnings = dict.fromkeys(line for _, comparison in pairs for line in comparison.warnings)
     return msgspec.structs.replace(worst, detail=detail, excused=dict(excused), warnings=tuple(warnings))

@@ -86,13 +86,13 @@ def compare_work(
         return [
             WorkComparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")
         ]
-    given = work.conditions
-    mounts = mounts or Mounts(given.volumes, given.read_only, say)
-    with tempfile.TemporaryDirectory(prefix="reprobuild-") as made:
+    conditions = work.conditions
+    mounts = mounts or Mounts(conditions.volumes, conditions.read_only, say)
+    with tempfile.TemporaryDirectory(prefix="reprobuild-") as directory:
         say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.text}")
 
         def run(number: int) -> WorkloadRun:
-            folder = Path(made, str(number))
+            folder = Path(directory, str(number))
             folder.mkdir()
             task = msgspec.structs.replace(_task(work, seed_of_work(work, seed), folder), gpus=gpus)
             return _run(work, task, reference, engine, env)
@@ -102,8 +102,8 @@ def compare_work(
         for number in range(2, work.runs + 1):
             changed = mounts.changed()  # the first run read the earlier contents
             other = run(number)
-            found = _compare_runs(work, (first, other), reference, engine, env)
-            rounds.append(_with_mounts(found, changed or mounts.changed(writable=False)))
+            comparisons = _compare_runs(work, (first, other), reference, engine, env)
+            rounds.append(_with_mounts(comparisons, changed or mounts.changed(writable=False)))
             shutil.rmtree(other.folder)
         return merge_rounds(rounds)
 
@@ -116,30 +116,30 @@ def _compare_runs(
     Raises:
         EngineError: the command failed in both.
     """
-    one, two = runs
+    first_run, second_run = runs
     if all(run.index is None and f"{_PROGRAMS}/collect.py" in run.tail for run in runs):
         return [WorkComparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
-    if one.code and two.code:
+    if first_run.code and second_run.code:
         raise EngineError(
-            f"the workload `{work.text}` exited {one.code} in the image:\n{one.tail}",
+            f"the workload `{work.text}` exited {first_run.code} in the image:\n{first_run.tail}",
             hint="run it by hand: reprobuild run OUT -- COMMAND",
         )
-    if one.code or two.code:
-        failed = one if one.code else two
+    if first_run.code or second_run.code:
+        failed = first_run if first_run.code else second_run
         return [
             WorkComparison(
-                name="exit code", verdict="drift", detail=f"{one.code} and {two.code}",
+                name="exit code", verdict="drift", detail=f"{first_run.code} and {second_run.code}",
                 details=tuple(failed.tail.splitlines()),
             )
         ]  # fmt: skip
-    assert one.index is not None
-    assert two.index is not None
+    assert first_run.index is not None
+    assert second_run.index is not None
     answers = _compare(work, runs, reference, engine, env)
     first, *rest = [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
-    return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(one.index))), *rest]
+    return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(first_run.index))), *rest]
 
 
-def _with_mounts(found: Sequence[WorkComparison], changed: Sequence[str]) -> list[WorkComparison]:
+def _with_mounts(comparisons: Sequence[WorkComparison], changed: Sequence[str]) -> list[WorkComparison]:
     """Return the comparisons of two runs, with changed mounts.
 
     Runs that read different files do not show drift.
@@ -148,8 +148,11 @@ def _with_mounts(found: Sequence[WorkComparison], changed: Sequence[str]) -> lis
         changed: a line for each mount that changed for the second run.
     """
     if not changed:
-        return list(found)
-    first, *rest = [_unknown(each, changed) if each.verdict == "drift" else each for each in found]
+        return list(comparisons)
+    first, *rest = [
+        _unknown(comparison, changed) if comparison.verdict == "drift" else comparison
+        for comparison in comparisons
+    ]
     return [msgspec.structs.replace(first, warnings=(*changed, *first.warnings)), *rest]
 
 
@@ -173,14 +176,16 @@ def _uncompared(index: OutputIndex) -> tuple[str, ...]:
 def _judge(
     work: Work, artefact: str, runs: Sequence[WorkloadRun], answers: Mapping[tuple[str, str], FileAnswer]
 ) -> WorkComparison:
-    one, two = (run.index for run in runs)
-    assert one is not None
-    assert two is not None
+    first_index, second_index = (run.index for run in runs)
+    assert first_index is not None
+    assert second_index is not None
     pattern = _inside(artefact)
-    judged = judge_artefact(f"{work.label} {_named(work, artefact)}", pattern, one, two, answers)
+    judged = judge_artefact(
+        f"{work.label} {_named(work, artefact)}", pattern, first_index, second_index, answers
+    )
     if artefact not in work.distinct:
         return judged
-    files = [entry for entry in one.files if entry.pattern == pattern and entry.stored]
+    files = [entry for entry in first_index.files if entry.pattern == pattern and entry.stored]
     return judge_distinct(judged, [(entry.path, _digest(runs[0].folder / entry.stored)) for entry in files])
 
 
@@ -231,11 +236,11 @@ def _index(folder: Path) -> OutputIndex | None:
     if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
         return None
     try:
-        found = msgspec.json.decode(read_plain(path, LARGEST_INDEX), type=OutputIndex)
+        index = msgspec.json.decode(read_plain(path, LARGEST_INDEX), type=OutputIndex)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    whole = all((folder / entry.stored).is_file() for entry in found.files if entry.kind == "file")
-    return found if whole else None
+    whole = all((folder / entry.stored).is_file() for entry in index.files if entry.kind == "file")
+    return index if whole else None
 
 
 def _compare(
@@ -255,33 +260,33 @@ def _compare(
     if not pairs:
         return {}
     files = [(entry.path, *numbers) for numbers, entry in pairs.items()]
-    found, why = _ask(work, runs, files, reference, engine, env)
+    file_answers, why = _ask(work, runs, files, reference, engine, env)
     answers = {}
     for number, (numbers, entry) in enumerate(pairs.items()):
         digests = [_digest(run.folder / stored) for run, stored in zip(runs, numbers, strict=True)]
-        told = found[number] if found else None
-        answers[numbers] = _answer(entry.path, digests, told, why)
+        answer = file_answers[number] if file_answers else None
+        answers[numbers] = _answer(entry.path, digests, answer, why)
     return answers
 
 
-def _answer(name: str, digests: Sequence[str], told: FileAnswer | None, why: str) -> FileAnswer:
+def _answer(name: str, digests: Sequence[str], answer: FileAnswer | None, why: str) -> FileAnswer:
     """Return the answer on a pair of files.
 
     Args:
-        told: the comparison's answer, None if it gave no answer.
+        answer: the comparison's answer, None if it gave no answer.
     """
     same = digests[0] == digests[1]
-    if told is None and same:
+    if answer is None and same:
         warning = f"nothing looked for NaN in it: {why}"
         return FileAnswer(name=name, verdict="identical", digest=digests[0], warnings=(warning,))
-    if told is None:
+    if answer is None:
         detail = f"the bytes differ, and what differs could not be told: {why}"
         return FileAnswer(name=name, verdict="inconclusive", details=(detail,), digest=digests[0])
-    if same and told.verdict == "drift":  # equal bytes are equal, even if a container says otherwise
-        told = msgspec.structs.replace(told, verdict="identical", details=(), count=0)
+    if same and answer.verdict == "drift":  # equal bytes are equal, even if a container says otherwise
+        answer = msgspec.structs.replace(answer, verdict="identical", details=(), count=0)
     # The digest of the bytes would be one of two, and does not identify content that is equal in other bytes.
-    digest = "" if told.verdict == "identical" and not same else digests[0]
-    return msgspec.structs.replace(told, name=name, digest=digest)
+    digest = "" if answer.verdict == "identical" and not same else digests[0]
+    return msgspec.structs.replace(answer, name=name, digest=digest)
 
 
 def _ask(
@@ -297,7 +302,7 @@ def _ask(
     """
     options = {
         "one": _INSIDE[0], "two": _INSIDE[1], "ignore": list(work.ignored),
-        "files": [{"name": name, "one": one, "two": two} for name, one, two in files],
+        "files": [{"name": name, "one": first, "two": second} for name, first, second in files],
         "runs": [_facts(run.index) for run in runs if run.index],
     }  # fmt: skip
     folder = runs[0].folder.parent / "asked"
