@@ -12,7 +12,7 @@ class ReproError(Exception):
     """An error with a message and a hint.
 
     Args:
-        what: one sentence that names the subject and, if known, the file and line.
+        message: one sentence that names the subject and, if known, the file and line.
         hint: the next step for the reader; empty only if no step can be suggested.
         listing: all lines that the sentence sums up; `--verbose` prints them.
         refused: each captured line that was refused, for `--json`: file, line, subject, outcome, class and reason.
@@ -22,7 +22,7 @@ class ReproError(Exception):
 
     def __init__(
         self,
-        what: str,
+        message: str,
         *,
         hint: str = "",
         listing: Sequence[str] = (),

@@ -364,3 +364,40 @@ def test_a_long_module_is_seen() -> None:
         "late.py": "x = 1\n" * MOST_LINES + "# do not edit\n",
     }
     assert long_modules(sources) == {"long.py": MOST_LINES + 1, "late.py": MOST_LINES + 1}
+
+
+# Participles, pronouns and adverbs that say nothing of a value (docs/STYLE.md).
+VAGUE = frozenset(
+    "one found said told kept there each made wanted given asked listed brought held theirs ours mine gone way seen "
+    "what own".split()
+)
+
+
+def vague_variables(sources: dict[str, str]) -> dict[str, list[str]]:
+    """Return the vague names of variables and parameters in each hand-written module."""
+    vague = {}
+    for name, source in sources.items():
+        if any("do not edit" in line for line in source.splitlines()[:5]):
+            continue
+        functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        nodes = [node for function in functions for node in ast.walk(function)]
+        names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        if shared := names & VAGUE:
+            vague[name] = sorted(shared)
+    return vague
+
+
+def test_variables_say_what_they_hold() -> None:
+    root = PACKAGE.parent
+    paths = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
+    sources = {path.relative_to(root).as_posix(): path.read_text() for path in paths}
+    assert vague_variables(sources) == {}
+
+
+def test_a_vague_variable_is_seen() -> None:
+    sources = {
+        "names.py": "for wheel in wheels: pass\n",
+        "vague.py": "class A:\n    found: int\ndef f(told):\n    told.kept = 1\n    return [one for one in told]\n",
+    }
+    assert vague_variables(sources) == {"vague.py": ["one", "told"]}
