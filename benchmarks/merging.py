@@ -27,11 +27,11 @@ _MERGE = """
 import json, sys
 from pathlib import Path
 from reprobuild.cluster.answer_table import AnswerTable
-from reprobuild.cluster.aggregate import ExpectedImage, by_node, gather
+from reprobuild.cluster.aggregate import ExpectedImage, list_deviating_nodes, gather_results
 from tests.verify.samples import EXPECTED, SHA
 image = ExpectedImage(tree=f"sha256:{SHA}", seed=42, profile="torch")
-fleet = gather(Path(sys.argv[1]), image, AnswerTable(EXPECTED))
-print(json.dumps(sorted(node for node, _, _ in by_node(fleet))))
+fleet = gather_results(Path(sys.argv[1]), image, AnswerTable(EXPECTED))
+print(json.dumps(sorted(node for node, _, _ in list_deviating_nodes(fleet))))
 """
 _DECODE = """
 import sys

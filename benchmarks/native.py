@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks.measure import PROGRAM, Sample, time_process
-from reprobuild.store.signature import unsigned
+from reprobuild.store.signature import strip_signature
 
 LOCK, IMAGE = "reprobuild.lock", "image.json"
 
@@ -45,7 +45,9 @@ def forget_layers(store: Path) -> int:
 
     The results of sealing stay, the listing of the base among them.
     """
-    memories = {path: json.loads(unsigned(path.read_bytes())) for path in sorted((store / "made").iterdir())}
+    memories = {
+        path: json.loads(strip_signature(path.read_bytes())) for path in sorted((store / "made").iterdir())
+    }
     layers = {
         path: value for path, value in memories.items() if isinstance(value, dict) and "diff_id" in value
     }
@@ -60,7 +62,7 @@ def forget_layers(store: Path) -> int:
 
 def layer_count(store: Path) -> int:
     """Return the number of layers that a store remembers."""
-    values = (json.loads(unsigned(path.read_bytes())) for path in (store / "made").iterdir())
+    values = (json.loads(strip_signature(path.read_bytes())) for path in (store / "made").iterdir())
     return sum(isinstance(value, dict) and "diff_id" in value for value in values)
 
 

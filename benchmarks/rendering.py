@@ -36,11 +36,12 @@ import json, sys, time
 from pathlib import Path
 import msgspec
 from reprobuild.lock.file import read_lock
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 lock = read_lock(Path(sys.argv[1]))
 plain = msgspec.to_builtins(lock)
 clock = time.perf_counter
-t0 = clock(); texts = render(lock); t1 = clock(); render(lock); t2 = clock(); json.dumps(plain); t3 = clock()
+t0 = clock(); texts = render_recipe(lock); t1 = clock()
+render_recipe(lock); t2 = clock(); json.dumps(plain); t3 = clock()
 print(json.dumps({"first": t1 - t0, "second": t2 - t1, "dumps": t3 - t2, "size": sum(map(len, texts.values()))}))
 """
 

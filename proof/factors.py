@@ -30,7 +30,7 @@ from proof.circumstances import LEVELS, ROOT, USER, environment, module, prefix,
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import Lock, unseal
 from reprobuild.output.directory import LOCK, read_image
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 
 BUILDERS = ("native", "docker", "docker 20.10", "podman", "apptainer")
 MODULES = (
@@ -99,7 +99,7 @@ def builds(count: int, shard: str = "1/1", seed: int = 1) -> list[Build]:
 
 def fill(store: Path, lock: Lock, source: Path) -> None:
     """Make a store with only the fetched files of a lock."""
-    for artefact in artefacts(lock):
+    for artefact in list_artefacts(lock):
         name = Path("blobs") / artefact.sha256[:2] / artefact.sha256
         (store / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, store / name)

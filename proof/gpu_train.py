@@ -30,7 +30,7 @@ from benchmarks.native import IMAGE, LOCK, forget_layers, link_or_copy
 from proof.evidence import ROOT
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 from reprobuild.store.store import Store
 
 MODULES = (
@@ -91,7 +91,7 @@ class GpuTrain:
         seconds = time.perf_counter() - began
         lock = read_lock(self._path("example"))
         self._link(lock)
-        files = artefacts(lock)
+        files = list_artefacts(lock)
         return {
             "files": len(files), "bytes": sum(file.size for file in files),
             "seconds of lock and fetch": round(seconds, 1),
@@ -195,7 +195,7 @@ class GpuTrain:
 
     def _link(self, lock: Lock) -> None:
         given, store = Store(self.given), Store(self.store)
-        for file in artefacts(lock):
+        for file in list_artefacts(lock):
             target = store.blob(file.sha256)
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)

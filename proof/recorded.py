@@ -46,7 +46,7 @@ def record(file: Path) -> None:
     The counts are written as they grow.
     """
     counts: Counter[str] = Counter()
-    is_left_over, cleaned_config = leftovers.is_left_over, leftovers.cleaned_config
+    is_left_over, cleaned_config = leftovers.is_left_over, leftovers.read_clean_config
 
     def counted(entry: TarEntry, builder: str) -> bool:
         counts.update(
@@ -64,7 +64,7 @@ def record(file: Path) -> None:
         finally:
             file.write_text(json.dumps(counts), encoding="utf-8")
 
-    adopted = adopt.adopt
+    adopted = adopt.adopt_image
     vars(registry)["adopt"] = finished
     vars(apptainer)["cleaned_config"] = cleaned
     vars(adopt).update(is_left_over=counted, cleaned_config=cleaned)

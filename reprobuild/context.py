@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.config.services import distances, read_services
+from reprobuild.config.services import read_services, request_distances
 from reprobuild.ecosystems.conda.conda_config import read_channels
 from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.ecosystems.pypi.indexes import read_indexes
@@ -43,12 +43,12 @@ class RunContext(Struct, frozen=True, kw_only=True):
     pip: Asking | None = None
     doubted: frozenset[str] = frozenset()
 
-    def surroundings(self, captured: Path = Path()) -> ResolveContext:
+    def resolve_context(self, captured: Path = Path()) -> ResolveContext:
         """Return the context of a resolution, including the snapshot's directory."""
         indexes = read_indexes(self.env, self.pip)
         services = read_services({})
         net = Net(
-            offline=self.net.offline, credentials=indexes.credentials, distances=distances(services),
+            offline=self.net.offline, credentials=indexes.credentials, distances=request_distances(services),
             gate=Logins(self.env, services["docker-hub"].url), configured=indexes.configured,
             hidden=self.net.hidden, netrc=Netrc(self.env),
         )  # fmt: skip

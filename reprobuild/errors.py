@@ -28,7 +28,7 @@ class ReproError(Exception):
         listing: Sequence[str] = (),
         refused: Sequence[Mapping[str, object]] = (),
     ) -> None:
-        super().__init__(what)
+        super().__init__(message)
         self.hint = hint
         self.listing = tuple(listing)
         self.refused = tuple(refused)

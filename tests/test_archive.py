@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar.entries import TarEntry, entry_of, normal, parents
+from reprobuild.infra.tar.entries import TarEntry, entry_of, list_parents, normalise_name
 from reprobuild.infra.tar.index import index_tar
 from reprobuild.infra.tar.reading import list_tar, read_tar
 from reprobuild.infra.tar.writing import TarWriter, full_header, plain_header
@@ -161,8 +161,8 @@ def test_short_forms() -> None:
 
 
 def test_parents_come_first_and_once() -> None:
-    assert parents(["a/b/c", "a/d", "x", "a/b/e/f"]) == ["a", "a/b", "a/b/e"]
-    assert parents([]) == []
+    assert list_parents(["a/b/c", "a/d", "x", "a/b/e/f"]) == ["a", "a/b", "a/b/e"]
+    assert list_parents([]) == []
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_parents_come_first_and_once() -> None:
     ],
 )
 def test_names_are_normalised(written: str, name: str) -> None:
-    assert normal(written) == name
+    assert normalise_name(written) == name
 
 
 def test_what_a_layer_cannot_hold_is_refused() -> None:

@@ -35,13 +35,13 @@ from benchmarks.measure import Figure, NotRunError, Sample
 from benchmarks.native import LOCK, Native, forget_layers, layer_count
 from proof import factors
 from proof.evidence import machine, module_hash
-from reprobuild.image.engine_name import named_index, own_name
+from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.oci.read import layout_digest
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
 from reprobuild.recipe.payload import pack_runtime
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 from reprobuild.store.store import Store
 from tests.image.layouts import image_of, write_image
 from tests.image.made import BASE, Made, file
@@ -125,7 +125,7 @@ def test_help_is_measured() -> None:
 
 
 def test_the_made_lock_renders() -> None:
-    texts = render(rendering.make_lock(5, 3))
+    texts = render_recipe(rendering.make_lock(5, 3))
     assert "3 packages" in texts["Dockerfile"]
     assert "package-004" in texts["requirements.txt"]
     assert rendering.make_lock(5, 3) == rendering.make_lock(5, 3)
@@ -341,7 +341,7 @@ def test_the_sif_is_measured(
     layout = write_image(results / "image", [BASE])
     lock = Made(tmp_path / "made").lock()
     name = own_name(lock.digest)
-    (layout.folder / "index.json").write_bytes(named_index(layout, name))
+    (layout.folder / "index.json").write_bytes(encode_named_index(layout, name))
     image = msgspec.structs.replace(
         image_of(layout), lock=lock.digest, reference=name, tree=layout_digest(layout)
     )

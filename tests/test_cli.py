@@ -26,7 +26,7 @@ from reprobuild import cli, errors
 from reprobuild.builders.registry import BUILDERS, NATIVE
 from reprobuild.engines.model import Finished, Task
 from reprobuild.engines.registry import ENGINES
-from reprobuild.image.engine_name import named_index, own_name
+from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
 from reprobuild.lock.file import read_lock, write_lock
@@ -109,7 +109,7 @@ def make_results(out: Path, lock: Lock) -> Path:
     out.mkdir()
     write_lock(lock, out / "reprobuild.lock")
     layout = write_image(out / "image", [layer([file("etc/one", b"1")])], image_config(lock).document())
-    (out / "image" / "index.json").write_bytes(named_index(layout, IMAGE.reference))
+    (out / "image" / "index.json").write_bytes(encode_named_index(layout, IMAGE.reference))
     image = msgspec.structs.replace(
         image_of(layout), tree=layout_digest(layout), lock=lock.digest, reference=IMAGE.reference
     )
@@ -635,7 +635,9 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
     assert said.out.endswith("round trip: not-run\ndeterminism: not-run\n")
 
     for verdict, code in ((make_verdict(), 0), (make_verdict("drift"), 8), (None, 0)):
-        monkeypatch.setattr(from_snapshot, "from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v))
+        monkeypatch.setattr(
+            from_snapshot, "build_from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v)
+        )
         found = document(said, code, "from-snapshot", SNAPSHOT, *DECIDED, "-o", results)
         assert found["lock"] == f"sha256:{lock.digest}"
         assert set(found["image"]) == {"reference", "tree", "config", "manifest", "builder"}
@@ -664,7 +666,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
             BuildOptions(builder="podman", tag="a:1"),
         ]
 
-    monkeypatch.setattr("reprobuild.resolve.resolver.resolve", lambda *_: lock)
+    monkeypatch.setattr("reprobuild.resolve.resolver.resolve_snapshot", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, *DECIDED, "-o", target) == {
         "lock": f"sha256:{lock.digest}",
         "path": str(target),
@@ -941,8 +943,8 @@ def test_signals(signum: signal.Signals, results: Path, silent_engine: tuple[soc
 
 LOST_SIGNAL = """
 import select, signal, threading
-from reprobuild.cli.interrupt import listen
-listen()
+from reprobuild.cli.interrupt import install_signal_handlers
+install_signal_handlers()
 def send():
     signal.pthread_kill(threading.get_ident(), signal.{signum})  # this thread gets it: no call of main's ends
 threading.Timer(0.3, send).start()
@@ -964,8 +966,8 @@ def test_a_signal_whose_moment_was_lost(signum: str) -> None:
 
 def test_an_ignored_signal_stays_ignored() -> None:
     script = (
-        "import signal; from reprobuild.cli.interrupt import listen\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN); listen(); signal.raise_signal(signal.SIGINT)\n"
+        "import signal; from reprobuild.cli.interrupt import install_signal_handlers\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); install_signal_handlers(); signal.raise_signal(signal.SIGINT)\n"
         "print('went on')"
     )
     done = subprocess.run(
@@ -995,8 +997,8 @@ def test_the_program_that_is_installed() -> None:
 def test_a_terminal_that_is_gone_does_not_end_what_still_runs() -> None:
     ours, theirs = pty.openpty()
     script = (
-        "import sys; from reprobuild.cli.common import hand_on; sys.stdin.read()\n"
-        "for stream in (1, 1, 2): hand_on(stream, b'one more step')\n"
+        "import sys; from reprobuild.cli.common import write_output; sys.stdin.read()\n"
+        "for stream in (1, 1, 2): write_output(stream, b'one more step')\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=theirs, stderr=subprocess.PIPE

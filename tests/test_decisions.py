@@ -12,14 +12,14 @@ from reprobuild.config.overrides import (
     ArchiveDecision,
     Decisions,
     WorkloadDecision,
+    describe_decisions,
     find_decisions,
-    inside,
-    merge,
+    find_inner_decisions,
+    list_unconfirmed,
+    merge_decisions,
     parse_archive,
     parse_bake,
     read_decisions,
-    stated,
-    unconfirmed,
 )
 from reprobuild.config.services import read_services
 from reprobuild.errors import UsageError
@@ -152,9 +152,9 @@ def test_the_file_stands_beside_the_snapshot(tmp_path: Path, monkeypatch: pytest
     assert find_decisions(snapshot) == beside
     monkeypatch.chdir(snapshot)
     assert find_decisions(Path()) == beside
-    assert inside(snapshot) is None
+    assert find_inner_decisions(snapshot) is None
     (snapshot / "reprobuild.yaml").write_text("")
-    assert inside(snapshot) == snapshot / "reprobuild.yaml"
+    assert find_inner_decisions(snapshot) == snapshot / "reprobuild.yaml"
     assert find_decisions(snapshot) == beside
 
 
@@ -228,7 +228,7 @@ def test_each_decision_is_stated_without_secrets() -> None:
         bake={"TOKEN": "s3kr1t-pa55"},
         archives=(ArchiveDecision(url="https://me:s3kr1t-pa55@site.test/", key="AB"),),
     )
-    assert stated(decisions) == (
+    assert describe_decisions(decisions) == (
         "python = 3.11",
         "sources.p = https://git.test/p.git",
         "archives = https://site.test/ AB",
@@ -251,7 +251,7 @@ def test_each_decision_is_stated_without_secrets() -> None:
     ],
 )
 def test_a_file_that_nobody_named_decides_less(decisions: Decisions, what: str) -> None:
-    assert unconfirmed(decisions) == (what,)
+    assert list_unconfirmed(decisions) == (what,)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_file_that_nobody_named_decides_less(decisions: Decisions, what: str) 
 )  # fmt: skip
 def test_a_file_that_nobody_named_takes_no_source_of_this_machine(place: str) -> None:
     """Whatever reads the value later takes each of these from the disk, or as a path."""
-    (found,) = unconfirmed(Decisions(sources={"p": place}))
+    (found,) = list_unconfirmed(Decisions(sources={"p": place}))
     assert found.startswith("sources.p = ")
 
 
@@ -278,7 +278,7 @@ def test_a_file_that_nobody_named_takes_no_source_of_this_machine(place: str) ->
 )  # fmt: skip
 def test_a_file_that_nobody_named_may_name_a_server(place: str) -> None:
     decisions = Decisions(sources={"p": place}, seed=7, drop=("x",), bake={"A": "1"})
-    assert unconfirmed(decisions) == ()
+    assert list_unconfirmed(decisions) == ()
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_a_path_beside_the_snapshot_stops_the_command(tmp_path: Path, text: str)
 
 
 def test_a_login_in_a_source_is_not_repeated() -> None:
-    (found,) = unconfirmed(Decisions(sources={"p": "svc:Zq8LmW2xR7tYpK4v@git.test:o/r.git"}))
+    (found,) = list_unconfirmed(Decisions(sources={"p": "svc:Zq8LmW2xR7tYpK4v@git.test:o/r.git"}))
     assert found == "sources.p = ***@git.test:o/r.git"
 
 
@@ -370,22 +370,22 @@ def test_options_go_over_the_file_and_lists_are_joined() -> None:
         profile="own",
     )
     options = Decisions(python="3.12", drop=("b", "c"), bake={"X": None, "Z": "3"}, seed=0)
-    assert merge(file, options) == Decisions(
+    assert merge_decisions(file, options) == Decisions(
         python="3.12", seed=0, drop=("a", "b", "c"), bake={"X": None, "Y": None, "Z": "3"},
         sources={"p": "p.bundle"}, profile="own",
     )  # fmt: skip
-    assert merge(file, Decisions()) == file
-    assert merge(Decisions(), file) == file
+    assert merge_decisions(file, Decisions()) == file
+    assert merge_decisions(Decisions(), file) == file
 
 
 def test_the_lock_keeps_no_address_of_one_machine_and_no_password(tmp_path: Path) -> None:
-    kept = read_decisions(written(tmp_path, WHOLE)).recorded()
+    kept = read_decisions(written(tmp_path, WHOLE)).lock_document()
     assert "services" not in kept
     assert kept["indexes"] == {"torch": "https://wheels.test/simple"}
     assert kept["bake"] == {"MY_FLAG": None, "MY_MODE": "fast"}
-    assert Decisions().recorded() == {}
+    assert Decisions().lock_document() == {}
     place = "https://alice:s3kr1t-pa55@git.test/x.git@v1"
-    assert Decisions(sources={"x": place, "y": "a b/y.bundle@v2"}).recorded() == {
+    assert Decisions(sources={"x": place, "y": "a b/y.bundle@v2"}).lock_document() == {
         "sources": {"x": "https://git.test/x.git@v1", "y": "a b/y.bundle@v2"}
     }
 
@@ -415,7 +415,7 @@ def test_what_belongs_to_one_machine_and_credentials_are_not_recorded() -> None:
         debs=("/home/me/debs",),
         archives=(ArchiveDecision(url="https://me:pw@site.test/", key="AB"),),
     )
-    assert decided.recorded() == {"archives": [{"url": "https://site.test/", "key": "AB"}]}
+    assert decided.lock_document() == {"archives": [{"url": "https://site.test/", "key": "AB"}]}
 
 
 def test_an_archive_as_an_option() -> None:
@@ -431,7 +431,7 @@ def test_an_option_counts_for_every_spelling_of_a_project(field: str) -> None:
     captured = {"My_Lib": "https://git.example.org/evil.git", "other": "x"}
     file = msgspec.convert({field: captured}, Decisions)
     given = msgspec.convert({field: {"my-lib": "/home/me/mylib"}}, Decisions)
-    assert getattr(merge(file, given), field) == {"other": "x", "my-lib": "/home/me/mylib"}
+    assert getattr(merge_decisions(file, given), field) == {"other": "x", "my-lib": "/home/me/mylib"}
 
 
 @pytest.mark.parametrize("field", ["sources", "indexes", "build"])

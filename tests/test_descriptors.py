@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.infra import atomic, directory_fd
-from reprobuild.infra.atomic import private_folder, write_file
+from reprobuild.infra.atomic import private_directory, write_file
 from reprobuild.infra.directory_fd import files_below, remove
 from tests.fleet.samples import as_nobody
 
@@ -158,9 +158,9 @@ def test_a_lock_that_another_user_holds_for_ever_is_not_waited_for(
     with subprocess.Popen([sys.executable, "-c", holds, place], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        with private_folder(place) as own:
+        with private_directory(place) as own:
             assert own.is_dir()
         assert [path.name for path in place.iterdir()] == [f"{atomic.PREFIX}left"]
         process.send_signal(signal.SIGKILL)
-    with private_folder(place) as own:
+    with private_directory(place) as own:
         assert list(place.iterdir()) == [own]

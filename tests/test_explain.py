@@ -24,8 +24,8 @@ from reprobuild.builders.native import build_image
 from reprobuild.compare.images import diffoscope
 from reprobuild.compare.images import tree as difference
 from reprobuild.compare.images.attribute import read_origins
-from reprobuild.compare.images.explain import ImageDiff, explain
-from reprobuild.compare.images.tree import LEVELS, FileChange, compare_trees, describe, moment
+from reprobuild.compare.images.explain import ImageDiff, compare_images
+from reprobuild.compare.images.tree import LEVELS, FileChange, compare_trees, describe_entry, format_time
 from reprobuild.errors import UsageError
 from reprobuild.image.layering.merge import merge
 from reprobuild.image.oci.read import layout_tree, open_layer, read_layout
@@ -33,7 +33,7 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, encode
 from reprobuild.output.directory import IMAGE, LOCK
-from reprobuild.report.difference import render_explanation, safe
+from reprobuild.report.difference import render_image_diff, safe_text
 from tests.image.images import RUNTIME, Entries, archived, finish, make_layout, saved, tar_of
 from tests.image.made import BASE, SITE, Made, file, folder, symlink
 
@@ -44,7 +44,7 @@ NO_ENGINE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": os.defpat
 
 
 def explained(one: Path, other: Path, env: Mapping[str, str] = NO_ENGINE) -> ImageDiff:
-    return explain(str(one), str(other), env, lambda text: None)
+    return compare_images(str(one), str(other), env, lambda text: None)
 
 
 def between(tmp_path: Path, one: Entries, other: Entries, **more: Any) -> ImageDiff:
@@ -145,7 +145,7 @@ def test_any_tree_is_equal_to_itself(chosen: list[int]) -> None:
         if path:
             without = {other: entry for other, entry in tree.items() if other != path}
             (change,) = compare_trees(tree, without)
-            assert (change.path, change.kind, change.one) == (path, "removed", describe(tree[path]))
+            assert (change.path, change.kind, change.one) == (path, "removed", describe_entry(tree[path]))
 
 
 # --- one planted change in each field --------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_planted_change_is_found_and_named(
     (change,) = found.files
     assert (change.kind, change.path, change.one, change.other) == (kind, path, one, other)
     assert found.level == "different"
-    text = render_explanation(found)
+    text = render_image_diff(found)
     assert f"1 path differ: 1 {kind}" in text
     assert f"/{path}: {one or 'nothing'} -> {other or 'nothing'}" in text
 
@@ -192,7 +192,7 @@ def test_a_removed_file_and_two_changes_of_one(tmp_path: Path) -> None:
     assert [(change.kind, change.path) for change in found.files] == [
         ("content", "opt/a.txt"), ("removed", "opt/bin"), ("mode", "opt/a.txt"),
     ]  # fmt: skip
-    assert "2 paths differ: 1 content, 1 removed, 1 mode" in render_explanation(found)
+    assert "2 paths differ: 1 content, 1 removed, 1 mode" in render_image_diff(found)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_configurations(one: Any, other: Any, rows: Any, tmp_path: Path) -> None
     assert here == rows
     runs = any(kind == "runtime" for kind, *_ in rows)
     assert found.level == ("different" if runs else "tree")
-    text = render_explanation(found, everything=True) + json.dumps(msgspec.to_builtins(found))
+    text = render_image_diff(found, everything=True) + json.dumps(msgspec.to_builtins(found))
     assert TOKEN not in text
     assert all(name in text for _, name, *_ in rows)
 
@@ -288,7 +288,7 @@ def test_history_platform_and_spelling(tmp_path: Path) -> None:
         ("/architecture", "amd64", "arm64"),
         ("/history/0/created_by", "ENV HF_TOKEN=***", "RUN true"),
     }
-    assert TOKEN not in render_explanation(found)
+    assert TOKEN not in render_image_diff(found)
     spelled = make_layout(tmp_path / "spelled", ENTRIES, history=[{"created_by": "RUN true"}])
     again = tmp_path / "again"
     make_layout(again, ENTRIES)
@@ -360,7 +360,7 @@ def test_two_builds_of_one_lock(tmp_path: Path) -> None:
     found = explained(results(made, tmp_path / "one"), results(made, tmp_path / "other"))
     assert (found.level, found.files, found.culprits, found.changes) == ("manifest", (), (), ())
     assert found.one.lock == f"sha256:{made.lock().digest}"
-    assert "the same manifest" in render_explanation(found)
+    assert "the same manifest" in render_image_diff(found)
 
 
 def test_a_wheel_that_differs_explains_its_files(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_a_wheel_that_differs_explains_its_files(tmp_path: Path) -> None:
         f"{SITE}/pkg/data", f"{SITE}/pkg/__pycache__/a.cpython-311.pyc", f"{SITE}/pkg-1.0.dist-info/RECORD",
     }  # fmt: skip
     assert re.search(
-        r"^python pkg: 1\.0 .* -> 1\.1 .* explains 3 paths$", render_explanation(found), re.MULTILINE
+        r"^python pkg: 1\.0 .* -> 1\.1 .* explains 3 paths$", render_image_diff(found), re.MULTILINE
     )
 
 
@@ -445,7 +445,7 @@ def test_what_no_input_explains_comes_first(tmp_path: Path) -> None:
         ("realised", "base tree"): ("no", {"etc/made"}),
         ("interpreter", "python"): ("no", {"opt/env/pyvenv.cfg"}),
     }
-    text = render_explanation(found)
+    text = render_image_diff(found)
     same = "python pkg is the same in both (1.0), and does not explain 1 path"
     assert text.index("of no known input: 1 path") < text.index(same)
     assert found.culprits[0].explains == "unknown"
@@ -481,7 +481,7 @@ def test_without_locks_the_versions_in_the_images_count(tmp_path: Path) -> None:
         ("", "", "", "", "unknown", 1),
         ("python", "numpy", "2.1.2", "2.1.3", "yes", 6),
     ]
-    assert "python numpy: 2.1.2 -> 2.1.3 explains 6 paths" in render_explanation(found)
+    assert "python numpy: 2.1.2 -> 2.1.3 explains 6 paths" in render_image_diff(found)
 
 
 def test_a_lock_of_another_image_is_not_used(tmp_path: Path) -> None:
@@ -532,7 +532,7 @@ def test_names_made_to_harm_are_escaped(tmp_path: Path) -> None:
     found = between(
         tmp_path, [file(name, b"1\x1b[31m") for name in names], [file(name, b"2\x1b[0m") for name in names]
     )
-    text = render_explanation(found, everything=True)
+    text = render_image_diff(found, everything=True)
     assert all(c.isprintable() or c == "\n" for c in text)
     assert text.encode()
     assert r"a\x1b[31mred\x1b]0;t\x07" in text
@@ -544,20 +544,20 @@ def test_names_made_to_harm_are_escaped(tmp_path: Path) -> None:
 def test_long_lists_are_cut(tmp_path: Path) -> None:
     sides = [[file(f"f{n:03}", word) for n in range(40)] for word in (b"1", b"2")]
     found = between(tmp_path, *sides)
-    assert "  ... and 28 more: -v or --json lists them" in render_explanation(found)
-    assert "f039" not in render_explanation(found)
-    assert "f039" in render_explanation(found, everything=True)
+    assert "  ... and 28 more: -v or --json lists them" in render_image_diff(found)
+    assert "f039" not in render_image_diff(found)
+    assert "f039" in render_image_diff(found, everything=True)
 
 
 def test_safe() -> None:
-    assert safe("plain ü") == "plain ü"
-    assert safe("x" * 300, 100) == "x" * 50 + "...(200 more)..." + "x" * 50
+    assert safe_text("plain ü") == "plain ü"
+    assert safe_text("x" * 300, 100) == "x" * 50 + "...(200 more)..." + "x" * 50
 
 
 def test_moments() -> None:
-    assert moment(1_700_000_000_500_000_000) == "2023-11-14T22:13:20.5Z"
-    assert moment(-1_000_000_000) == "1969-12-31T23:59:59Z"
-    assert moment(10**21) == f"{10**12} s"
+    assert format_time(1_700_000_000_500_000_000) == "2023-11-14T22:13:20.5Z"
+    assert format_time(-1_000_000_000) == "1969-12-31T23:59:59Z"
+    assert format_time(10**21) == f"{10**12} s"
 
 
 def test_the_words_are_all_in_one_order() -> None:
@@ -590,7 +590,7 @@ def different(tmp_path: Path, env: Mapping[str, str], say: Callable[[str], None]
         make_layout(tmp_path / name, [file("a.txt", name.encode()), file("secret", name.encode(), 0o600)])
         for name in ("one", "other")
     ]
-    return explain(str(sides[0]), str(sides[1]), env, say)
+    return compare_images(str(sides[0]), str(sides[1]), env, say)
 
 
 def test_diffoscope_is_asked_where_it_is_installed(tmp_path: Path) -> None:
@@ -602,7 +602,7 @@ def test_diffoscope_is_asked_where_it_is_installed(tmp_path: Path) -> None:
     assert "aB3dE5" not in answer.text
     assert answer.text.endswith("... and 43 lines more")
     assert "diffoscope on '/a.txt', at most 60 s" in said
-    assert "diffoscope of /a.txt:\n  --- one" in render_explanation(found)
+    assert "diffoscope of /a.txt:\n  --- one" in render_image_diff(found)
 
 
 @pytest.mark.parametrize(
@@ -621,15 +621,15 @@ def test_diffoscope_that_fails_is_noted(
     monkeypatch.setattr(diffoscope, "SECONDS", 1)
     found = different(tmp_path, program(tmp_path / "bin", script))
     assert (found.diffoscope, found.notes) == ((), (note,))
-    assert note in render_explanation(found)
+    assert note in render_image_diff(found)
 
 
 def test_without_diffoscope(tmp_path: Path) -> None:
     found = different(tmp_path, NO_ENGINE)
     note = "diffoscope is not on PATH, so it was not asked"
     assert found.notes == (note,)
-    assert note in render_explanation(found, everything=True)
-    assert note not in render_explanation(found)
+    assert note in render_image_diff(found, everything=True)
+    assert note not in render_image_diff(found)
 
 
 # --- the verb --------------------------------------------------------------------------------
@@ -679,7 +679,7 @@ def test_an_error_that_names_a_hostile_file(tmp_path: Path, capfd: pytest.Captur
 def test_no_file() -> None:
     for name in ("/gone", "./gone", "", "~/gone"):
         with pytest.raises(UsageError, match="there is no image at") as failed:
-            explain(name, name, NO_ENGINE, print)
+            compare_images(name, name, NO_ENGINE, print)
         assert failed.value.hint == GIVE
 
 

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.store.caches import Caches
-from reprobuild.store.fetch import artefacts, fetch
+from reprobuild.store.fetch import fetch, list_artefacts
 from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.resolve.served import Reply, Served
@@ -125,7 +125,7 @@ def test_an_interrupted_fetch_goes_on(served: Served, store: Store) -> None:
 
 def test_a_damaged_part_is_not_blamed_on_the_publisher(served: Served, store: Store) -> None:
     item = artefact(served.give("/x", BODY), BODY)
-    part = store.root / "partial" / f"{item.sha256}.{machine()}"
+    part = store.root / "partial" / f"{item.sha256}.{machine_name()}"
     part.parent.mkdir(parents=True)
     part.write_bytes(bytes(1000))
     assert fetch([item], store, Net()) == 1
@@ -198,7 +198,7 @@ def test_every_file_of_a_lock_is_named_once(tmp_path: Path) -> None:
         for n in "ab"
     )
     lock = made.lock(base=Base(distribution="debian", release="x", packages=debs[:1], tools=debs))
-    found = sorted(item.sha256 for item in artefacts(lock))
+    found = sorted(item.sha256 for item in list_artefacts(lock))
     files = (wheel.file, source.file, debs[0].file, debs[1].file)
     assert found == sorted(file.sha256 for file in files)
 
@@ -215,7 +215,7 @@ def test_a_link_in_the_place_of_an_unfinished_download_leads_nothing_elsewhere(
         (cache / wanted.filename).write_bytes(BODY)
     outside = tmp_path / "outside"
     outside.write_text("own")
-    link = store.root / "partial" / f"{wanted.sha256}.{machine()}{ending}"
+    link = store.root / "partial" / f"{wanted.sha256}.{machine_name()}{ending}"
     link.parent.mkdir(parents=True)
     link.symlink_to(outside)
     assert fetch([wanted], store, Net(), caches=Caches(conda=(cache,))) == 1

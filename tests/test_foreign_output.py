@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.image.oci.write import names
+from reprobuild.image.oci.write import name_annotations
 from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT, engine_name, read_image
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
@@ -47,7 +47,7 @@ def name_of(out: Path, store: Path) -> str:
 def rename(out: Path, reference: str) -> None:
     _, image = read_image(out)
     index = json.loads((out / "image" / "index.json").read_bytes())
-    index["manifests"][0]["annotations"] = names(reference)
+    index["manifests"][0]["annotations"] = name_annotations(reference)
     (out / "image" / "index.json").write_text(json.dumps(index))
     (out / IMAGE).write_bytes(msgspec.json.encode(msgspec.structs.replace(image, reference=reference)))
 

@@ -19,7 +19,7 @@ import pytest
 from reprobuild.config.overrides import Decisions, WorkloadDecision
 from reprobuild.errors import BuildError, LockError
 from reprobuild.infra.tar.writing import TarWriter
-from reprobuild.lock.consistent import readable
+from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import (
@@ -49,9 +49,9 @@ from reprobuild.lock.system import (
     InheritedSetting,
 )
 from reprobuild.realise import realise as realise_room
-from reprobuild.recipe.payload import pack_runtime, payload
-from reprobuild.resolve.resolver import _recorded
-from reprobuild.store.fetch import artefacts
+from reprobuild.recipe.payload import pack_runtime, payload_files
+from reprobuild.resolve.resolver import _record_decisions
+from reprobuild.store.fetch import list_artefacts
 from tests.conftest import unreadable
 from tests.image.made import Made
 from tests.verify import samples
@@ -131,7 +131,7 @@ def test_an_image_below_is_in_the_canonical_form(lock: Lock) -> None:
         lock
     )  # so that locks without one are what they were before there were any
     assert one.base.installed == {"a": "1", "b": deb("b").version}
-    named = [file.filename for file in artefacts(one)]
+    named = [file.filename for file in list_artefacts(one)]
     assert {"config", "upper", "lower"} <= set(named)
     image = canonical(one).base.image
     assert image is not None
@@ -297,8 +297,8 @@ def test_the_payload_follows_from_the_lock_alone(tmp_path: Path) -> None:
     made.source("installed", [], editable=False)
     lock = made.lock()
     lock = msgspec.structs.replace(lock, realised=msgspec.structs.replace(lock.realised, runtime=runtime))
-    found = payload(lock, made.store)
-    assert found == payload(lock, made.store)
+    found = payload_files(lock, made.store)
+    assert found == payload_files(lock, made.store)
     assert [path for path in found if "/sources/" in path] == ["opt/reprobuild/sources/src-kept.json"]
     assert json.loads(found["opt/reprobuild/sources/src-kept.json"])["name"] == "kept"
     assert found["opt/env/lib/python3.11/site-packages/reprobuild.pth"] == (
@@ -323,7 +323,7 @@ def test_an_image_has_the_package_that_user_code_imports(tmp_path: Path) -> None
     made = Made(tmp_path)
     lock = made.lock()
     realised = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
-    found = payload(msgspec.structs.replace(lock, realised=realised), made.store)
+    found = payload_files(msgspec.structs.replace(lock, realised=realised), made.store)
     library = tmp_path / "lib"
     for path, content in found.items():
         if path.startswith("opt/reprobuild/lib/"):
@@ -346,7 +346,7 @@ def test_a_lock_of_an_earlier_runtime_keeps_its_payload(tmp_path: Path) -> None:
     writer.file("__init__.py", b"")
     writer.close()
     realised = msgspec.structs.replace(lock.realised, runtime=made.store.add(stream.getvalue()))
-    found = payload(msgspec.structs.replace(lock, realised=realised), made.store)
+    found = payload_files(msgspec.structs.replace(lock, realised=realised), made.store)
     assert "opt/reprobuild/lib/reprobuild_runtime/__init__.py" in found
     assert "opt/reprobuild/lib/reprobuild/__init__.py" not in found
 
@@ -378,18 +378,20 @@ def test_the_distributions_of_an_image_are_those_of_everything_that_brings_some(
 
 def test_a_lock_that_could_not_be_read_again_is_not_made(lock: Lock) -> None:
     """What decides an image comes from others: a value that no lock can hold is said before anything is built."""
-    assert readable(lock) == canonical(lock)
+    assert check_readable(lock) == canonical(lock)
     bad = msgspec.structs.replace(lock, sources=(source("p", url="fd::0"),))
     with pytest.raises(
         LockError, match=r"a lock cannot hold a value: .* - at `\$\.sources\[0\]\.url`"
     ) as caught:
-        readable(bad)
+        check_readable(bad)
     assert caught.value.hint == (
         "it is one of a captured line, of an index or of a decision: correct it, or leave its project or package out "
         "with `--drop NAME`"
     )
     with pytest.raises(LockError, match="is no wheel of a") as caught:
-        readable(msgspec.structs.replace(lock, wheels=(msgspec.structs.replace(wheel("other"), name="a"),)))
+        check_readable(
+            msgspec.structs.replace(lock, wheels=(msgspec.structs.replace(wheel("other"), name="a"),))
+        )
     assert "correct it" in str(caught.value.hint)
 
 
@@ -397,17 +399,17 @@ def test_a_build_that_leaves_what_no_lock_can_hold(lock: Lock) -> None:
     built = (BuildRecord(name="p", wheel="a" * 64, files=("a\nb.so",)),)
     bad = msgspec.structs.replace(lock, realised=msgspec.structs.replace(lock.realised, builds=built))
     with pytest.raises(BuildError, match=r"at `\$\.realised\.builds\[0\]\.files\[0\]`") as caught:
-        realise_room._readable(bad)
+        realise_room._check_readable(bad)
     assert caught.value.hint == "a build left it; build that project by hand, and name its wheel"
 
 
 def test_a_decision_that_no_lock_can_hold() -> None:
-    assert _recorded(Decisions(seed=3, sources={"a": "b c"})).as_dict() == {
+    assert _record_decisions(Decisions(seed=3, sources={"a": "b c"})).as_dict() == {
         "seed": 3,
         "sources": {"a": "b c"},
     }
     with pytest.raises(LockError, match=r"a lock cannot hold a decision: .*`\$\.accept\[0\]`") as caught:
-        _recorded(Decisions(accept=("a\x1b[0m",)))
+        _record_decisions(Decisions(accept=("a\x1b[0m",)))
     assert caught.value.hint == "write it in printable words"
 
 
@@ -425,6 +427,6 @@ def test_recorded_decisions_are_compared_with_those_of_a_file() -> None:
         accept=("withdrawn",), drop=("a*",), sources={"a": "a.bundle"}, bake={"X": None},
         workload=WorkloadDecision(command=("python", "x.py"), outputs=("out",)),
     )  # fmt: skip
-    kept = msgspec.convert(decided.recorded(), RecordedDecisions)
-    assert kept.as_dict() == decided.recorded()
-    assert kept.as_dict() != Decisions().recorded()
+    kept = msgspec.convert(decided.lock_document(), RecordedDecisions)
+    assert kept.as_dict() == decided.lock_document()
+    assert kept.as_dict() != Decisions().lock_document()

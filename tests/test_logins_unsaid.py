@@ -105,7 +105,7 @@ def test_a_forgotten_name_shows_the_address_alone(login: str, capfd: pytest.Capt
 
 def test_a_note_has_no_login(capfd: pytest.CaptureFixture[str]) -> None:
     for login in LOGINS:
-        common.note(f"asking {login} again")
+        common.print_note(f"asking {login} again")
     err = capfd.readouterr().err
     assert err.count("asking ") == err.count(" again\n") == len(LOGINS)
     assert PASSWORD not in err

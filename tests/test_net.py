@@ -27,7 +27,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.credentials import login_for, origins
 from reprobuild.infra.http.model import NotFoundError, WrongSizeError, split_credentials
 from reprobuild.infra.http.netrc import Netrc
-from reprobuild.infra.http.redirects import Auth, NoRedirectSession, follow
+from reprobuild.infra.http.redirects import Auth, NoRedirectSession, follow_redirects
 from reprobuild.infra.http.retry import RetryPolicy, retry_after
 from tests.resolve.served import Reply, Served
 
@@ -656,9 +656,9 @@ def test_no_login_goes_from_https_to_http_or_beyond(
     served.give("/x", Reply(status=302, headers={"Location": f"{served.url}/low"}))
     served.give("/low", Reply(status=302, headers={"Location": "https://secure.test/again"}))
     served.give("/again", b"ok")
-    assert follow(ask, "https://secure.test/x", ("alice", PASSWORD)).content == b"ok"
+    assert follow_redirects(ask, "https://secure.test/x", ("alice", PASSWORD)).content == b"ok"
     assert served.headers("Authorization") == [LOGIN, None, None]
-    follow(ask, f"{served.url}/low", None).close()
+    follow_redirects(ask, f"{served.url}/low", None).close()
     assert served.headers("Authorization")[3:] == [LOGIN, LOGIN], (
         "netrc is left to `ask` where nothing was lowered"
     )

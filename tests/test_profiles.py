@@ -9,8 +9,8 @@ import pytest
 
 from dev.list_profiles import PAGE, renewed
 from reprobuild.cli.overrides import make_decisions
-from reprobuild.config.profiles import check_profile, read_profiles, suggestions
-from reprobuild.config.profiles import variables as set_by
+from reprobuild.config.profiles import check_profile, read_profiles, suggest_profiles
+from reprobuild.config.profiles import profile_variables as set_by
 from reprobuild.errors import UsageError
 from reprobuild.lock.system import EnvVar
 from reprobuild.recipe.image_config import image_config
@@ -39,13 +39,13 @@ def test_variables_are_those_of_the_profile_and_what_it_includes() -> None:
 
 
 def test_a_library_with_a_profile_of_its_own_is_suggested_until_it_is_in_force() -> None:
-    (sentence,) = suggestions({"megatron-core", "torch", "numpy"}, "torch")
+    (sentence,) = suggest_profiles({"megatron-core", "torch", "numpy"}, "torch")
     assert sentence.startswith("megatron-core has rules of its own")
     assert "`--profile megatron`" in sentence
     assert check_profile("megatron") == "megatron"
-    assert suggestions({"megatron-core", "torch"}, "megatron") == []
-    assert suggestions({"megatron-core"}, "strict,megatron") == []
-    assert suggestions({"torch", "jax", "numpy"}, "torch") == []
+    assert suggest_profiles({"megatron-core", "torch"}, "megatron") == []
+    assert suggest_profiles({"megatron-core"}, "strict,megatron") == []
+    assert suggest_profiles({"torch", "jax", "numpy"}, "torch") == []
 
 
 def test_the_page_has_the_tables_of_the_data() -> None:

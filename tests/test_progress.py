@@ -31,7 +31,7 @@ steps.progress(3_000_000, 8_000_000)
 time.sleep(0.6)
 steps.say("second")
 time.sleep(0.3)
-common.tell('{"result": 1}')
+common.print_result('{"result": 1}')
 time.sleep(0.3)
 steps.say("third")
 cli._explain(cli.UsageError("wrong", hint="mend it"), [])
@@ -194,7 +194,7 @@ def test_a_verb_on_a_terminal_prints_json_alone(tmp_path: Path) -> None:
 
 
 def test_results_have_one_door() -> None:
-    """Whatever a verb prints goes through `common.tell`, which takes away what moves."""
+    """Whatever a verb prints goes through `common.print_result`, which takes away what moves."""
     for path in (ROOT / "reprobuild" / "cli").glob("*.py"):
         if path.stem in ("common", "progress", "__init__"):
             continue

@@ -27,7 +27,7 @@ ALLOWED = {
     "doctor/compatibility.py: others[0]": "the name of an engine that this program knows",
     "doctor/machine.py: good": "a number of this file",
     "doctor/machine.py: name": "a setting of the kernel that this file names",
-    "doctor/fixes.py: _table().manager[host.manager]": "of our data file",
+    "doctor/fixes.py: _read_table().manager[host.manager]": "of our data file",
     "doctor/fixes.py: name": "of our data file",
     "doctor/fixes.py: there": "of our data file",
     "cluster/kubernetes_commands.py: job.namespace": "the user's own option, with a grammar",
@@ -57,7 +57,9 @@ def unquoted(source: str) -> Iterator[tuple[int, str]]:
     tree = ast.parse(source)
     # The call gets a command without backquotes.
     given = {
-        id(call.args[0]) for call in ast.walk(tree) if isinstance(call, ast.Call) and _name(call) == "as_root"
+        id(call.args[0])
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and _name(call) == "with_sudo"
     }
     for node, names in _texts(tree, {}):
         values = [part for part in node.values if isinstance(part, ast.FormattedValue)]
@@ -66,7 +68,7 @@ def unquoted(source: str) -> Iterator[tuple[int, str]]:
         for start, end in [(0, len(text))] if id(node) in given else spans:
             first = text.count(MARK, 0, start)
             for value in values[first : first + text.count(MARK, start, end)]:
-                if not (_is_quoted(value.value, names) or _name(value.value) == "as_root"):
+                if not (_is_quoted(value.value, names) or _name(value.value) == "with_sudo"):
                     yield value.lineno, ast.unparse(value.value)
 
 
@@ -134,7 +136,7 @@ def test_no_row_is_left_over() -> None:
         ('f"to follow it run: reprobuild lock {folder} -o {out}; or not"', ["folder", "out"]),
         ('f"do this: `--accept {a}/{b}` "\nf"captures it"', ["a"]),
         ('" ".join(f"--accept {kind}" for kind in kinds)', ["kind"]),
-        ('as_root(f"usermod -aG docker {user}", host)', ["user"]),
+        ('with_sudo(f"usermod -aG docker {user}", host)', ["user"]),
         ('f"`{program}` is not there"', []),  # nothing to copy
         ('f"--workdir {text}: no path"', []),  # the user's own option
         ('run(["git", f"--git-dir={folder}"])', []),  # no shell

@@ -21,7 +21,7 @@ import pytest
 from reprobuild.image.formats.single_file import KINDS
 from reprobuild.image.formats.squashfs_read import compressor_of
 from reprobuild.image.layers.blobs import LEVEL, write_layer
-from reprobuild.image.layers.content import arranged, text
+from reprobuild.image.layers.content import arrange_items, text_item
 from reprobuild.image.layers.layers import recipe_items
 from reprobuild.image.layers.plan import WheelPart, plan
 from reprobuild.image.oci.read import read_layout
@@ -32,10 +32,10 @@ from reprobuild.lock.diff import Change
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.system import EPOCH
 from reprobuild.output.directory import read_image
-from reprobuild.pipeline.rebuild.causes import reasons
+from reprobuild.pipeline.rebuild.causes import explain_differences
 from reprobuild.store.salvage import take_context, take_runtime
 from reprobuild.store.store import Store
-from reprobuild.store.tar_listing import keep_listing, known_listing
+from reprobuild.store.tar_listing import keep_listing, recall_listing
 from tests.conftest import PROGRAM, Built, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, sealed
@@ -80,7 +80,7 @@ def test_a_layer_that_is_remembered_wrongly_is_seen(made: Made, tmp_path: Path) 
         one for one in plan(lock, made.store) if any(isinstance(part, WheelPart) for part in one.parts)
     )
     with recipe_items(recipe, made.store) as items:
-        more = arranged([*items, text("opt/env/planted", b"by nobody's recipe", "nobody")])
+        more = arrange_items([*items, text_item("opt/env/planted", b"by nobody's recipe", "nobody")])
         layer = write_layer(more, recipe.title, recipe.epoch, made.store)
     made.store.remember(recipe.key(LEVEL), msgspec.to_builtins(layer))
     built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
@@ -92,7 +92,7 @@ def test_a_layer_that_is_remembered_wrongly_is_seen(made: Made, tmp_path: Path) 
 def test_a_base_that_is_listed_wrongly_is_seen(made: Made, tmp_path: Path) -> None:
     lock = sealed(made, "alpha")
     kept = keep_listing(made.base, [TarEntry(path="etc", type="directory", mode=0o700)], made.store)
-    assert known_listing(made.base, made.store) == kept
+    assert recall_listing(made.base, made.store) == kept
     built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
     found = rebuilt(tmp_path / "out", made.store.root, code=1)
     assert [row["name"] for row in found["rows"] if row["then"] != row["now"]] == ["tree"]
@@ -389,15 +389,17 @@ def _older(store: Store, runtime: str) -> str:
 )  # fmt: skip
 def test_reasons(differing: list[str], name: str, recipe: tuple[str, ...], said: str) -> None:
     change = Change(kind="realised", name=name, one="1" * 64, other="2" * 64)
-    assert any(said in reason for reason in reasons(differing, [change] if name else [], recipe, ""))
-    assert reasons([], [], (), "") == ()
+    assert any(
+        said in reason for reason in explain_differences(differing, [change] if name else [], recipe, "")
+    )
+    assert explain_differences([], [], (), "") == ()
 
 
 @pytest.mark.parametrize(
     "differing", [["manifest"], ["config", "manifest"], ["sif", "sqsh"], ["manifest", "sqsh"]]
 )
 def test_nothing_is_called_the_same_that_was_not_read(differing: list[str]) -> None:
-    said = " ".join(reasons(differing, [], (), "layer 1 is not what the image states"))
+    said = " ".join(explain_differences(differing, [], (), "layer 1 is not what the image states"))
     assert "which files differ is not known: layer 1" in said
     assert "both" in said
     assert "was not read" in said

@@ -11,11 +11,11 @@ import pytest
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.image.model import Image
-from reprobuild.output.directory import summary
-from reprobuild.report.determinism import against_lines, certificate_lines
+from reprobuild.output.directory import summary_document
+from reprobuild.report.determinism import earlier_verdict_lines, verdict_lines
 from reprobuild.report.text import (
-    describe,
-    render_rulings,
+    describe_resolution,
+    render_resolutions,
     render_snapshot,
     render_text,
 )
@@ -118,7 +118,7 @@ def test_what_was_excused_is_in_the_headline() -> None:
     assert (
         lines[lines.index(headline) + 1] == "  warning: w: 1 NaN of 2"
     )  # no number of runs is in the certificate
-    document = summary(make_lock(), IMAGE, verdict, Path("out"))["verdict"]["work"]
+    document = summary_document(make_lock(), IMAGE, verdict, Path("out"))["verdict"]["work"]
     assert document == {
         "runs": 2, "upper": 1.0, "comparisons": 2, "identical": 2, "excused": {"time": 3, "rate": 1, "ignored": 1},
         "warnings": ["w: 1 NaN of 2"],
@@ -134,7 +134,7 @@ def test_what_was_excused_is_in_the_headline() -> None:
 
 def against(verdict: Any, **more: Any) -> list[str]:
     found = Against(certificate="sha256:1", made="2026-11-22T05:00:00Z", verdict=verdict, compared=9, **more)
-    return against_lines(found)
+    return earlier_verdict_lines(found)
 
 
 def test_an_earlier_certificate() -> None:
@@ -148,7 +148,7 @@ def test_an_earlier_certificate() -> None:
         "  changes no result: cpu: cpu_model: old -> nothing",
     ]
     nothing = Against(certificate="sha256:1", made="x", verdict="inconclusive", compared=0)
-    assert against_lines(nothing)[0].endswith(": inconclusive: the two have no digest in common")
+    assert earlier_verdict_lines(nothing)[0].endswith(": inconclusive: the two have no digest in common")
     assert against("differ", failed=(one,)) == [
         f"{start}: FAILED: 1 of 9 digests differ on the same platform",
         f"  cpu: index_add (strict): {'a' * 12} -> {'b' * 12}",
@@ -181,7 +181,7 @@ def test_the_smallest_number_of_runs_is_told() -> None:
     few = msgspec.structs.replace(first.modes["strict"], runs=2, upper=1.0)
     smoke = make_smoke(probes=(msgspec.structs.replace(first, modes={"strict": few}), *rest))
     same = sum(probe.verdict == "identical" for probe in smoke.probes)
-    lines = certificate_lines(make_verdict(smoke=(smoke,)))
+    lines = verdict_lines(make_verdict(smoke=(smoke,)))
     assert (
         lines[1]
         == f"  N = 10 for {same - 1} of {same}: fewer than 30% of runs drift, at 95 %; the smallest N is 2"
@@ -192,7 +192,7 @@ def test_drift_of_a_probe_and_of_the_start_are_told() -> None:
     first, *rest = make_smoke().probes
     drifting = msgspec.structs.replace(first, verdict="drift", why="1 and 2")
     smoke = make_smoke(verdict="drift", hook="drift", probes=(drifting, *rest), open=("no time",))
-    lines = certificate_lines(make_verdict(smoke=(smoke,)))
+    lines = verdict_lines(make_verdict(smoke=(smoke,)))
     assert f"  {first.name}: drift: 1 and 2" in lines
     assert (
         "  seeding hook: drift: what is drawn before anything is seeded differs between two containers"
@@ -202,7 +202,7 @@ def test_drift_of_a_probe_and_of_the_start_are_told() -> None:
     nothing = make_smoke(
         probes=(), controls=(), collectives=None, verdict="inconclusive", open=("no torch",), left_out=()
     )
-    assert certificate_lines(make_verdict(smoke=(nothing,))) == [
+    assert verdict_lines(make_verdict(smoke=(nothing,))) == [
         "smoke test, cpu, seed 42: inconclusive",
         "  open: no torch",
     ]
@@ -211,32 +211,36 @@ def test_drift_of_a_probe_and_of_the_start_are_told() -> None:
 def test_deviations() -> None:
     gone = ruling("a", "a==1", "unresolved", "no index has it", kind="unknown-version", accepted=True)
     line = "requirements.txt:1: a: unresolved (unknown-version): no index has it"
-    assert describe(gone) == line
-    text = render_rulings(make_lock(rulings=(gone,)))
+    assert describe_resolution(gone) == line
+    text = render_resolutions(make_lock(rulings=(gone,)))
     assert text.splitlines()[:3] == ["requirements.txt  1 unresolved", "deviations:", f"  {line}"]
     assert text.endswith(f"lock      sha256:{make_lock(rulings=(gone,)).digest}")
 
 
 def test_a_ruling_is_one_line() -> None:
     several = ruling("python", "", "replaced", "uv exited 2\nerror: no\n  cause: DNS", kind="python-patch")
-    assert describe(several).endswith("python: replaced (python-patch): uv exited 2; error: no; cause: DNS")
+    assert describe_resolution(several).endswith(
+        "python: replaced (python-patch): uv exited 2; error: no; cause: DNS"
+    )
 
 
 @pytest.mark.parametrize(("count", "full"), [(12, 12), (13, 3)])
 def test_many_deviations_of_one_kind_are_told_in_short(count: int, full: int) -> None:
     gone = tuple(ruling(f"a{n:02}", "", "replaced", "gone", kind="withdrawn") for n in range(count))
     other = ruling("b", "", "unresolved", "never was", kind="unknown-package")
-    lines = render_rulings(make_lock(rulings=(*gone, other))).splitlines()
+    lines = render_resolutions(make_lock(rulings=(*gone, other))).splitlines()
     told = lines[lines.index("deviations:") + 1 : lines.index("")]
-    assert [line for line in told if "gone" in line] == [f"  {describe(one)}" for one in gone[:full]]
-    assert f"  {describe(other)}" in told
+    assert [line for line in told if "gone" in line] == [
+        f"  {describe_resolution(one)}" for one in gone[:full]
+    ]
+    assert f"  {describe_resolution(other)}" in told
     short = [line for line in told if "more (withdrawn)" in line]
     names = ", ".join(one.subject for one in gone[3:])
     assert short == ([f"  10 more (withdrawn), whose reasons the lock has: {names}"] if full < count else [])
 
 
 def test_a_lock_without_rulings() -> None:
-    assert render_rulings(make_lock(rulings=())).startswith("deviations: none\n")
+    assert render_resolutions(make_lock(rulings=())).startswith("deviations: none\n")
 
 
 def test_a_snapshot() -> None:

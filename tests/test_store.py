@@ -202,7 +202,7 @@ def test_the_whole_store_may_stand_behind_a_link(tmp_path: Path) -> None:
 
 def own_files(root: Path, known: StoreKeyring) -> list[str]:
     """Return what stands in the user's own directory of a store; a file is left there."""
-    with Store(root, known).own_folder("apt", "lists") as folder:
+    with Store(root, known).private_directory("apt", "lists") as folder:
         held = sorted(path.name for path in folder.iterdir())
         (folder / "list").write_text("what the user fetched")
     return held

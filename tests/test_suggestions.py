@@ -12,8 +12,8 @@ from reprobuild.config.overrides import Decisions, read_decisions
 from reprobuild.errors import LockError, UsageError
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Outcome, Resolution
-from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.unused_overrides import misspelt
+from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.unused_overrides import describe_misspelt_words
 from tests.resolve.test_environment import decide, variable
 from tests.test_cli import Said as Said
 from tests.test_cli import said as said
@@ -98,11 +98,11 @@ def test_a_key_of_the_yaml_file(text: str, right: str, tmp_path: Path) -> None:
 def test_a_word_of_accept_when_a_line_is_refused(wrong: str, right: str) -> None:
     rulings = [ruling("torch", "replaced", "withdrawn"), ruling("numpy", "pinned", "")]
     with pytest.raises(LockError) as caught:
-        accept(rulings, [wrong, "numpy"])
+        accept_deviations(rulings, [wrong, "numpy"])
     hint = f"--accept {wrong} names no captured line: did you mean `{right}`?"
     assert caught.value.hint.splitlines()[0] == hint
     assert "numpy" not in caught.value.hint
-    assert [found.accepted for found in accept(rulings, [meant(hint)])] == [True, False]
+    assert [found.accepted for found in accept_deviations(rulings, [meant(hint)])] == [True, False]
 
 
 def test_words_of_drop_accept_and_index_that_name_nothing() -> None:
@@ -110,7 +110,7 @@ def test_words_of_drop_accept_and_index_that_name_nothing() -> None:
     wrong = Decisions(
         drop=("torhc", "OMP_NUM_THREAD"), accept=("trch",), indexes={"Torche": "https://x.example"}
     )
-    said = list(misspelt(wrong, rulings))
+    said = list(describe_misspelt_words(wrong, rulings))
     assert said == [
         "--drop torhc names no captured line; did you mean `torch`?",
         "--drop OMP_NUM_THREAD names no captured line; did you mean `OMP_NUM_THREADS`?",
@@ -121,7 +121,7 @@ def test_words_of_drop_accept_and_index_that_name_nothing() -> None:
         drop=(meant(said[0]), meant(said[1])), accept=(meant(said[2]),),
         indexes={meant(said[3]): "https://x.example"},
     )  # fmt: skip
-    assert list(misspelt(right, rulings)) == []
+    assert list(describe_misspelt_words(right, rulings)) == []
 
 
 def test_a_variable_of_bake() -> None:
@@ -136,7 +136,7 @@ def test_words_that_are_not_close_to_a_line_are_not_mentioned() -> None:
     """One file of overrides may serve many snapshots."""
     rulings = [ruling("torch", "pinned", "")]
     fine = Decisions(drop=("SLURM_*", "tor*", "scipy"), accept=("withdrawn",), indexes={"scipy": "x"})
-    assert list(misspelt(fine, rulings)) == []
+    assert list(describe_misspelt_words(fine, rulings)) == []
 
 
 def test_a_word_that_is_close_to_no_name() -> None:

@@ -16,11 +16,11 @@ def test_only_what_is_late_is_told() -> None:
         told.append("second")
         second.set()
 
-    with watch.within(60, lambda: told.append("first")), watch.within(0.05, late):
+    with watch.limit_time(60, lambda: told.append("first")), watch.limit_time(0.05, late):
         assert second.wait(10)  # though a longer one was there before it
-    with watch.within(0.1, lambda: told.append("third")):
+    with watch.limit_time(0.1, lambda: told.append("third")):
         pass
-    with watch.within(0.2, lambda: told.append("fourth")):
+    with watch.limit_time(0.2, lambda: told.append("fourth")):
         time.sleep(0.6)
     assert told == ["second", "fourth"]
 
@@ -30,7 +30,7 @@ def test_many_threads_share_one() -> None:
     before = threading.active_count()
 
     def work(number: int) -> None:
-        with watch.within(0.05 if number % 2 else 60, lambda: told.append(number)):
+        with watch.limit_time(0.05 if number % 2 else 60, lambda: told.append(number)):
             time.sleep(0.5)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
@@ -44,7 +44,7 @@ def test_many_threads_share_one() -> None:
 
 def test_what_gets_on_is_not_late() -> None:
     watch, told = Watchdog(), []
-    with watch.within(1, lambda: told.append("late")) as due:
+    with watch.limit_time(1, lambda: told.append("late")) as due:
         for _ in range(3):
             time.sleep(0.5)
             due.renew(1)

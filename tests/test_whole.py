@@ -18,8 +18,8 @@ from reprobuild.builders.native import build_image
 from reprobuild.cli import _explain
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra import atomic
-from reprobuild.infra.atomic import naming, private_folder, whole_folder, write_file
-from reprobuild.infra.flock import machine
+from reprobuild.infra.atomic import add_path_to_errors, atomic_directory, private_directory, write_file
+from reprobuild.infra.flock import machine_name
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
@@ -33,8 +33,8 @@ from tests.image.made import Made
 HOLDS = """
 import sys, time
 from pathlib import Path
-from reprobuild.infra.atomic import private_folder
-with private_folder(Path(sys.argv[1])) as folder:
+from reprobuild.infra.atomic import private_directory
+with private_directory(Path(sys.argv[1])) as folder:
     (folder / "closed").mkdir(mode=0o000)
     (folder / "open").mkdir()
     print(folder.name, flush=True)
@@ -71,19 +71,19 @@ def whole_umask() -> int:
 
 def test_a_folder_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "target"
-    with whole_folder(target) as part:
+    with atomic_directory(target) as part:
         (part / "a").write_text("1")
         assert not target.exists()
 
     def fail() -> None:
-        with whole_folder(target) as part:
+        with atomic_directory(target) as part:
             (part / "a").write_text("2")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     assert (target / "a").read_text() == "1"
-    with whole_folder(target) as part:
+    with atomic_directory(target) as part:
         (part / "b").write_text("3")
     assert (names(target), names(target.parent)) == (["b"], ["target"])
 
@@ -95,18 +95,18 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
         assert process.stdout is not None
         held = process.stdout.readline().strip()
         (tmp_path / "not-ours").mkdir()
-        with private_folder(tmp_path) as own:
+        with private_directory(tmp_path) as own:
             assert names(tmp_path) == sorted([held, own.name, "not-ours"])
         process.send_signal(signal.SIGKILL)
-    with private_folder(tmp_path) as own:
+    with private_directory(tmp_path) as own:
         assert names(tmp_path) == sorted([own.name, "not-ours"])
 
 
 def test_many_processes_at_once_leave_each_other_alone(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from reprobuild.infra.atomic import private_folder\n"
+        "import sys; from pathlib import Path; from reprobuild.infra.atomic import private_directory\n"
         "for n in range(60):\n"
-        "    with private_folder(Path(sys.argv[1])) as own:\n"
+        "    with private_directory(Path(sys.argv[1])) as own:\n"
         "        (own / 'x').write_text('x'); assert (own / 'x').read_text() == 'x'\n"
     ).replace("\\\n", "\n")
     argv = [sys.executable, "-c", program, str(tmp_path)]
@@ -119,16 +119,16 @@ def test_many_processes_at_once_leave_each_other_alone(tmp_path: Path) -> None:
 
 def test_without_locks_nothing_is_taken_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / f"{atomic.PREFIX}other").mkdir()
-    monkeypatch.setattr(atomic, "lock", lambda number, kind: False)
-    with private_folder(tmp_path):
+    monkeypatch.setattr(atomic, "try_lock", lambda number, kind: False)
+    with private_directory(tmp_path):
         pass
     assert names(tmp_path) == [f"{atomic.PREFIX}other"]
 
 
 def test_the_store_s_unfinished_work_goes_away(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    (tmp_path / "tmp" / f"{machine()}.left").mkdir(parents=True)
-    (tmp_path / "tmp" / f"{machine()}.file").write_text("x")
+    (tmp_path / "tmp" / f"{machine_name()}.left").mkdir(parents=True)
+    (tmp_path / "tmp" / f"{machine_name()}.file").write_text("x")
     (tmp_path / "tmp" / "another-machine.left").mkdir()
     with store.scratch() as folder:
         assert names(tmp_path / "tmp") == sorted(["another-machine.left", folder.name])
@@ -142,13 +142,13 @@ def test_the_store_s_unfinished_work_goes_away(tmp_path: Path) -> None:
 
 def test_an_error_without_a_name_is_given_one(tmp_path: Path) -> None:
     for given, expected in ((None, str(tmp_path)), ("/x", "/x")):
-        with pytest.raises(OSError, match="full") as caught, naming(tmp_path):
+        with pytest.raises(OSError, match="full") as caught, add_path_to_errors(tmp_path):
             raise OSError(28, "full", given) if given else OSError(28, "full")
         assert caught.value.filename == expected
     with (
         Path("/dev/full").open("wb", buffering=0) as stream,
         pytest.raises(OSError, match="dev/x"),
-        naming(Path("/dev/x")),
+        add_path_to_errors(Path("/dev/x")),
     ):
         stream.write(b"x")
 

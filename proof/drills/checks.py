@@ -16,7 +16,7 @@ from proof.drills.disk import running, sha256_of
 from reprobuild.errors import ReproError
 from reprobuild.infra.atomic import PREFIX
 from reprobuild.output.directory import read_image
-from reprobuild.store.signature import unsigned
+from reprobuild.store.signature import strip_signature
 
 ERRORS = (2, 5, 7)
 
@@ -67,7 +67,7 @@ class Checks:
                 raise BrokenError(f"{path.name} in the store is damaged")
         for path in (store / "made").glob("*"):
             try:
-                json.loads(unsigned(path.read_bytes()))
+                json.loads(strip_signature(path.read_bytes()))
             except ValueError:
                 raise BrokenError(f"{path.name} of what was made is damaged") from None
 

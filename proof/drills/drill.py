@@ -24,7 +24,7 @@ from proof.evidence import document, machine
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.sealed import require_sealed
 from reprobuild.lock.system import EnvVar
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("fetch", "layers", "realise")
@@ -73,7 +73,7 @@ class Drill(Checks):
             without(require_sealed(read_lock(self.given.lock)), self.given.without), self.store, mirror
         )
         write_lock(self.sealed, self.lock)
-        self.inputs = {item.sha256 for item in artefacts(self.sealed)}
+        self.inputs = {item.sha256 for item in list_artefacts(self.sealed)}
         made = self.sealed.realised
         realised = {
             made.base,
@@ -81,7 +81,10 @@ class Drill(Checks):
             *(w.file.sha256 for w in made.wheels),
             *(b.tar for b in made.bytecode),
         }
-        self.kept = {"fetch": {a.sha256 for a in artefacts(self.sealed) if not a.url}, "realise": self.inputs}
+        self.kept = {
+            "fetch": {a.sha256 for a in list_artefacts(self.sealed) if not a.url},
+            "realise": self.inputs,
+        }
         self.kept["layers"] = self.inputs | realised
         self.reference, former = self.work / "reference", self.work / "former"
         for stage in dict.fromkeys(self.stages):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from reprobuild.builders.leftovers import cleaned_config, is_left_over
+from reprobuild.builders.leftovers import is_left_over, read_clean_config
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layers.blobs import LEVEL, Layer, LayerWriter, keep_layer
@@ -20,12 +20,12 @@ from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.foreign import ForeignImage, ForeignLayer
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.image.tree_digest import tree_digest
-from reprobuild.infra.atomic import PREFIX, private_folder
+from reprobuild.infra.atomic import PREFIX, private_directory
 from reprobuild.infra.tar.entries import TarEntry, entry_of
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
-from reprobuild.recipe.image_config import instant
+from reprobuild.recipe.image_config import format_time
 from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
 
@@ -38,7 +38,7 @@ MOST_ENTRIES = 5_000_000
 Check = Callable[[Tree, RuntimeConfig], None]
 
 
-def adopt(
+def adopt_image(
     foreign: ForeignImage, out: Path, *, builder: str, platform: str, epoch: int, reference: str,
     level: int = LEVEL, check: Check | None = None,
 ) -> Image:  # fmt: skip
@@ -59,20 +59,20 @@ def adopt(
     Raises:
         BuildError: a layer is damaged or malicious, or the configuration has fields that no recipe sets.
     """
-    config = cleaned_config(foreign.config, builder)
-    with private_folder(out, f"{PREFIX}adopted.") as scratch:
+    config = read_clean_config(foreign.config, builder)
+    with private_directory(out, f"{PREFIX}adopted.") as scratch:
         store = Store(scratch)
         layers: list[Layer] = []
         tree: Tree = {}
         allowance = Allowance()
         for number, layer in enumerate(foreign.layers, start=1):
             title = f"{builder}, layer {number}"
-            new_layer, listing = _rewritten(layer, title, builder, epoch, store, level, allowance)
+            new_layer, listing = _rewrite_layer(layer, title, builder, epoch, store, level, allowance)
             layers.append(new_layer)
             tree = merge([listing], below=tree or None)
         if check is not None:
             check(tree, config)
-        image = image_json(layers, config, platform, instant(epoch))
+        image = image_json(layers, config, platform, format_time(epoch))
         written = write_layout(out / LAYOUT, store, layers, image, platform, reference)
     return Image(
         layout=LAYOUT, reference=reference, tree=tree_digest(tree, config), config=written.config,
@@ -80,7 +80,7 @@ def adopt(
     )  # fmt: skip
 
 
-def _rewritten(
+def _rewrite_layer(
     layer: ForeignLayer, title: str, builder: str, epoch: int, store: Store, level: int, allowance: Allowance
 ) -> tuple[Layer, list[TarEntry]]:
     listing: list[TarEntry] = []
@@ -88,7 +88,7 @@ def _rewritten(
     def write(sink: LayerWriter) -> list[TarEntry]:
         writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
         with layer.open() as stream:
-            _copy(stream, writer, title, builder, allowance)
+            _copy_entries(stream, writer, title, builder, allowance)
         writer.close()
         listing.extend(writer.listing)
         return []  # the listing of an adopted layer is not kept
@@ -96,7 +96,7 @@ def _rewritten(
     return keep_layer(write, title, store, level), listing
 
 
-def _copy(
+def _copy_entries(
     stream: IO[bytes], writer: TarWriter, title: str, builder: str, allowance: Allowance | None = None
 ) -> None:
     """Copy the entries of a tar without the builder's leftovers.
@@ -107,7 +107,7 @@ def _copy(
     """
     for info, content in layer_members(stream, title, allowance):
         entry = entry_of(info)
-        _check(entry, title)
+        _check_paths(entry, title)
         if is_left_over(entry, builder) or entry == TarEntry(path="", type="directory", mode=0o755):
             continue
         writer.add(entry, content if entry.type == "file" else None)
@@ -115,7 +115,7 @@ def _copy(
             raise BuildError(f"{title} has more than {MOST_ENTRIES} entries", hint=UNSAFE_HINT)
 
 
-def _check(entry: TarEntry, title: str) -> None:
+def _check_paths(entry: TarEntry, title: str) -> None:
     paths = [entry.path] if entry.path else []
     paths += [entry.target] if entry.type == "hardlink" else []
     for path in paths:

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from reprobuild.builders.leftovers import cleaned_config
-from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
+from reprobuild.builders.leftovers import read_clean_config
+from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, build_error
 from reprobuild.engines import apptainer as engine
 from reprobuild.errors import BuildError
 from reprobuild.image.oci.foreign import ForeignImage, ForeignLayer
@@ -58,18 +58,18 @@ def build(
 
     The lock beside it determines the configuration that Apptainer must have written.
     """
-    program = engine.usable_program(env)
+    program = engine.find_usable_program(env)
     _check_machine(platform)
     scratch = scratch.absolute()  # the build runs in `folder`
     _check_place(scratch)
-    rights, plain = _rights(env), _plain(env)
+    rights, plain = _select_rights(env), _build_environment(env)
     say(f"apptainer: {version(env)}, {'as root' if rights == ROOT else 'with subordinate users'}")
     work, packed = scratch / "own", scratch / "layer.tar"
     try:
         (work / "tmp").mkdir(parents=True)
         _build(program, work / "root", folder, rights, {**plain, "APPTAINER_TMPDIR": str(work / "tmp")})
-        config = _checked(read_config(work / "root" / _SCRIPTS), read_lock(folder / LOCK))
-        _pack(work / "root", packed, rights, plain)
+        config = _check_config(read_config(work / "root" / _SCRIPTS), read_lock(folder / LOCK))
+        _pack_sandbox(work / "root", packed, rights, plain)
     finally:
         _remove(work, rights, plain)
 
@@ -103,7 +103,7 @@ def _check_machine(platform: str) -> None:
         )
 
 
-def _rights(env: Mapping[str, str]) -> tuple[str, ...]:
+def _select_rights(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return options for owner rights and a separate network.
 
     Raises:
@@ -112,8 +112,8 @@ def _rights(env: Mapping[str, str]) -> tuple[str, ...]:
     rights = ROOT if os.geteuid() == 0 else SUBORDINATE
     try:
         run(
-            _within((*rights, "--net"), "true"),
-            env=_plain(env),
+            _unshare_command((*rights, "--net"), "true"),
+            env=_build_environment(env),
             purpose="build with Apptainer",
             hint=_RIGHTS,
             timeout=ANSWER_SECONDS,
@@ -125,25 +125,27 @@ def _rights(env: Mapping[str, str]) -> tuple[str, ...]:
     return rights
 
 
-def _within(options: tuple[str, ...], *argv: str) -> list[str]:
+def _unshare_command(options: tuple[str, ...], *argv: str) -> list[str]:
     return ["unshare", *options, "--", *argv] if options else [*argv]
 
 
-def _plain(env: Mapping[str, str]) -> dict[str, str]:
+def _build_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without user variables that change the build."""
     names = ("PATH", "HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "APPTAINER_CONFIGDIR")
     return {**{name: env[name] for name in names if name in env}, "LC_ALL": "C.UTF-8"}
 
 
 def _build(program: str, root: Path, folder: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
-    argv = _within((*rights, "--net"), program, "--silent", "build", "--sandbox", str(root), DEFINITION)
+    argv = _unshare_command(
+        (*rights, "--net"), program, "--silent", "build", "--sandbox", str(root), DEFINITION
+    )
     try:
         run(argv, env=env, purpose=f"build the {DEFINITION}", cwd=folder, timeout=BUILD_SECONDS)
     except ProcessFailedError as err:
-        raise failed(NAME, err, None) from None
+        raise build_error(NAME, err, None) from None
 
 
-def _pack(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
+def _pack_sandbox(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
     """Write the sandbox as a tar, with owner numbers.
 
     Only the extended attributes that a recipe can set are written; labels of a security module are the
@@ -153,20 +155,20 @@ def _pack(root: Path, packed: Path, rights: tuple[str, ...], env: Mapping[str, s
         "tar", "--create", "--file", str(packed), "--directory", str(root), "--sort=name", "--format=posix",
         "--xattrs", "--xattrs-include=security.capability", "--xattrs-include=user.*", ".",
     )  # fmt: skip
-    run(_within(rights, *argv), env=env, purpose="read what Apptainer built", timeout=BUILD_SECONDS)
+    run(_unshare_command(rights, *argv), env=env, purpose="read what Apptainer built", timeout=BUILD_SECONDS)
 
 
 def _remove(path: Path, rights: tuple[str, ...], env: Mapping[str, str]) -> None:
     """Remove a directory that may hold subordinate users' files."""
     if rights:
         with contextlib.suppress(ProcessFailedError):
-            run(_within(rights, "rm", "-rf", "--", str(path)), env=env, purpose=f"remove {path}")
+            run(_unshare_command(rights, "rm", "-rf", "--", str(path)), env=env, purpose=f"remove {path}")
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _checked(config: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
+def _check_config(config: Mapping[str, Any], lock: Lock) -> dict[str, Any]:
     """Return Apptainer's configuration if it equals the lock's."""
-    expected, clean = image_config(lock), cleaned_config(config, NAME).document()
+    expected, clean = image_config(lock), read_clean_config(config, NAME).document()
     lock_config = {**expected.document(), "Env": expected.settings}  # the definition file has this order
     for name in sorted({*lock_config, *clean}):
         if clean.get(name) != lock_config.get(name):
@@ -191,8 +193,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     try:
         labels = json.loads(read_plain(folder / "labels.json", _LARGEST))
-        variables = [_export(words) for words in _words(folder / "env" / "90-environment.sh")]
-        change, default, execute = _words(folder / "runscript")
+        variables = [
+            _parse_export(words) for words in _read_script_words(folder / "env" / "90-environment.sh")
+        ]
+        change, default, execute = _read_script_words(folder / "runscript")
         if (change[0], change[2:]) != ("cd", ["||", "exit", "1"]) or len(change) != 5:
             raise ValueError(f"runscript: {shlex.join(change)}")
         if default[:7] != ["[", "$#", "-gt", "0", "]", "||", "set"] or default[7:8] != ["--"]:
@@ -207,7 +211,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise BuildError(f"what Apptainer wrote cannot be read: {err}", hint=_ANOTHER) from None
 
 
-def _words(path: Path) -> list[list[str]]:
+def _read_script_words(path: Path) -> list[list[str]]:
     """Return the words of each line of a script.
 
     Comments and empty lines are skipped.
@@ -216,7 +220,7 @@ def _words(path: Path) -> list[list[str]]:
     return [shlex.split(line) for line in lines if line and not line.startswith("#")]
 
 
-def _export(words: list[str]) -> str:
+def _parse_export(words: list[str]) -> str:
     if len(words) != 2 or words[0] != "export" or "=" not in words[1]:
         raise ValueError(f"90-environment.sh: {shlex.join(words)}")
     return words[1]

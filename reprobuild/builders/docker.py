@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, failed
+from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, build_error
 from reprobuild.engines import docker as engine
 from reprobuild.engines import docker_images as images
 from reprobuild.errors import EngineError, ReproError
@@ -39,25 +39,27 @@ def build(
 
     The build cache and the image are removed from the daemon.
     """
-    buildx = _buildx(env)
+    buildx = _buildx_version(env)
     say(f"docker: daemon {version(env)}, {f'buildx {buildx}' if buildx else 'no buildx'}")
-    driver = _driver(env) if buildx else ""
+    driver = _buildx_driver(env) if buildx else ""
     archive = scratch / "image.tar"
     argv = ["--no-cache", "--network=none", f"--platform={platform}", "--progress=plain"]
     argv += ["--file", str(folder / "Dockerfile"), str(folder / "context")]
-    with _cache_removed(env, say) if driver in ("", "docker") else _cache_stays(driver, say):
+    with _remove_new_cache(env, say) if driver in ("", "docker") else _report_kept_cache(driver, say):
         if buildx and (driver != "docker" or images.keeps_layouts(env)):
             fields = "type=oci", f"dest={archive}", "compression=uncompressed", "force-compression=true"
             output = proc.comma_separated(fields)
             _run(["buildx", "build", "--provenance=false", "--sbom=false", "--output", output, *argv], env)
         else:
-            head = ["buildx", "build", "--provenance=false", "--load"] if buildx else _own_buildkit(env)
-            _through_the_daemon([*head, *argv], scratch / "id", archive, env)
+            head = (
+                ["buildx", "build", "--provenance=false", "--load"] if buildx else _legacy_build_command(env)
+            )
+            _build_in_daemon([*head, *argv], scratch / "id", archive, env)
     with open_foreign(archive) as foreign:
         yield foreign
 
 
-def _buildx(env: Mapping[str, str]) -> str:
+def _buildx_version(env: Mapping[str, str]) -> str:
     """Return the plugin's version, or "" if the plugin is missing."""
     try:
         output = proc.run(
@@ -69,7 +71,7 @@ def _buildx(env: Mapping[str, str]) -> str:
     return match[1] if match else "of an unknown version"
 
 
-def _driver(env: Mapping[str, str]) -> str:
+def _buildx_driver(env: Mapping[str, str]) -> str:
     """Return the driver of the builder that buildx uses.
 
     It is `docker` for the daemon itself.
@@ -81,7 +83,7 @@ def _driver(env: Mapping[str, str]) -> str:
     return match[1] if match else "unknown"
 
 
-def _own_buildkit(env: Mapping[str, str]) -> list[str]:
+def _legacy_build_command(env: Mapping[str, str]) -> list[str]:
     """Return the command for a `docker` with BuildKit built in.
 
     Raises:
@@ -96,7 +98,7 @@ def _own_buildkit(env: Mapping[str, str]) -> list[str]:
     return ["build"]
 
 
-def _through_the_daemon(argv: Sequence[str], id_file: Path, archive: Path, env: Mapping[str, str]) -> None:
+def _build_in_daemon(argv: Sequence[str], id_file: Path, archive: Path, env: Mapping[str, str]) -> None:
     """Build into the daemon, save the image, and remove it.
 
     An image that was there before stays.
@@ -117,10 +119,10 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
     try:
         proc.run(["docker", *argv], env=with_buildkit, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
     except proc.ProcessFailedError as err:
-        raise failed(NAME, err, _gone(env)) from None
+        raise build_error(NAME, err, _daemon_error(env)) from None
 
 
-def _gone(env: Mapping[str, str]) -> ReproError | None:
+def _daemon_error(env: Mapping[str, str]) -> ReproError | None:
     if version(env) is not None:
         return None
     return EngineError(
@@ -129,7 +131,7 @@ def _gone(env: Mapping[str, str]) -> ReproError | None:
 
 
 @contextlib.contextmanager
-def _cache_removed(env: Mapping[str, str], say: Say) -> Iterator[None]:
+def _remove_new_cache(env: Mapping[str, str], say: Say) -> Iterator[None]:
     """Remove the build's records from the daemon's cache.
 
     Older records stay.
@@ -148,6 +150,6 @@ def _cache_removed(env: Mapping[str, str], say: Say) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _cache_stays(driver: str, say: Say) -> Iterator[None]:
+def _report_kept_cache(driver: str, say: Say) -> Iterator[None]:
     yield
     say(f"docker: the builder (driver {driver}) keeps its cache; `docker buildx prune` removes it")

@@ -100,7 +100,7 @@ def is_left_over(entry: TarEntry, builder: str) -> bool:
     return any(line.builder == builder and line.describes(entry) for line in PATHS)
 
 
-def cleaned_config(config: Mapping[str, Any], builder: str) -> RuntimeConfig:
+def read_clean_config(config: Mapping[str, Any], builder: str) -> RuntimeConfig:
     """Return the runtime part of an image's `config` object.
 
     It has only the recipe's labels.

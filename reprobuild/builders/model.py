@@ -45,7 +45,7 @@ class Builder(Protocol):
         ...
 
 
-def failed(builder: str, err: proc.ProcessFailedError, engine_error: ReproError | None) -> ReproError:
+def build_error(builder: str, err: proc.ProcessFailedError, engine_error: ReproError | None) -> ReproError:
     """Return the error for a failed build.
 
     It is `engine_error` if the engine went away, else a `BuildError` for the recipe.

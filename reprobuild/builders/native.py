@@ -10,14 +10,14 @@ from pathlib import Path
 
 from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layers.blobs import LEVEL, read_listing
-from reprobuild.image.layers.layers import Progress, layer_listing, make_layer, make_layers, settle_overlaps
+from reprobuild.image.layers.layers import Progress, layer_listing, make_layer, make_layers, resolve_overlaps
 from reprobuild.image.layers.plan import files_recipe, plan
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.image.tree_digest import tree_digest
 from reprobuild.lock.model import SealedLock
-from reprobuild.recipe.image_config import created, environ_file, image_config
-from reprobuild.recipe.payload import origin
+from reprobuild.recipe.image_config import creation_time, environ_file, image_config
+from reprobuild.recipe.payload import origin_file
 from reprobuild.store.store import Store
 
 
@@ -51,17 +51,17 @@ def build_image(
     recipes = plan(lock, store)
     layers = make_layers(recipes, store, level=level, progress=progress, afresh=afresh)
     listings = [read_listing(layer, store) for layer in layers]
-    for index, recipe in enumerate(settle_overlaps(recipes, listings, store)):
+    for index, recipe in enumerate(resolve_overlaps(recipes, listings, store)):
         if recipe != recipes[index]:
             layers[index] = make_layer(recipe, store, level, afresh=afresh)
             listings[index] = read_listing(layers[index], store)
-    own_files = _own(lock, files)
+    own_files = _last_layer_files(lock, files)
     tree = merge(listings)
     layers.append(make_layer(files_recipe(lock, own_files, tree), store, level, afresh=afresh))
     tree = merge([read_listing(layers[-1], store)], below=tree)
 
     config = image_config(lock)
-    image = image_json(layers, config, lock.platform, created(lock))
+    image = image_json(layers, config, lock.platform, creation_time(lock))
     written = write_layout(out / LAYOUT, store, layers, image, lock.platform, reference)
     return Image(
         layout=LAYOUT,
@@ -74,7 +74,7 @@ def build_image(
     )
 
 
-def known_tree(lock: SealedLock, store: Store, files: Mapping[str, bytes]) -> Tree | None:
+def find_stored_tree(lock: SealedLock, store: Store, files: Mapping[str, bytes]) -> Tree | None:
     """Return the image's tree from stored layers, or None.
 
     None means that the store lacks a layer. Only listings are read. Arguments and errors are those of
@@ -86,21 +86,21 @@ def known_tree(lock: SealedLock, store: Store, files: Mapping[str, bytes]) -> Tr
         if (listing := layer_listing(recipe, store)) is None:
             return None
         listings.append(listing)
-    for index, recipe in enumerate(settle_overlaps(recipes, listings, store)):
+    for index, recipe in enumerate(resolve_overlaps(recipes, listings, store)):
         if recipe != recipes[index]:
             if (listing := layer_listing(recipe, store)) is None:
                 return None
             listings[index] = listing
     tree = merge(listings)
-    last = layer_listing(files_recipe(lock, _own(lock, files), tree), store)
+    last = layer_listing(files_recipe(lock, _last_layer_files(lock, files), tree), store)
     return None if last is None else merge([last], below=tree)
 
 
-def _own(lock: SealedLock, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def _last_layer_files(lock: SealedLock, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of the last layer.
 
     A file that records the origin of a source is in the layer of that source.
     """
-    placed = {origin(source, lock)[0].strip("/") for source in lock.sources if source.watched}
+    placed = {origin_file(source, lock)[0].strip("/") for source in lock.sources if source.watched}
     by_path = {path.strip("/"): content for path, content in files.items()}
     return {**environ_file(lock), **{path: by_path[path] for path in by_path.keys() - placed}}

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reprobuild.builders.model import BUILD_SECONDS, Say, failed
+from reprobuild.builders.model import BUILD_SECONDS, Say, build_error
 from reprobuild.engines import podman as engine
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.image.oci.foreign import ForeignImage, open_foreign
@@ -35,21 +35,23 @@ def build(
     """
     say(f"podman: {version(env)}")
     layout = scratch / "layout"
-    before = set(engine.call(env, "images", "--all", "--quiet", "--no-trunc", purpose="list images").split())
+    before = set(
+        engine.run_podman(env, "images", "--all", "--quiet", "--no-trunc", purpose="list images").split()
+    )
     image_id = ""
     try:
-        image_id = _built(folder, scratch / "id", platform, epoch, env)
+        image_id = _build_dockerfile(folder, scratch / "id", platform, epoch, env)
         argv = ["save", "--quiet", "--format", "oci-dir", "--uncompressed", "--output", str(layout), image_id]
-        engine.call(env, *argv, purpose="write the image", timeout=BUILD_SECONDS)
+        engine.run_podman(env, *argv, purpose="write the image", timeout=BUILD_SECONDS)
     finally:
         if image_id and image_id not in before:
             with contextlib.suppress(EngineError):  # the earlier error is the one to report
-                engine.call(env, "rmi", image_id, purpose="remove the image")
+                engine.run_podman(env, "rmi", image_id, purpose="remove the image")
     with open_foreign(layout) as foreign:
         yield foreign
 
 
-def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[str, str]) -> str:
+def _build_dockerfile(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[str, str]) -> str:
     """Return the id of the image."""
     argv: list[str | Path] = [
         "podman", "build", "--no-cache", "--layers=false", "--force-rm", "--network=none", "--platform", platform,
@@ -61,11 +63,11 @@ def _built(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[
     try:
         proc.run([str(word) for word in argv], env=env, purpose="build the Dockerfile", timeout=BUILD_SECONDS)
     except proc.ProcessFailedError as err:
-        raise failed(NAME, err, _refused(err)) from None
+        raise build_error(NAME, err, _find_podman_error(err)) from None
     return read_plain(id_file, 4096).decode().strip()
 
 
-def _refused(err: proc.ProcessFailedError) -> ReproError | None:
+def _find_podman_error(err: proc.ProcessFailedError) -> ReproError | None:
     """Return podman's own error, or None if the recipe failed."""
-    refused = engine.explained(err.code, err.stderr, str(err))
+    refused = engine.podman_error(err.code, err.stderr, str(err))
     return None if refused.hint == engine.UNWELL else refused

@@ -10,11 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from reprobuild.builders.adopt import Check, adopt
+from reprobuild.builders.adopt import Check, adopt_image
 from reprobuild.builders.model import Builder
 from reprobuild.errors import EngineError
 from reprobuild.image.model import Image
-from reprobuild.infra.atomic import PREFIX, private_folder
+from reprobuild.infra.atomic import PREFIX, private_directory
 
 NATIVE = "native"
 # A literal registry, as that of the engines; each builder builds the recipe in the output directory.
@@ -62,9 +62,9 @@ def build_foreign(
         BuildError: the recipe failed, or the image is damaged or refused by `check`.
     """
     builder = find_builder(name, env)
-    with private_folder(out, f"{PREFIX}{name}.") as scratch:
+    with private_directory(out, f"{PREFIX}{name}.") as scratch:
         build = builder.build(out, scratch, platform=platform, epoch=epoch, env=env, say=say)
         with build as foreign:
-            return adopt(
+            return adopt_image(
                 foreign, out, builder=name, platform=platform, epoch=epoch, reference=reference, check=check
             )

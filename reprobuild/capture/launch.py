@@ -15,12 +15,12 @@ _CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
 ISOLATED = ("-I", "-S")
 
 
-def recipe() -> str:
+def read_capture_recipe() -> str:
     """Return the recipe in Bash."""
     return files("reprobuild_runtime").joinpath("capture.sh").read_text()
 
 
-def interpreter(
+def find_interpreter(
     env: Mapping[str, str], default: str, say: Callable[[str], object] = lambda text: None
 ) -> str:
     """Return the Python of the active environment; `default`, that of reprobuild, where none is active.
@@ -61,7 +61,7 @@ def pack_interpreter(program: Path, folder: Path, env: Mapping[str, str]) -> byt
         return proc.run(argv, env=env, cwd=proc.SAFE, timeout=180, purpose="pack its own files")
 
 
-def given(env: Mapping[str, str], at_start: bytes) -> dict[str, str]:
+def drop_coerced_locale(env: Mapping[str, str], at_start: bytes) -> dict[str, str]:
     """Return the environment without the LC_CTYPE that Python itself sets in the C locale (PEP 538).
 
     Args:

@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 
 from reprobuild import __version__
 from reprobuild.cli import documents, progress, streams
-from reprobuild.cli.interrupt import listen
+from reprobuild.cli.interrupt import install_signal_handlers
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.infra.suggest import did_you_mean
 
@@ -118,8 +118,8 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
-    streams.mend()
-    listen()
+    streams.repair_streams()
+    install_signal_handlers()
     sys.exit(run_line(sys.argv[1:]))
 
 
@@ -128,7 +128,7 @@ def run_line(arguments: list[str]) -> int:
 
     Errors are printed; `errors` has their codes.
     """
-    documents.begin(arguments)
+    documents.record_json_request(arguments)
     try:
         try:
             code = cli.main(arguments, prog_name=NAME, standalone_mode=False)
@@ -156,7 +156,7 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     progress.stop()
     debug = bool(os.environ.get(DEBUG))
     if debug:
-        click.echo(_places(err), err=True)
+        click.echo(_format_traceback(err), err=True)
     run_code = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
         everything = err.listing if VERBOSE in arguments else ()
@@ -164,7 +164,7 @@ def _explain(err: Exception, arguments: list[str]) -> int:
             "\n".join([str(err), *everything]), err.hint, run_code or err.exit_code, err.refused
         )
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
-        word, names = _mistyped(err)
+        word, names = _find_unknown_word(err)
         see = f"see `{err.ctx.command_path if err.ctx else NAME} --help`"
         meant = did_you_mean(word, names)
         text = err.message if word else err.format_message()
@@ -180,12 +180,12 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         remedy = _REMEDIES.get(err.errno or 0, "check the path, its permissions and the space left")
         return _print_error(f"{place}{err.strerror}", remedy, run_code or UsageError.exit_code)
     if not debug:
-        click.echo(_places(err), err=True)
+        click.echo(_format_traceback(err), err=True)
     hint = "please report the lines above; they hold no values of variables"
     return _print_error("this is a bug in reprobuild", hint, run_code or ReproError.exit_code)
 
 
-def _mistyped(err: click.UsageError) -> tuple[str, list[str]]:
+def _find_unknown_word(err: click.UsageError) -> tuple[str, list[str]]:
     """Return the unknown option or command, and the known names.
 
     Both are empty for other errors.
@@ -200,13 +200,13 @@ def _mistyped(err: click.UsageError) -> tuple[str, list[str]]:
     return "", []
 
 
-def _places(err: BaseException) -> str:
+def _format_traceback(err: BaseException) -> str:
     """Return the traceback and the kind of an exception.
 
     Its message could hold a secret.
     """
     before = err.__cause__ or err.__context__
-    lines = [_places(before), "which led to:"] if before else []
+    lines = [_format_traceback(before), "which led to:"] if before else []
     return "\n".join([*lines, "".join(traceback.format_tb(err.__traceback__)) + type(err).__qualname__])
 
 
@@ -216,11 +216,13 @@ def _print_error(message: str, hint: str, code: int, refused: Sequence[Mapping[s
     It is for people, and with `--json` also the one document.
     """
     color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
-    click.echo(click.style("error: ", fg="red") + progress.harmless(message), err=True, color=color)
+    click.echo(click.style("error: ", fg="red") + progress.sanitise_text(message), err=True, color=color)
     if hint:
-        click.echo("\n" + click.style("hint: ", fg="cyan") + progress.harmless(hint), err=True, color=color)
+        click.echo(
+            "\n" + click.style("hint: ", fg="cyan") + progress.sanitise_text(hint), err=True, color=color
+        )
     try:
-        documents.fail(message, hint, code, refused)
+        documents.print_json_error(message, hint, code, refused)
     except OSError as err:
         if isinstance(err, BrokenPipeError):
             raise

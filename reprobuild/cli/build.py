@@ -12,7 +12,7 @@ from reprobuild.lock.file import read_lock
 from reprobuild.output import directory
 from reprobuild.pipeline import from_snapshot
 from reprobuild.report.text import render_text
-from reprobuild.store.roots import keeping
+from reprobuild.store.roots import gc_root
 
 
 @click.command()
@@ -20,7 +20,7 @@ from reprobuild.store.roots import keeping
 @common.out_option
 @common.store_option
 @common.offline_option
-@common.making_options
+@common.image_build_options
 @common.json_option
 def command(
     lock_path: Path, out: Path, store: Path | None, offline: bool, as_json: bool, **options: Any
@@ -35,9 +35,9 @@ def command(
     """
     session = common.make_session(store, offline=offline)
     input_lock = read_lock(lock_path)
-    with keeping(input_lock, lock_path, session.store, "build"):
-        lock, image = from_snapshot.build(input_lock, out, session, common.make_making(**options))
+    with gc_root(input_lock, lock_path, session.store, "build"):
+        lock, image = from_snapshot.build(input_lock, out, session, common.make_build_options(**options))
     if as_json:
-        documents.print_json(directory.summary(lock, image, None, out))
+        documents.print_json(directory.summary_document(lock, image, None, out))
     else:
-        common.tell(render_text(lock, image, None, out))
+        common.print_result(render_text(lock, image, None, out))

@@ -48,4 +48,4 @@ def command(
     if as_json:
         documents.print_json(msgspec.to_builtins(done))
     else:
-        common.tell(render_bundled(done))
+        common.print_result(render_bundled(done))

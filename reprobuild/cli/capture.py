@@ -43,9 +43,15 @@ def command(
       reprobuild capture -o repro/4242
     """
     if print_recipe:
-        common.tell(launch.recipe(), nl=False)
+        common.print_result(launch.read_capture_recipe(), nl=False)
         return 0
-    active, env = common.running()
+    active, env = common.find_active_python()
     return launch.capture(
-        python or active, out, env=env, sink=common.hand_on, as_json=as_json, accept=accept, include=include
+        python or active,
+        out,
+        env=env,
+        sink=common.write_output,
+        as_json=as_json,
+        accept=accept,
+        include=include,
     )

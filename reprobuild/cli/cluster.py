@@ -11,7 +11,7 @@ import click
 from reprobuild.cli import common, documents
 from reprobuild.cluster import check, kubernetes_commands, kubernetes_job, slurm_allocation, worker
 from reprobuild.cluster.aggregate import ClusterResult
-from reprobuild.cluster.report import write_down
+from reprobuild.cluster.report import write_cluster_result
 from reprobuild.cluster.text import render_fleet
 from reprobuild.context import RunContext
 from reprobuild.image.model import Image
@@ -34,7 +34,7 @@ timeout_option = click.option(
 )  # fmt: skip
 
 
-def question_options(function: common.F) -> common.F:
+def probe_options(function: common.F) -> common.F:
     """Add the options for the content of the determinism test."""
     for option in reversed(
         [common.thorough_option, common.control_option, common.probe_option, common.scope_option]
@@ -45,20 +45,20 @@ def question_options(function: common.F) -> common.F:
 
 def machine_options(function: common.F) -> common.F:
     """Add the options for the determinism test on one machine."""
-    return common.gpu_option(common.engine_option(question_options(function)))
+    return common.gpu_option(common.engine_option(probe_options(function)))
 
 
-def _make_checks(*, scope: str, **options: Any) -> VerifyOptions:
+def _make_verify_options(*, scope: str, **options: Any) -> VerifyOptions:
     return VerifyOptions(cpu_only=scope == "cpu", **options)
 
 
-def _finish(
+def _report_result(
     lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult, as_json: bool
 ) -> int:
     """Print and save the answer, and return the exit code."""
     # The answer is printed first, so that it is known even if the files cannot be written.
-    documents.print_json(check.told(fleet)) if as_json else common.tell(render_fleet(fleet))
-    write_down(lock, image, out, session, fleet)
+    documents.print_json(check.json_document(fleet)) if as_json else common.print_result(render_fleet(fleet))
+    write_cluster_result(lock, image, out, session, fleet)
     return fleet.exit_code
 
 
@@ -110,9 +110,9 @@ def run(
     session = common.make_session(store)
     proc.check_installed()
     fleet = check.check_slurm(
-        lock, image, out, session, _make_checks(**options), request, PROGRAM, collectives=collectives
+        lock, image, out, session, _make_verify_options(**options), request, PROGRAM, collectives=collectives
     )
-    return _finish(lock, image, out, session, fleet, as_json)
+    return _report_result(lock, image, out, session, fleet, as_json)
 
 
 @command.command()
@@ -131,7 +131,7 @@ def run(
     "--node-selector", "labels", metavar="KEY=VALUE", multiple=True, help="Use only nodes with this label."
 )
 @timeout_option
-@question_options
+@probe_options
 @common.store_option
 @common.json_option
 def job(
@@ -150,11 +150,11 @@ def job(
     lock, image = directory.read_image(out)
     request = kubernetes_job.KubernetesJob(
         image=repository, pull_secrets=pull_secrets, nodes=nodes, namespace=namespace, gpus=node_gpus,
-        selector=kubernetes_job.selector(labels), deadline=timeout,
+        selector=kubernetes_job.parse_labels(labels), deadline=timeout,
     )  # fmt: skip
-    checks = _make_checks(**options)
-    documents.print_json(check.job_of(lock, image, common.make_session(store), checks, request))
-    common.hand_on(2, kubernetes_commands.commands(request, out, checks, store).encode())
+    checks = _make_verify_options(**options)
+    documents.print_json(check.kubernetes_manifest(lock, image, common.make_session(store), checks, request))
+    common.write_output(2, kubernetes_commands.shell_commands(request, out, checks, store).encode())
 
 
 @command.command("worker")
@@ -178,9 +178,11 @@ def work(out: Path, target: Path, store: Path | None, as_json: bool, **options: 
     lock, image = directory.read_image(out)
     session = common.make_session(store)
     node = worker.node_name(session, socket.gethostname())
-    verdict = worker.take_part(lock, image, out, session, _make_checks(**options), target, node)
-    documents.print_json(check.told(verdict)) if as_json else common.tell(worker.line(node, verdict))
-    return worker.exit_code(verdict)
+    verdict = worker.check_node(lock, image, out, session, _make_verify_options(**options), target, node)
+    documents.print_json(check.json_document(verdict)) if as_json else common.print_result(
+        worker.node_line(node, verdict)
+    )
+    return worker.node_exit_code(verdict)
 
 
 @command.command()
@@ -197,15 +199,15 @@ def gather(out: Path, folder: Path, store: Path | None, as_json: bool) -> int:
     """
     lock, image = directory.read_image(out)
     session = common.make_session(store)
-    fleet = check.check_folder(lock, image, folder, check.table_of(lock, session), session)
-    return _finish(lock, image, out, session, fleet, as_json)
+    fleet = check.check_folder(lock, image, folder, check.answer_table(lock, session), session)
+    return _report_result(lock, image, out, session, fleet, as_json)
 
 
 @command.command()
 @out_argument
 @click.argument("folder", metavar="DIR", type=common.PATH)
 @nodes_option
-@question_options
+@probe_options
 @common.store_option
 @common.json_option
 def gather_pods(
@@ -221,6 +223,6 @@ def gather_pods(
     """
     lock, image = directory.read_image(out)
     session = common.make_session(store)
-    certificates = check.judge_pods(lock, image, folder, session, _make_checks(**options), nodes)
-    fleet = check.check_folder(lock, image, certificates, check.table_of(lock, session), session)
-    return _finish(lock, image, out, session, fleet, as_json)
+    certificates = check.judge_pods(lock, image, folder, session, _make_verify_options(**options), nodes)
+    fleet = check.check_folder(lock, image, certificates, check.answer_table(lock, session), session)
+    return _report_result(lock, image, out, session, fleet, as_json)

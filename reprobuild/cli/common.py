@@ -81,7 +81,7 @@ service_option = click.option(
 )
 
 
-def making_options(function: F) -> F:
+def image_build_options(function: F) -> F:
     """Add the options for the build of an image."""
     for option in reversed(
         [
@@ -179,10 +179,10 @@ def decision_options(function: F) -> F:
     return function
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a line without a step on standard error."""
     progress.stop()
-    click.echo(progress.harmless(text.replace("\n", "\\n")), err=True)
+    click.echo(progress.sanitise_text(text.replace("\n", "\\n")), err=True)
 
 
 _FOR_EXAMPLE = {
@@ -191,7 +191,7 @@ _FOR_EXAMPLE = {
 }
 
 
-def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
+def parse_pairs(option: str, items: Sequence[str]) -> dict[str, str]:
     """Return {NAME: VALUE} of an option's NAME=VALUE items.
 
     Raises:
@@ -209,8 +209,10 @@ def pairs(option: str, items: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def make_making(*, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str) -> BuildOptions:
-    """Return the build options of `making_options`."""
+def make_build_options(
+    *, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str
+) -> BuildOptions:
+    """Return the build options of `image_build_options`."""
     from reprobuild.pipeline.from_snapshot import BuildOptions
 
     kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
@@ -245,12 +247,12 @@ def make_session(
     from reprobuild.store.sharing import check_writers
     from reprobuild.store.store import Store
 
-    env = absolute_folders(os.environ)
+    env = without_relative_directories(os.environ)
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
     steps = progress.Steps()
     if store is None:
-        _close(cache / "reprobuild")
-    place = Store((store or cache / "reprobuild").absolute(), keyring(env), _doubt)
+        _restrict_to_owner(cache / "reprobuild")
+    place = Store((store or cache / "reprobuild").absolute(), keyring(env), _print_key_note)
     if not sharing:
         check_writers(place)
     return RunContext(
@@ -267,15 +269,15 @@ def make_session(
     )
 
 
-def _doubt(store: Store) -> None:
+def _print_key_note(store: Store) -> None:
     """Print once why results of a store do not count."""
     from reprobuild.store.sharing import key_note
 
     if line := key_note(store):
-        note(line)
+        print_note(line)
 
 
-def absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
+def without_relative_directories(env: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without relative directories of settings.
 
     So no settings and caches are in the current directory.
@@ -289,7 +291,7 @@ def absolute_folders(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name not in names or Path(value).is_absolute()}
 
 
-def _close(folder: Path) -> None:
+def _restrict_to_owner(folder: Path) -> None:
     """Restrict the user's own store to its owner.
 
     Earlier versions made it open; a shared store stays shared. A directory without blobs is not a store: a
@@ -306,14 +308,14 @@ def _close(folder: Path) -> None:
             os.close(number)
 
 
-def asking_pip() -> Asking:
+def start_pip_query() -> Asking:
     """Ask pip for its settings, in a process beside ours."""
     from reprobuild.ecosystems.pypi.pip_config import Asking
 
     return Asking(os.environ)
 
 
-def running() -> tuple[str, dict[str, str]]:
+def find_active_python() -> tuple[str, dict[str, str]]:
     """Return the active environment's interpreter, and the environment variables.
 
     The variables are those that this process was given.
@@ -321,17 +323,17 @@ def running() -> tuple[str, dict[str, str]]:
     from reprobuild.capture import launch
 
     at_start = Path("/proc/self/environ")
-    env = launch.given(os.environ, at_start.read_bytes() if at_start.exists() else b"")
-    return launch.interpreter(env, sys.executable, note), env
+    env = launch.drop_coerced_locale(os.environ, at_start.read_bytes() if at_start.exists() else b"")
+    return launch.find_interpreter(env, sys.executable, print_note), env
 
 
-def tell(text: str, nl: bool = True) -> None:
+def print_result(text: str, nl: bool = True) -> None:
     """Print a result on standard output."""
     progress.stop()
     click.echo(text, nl=nl)
 
 
-def hand_on(stream: int, data: bytes) -> None:
+def write_output(stream: int, data: bytes) -> None:
     """Write a container's output to our stream of that number.
 
     A terminal that is gone reads no more. SIGHUP informed the job, and it may still save its state.

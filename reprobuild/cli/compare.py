@@ -33,10 +33,10 @@ def command(first: str, second: str, everything: bool, as_json: bool) -> int:
       reprobuild compare repro/4242 here
     """
     session = common.make_session(None)
-    python, env = common.running()
+    python, env = common.find_active_python()
     comparison = compare(first, second, Running(python=python, env=env), session.env, session.say)
     if as_json:
         documents.print_json(msgspec.to_builtins(comparison))
     else:
-        common.tell(render_comparison(comparison, everything=everything))
+        common.print_result(render_comparison(comparison, everything=everything))
     return 0 if comparison.same else 1

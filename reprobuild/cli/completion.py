@@ -28,4 +28,4 @@ def command(shell: str, as_json: bool) -> None:
     if as_json:
         documents.print_json({"shell": shell, "script": text})
     else:
-        common.tell(text, nl=False)
+        common.print_result(text, nl=False)

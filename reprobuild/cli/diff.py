@@ -6,9 +6,9 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.compare.images.explain import explain
+from reprobuild.compare.images.explain import compare_images
 from reprobuild.compare.images.tree import LEVELS
-from reprobuild.report.difference import render_explanation
+from reprobuild.report.difference import render_image_diff
 
 
 @click.command()
@@ -31,9 +31,9 @@ def command(first: str, second: str, level: str, verbose: bool, as_json: bool) -
       reprobuild diff frozen-june frozen
     """
     session = common.make_session(None)
-    explanation = explain(first, second, session.env, session.say)
+    explanation = compare_images(first, second, session.env, session.say)
     if as_json:
         documents.print_json(msgspec.to_builtins(explanation))
     else:
-        common.tell(render_explanation(explanation, everything=verbose))
+        common.print_result(render_image_diff(explanation, everything=verbose))
     return 0 if LEVELS.index(explanation.level) >= LEVELS.index(level) else 1

@@ -13,8 +13,8 @@ from reprobuild.config.services import read_services
 from reprobuild.doctor.code import cuda_code
 from reprobuild.doctor.compatibility import judge_fit
 from reprobuild.doctor.diagnose import diagnose, read_subject
-from reprobuild.doctor.disks import default_folders
-from reprobuild.doctor.host import this_host
+from reprobuild.doctor.disks import default_directories
+from reprobuild.doctor.host import inspect_host
 from reprobuild.doctor.text import render_diagnosis, without_logins
 from reprobuild_portable import secrets
 
@@ -43,10 +43,10 @@ def command(
     """
     session = common.make_session(store, offline=offline, caches=False)
     subject = read_subject(image) if image else None
-    probed = read_services(common.pairs("--service", services))
+    probed = read_services(common.parse_pairs("--service", services))
     asking = "" if image or offline else f", and asking {len(probed)} services"
     session.say(f"looking at this machine{asking}")
-    host = this_host(session.env, default_folders(session.env, session.store.root, Path.cwd() / out))
+    host = inspect_host(session.env, default_directories(session.env, session.store.root, Path.cwd() / out))
     if subject:
         diagnosis = judge_fit(*subject, host, cuda_code(*subject, session.store))
     else:
@@ -59,7 +59,7 @@ def command(
             {"state": diagnosis.state, "findings": findings, "host": msgspec.to_builtins(host)}
         )
     else:
-        common.tell(
+        common.print_result(
             render_diagnosis(
                 diagnosis, secrets.without_logins(subject_name), shutil.get_terminal_size().columns
             )

@@ -24,7 +24,7 @@ class _Line:
 _line = _Line()
 
 
-def begin(arguments: Sequence[str]) -> None:
+def record_json_request(arguments: Sequence[str]) -> None:
     """Record whether a command line asks for a document.
 
     `run` passes its options to the user's command.
@@ -39,11 +39,13 @@ def print_json(document: Any) -> None:
 
     Names of files may not be text.
     """
-    common.tell(json.dumps(document, indent=2))
+    common.print_result(json.dumps(document, indent=2))
     _line.printed = True
 
 
-def fail(message: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()) -> None:
+def print_json_error(
+    message: str, hint: str, code: int, refused: Sequence[Mapping[str, object]] = ()
+) -> None:
     """Print an error as the document.
 
     It is not printed after the answer. `refused` are captured lines.

@@ -9,7 +9,7 @@ import click
 from reprobuild.cli import common, documents
 from reprobuild.lock.file import read_lock
 from reprobuild.pipeline import from_snapshot
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 
 
 @click.command()
@@ -29,8 +29,8 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
     lock = read_lock(lock_path)
     session = common.make_session(store, caches=caches)
     fetch_count = from_snapshot.fetch_lock(lock, lock_path, session)
-    file_count = len(artefacts(lock))
+    file_count = len(list_artefacts(lock))
     if as_json:
         documents.print_json({"files": file_count, "fetched": fetch_count})
     else:
-        common.tell(f"{file_count} files in the store, {fetch_count} of them fetched now")
+        common.print_result(f"{file_count} files in the store, {fetch_count} of them fetched now")

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from reprobuild.cli import common, documents
-from reprobuild.cli.overrides import doubted_sources, make_decisions
-from reprobuild.cluster.report import keep_on_page
+from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
+from reprobuild.cluster.report import render_page_again
 from reprobuild.output import directory as results
 from reprobuild.pipeline import from_snapshot
 from reprobuild.pipeline.verify import VerifyOptions
@@ -23,7 +23,7 @@ from reprobuild.report.text import render_text
 @common.decision_options
 @common.store_option
 @common.offline_option
-@common.making_options
+@common.image_build_options
 @common.engine_option
 @common.gpu_option
 @common.thorough_option
@@ -45,19 +45,19 @@ def command(
       reprobuild from-snapshot repro/4242 -o frozen
     """
     decisions, folder = make_decisions(directory, decisions_path, **options)
-    making = common.make_making(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
-    doubted = doubted_sources(directory, decisions_path, **options)
+    making = common.make_build_options(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
+    doubted = unconfirmed_sources(directory, decisions_path, **options)
     session = common.make_session(store, offline=offline, folder=folder, doubted=doubted)
     checks = VerifyOptions(
         engine=engine, control=control, smoke=smoke, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough
     )
-    lock, image, verdict = from_snapshot.from_snapshot(
+    lock, image, verdict = from_snapshot.build_from_snapshot(
         directory, out, decisions, session, making, lock_path=lock_path, checks=None if no_verify else checks
     )  # fmt: skip
     if verdict:
-        keep_on_page(lock, image, out, session)
+        render_page_again(lock, image, out, session)
     if as_json:
-        documents.print_json(results.summary(lock, image, verdict, out))
+        documents.print_json(results.summary_document(lock, image, verdict, out))
     else:
-        common.tell(render_text(lock, image, verdict, out))
+        common.print_result(render_text(lock, image, verdict, out))
     return verdict.exit_code if verdict else 0

@@ -16,14 +16,14 @@ import threading
 from types import FrameType
 
 from reprobuild.infra.proc.session import end_all
-from reprobuild.infra.proc.signals import hand_on
+from reprobuild.infra.proc.signals import forward_signal
 
 AGAIN_SECONDS = 0.3
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FOR_JOBS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
-def listen() -> None:
+def install_signal_handlers() -> None:
     """Make ending signals raise `KeyboardInterrupt` in the main thread.
 
     A signal that goes to a job is not raised. A signal that is ignored stays so: SIGHUP under nohup(1).
@@ -45,7 +45,7 @@ def listen() -> None:
 
     def decide() -> None:
         came = os.read(reading, 1)
-        while hand_on(came[0]) or came[0] not in signals:
+        while forward_signal(came[0]) or came[0] not in signals:
             came = os.read(reading, 1)
         ending.set()
         while not heard.is_set():
@@ -56,7 +56,7 @@ def listen() -> None:
     threading.Thread(target=decide, daemon=True, name="signals").start()
 
 
-def spare_for_jobs() -> None:
+def leave_signals_to_jobs() -> None:
     """Leave signals without a fixed meaning to jobs.
 
     They do not end this program. Slurm's `--signal=USR1@90` sends one 90 s before the end: a job then saves

@@ -38,25 +38,25 @@ def command(
         raise UsageError(
             f"{target} is a directory", hint=f"name a file in it: -o {target / 'reprobuild.lock'}"
         )
-    with common.asking_pip() as pip:  # its answer takes as long as the imports below
-        from reprobuild.cli.overrides import doubted_sources, make_decisions
+    with common.start_pip_query() as pip:  # its answer takes as long as the imports below
+        from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
         from reprobuild.lock.file import write_new_lock
-        from reprobuild.lock.requirements import conflicts
-        from reprobuild.report.text import render_rulings
-        from reprobuild.resolve.resolver import resolve
+        from reprobuild.lock.requirements import find_conflicts
+        from reprobuild.report.text import render_resolutions
+        from reprobuild.resolve.resolver import resolve_snapshot
         from reprobuild.snapshot.read import read_snapshot
-        from reprobuild.store.roots import keep, remember_lock
+        from reprobuild.store.roots import record_lock, remember_lock
 
         decisions, folder = make_decisions(directory, decisions_path, **options)
-        doubted = doubted_sources(directory, decisions_path, **options)
+        doubted = unconfirmed_sources(directory, decisions_path, **options)
         session = common.make_session(store, folder=folder, pip=pip, doubted=doubted)
-        lock = resolve(read_snapshot(directory), decisions, session.surroundings(directory))
+        lock = resolve_snapshot(read_snapshot(directory), decisions, session.resolve_context(directory))
     write_new_lock(lock, target)
     remember_lock(lock, session.store)
-    keep(lock, target, session.store, "lock")
+    record_lock(lock, target, session.store, "lock")
     if as_json:
         documents.print_json(
-            {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(conflicts(lock))}
+            {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(find_conflicts(lock))}
         )
     else:
-        common.tell(render_rulings(lock))
+        common.print_result(render_resolutions(lock))

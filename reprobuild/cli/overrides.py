@@ -11,14 +11,14 @@ import click
 from reprobuild.cli import common
 from reprobuild.config.overrides import (
     Decisions,
+    describe_decisions,
     find_decisions,
-    inside,
-    merge,
+    find_inner_decisions,
+    list_unconfirmed,
+    merge_decisions,
     parse_archive,
     parse_bake,
     read_decisions,
-    stated,
-    unconfirmed,
 )
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
@@ -49,9 +49,9 @@ def make_decisions(
         devel=options["devel"],
         system=options["system"],
         packages=tuple(options["packages"]),
-        sources=common.pairs("--source", options["sources"]),
-        services=common.pairs("--service", options["services"]),
-        indexes=common.pairs("--index", options["indexes"]),
+        sources=common.parse_pairs("--source", options["sources"]),
+        services=common.parse_pairs("--service", options["services"]),
+        indexes=common.parse_pairs("--index", options["indexes"]),
         archives=tuple(parse_archive(item) for item in options["archives"]),
         debs=tuple(str(Path(item).absolute()) for item in options["debs"]),
         channels=tuple(options["channels"]),
@@ -62,10 +62,10 @@ def make_decisions(
         seed=options["seed"],
     )
     base, folder = _read_decisions(directory, decisions_path, follow=follow)
-    return merge(base, option_decisions), folder
+    return merge_decisions(base, option_decisions), folder
 
 
-def doubted_sources(
+def unconfirmed_sources(
     directory: Path, decisions_path: Path | None, *, sources: tuple[str, ...], **_: Any
 ) -> frozenset[str]:
     """Return the sources that only a found file names.
@@ -73,7 +73,9 @@ def doubted_sources(
     The file lies beside the snapshot. Its sources get no login of the user.
     """
     path = None if decisions_path else find_decisions(directory)
-    return frozenset(read_decisions(path).sources if path else ()) - set(common.pairs("--source", sources))
+    return frozenset(read_decisions(path).sources if path else ()) - set(
+        common.parse_pairs("--source", sources)
+    )
 
 
 def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tuple[Decisions, Path]:
@@ -81,10 +83,10 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
 
     Each override is printed on standard error. Relative paths begin at the directory.
     """
-    ignored = None if named else inside(directory)
+    ignored = None if named else find_inner_decisions(directory)
     if ignored:
-        common.note(
-            f"{ignored} is not read, because a snapshot may come from others; {_naming(directory, ignored)}"
+        common.print_note(
+            f"{ignored} is not read, because a snapshot may come from others; {_confirmation_hint(directory, ignored)}"
         )
     path = named or find_decisions(directory)
     if path is None:
@@ -93,24 +95,26 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
     if follow:
         refuse_secrets(decisions)  # before they are printed, because a log keeps them
     hidden = () if follow else secret_decisions(decisions)
-    for line in stated(decisions):
+    for line in describe_decisions(decisions):
         name = line.partition(" = ")[0]
         secret = any(
             f"{hidden_name}.".startswith(f"{name}.") or f"{name}.".startswith(f"{hidden_name}.")
             for hidden_name in hidden
         )
-        common.note(
-            f"decisions of {path}: {_named(name)} = ***" if secret else f"decisions of {path}: {line}"
+        common.print_note(
+            f"decisions of {path}: {_redact_override_name(name)} = ***"
+            if secret
+            else f"decisions of {path}: {line}"
         )
-    if follow and not named and (refused := unconfirmed(decisions)):
+    if follow and not named and (refused := list_unconfirmed(decisions)):
         raise UsageError(
             f"{path} lies beside the snapshot, and decides what only you can: {'; '.join(refused)}",
-            hint=_naming(directory, path),
+            hint=_confirmation_hint(directory, path),
         )
     return decisions, folder
 
 
-def _named(name: str) -> str:
+def _redact_override_name(name: str) -> str:
     """Return the name of an override for a hidden value.
 
     The rest of a name may hold the secret itself.
@@ -118,7 +122,7 @@ def _named(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _naming(directory: Path, path: Path) -> str:
+def _confirmation_hint(directory: Path, path: Path) -> str:
     """Return the way to confirm a file of overrides."""
     context = click.get_current_context(silent=True)
     verb = context.info_name if context else "lock"

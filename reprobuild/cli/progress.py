@@ -43,19 +43,21 @@ class Steps:
         if not text:
             stop()
             return
-        _show(self).say(f"[{time.monotonic() - self._began:6.1f} s] {harmless(text)}", harmless(text))
+        _begin_display(self).say(
+            f"[{time.monotonic() - self._began:6.1f} s] {sanitise_text(text)}", sanitise_text(text)
+        )
 
     def progress(self, done: int, total: int) -> None:
         """Show the bytes of the step that are done.
 
         `total` is 0 if it is not known.
         """
-        _show(self).progress(done, total)
+        _begin_display(self).progress(done, total)
 
     def sight(self) -> _Sight:
         """Return the display of the steps, begun if necessary."""
         if self._sight is None:
-            self._sight = _Moving() if moves() else _Lines(self._began)
+            self._sight = _Moving() if is_redrawable() else _Lines(self._began)
         return self._sight
 
     def end(self) -> None:
@@ -69,7 +71,7 @@ _LOCK = threading.RLock()
 _shown: list[Steps] = []  # at most one: two would draw over each other
 
 
-def _show(steps: Steps) -> _Sight:
+def _begin_display(steps: Steps) -> _Sight:
     with _LOCK:
         if steps not in _shown:
             stop()
@@ -84,12 +86,12 @@ def stop() -> None:
             _shown.pop().end()
 
 
-def moves() -> bool:
+def is_redrawable() -> bool:
     """Return whether standard error is a terminal with redrawable lines."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
-def harmless(text: str) -> str:
+def sanitise_text(text: str) -> str:
     """Escape terminal control characters, and redact logins in addresses.
 
     Others chose the names of files. Each error, hint, note and step goes through here, so that a log never
@@ -102,7 +104,7 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
-def amount(done: int, total: int) -> str:
+def format_amount(done: int, total: int) -> str:
     """Format bytes for people: `12 of 40 MB`."""
     return f"{done / 1e6:.0f}{f' of {total / 1e6:.0f}' if total else ''} MB"
 
@@ -130,7 +132,7 @@ class _Lines:
             click.echo(line, err=True)
 
     def progress(self, done: int, total: int) -> None:
-        self._amount = f", {amount(done, total)}"
+        self._amount = f", {format_amount(done, total)}"
 
     def stop(self) -> None:
         self._end.set()
@@ -174,7 +176,7 @@ class _Moving:
         self._bars.reset(self._task, total=None, told="")
 
     def progress(self, done: int, total: int) -> None:
-        self._bars.update(self._task, completed=done, total=total or None, told=amount(done, total))
+        self._bars.update(self._task, completed=done, total=total or None, told=format_amount(done, total))
 
     def stop(self) -> None:
         self._bars.stop()

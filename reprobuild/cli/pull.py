@@ -31,10 +31,10 @@ def command(
     Example:
       reprobuild pull registry.example/team/train:1 -o frozen
     """
-    session, named = common.make_session(store), common.pairs("--service", services)
+    session, named = common.make_session(store), common.parse_pairs("--service", services)
     pulled = pull(reference, out, session, named, platform)
     if as_json:
         documents.print_json(pulled.document)
     else:
-        common.tell(render_pulled(pulled))
+        common.print_result(render_pulled(pulled))
     return 0

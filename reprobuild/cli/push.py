@@ -28,10 +28,10 @@ def command(out: Path, reference: str, services: tuple[str, ...], store: Path | 
     """
     lock, image = directory.read_image(out)
     pushed = push(
-        lock, image, out, reference, common.make_session(store), common.pairs("--service", services)
+        lock, image, out, reference, common.make_session(store), common.parse_pairs("--service", services)
     )
     if as_json:
         documents.print_json(pushed.document)
     else:
-        common.tell(pushed.reference)
+        common.print_result(pushed.reference)
     return 0

@@ -10,7 +10,7 @@ from reprobuild.cli import common, documents
 from reprobuild.infra.atomic import write_file
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.sealed import require_sealed
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 
 
 @click.command()
@@ -24,11 +24,11 @@ def command(lock_path: Path, out: Path, as_json: bool) -> None:
     Example:
       reprobuild render frozen/reprobuild.lock -o recipe
     """
-    texts = render(require_sealed(read_lock(lock_path)))
+    texts = render_recipe(require_sealed(read_lock(lock_path)))
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_file(out / name, text.encode())
     if as_json:
         documents.print_json({"files": sorted(str(out / name) for name in texts)})
     else:
-        common.tell("\n".join(sorted(str(out / name) for name in texts)))
+        common.print_result("\n".join(sorted(str(out / name) for name in texts)))

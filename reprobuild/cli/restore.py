@@ -11,7 +11,7 @@ from reprobuild.cli import common, documents
 from reprobuild.ecosystems.git.restore.folder import restore_folder
 from reprobuild.errors import UsageError
 from reprobuild.infra.git.addresses import read_origin
-from reprobuild.report.restored import render_restored, restored_document, warnings
+from reprobuild.report.restored import render_restored, restore_warnings, restored_document
 
 
 @click.command()
@@ -36,18 +36,20 @@ def command(
     Example:
       reprobuild restore repro/4242 mylib -o mylib-4242
     """
-    origins = {name: _place(name, place) for name, place in common.pairs("--source", sources).items()}
-    env = common.absolute_folders(os.environ)
+    origins = {
+        name: _resolve_source(name, place) for name, place in common.parse_pairs("--source", sources).items()
+    }
+    env = common.without_relative_directories(os.environ)
     captured, result = restore_folder(snapshot, name, out.absolute(), env, origins, remotes=not offline)
-    for line in warnings(result):
-        common.note(line)
+    for line in restore_warnings(result):
+        common.print_note(line)
     if as_json:
         documents.print_json(restored_document(captured, result))
     else:
-        common.tell(render_restored(captured, result))
+        common.print_result(render_restored(captured, result))
 
 
-def _place(name: str, text: str) -> str:
+def _resolve_source(name: str, text: str) -> str:
     """Return the path or address that the user names.
 
     git would read a relative path from elsewhere.

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reprobuild.cli import common
-from reprobuild.cli.interrupt import spare_for_jobs
+from reprobuild.cli.interrupt import leave_signals_to_jobs
 from reprobuild.errors import UsageError
 from reprobuild.run import run, slurm
 from reprobuild.run.options import RunOptions
@@ -86,8 +86,8 @@ def command(out: Path, srun_args: str | None, arguments: tuple[str, ...], **opti
       reprobuild run frozen -v data:/data:ro -v runs:/runs --secret WANDB_API_KEY -- python train.py
       reprobuild run frozen --srun-args '-N 2' -- torchrun --nnodes 2 train.py
     """
-    spare_for_jobs()
+    leave_signals_to_jobs()
     session, run_options = common.make_session(None), RunOptions(**options)
     if srun_args is not None:
-        return slurm.run(out, arguments, session, common.hand_on, run_options, srun_args)
-    return run.run(out, arguments, session, common.hand_on, run_options)
+        return slurm.run(out, arguments, session, common.write_output, run_options, srun_args)
+    return run.run(out, arguments, session, common.write_output, run_options)

@@ -14,7 +14,7 @@ from reprobuild.config.services import read_services
 from reprobuild.report.code import find_code
 from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
-from reprobuild.resolve.cuda.evidence import weigh
+from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.python.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import find_origin
@@ -42,11 +42,11 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
                 **msgspec.to_builtins(snapshot),
                 "rulings": msgspec.to_builtins(rulings),
                 "code": msgspec.to_builtins(find_code(snapshot, decisions.drop)),
-                "cuda": msgspec.to_builtins(weigh(snapshot)),
+                "cuda": msgspec.to_builtins(determine_cuda(snapshot)),
                 "image": msgspec.to_builtins(origin),
                 "other_pip": msgspec.to_builtins(find_other_pip(snapshot)),
             }
         )
     else:
-        common.tell(render_snapshot(snapshot, decisions.drop, origin))
-        common.tell(render_triage(rulings))
+        common.print_result(render_snapshot(snapshot, decisions.drop, origin))
+        common.print_result(render_triage(rulings))

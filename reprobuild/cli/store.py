@@ -9,7 +9,7 @@ import msgspec
 
 from reprobuild.cli import common, documents
 from reprobuild.errors import FetchError
-from reprobuild.report.store import render_checked, render_collected
+from reprobuild.report.store import render_gc_result, render_store_check
 from reprobuild.store import gc as collect
 from reprobuild.store.sharing import join as join_with
 from reprobuild.store.sharing import share as share_with
@@ -46,7 +46,7 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:
-        common.tell(render_collected(result))
+        common.print_result(render_gc_result(result))
 
 
 @command.command()
@@ -67,7 +67,7 @@ def share(group: str, store: Path | None, as_json: bool) -> None:
     if as_json:
         documents.print_json({"store": str(session.store.root), "group": group})
     else:
-        common.tell(f"{session.store.root} is shared with the group {group}")
+        common.print_result(f"{session.store.root} is shared with the group {group}")
 
 
 @command.command()
@@ -87,7 +87,9 @@ def join(folder: Path, as_json: bool) -> None:
     if as_json:
         documents.print_json({"store": str(session.store.root), "owner": owner})
     else:
-        common.tell(f"{session.store.root} of {owner} is joined: each of its writers is trusted as you are")
+        common.print_result(
+            f"{session.store.root} of {owner} is joined: each of its writers is trusted as you are"
+        )
 
 
 @command.command()
@@ -106,5 +108,5 @@ def check(store: Path | None, as_json: bool) -> int:
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:
-        common.tell(render_checked(result))
+        common.print_result(render_store_check(result))
     return FetchError.exit_code if result.damaged or result.unreadable else 0

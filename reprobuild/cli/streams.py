@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 
-def mend() -> None:
+def repair_streams() -> None:
     """Make each standard stream usable.
 
     The output of a closed stream is dropped. Its number would be that of the next file that is opened, and
@@ -21,13 +21,13 @@ def mend() -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
         if stream is None:
-            _fill(number)
+            _open_null_device(number)
             setattr(sys, name, Path(os.devnull).open("w" if number else "r"))  # noqa: SIM115  # open for as long as the program
         elif number and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def _fill(number: int) -> None:
+def _open_null_device(number: int) -> None:
     """Open the null device as a descriptor, unless taken."""
     try:
         os.fstat(number)

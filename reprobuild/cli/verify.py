@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from reprobuild.cli import common, documents
-from reprobuild.cluster.report import keep_on_page
+from reprobuild.cluster.report import render_page_again
 from reprobuild.output import directory
 from reprobuild.pipeline.verify import VerifyOptions, verify
 from reprobuild.report.text import render_text
@@ -113,9 +113,9 @@ def command(
     )
     session = common.make_session(store)
     verdict = verify(lock, image, out, session, checks)
-    keep_on_page(lock, image, out, session)
+    render_page_again(lock, image, out, session)
     if as_json:
-        documents.print_json(directory.summary(lock, image, verdict, out))
+        documents.print_json(directory.summary_document(lock, image, verdict, out))
     else:
-        common.tell(render_text(lock, image, verdict, out))
+        common.print_result(render_text(lock, image, verdict, out))
     return verdict.exit_code

@@ -15,14 +15,19 @@ from reprobuild.cluster.answer_table import (
     NOT_COVERED,
     AnswerTable,
     NodeAnswers,
-    alone,
     drifting_scopes,
-    plain,
-    reasons,
-    unmet,
+    escape_text,
+    failure_reasons,
+    find_missing_answers,
+    lacks_peers,
 )
-from reprobuild.cluster.collectives_judge import CollectiveResult, held_against, judge, unknown
-from reprobuild.cluster.group import CrossPlatform, Group, across, group
+from reprobuild.cluster.collectives_judge import (
+    CollectiveResult,
+    check_coverage,
+    inconclusive_result,
+    judge_collectives,
+)
+from reprobuild.cluster.group import CrossPlatform, Group, compare_groups, group_nodes
 from reprobuild.cluster.shared_dir import (
     BEGAN,
     CERTIFICATE,
@@ -32,12 +37,12 @@ from reprobuild.cluster.shared_dir import (
     HINT,
     LOST,
     NODE,
-    ending,
-    listed,
+    describe_exit_code,
+    node_list_time,
+    read_node_list,
     read_small,
-    written,
 )
-from reprobuild.cluster.stale import old
+from reprobuild.cluster.stale import find_stale
 from reprobuild.errors import DriftError, InconclusiveError, UsageError
 from reprobuild.verify.certificate.read import Certificate, read_certificate, refuse_other
 from reprobuild.verify.determinism.document import Device
@@ -131,7 +136,7 @@ class ClusterResult(Struct, frozen=True, kw_only=True):
         return codes[self.verdict]
 
 
-def gather(
+def gather_results(
     folder: Path, image: ExpectedImage, table: AnswerTable, nodes: Sequence[str] = (), notes: Sequence[str] = (),
     timestamp: str = "", met: Mapping[Device, Sequence[str]] = {},
 ) -> ClusterResult:  # fmt: skip
@@ -148,33 +153,34 @@ def gather(
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no directory of certificates", hint=HINT)
-    suffixes = _there(folder)
-    names = tuple(sorted(nodes or listed(folder) or suffixes))
+    suffixes = _suffixes_by_node(folder)
+    names = tuple(sorted(nodes or read_node_list(folder) or suffixes))
     if not names:
         raise UsageError(f"{folder} has no certificate of any node", hint=HINT)
     answers: dict[str, _Answer] = {}
     silent: list[MissingNode] = []
     for node in names:
-        answer = _one(folder, node, suffixes.get(node, set()), image, table)
+        answer = _read_answer(folder, node, suffixes.get(node, set()), image, table)
         if isinstance(answer, MissingNode):
             silent.append(answer)
         else:
             answers[node] = answer
     made_by = {node: node_answer.made for node, node_answer in answers.items()}
-    for node, why in old(made_by, written(folder), timestamp).items():
+    for node, why in find_stale(made_by, node_list_time(folder), timestamp).items():
         silent.append(MissingNode(node=node, kind="old", why=why))
         del answers[node]
     members = [member for node_answer in answers.values() for member in node_answer.said]
-    groups, collectives = group(members, table), _collectives(folder, table, members, met)
+    groups, collectives = group_nodes(members, table), _collective_results(folder, table, members, met)
     return ClusterResult(
-        tree=image.tree, asked=names, groups=groups, across=across(groups),
-        silent=tuple(sorted(silent, key=lambda missing_node: missing_node.node)), open=_open(answers, collectives),
+        tree=image.tree, asked=names, groups=groups, across=compare_groups(groups),
+        silent=tuple(sorted(silent, key=lambda missing_node: missing_node.node)),
+        open=_open_questions(answers, collectives),
         strangers=tuple(sorted({*suffixes} - {*names}))[:MOST_STRANGERS], notes=tuple(notes),
         collectives=collectives, made=timestamp, folder=str(folder.absolute()),
     )  # fmt: skip
 
 
-def _open(
+def _open_questions(
     answers: Mapping[str, _Answer], collectives: Sequence[CollectiveResult]
 ) -> tuple[OpenQuestion, ...]:
     """Return the reasons why verdicts do not pass by themselves.
@@ -196,7 +202,7 @@ def _open(
     return tuple(OpenQuestion(why=why, nodes=tuple(nodes)) for why, nodes in sorted(nodes_by_reason.items()))
 
 
-def _collectives(
+def _collective_results(
     folder: Path, table: AnswerTable, members: Sequence[NodeAnswers], met: Mapping[Device, Sequence[str]]
 ) -> tuple[CollectiveResult, ...]:
     """Return the results of collectives between nodes, by device."""
@@ -207,14 +213,14 @@ def _collectives(
             continue
         answered = tuple(member.node for member in members if member.device == device)
         try:
-            result = judge(directory, device, names, met.get(device, ()))
+            result = judge_collectives(directory, device, names, met.get(device, ()))
         except (UsageError, OSError) as err:  # the nodes' own answers stay valid
-            result = unknown(device, str(err))
-        results.append(held_against(result, answered))
+            result = inconclusive_result(device, str(err))
+        results.append(check_coverage(result, answered))
     return tuple(results)
 
 
-def _there(folder: Path) -> dict[str, set[str]]:
+def _suffixes_by_node(folder: Path) -> dict[str, set[str]]:
     """Return the kinds of existing files, by node."""
     suffixes: dict[str, set[str]] = {}
     for path in folder.iterdir():
@@ -223,26 +229,28 @@ def _there(folder: Path) -> dict[str, set[str]]:
     return suffixes
 
 
-def _one(
+def _read_answer(
     folder: Path, node: str, suffixes: set[str], image: ExpectedImage, table: AnswerTable
 ) -> MissingNode | _Answer:
     """Return a node's answer, or the reason against one."""
     try:
         return (
-            _certified(folder, node, image, table)
+            _judge_certificate(folder, node, image, table)
             if CERTIFICATE in suffixes
-            else _silent(folder, node, suffixes)
+            else _explain_silence(folder, node, suffixes)
         )
     except OSError as err:
-        return MissingNode(node=node, kind="unreadable", why=plain(str(err)))
+        return MissingNode(node=node, kind="unreadable", why=escape_text(str(err)))
 
 
-def _certified(folder: Path, node: str, image: ExpectedImage, table: AnswerTable) -> MissingNode | _Answer:
+def _judge_certificate(
+    folder: Path, node: str, image: ExpectedImage, table: AnswerTable
+) -> MissingNode | _Answer:
     try:
-        verdict = _certificate(folder / f"{node}{CERTIFICATE}", image).verdict
+        verdict = _read_certificate(folder / f"{node}{CERTIFICATE}", image).verdict
         members = tuple(table.read(node, verdict))
     except UsageError as err:
-        return MissingNode(node=node, kind="unreadable", why=plain(str(err)))
+        return MissingNode(node=node, kind="unreadable", why=escape_text(str(err)))
     except RecursionError:
         return MissingNode(node=node, kind="unreadable", why="its certificate is nested too deeply")
     scopes = drifting_scopes(verdict) - {member.device for member in members}
@@ -251,25 +259,29 @@ def _certified(folder: Path, node: str, image: ExpectedImage, table: AnswerTable
             node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}"
         )
     if members:
-        whys = (*reasons(verdict), *unmet(verdict, members, table.expected))
-        return _Answer(said=members, made=verdict.made, why=whys, lone=alone(verdict))
-    why = "; ".join(reasons(verdict)) or "its certificate tells of no smoke test"
+        whys = (*failure_reasons(verdict), *find_missing_answers(verdict, members, table.expected))
+        return _Answer(said=members, made=verdict.made, why=whys, lone=lacks_peers(verdict))
+    why = "; ".join(failure_reasons(verdict)) or "its certificate tells of no smoke test"
     return MissingNode(node=node, kind="refused", why=why)
 
 
-def _silent(folder: Path, node: str, suffixes: set[str]) -> MissingNode:
+def _explain_silence(folder: Path, node: str, suffixes: set[str]) -> MissingNode:
     if ERROR in suffixes:
-        return MissingNode(node=node, kind="refused", why=plain(read_small(folder / f"{node}{ERROR}")))
+        return MissingNode(node=node, kind="refused", why=escape_text(read_small(folder / f"{node}{ERROR}")))
     if ENDED in suffixes:
-        return MissingNode(node=node, kind="died", why=ending(read_small(folder / f"{node}{ENDED}")))
+        return MissingNode(
+            node=node, kind="died", why=describe_exit_code(read_small(folder / f"{node}{ENDED}"))
+        )
     if LOST in suffixes:
-        return MissingNode(node=node, kind="lost", why=plain(read_small(folder / f"{node}{LOST}").strip()))
+        return MissingNode(
+            node=node, kind="lost", why=escape_text(read_small(folder / f"{node}{LOST}").strip())
+        )
     if BEGAN in suffixes:
         return MissingNode(node=node, kind="hangs", why="it began, and has neither answered nor ended")
     return MissingNode(node=node, kind="absent", why="it has not begun")
 
 
-def _certificate(path: Path, image: ExpectedImage) -> Certificate:
+def _read_certificate(path: Path, image: ExpectedImage) -> Certificate:
     if path.is_symlink():
         raise UsageError(f"{path} is a link, and no file", hint=HINT)
     certificate = read_certificate(path)
@@ -277,12 +289,12 @@ def _certificate(path: Path, image: ExpectedImage) -> Certificate:
     return certificate
 
 
-def summary(fleet: ClusterResult) -> Mapping[str, int]:
+def count_nodes(fleet: ClusterResult) -> Mapping[str, int]:
     """Return the numbers of nodes, silent nodes and groups."""
     return {"nodes": len(fleet.asked), "silent": len(fleet.silent), "groups": len(fleet.groups)}
 
 
-def by_node(fleet: ClusterResult) -> Iterator[tuple[str, Group, list[str]]]:
+def list_deviating_nodes(fleet: ClusterResult) -> Iterator[tuple[str, Group, list[str]]]:
     """Yield each node that drifts or differs from its group.
 
     Each comes with its group and the names of those answers.

@@ -9,11 +9,11 @@ from itertools import product
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
-from reprobuild.verify.certificate.compare import MODES, REFUSED, START, answers
+from reprobuild.verify.certificate.compare import MODES, REFUSED, START, answer_digests
 from reprobuild.verify.determinism.document import Device, ModeName
 from reprobuild.verify.determinism.expected import Expected
-from reprobuild.verify.determinism.platform import facts
-from reprobuild.verify.determinism.summary import drifting
+from reprobuild.verify.determinism.platform import platform_facts
+from reprobuild.verify.determinism.summary import drifting_probes
 from reprobuild.verify.verdict import ProbeVerdict, Smoke, Verdict
 
 WIDTH = 16  # bytes of an answer that are kept: two answers equal in them would be a collision of SHA-256
@@ -23,7 +23,7 @@ LARGEST_PLATFORM = 20_000  # characters; one with eight GPUs has 3000
 OTHER = "was it made by another reprobuild? Check the node again, with the one that is here"
 SEVERAL = "collectives: "  # before the names of answers of several processes, as in `answers`
 OPEN = ("inconclusive", "not-covered", "not-run")
-NOT_COVERED = "collectives: not-covered"  # as in `reasons`
+NOT_COVERED = "collectives: not-covered"  # as in `failure_reasons`
 
 
 class NodeAnswers(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class AnswerTable:
         several = {name for expectation in expected.values() for name in expectation.collectives}
         self.expected = dict(expected)
         self.names: dict[Device, tuple[str, ...]] = {
-            device: tuple(sorted({*_names(expectation, several), START}))
+            device: tuple(sorted({*_answer_names(expectation, several), START}))
             for device, expectation in expected.items()
         }
         # The answers that every torch must give between nodes: reprobuild_runtime/probes/between.py
@@ -82,7 +82,7 @@ class AnswerTable:
         for smoke in verdict.smoke:
             if not smoke.fingerprint or smoke.verdict == "not-covered":
                 continue
-            platform, packed = facts(smoke), self._pack(smoke)
+            platform, packed = platform_facts(smoke), self._pack(smoke)
             if sum(len(name) + len(value) for name, value in platform) > LARGEST_PLATFORM:
                 raise UsageError(
                     "the certificate tells more of its platform than there is to tell", hint=OTHER
@@ -90,13 +90,13 @@ class AnswerTable:
             yield NodeAnswers(
                 node=node, device=smoke.device, platform=self._platforms.setdefault(platform, platform),
                 packed=self._packed.setdefault(packed, packed), drifts=tuple(sorted(self._drifts(smoke, verdict))),
-                loose=tuple(f"{probe.name} (profile)" for probe in drifting(smoke)),
+                loose=tuple(f"{probe.name} (profile)" for probe in drifting_probes(smoke)),
             )  # fmt: skip
 
     def _pack(self, smoke: Smoke) -> bytes:
         places = self._places.get(smoke.device, {})
         packed = bytearray(len(places) * WIDTH)
-        for name, value in answers(smoke).items():
+        for name, value in answer_digests(smoke).items():
             place = places.get(name)
             if place is None:
                 raise UsageError(
@@ -147,7 +147,7 @@ def drifting_scopes(verdict: Verdict) -> set[str]:
     return scopes
 
 
-def reasons(verdict: Verdict) -> tuple[str, ...]:
+def failure_reasons(verdict: Verdict) -> tuple[str, ...]:
     """Return the reasons why a verdict does not pass."""
     determinism = verdict.determinism
     texts = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in smoke.open]
@@ -160,10 +160,10 @@ def reasons(verdict: Verdict) -> tuple[str, ...]:
         if answer in OPEN and scope not in scopes:
             texts.append(f"{scope}: {answer}")
     more = [f"and {len(texts) - MOST_REASONS} more"] if len(texts) > MOST_REASONS else []
-    return tuple(plain(why) for why in [*texts[:MOST_REASONS], *more])
+    return tuple(escape_text(why) for why in [*texts[:MOST_REASONS], *more])
 
 
-def alone(verdict: Verdict) -> bool:
+def lacks_peers(verdict: Verdict) -> bool:
     """Return whether collectives lack coverage due to too few GPUs."""
     several = [smoke.collectives for smoke in verdict.smoke if smoke.device == "cuda" and smoke.collectives]
     return (
@@ -171,7 +171,7 @@ def alone(verdict: Verdict) -> bool:
     )
 
 
-def unmet(
+def find_missing_answers(
     verdict: Verdict, members: Collection[NodeAnswers], expected: Mapping[Device, Expected]
 ) -> tuple[str, ...]:
     """Return the answers that a verdict claims identical but lacks.
@@ -181,7 +181,7 @@ def unmet(
     Args:
         members: the answers that were read from it.
     """
-    texts = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in _unmet(smoke, expected)]
+    texts = [f"{smoke.device}: {why}" for smoke in verdict.smoke for why in _find_missing(smoke, expected)]
     determinism, devices = verdict.determinism, {member.device for member in members}
     for device, scope, answer in (("cpu", "cpu", determinism.cpu), ("cuda", "gpu", determinism.gpu)):
         if answer == "identical" and device not in devices:
@@ -189,31 +189,33 @@ def unmet(
     several = {smoke.collectives.verdict for smoke in verdict.smoke if smoke.collectives}
     if determinism.collectives == "identical" and "identical" not in several:
         texts.append("collectives: identical, and no smoke test tells of it")
-    return tuple(plain(why) for why in texts)
+    return tuple(escape_text(why) for why in texts)
 
 
-def _unmet(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
-    expectation, digests = expected.get(smoke.device), answers(smoke)
+def _find_missing(smoke: Smoke, expected: Mapping[Device, Expected]) -> Iterator[str]:
+    expectation, digests = expected.get(smoke.device), answer_digests(smoke)
     if expectation and smoke.collectives and smoke.collectives.verdict == "identical":
         silent = [name for name in expectation.collectives if f"{SEVERAL}{name} (strict)" not in digests]
         if silent:
-            yield f"collectives identical, and no answer of {some(silent, MOST_REASONS)}"
+            yield f"collectives identical, and no answer of {abbreviate_names(silent, MOST_REASONS)}"
     if smoke.verdict != "identical" or expectation is None:
         return
     probes = {probe.name: probe for probe in smoke.probes}
     names = (*expectation.probes, *(expectation.thorough if smoke.thorough else ()))
     lacking = [
-        name for name in names if name not in probes or not _answered(probes[name], digests, expectation)
+        name
+        for name in names
+        if name not in probes or not _supports_verdict(probes[name], digests, expectation)
     ]
     if lacking:
-        yield f"identical, and no answer of probe {some(lacking, MOST_REASONS)}"
+        yield f"identical, and no answer of probe {abbreviate_names(lacking, MOST_REASONS)}"
     if away := sorted(
         {*expectation.controls} - {f"{control.device} {control.name}" for control in smoke.controls}
     ):
-        yield f"identical, and no answer of control {some(away, MOST_REASONS)}"
+        yield f"identical, and no answer of control {abbreviate_names(away, MOST_REASONS)}"
 
 
-def _answered(probe: ProbeVerdict, digests: Mapping[str, str], expectation: Expected) -> bool:
+def _supports_verdict(probe: ProbeVerdict, digests: Mapping[str, str], expectation: Expected) -> bool:
     """Return whether a probe's answers support its verdict.
 
     A probe that was skipped by permission has its own reason.
@@ -225,7 +227,7 @@ def _answered(probe: ProbeVerdict, digests: Mapping[str, str], expectation: Expe
     return f"{probe.name} (strict)" in digests
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a node's text on one line, without control characters.
 
     It is cut to `LONGEST` characters.
@@ -233,16 +235,16 @@ def plain(text: str) -> str:
     return text.encode("unicode_escape").decode()[:LONGEST]
 
 
-def some(names: Sequence[str], most: int) -> str:
+def abbreviate_names(names: Sequence[str], most: int) -> str:
     """Return names in one line, escaped and shortened.
 
     Names past `most` are only counted.
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(plain(name) for name in names[:most]) + more
+    return ", ".join(escape_text(name) for name in names[:most]) + more
 
 
-def _names(expected: Expected, several: Iterable[str]) -> Iterator[str]:
+def _answer_names(expected: Expected, several: Iterable[str]) -> Iterator[str]:
     modes: Iterable[ModeName] = MODES
     probes = {*expected.probes, *expected.thorough, *expected.optional, *expected.informational}
     for name, mode in product(sorted(probes), modes):

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from reprobuild.cluster import kubernetes_collect, kubernetes_job
-from reprobuild.cluster.aggregate import ClusterResult, ExpectedImage, gather
+from reprobuild.cluster.aggregate import ClusterResult, ExpectedImage, gather_results
 from reprobuild.cluster.answer_table import AnswerTable
-from reprobuild.cluster.collectives_run import FEWEST, devices_of, meet
+from reprobuild.cluster.collectives_run import FEWEST, devices_of, run_collectives
 from reprobuild.cluster.shared_dir import COLLECTIVES, NOT_RUN
-from reprobuild.cluster.slurm_allocation import JobRequest, granted
+from reprobuild.cluster.slurm_allocation import JobRequest, allocate_nodes
 from reprobuild.cluster.slurm_step import run_step
 from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
@@ -23,9 +23,9 @@ from reprobuild.image.model import Image as Built
 from reprobuild.infra.atomic import write_file
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.verify import VerifyOptions
-from reprobuild.verify.check import seed_of
+from reprobuild.verify.check import check_seed
 from reprobuild.verify.determinism.document import Device
-from reprobuild.verify.determinism.expected import Expected, expected
+from reprobuild.verify.determinism.expected import Expected, read_expected
 from reprobuild.verify.determinism.run import OTHER
 from reprobuild.verify.verdict import Verdict
 
@@ -49,13 +49,13 @@ def check_slurm(
         EngineError: Slurm is missing, or gives no nodes.
         InconclusiveError: the image lacks this determinism test.
     """
-    table = table_of(lock, session)
+    table = answer_table(lock, session)
     session.store.release()  # the check takes long, and the nodes use it
     start = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
     folder = out.absolute() / "fleet" / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
-    command = [*program, *words(out, session, checks, folder)]
+    command = [*program, *node_command(out, session, checks, folder)]
     wished = not checks.probes if collectives is None else collectives
-    with granted(request, session.env, session.say) as job:
+    with allocate_nodes(request, session.env, session.say) as job:
         session.say(
             f"job {job.number}: the smoke test on {len(job.nodes)} nodes, for at most {request.deadline} s: {folder}"
         )
@@ -65,19 +65,19 @@ def check_slurm(
         all_nodes, met = (*job.nodes, *job.gone), dict[Device, tuple[str, ...]]()
         answered = devices_of(check_folder(lock, image, folder, table, session, all_nodes)) if wished else {}
         for device, nodes in answered.items():
-            if why := hindrance(table, device, nodes):
+            if why := collectives_obstacle(table, device, nodes):
                 session.say(f"collectives between nodes, {device}, are not run: {why}")
                 if collectives:
                     note_not_run(folder, device, why)
                 continue
             met[device] = nodes
-            notes += meet(
-                job, nodes, device, program, out, seed_of(lock), folder, session, checks, request.deadline
+            notes += run_collectives(
+                job, nodes, device, program, out, check_seed(lock), folder, session, checks, request.deadline
             )
     return check_folder(lock, image, folder, table, session, all_nodes, notes, met)
 
 
-def hindrance(table: AnswerTable, device: Device, nodes: Sequence[str]) -> str:
+def collectives_obstacle(table: AnswerTable, device: Device, nodes: Sequence[str]) -> str:
     """Return the reason why collectives cannot be run, or "".
 
     `nodes` are those that answered on the device.
@@ -108,12 +108,14 @@ def check_folder(
     Raises:
         UsageError: the directory does not exist, or has no node.
     """
-    expected_image = ExpectedImage(tree=image.tree, seed=seed_of(lock), profile=lock.profile)
+    expected_image = ExpectedImage(tree=image.tree, seed=check_seed(lock), profile=lock.profile)
     now = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
-    return gather(folder, expected_image, table, nodes, notes, timestamp or f"{now:%Y-%m-%dT%H:%M:%SZ}", met)
+    return gather_results(
+        folder, expected_image, table, nodes, notes, timestamp or f"{now:%Y-%m-%dT%H:%M:%SZ}", met
+    )
 
 
-def job_of(
+def kubernetes_manifest(
     lock: Lock, image: Built, session: RunContext, checks: VerifyOptions, job: kubernetes_job.KubernetesJob
 ) -> dict[str, Any]:
     """Return the manifest of the Indexed Job for Kubernetes.
@@ -127,8 +129,8 @@ def job_of(
         raise UsageError(
             f"--scope cpu asks no GPU, but --node-gpus is {job.gpus}", hint="leave one of the two options out"
         )
-    return kubernetes_job.manifest(
-        job, lock, image.manifest, _expected(lock, session), controls=checks.control, thorough=checks.thorough,
+    return kubernetes_job.job_manifest(
+        job, lock, image.manifest, _expected_answers(lock, session), controls=checks.control, thorough=checks.thorough,
         probes=checks.probes,
     )  # fmt: skip
 
@@ -144,34 +146,34 @@ def judge_pods(
         UsageError: the directory has no pods.
         InconclusiveError: the image lacks this determinism test.
     """
-    return kubernetes_collect.certificates(
-        folder, lock, image, _expected(lock, session), checks, now=session.now, nodes=nodes
+    return kubernetes_collect.write_certificates(
+        folder, lock, image, _expected_answers(lock, session), checks, now=session.now, nodes=nodes
     )
 
 
-def table_of(lock: Lock, session: RunContext) -> AnswerTable:
+def answer_table(lock: Lock, session: RunContext) -> AnswerTable:
     """Return the names of all answers of a lock's image.
 
     Raises:
         InconclusiveError: it lacks this determinism test.
     """
-    return AnswerTable(_expected(lock, session))
+    return AnswerTable(_expected_answers(lock, session))
 
 
-def _expected(lock: Lock, session: RunContext) -> dict[Device, Expected]:
-    expectations = expected(lock, session.store, session.say)
+def _expected_answers(lock: Lock, session: RunContext) -> dict[Device, Expected]:
+    expectations = read_expected(lock, session.store, session.say)
     if expectations is None:
         raise InconclusiveError("nodes cannot be compared by this image", hint=OTHER)
     return expectations
 
 
-def told(result: ClusterResult | Verdict) -> Any:
+def json_document(result: ClusterResult | Verdict) -> Any:
     """Return the document of `--json`, including a cluster's verdict."""
     document = msgspec.to_builtins(result)
     return {"verdict": result.verdict, **document} if isinstance(result, ClusterResult) else document
 
 
-def words(out: Path, session: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:
+def node_command(out: Path, session: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:
     """Return the command line of a node."""
     return [
         "cluster", "worker", str(out.absolute()), "--out", str(folder), "--store", str(session.store.root),

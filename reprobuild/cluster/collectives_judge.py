@@ -15,9 +15,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.cluster.answer_table import plain, some
-from reprobuild.cluster.rank_log import CONTROL, Node, Rank, read_node, unfinished
-from reprobuild.cluster.shared_dir import NODES, NOT_RUN, listed, read_small
+from reprobuild.cluster.answer_table import abbreviate_names, escape_text
+from reprobuild.cluster.rank_log import CONTROL, Node, Rank, explain_unfinished, read_node
+from reprobuild.cluster.shared_dir import NODES, NOT_RUN, read_node_list, read_small
 from reprobuild.verify.determinism.document import Device
 
 FEWEST = 3  # ranks whose sum can show its order, and nodes for a majority
@@ -61,14 +61,21 @@ class CollectiveResult(Struct, frozen=True, kw_only=True):
     control: str = ""
 
 
-def unknown(device: Device, why: str) -> CollectiveResult:
+def inconclusive_result(device: Device, why: str) -> CollectiveResult:
     """Return an inconclusive result for collectives that were run."""
     return CollectiveResult(
-        device=device, backend=BACKENDS[device], verdict="inconclusive", nodes=(), ranks=0, open=(plain(why),)
+        device=device,
+        backend=BACKENDS[device],
+        verdict="inconclusive",
+        nodes=(),
+        ranks=0,
+        open=(escape_text(why),),
     )
 
 
-def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[str] = ()) -> CollectiveResult:
+def judge_collectives(
+    folder: Path, device: Device, required: Sequence[str], met: Sequence[str] = ()
+) -> CollectiveResult:
     """Judge the logs that the nodes left in a directory.
 
     Args:
@@ -80,21 +87,21 @@ def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[s
         OSError: it cannot be read.
     """
     if (folder / NOT_RUN).exists() and not (folder / NODES).exists():
-        why = plain(read_small(folder / NOT_RUN).strip())
+        why = escape_text(read_small(folder / NOT_RUN).strip())
         return CollectiveResult(
             device=device, backend=BACKENDS[device], verdict="not-run", nodes=(), ranks=0, open=(why,)
         )
-    nodes = [read_node(folder, name) for name in met or listed(folder)]
+    nodes = [read_node(folder, name) for name in met or read_node_list(folder)]
     ranks = [rank for node in nodes for rank in node.ranks.values()]
     names = sorted({name for rank in ranks for name in rank.seen if not name.startswith(CONTROL)})
-    drifts = tuple(drift for name in names for drift in _drifts(name, ranks))
+    drifts = tuple(drift for name in names for drift in _find_drifts(name, ranks))
     unfinished_nodes = [node for node in nodes if not node.finished]
-    control, blind = _control(ranks)
-    reasons = list(_unfinished(folder, unfinished_nodes))
+    control, blind = _judge_control(ranks)
+    reasons = list(_explain_unfinished(folder, unfinished_nodes))
     if not nodes:
         reasons = ["no node was asked"]
     elif not unfinished_nodes:
-        reasons = [*_misnumbered(ranks), *_unanswered(names, ranks, required), *blind]
+        reasons = [*_check_numbers(ranks), *_explain_unanswered(names, ranks, required), *blind]
     drifting = {drift.collective for drift in drifts}
     return CollectiveResult(
         device=device, backend=BACKENDS[device],
@@ -102,14 +109,14 @@ def judge(folder: Path, device: Device, required: Sequence[str], met: Sequence[s
         else "inconclusive" if reasons else "identical",
         nodes=tuple(node.name for node in nodes), ranks=len(ranks),
         identical=() if unfinished_nodes else tuple(
-            name for name in names if name not in drifting and all(rank.answered(name) for rank in ranks)
+            name for name in names if name not in drifting and all(rank.has_results(name) for rank in ranks)
         ),
         drifts=drifts, absent=tuple(node.name for node in nodes if not node.came), control=control,
-        open=tuple(map(plain, [*reasons[:MOST_REASONS], *_more(reasons)])),
+        open=tuple(map(escape_text, [*reasons[:MOST_REASONS], *_count_more(reasons)])),
     )  # fmt: skip
 
 
-def held_against(result: CollectiveResult, answered: Sequence[str]) -> CollectiveResult:
+def check_coverage(result: CollectiveResult, answered: Sequence[str]) -> CollectiveResult:
     """Return the result with notes on nodes missing from it.
 
     The nodes are compared with those that answered on that device.
@@ -118,14 +125,18 @@ def held_against(result: CollectiveResult, answered: Sequence[str]) -> Collectiv
         return result
     away, strange = sorted({*answered} - {*result.nodes}), sorted({*result.nodes} - {*answered})
     why = (
-        *([f"{some(away, SHOWN)}: answered, and had no part in it"] if away else []),
-        *([f"{some(strange, SHOWN)}: had a part in it, and no answer of its own"] if strange else []),
+        *([f"{abbreviate_names(away, SHOWN)}: answered, and had no part in it"] if away else []),
+        *(
+            [f"{abbreviate_names(strange, SHOWN)}: had a part in it, and no answer of its own"]
+            if strange
+            else []
+        ),
     )
     verdict = "inconclusive" if why and result.verdict == "identical" else result.verdict
     return msgspec.structs.replace(result, verdict=verdict, open=(*result.open, *why))
 
 
-def blamed(result: CollectiveResult) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
+def attribute_drift(result: CollectiveResult) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
     """Return the drifts by cause, and their consequences.
 
     The first tuple has the drifts that name nodes. A node whose data differ each time changes the sums, and
@@ -144,11 +155,11 @@ def blamed(result: CollectiveResult) -> tuple[tuple[Drift, ...], tuple[Drift, ..
     return tuple(drift for drift in result.drifts if drift not in follows), follows
 
 
-def _more(reasons: Sequence[str]) -> list[str]:
+def _count_more(reasons: Sequence[str]) -> list[str]:
     return [f"and {len(reasons) - MOST_REASONS} more"] if len(reasons) > MOST_REASONS else []
 
 
-def _unfinished(folder: Path, unfinished_nodes: Sequence[Node]) -> Iterator[str]:
+def _explain_unfinished(folder: Path, unfinished_nodes: Sequence[Node]) -> Iterator[str]:
     """Yield the reasons why nodes did not finish, each once.
 
     Reasons of few nodes come first. Nodes that waited for a missing node have no reason of their own. A node
@@ -159,23 +170,25 @@ def _unfinished(folder: Path, unfinished_nodes: Sequence[Node]) -> Iterator[str]
     nodes_by_kind: dict[str, tuple[list[Node], str]] = {}
     for node in unfinished_nodes:
         if not (waited and node.came and not node.said):
-            why, kind = unfinished(folder, node)
+            why, kind = explain_unfinished(folder, node)
             nodes_by_kind.setdefault(kind, ([], why))[0].append(node)
     rare_first = sorted(
         nodes_by_kind.values(), key=lambda pair: (pair[0][0].came, len(pair[0]), bool(pair[0][0].said))
     )
-    yield from (f"{some([node.name for node in nodes], SHOWN)} {why}" for nodes, why in rare_first)
+    yield from (
+        f"{abbreviate_names([node.name for node in nodes], SHOWN)} {why}" for nodes, why in rare_first
+    )
 
 
-def _drifts(name: str, ranks: Sequence[Rank]) -> Iterator[Drift]:
+def _find_drifts(name: str, ranks: Sequence[Rank]) -> Iterator[Drift]:
     """Yield the drifts of a collective.
 
     They are on ranks that gave several results, and between ranks that gave one.
     """
-    rank_digests = [(rank, rank.held(name)) for rank in ranks]
+    rank_digests = [(rank, rank.count_digests(name)) for rank in ranks]
     loose = [rank for rank, digests in rank_digests if len(digests) > 1]
     if loose:
-        yield _drift(name, "runs", loose)
+        yield _make_drift(name, "runs", loose)
     if any(word in name for word in _OWN_PART):
         return
     firm = [(rank, next(iter(digests))) for rank, digests in rank_digests if len(digests) == 1]
@@ -184,10 +197,10 @@ def _drifts(name: str, ranks: Sequence[Rank]) -> Iterator[Drift]:
     (most, count), *_ = Counter(digest for _, digest in firm).most_common()
     settled = 2 * count > len(firm) and len({rank.node for rank, _ in firm}) >= FEWEST
     odd = [rank for rank, digest in firm if not settled or digest != most]
-    yield _drift(name, "ranks", odd, settled=settled)
+    yield _make_drift(name, "ranks", odd, settled=settled)
 
 
-def _drift(
+def _make_drift(
     name: str, kind: Literal["runs", "ranks"], ranks: Sequence[Rank], *, settled: bool = True
 ) -> Drift:
     return Drift(
@@ -196,7 +209,7 @@ def _drift(
     )  # fmt: skip
 
 
-def _misnumbered(ranks: Sequence[Rank]) -> Iterator[str]:
+def _check_numbers(ranks: Sequence[Rank]) -> Iterator[str]:
     """Yield the reasons against the ranks of a job.
 
     They may not be those of one job. Another reason is a number of ranks too small for a sum to show its
@@ -209,29 +222,33 @@ def _misnumbered(ranks: Sequence[Rank]) -> Iterator[str]:
         yield f"the order of a sum of {len(ranks)} cannot show"
 
 
-def _unanswered(names: Sequence[str], ranks: Sequence[Rank], required: Sequence[str]) -> Iterator[str]:
+def _explain_unanswered(
+    names: Sequence[str], ranks: Sequence[Rank], required: Sequence[str]
+) -> Iterator[str]:
     """Yield the ranks that did not answer collectives as required.
 
     All may skip a collective that is not required.
     """
     names_by_reason: dict[str, list[str]] = {}
     for name in sorted({*names, *required}):
-        for why in _lacking(name, ranks, needed=name in required):
+        for why in _explain_missing(name, ranks, needed=name in required):
             names_by_reason.setdefault(why, []).append(name)
-    yield from (f"{some(collectives, SHOWN)}: {why}" for why, collectives in names_by_reason.items())
+    yield from (
+        f"{abbreviate_names(collectives, SHOWN)}: {why}" for why, collectives in names_by_reason.items()
+    )
 
 
-def _lacking(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]:
+def _explain_missing(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]:
     """Yield the ranks without results of a collective.
 
     Each comes with its reason. A rank lacks results in a launch, or has another number than the others.
     """
-    if not needed and not any(rank.held(name) or name in rank.errors for rank in ranks):
+    if not needed and not any(rank.count_digests(name) or name in rank.errors for rank in ranks):
         return
     counts = [rank.counts(name) for rank in ranks]
     (usual, _), *_ = Counter(counts).most_common()
     most = max(sum(map(sum, rank_counts)) for rank_counts in counts)
-    bad = [rank for rank in ranks if not rank.answered(name)]
+    bad = [rank for rank in ranks if not rank.has_results(name)]
     bad = bad or [rank for rank, rank_counts in zip(ranks, counts, strict=True) if rank_counts != usual]
 
     def why(rank: Rank) -> str:
@@ -239,10 +256,10 @@ def _lacking(name: str, ranks: Sequence[Rank], *, needed: bool) -> Iterator[str]
         fewer = f"where others have {most}" if number < most else "and not as they should be in each round"
         return rank.errors.get(name) or rank.skipped.get(name) or f"{number} results, {fewer}"
 
-    yield from _grouped(bad, why)
+    yield from _group_reasons(bad, why)
 
 
-def _grouped(ranks: Sequence[Rank], why: Callable[[Rank], str]) -> Iterator[str]:
+def _group_reasons(ranks: Sequence[Rank], why: Callable[[Rank], str]) -> Iterator[str]:
     """Yield each reason with its ranks, rare ones first.
 
     Each reason comes once.
@@ -251,29 +268,31 @@ def _grouped(ranks: Sequence[Rank], why: Callable[[Rank], str]) -> Iterator[str]
     for rank in ranks:
         ranks_by_reason.setdefault(why(rank), []).append(rank)
     for reason, group in sorted(ranks_by_reason.items(), key=lambda pair: len(pair[1])):
-        numbers = some([str(rank.number) for rank in group], SHOWN)
-        nodes = some(list(dict.fromkeys(rank.node for rank in group)), SHOWN)
+        numbers = abbreviate_names([str(rank.number) for rank in group], SHOWN)
+        nodes = abbreviate_names(list(dict.fromkeys(rank.node for rank in group)), SHOWN)
         yield f"rank{'s' if len(group) > 1 else ''} {numbers} on {nodes}: {reason}"
 
 
-def _control(ranks: Sequence[Rank]) -> tuple[str, list[str]]:
+def _judge_control(ranks: Sequence[Rank]) -> tuple[str, list[str]]:
     """Return the result of the control, and its failures.
 
     The control is a sum in order of arrival, and must drift; a failure means that a drift would not have been
     seen.
     """
     default, cured = (f"{CONTROL}{mode}" for mode in ("default", "cured"))
-    count = min((len(rank.held(default)) for rank in ranks if rank.held(default)), default=0)
-    right = {digest for rank in ranks for digest in rank.held(cured)}
+    count = min(
+        (len(rank.count_digests(default)) for rank in ranks if rank.count_digests(default)), default=0
+    )
+    right = {digest for rank in ranks for digest in rank.count_digests(cured)}
     if not count:
         return "", ["control: no rank did it"]
     summary = f"{count} different results in the order of arrival, {len(right)} in the order of ranks"
-    lacking = [rank for rank in ranks if not (rank.answered(default, 1) and rank.answered(cured, 1))]
+    lacking = [rank for rank in ranks if not (rank.has_results(default, 1) and rank.has_results(cured, 1))]
 
     def why(rank: Rank) -> str:
         return rank.errors.get(default) or rank.errors.get(cured) or "it was not done in both launches"
 
-    failures = [f"control: {reason}" for reason in _grouped(lacking, why)]
+    failures = [f"control: {reason}" for reason in _group_reasons(lacking, why)]
     if count < 2:
         failures.append(
             "control: a sum in the order of arrival was not seen drifting: a drift would not have been seen"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from reprobuild.cluster.aggregate import ClusterResult
 from reprobuild.cluster.shared_dir import COLLECTIVES
-from reprobuild.cluster.slurm import address_of
+from reprobuild.cluster.slurm import node_address
 from reprobuild.cluster.slurm_allocation import SlurmJob
 from reprobuild.cluster.slurm_step import run_step
 from reprobuild.context import RunContext
@@ -39,7 +39,7 @@ def devices_of(fleet: ClusterResult) -> dict[Device, tuple[str, ...]]:
     return {device: tuple(sorted(nodes)) for device, nodes in sorted(nodes_by_device.items())}
 
 
-def meet(
+def run_collectives(
     job: SlurmJob, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
     session: RunContext, checks: VerifyOptions, deadline: int,
 ) -> tuple[str, ...]:  # fmt: skip
@@ -60,8 +60,8 @@ def meet(
     ]  # the first task of a step is on the first of these
     limit = max(1, min(LONGEST, deadline // 2))
     options = {
-        "device": device, "seed": seed, "nodes": len(job_nodes), "ranks": _ranks(device, len(job_nodes)),
-        "address": address_of(job_nodes[0], session.env), "second": address_of(job_nodes[1], session.env),
+        "device": device, "seed": seed, "nodes": len(job_nodes), "ranks": _count_ranks(device, len(job_nodes)),
+        "address": node_address(job_nodes[0], session.env), "second": node_address(job_nodes[1], session.env),
         "port": random.choice(PORTS),
         "limit": limit, "repeats": THOROUGH if checks.thorough else REPEATS,
     }  # fmt: skip
@@ -84,7 +84,7 @@ def meet(
     )
 
 
-def _ranks(device: Device, nodes: int) -> int | str:
+def _count_ranks(device: Device, nodes: int) -> int | str:
     """Return the number of ranks of a node.
 
     A sum of two cannot show its order, so two nodes have two ranks each.

@@ -79,7 +79,7 @@ class CrossPlatform(Struct, frozen=True, kw_only=True):
     compared: int
 
 
-def group(members: Iterable[NodeAnswers], table: AnswerTable) -> tuple[Group, ...]:
+def group_nodes(members: Iterable[NodeAnswers], table: AnswerTable) -> tuple[Group, ...]:
     """Return the groups of nodes, the largest first.
 
     The nodes of a group are sorted by name.
@@ -91,7 +91,7 @@ def group(members: Iterable[NodeAnswers], table: AnswerTable) -> tuple[Group, ..
     members_by_platform: dict[tuple[Device, tuple[tuple[str, str], ...]], list[NodeAnswers]] = {}
     for member in members:
         members_by_platform.setdefault((member.device, member.platform), []).append(member)
-    groups = [_grouped(platform_members, table) for platform_members in members_by_platform.values()]
+    groups = [_make_group(platform_members, table) for platform_members in members_by_platform.values()]
     return tuple(
         sorted(
             groups,
@@ -104,7 +104,7 @@ def group(members: Iterable[NodeAnswers], table: AnswerTable) -> tuple[Group, ..
     )
 
 
-def across(groups: Sequence[Group]) -> tuple[CrossPlatform, ...]:
+def compare_groups(groups: Sequence[Group]) -> tuple[CrossPlatform, ...]:
     """Return the differences between groups, for each kind of device.
 
     Kinds of device with a single group are left out.
@@ -128,7 +128,7 @@ def across(groups: Sequence[Group]) -> tuple[CrossPlatform, ...]:
     return tuple(differences)
 
 
-def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
+def _make_group(members: list[NodeAnswers], table: AnswerTable) -> Group:
     """Compare the nodes of one platform by answer.
 
     Nodes with equal answers are processed once.
@@ -146,7 +146,7 @@ def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
     drifting = {(outlier.node, outlier.answer) for outlier in odd}
     parted, majority, lacked, compared = [], {}, {}, 0
     for place, name in enumerate(table.names[members[0].device]):
-        sides, silent = _sides(place, alike)
+        sides, silent = _nodes_by_value(place, alike)
         counts = {value: sum(map(len, lists)) for value, lists in sides.items()}
         answered = sum(counts.values())
         away = frozenset(loose.get(name, ()))
@@ -160,10 +160,10 @@ def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
         compared += answered > 1
         most = max(counts, key=lambda value: (counts[value], value))
         if len(counts) > 1 and (answered < FEWEST or 2 * counts[most] <= answered):
-            parted.append(_parted(name, sides))
+            parted.append(_make_split(name, sides))
         elif answered > 1 or len(members) == 1:  # an answer of one node among several is not a majority
-            majority[name] = _short(most)
-            odd += _others(name, most, sides)
+            majority[name] = _shorten_value(most)
+            odd += _list_outliers(name, most, sides)
         if 2 * answered > len(members):
             short = majority.get(name, "")
             odd += [Outlier(node=node, answer=name, kind="missing", majority=short) for node in lacking]
@@ -182,7 +182,9 @@ def _grouped(members: list[NodeAnswers], table: AnswerTable) -> Group:
     )  # fmt: skip
 
 
-def _sides(place: int, alike: Mapping[bytes, list[str]]) -> tuple[dict[bytes, list[list[str]]], list[str]]:
+def _nodes_by_value(
+    place: int, alike: Mapping[bytes, list[str]]
+) -> tuple[dict[bytes, list[list[str]]], list[str]]:
     """Return an answer's nodes by value, and the others."""
     sides: dict[bytes, list[list[str]]] = {}
     for packed, nodes in alike.items():
@@ -190,26 +192,30 @@ def _sides(place: int, alike: Mapping[bytes, list[str]]) -> tuple[dict[bytes, li
     return sides, [node for nodes in sides.pop(NONE, []) for node in nodes]
 
 
-def _parted(name: str, sides: dict[bytes, list[list[str]]]) -> Split:
+def _make_split(name: str, sides: dict[bytes, list[list[str]]]) -> Split:
     """Return the nodes of each value, the largest sides first."""
     nodes = {value: sorted(node for names in lists for node in names) for value, lists in sides.items()}
     order = sorted(nodes, key=lambda value: (-len(nodes[value]), value))
     return Split(
-        answer=name, sides={_short(value): tuple(nodes[value]) for value in order[:MOST_SIDES]},
+        answer=name, sides={_shorten_value(value): tuple(nodes[value]) for value in order[:MOST_SIDES]},
         untold=sum(len(nodes[value]) for value in order[MOST_SIDES:]),
     )  # fmt: skip
 
 
-def _others(name: str, most: bytes, sides: dict[bytes, list[list[str]]]) -> Iterable[Outlier]:
+def _list_outliers(name: str, most: bytes, sides: dict[bytes, list[list[str]]]) -> Iterable[Outlier]:
     """Yield the nodes that differ from the majority."""
     for value, lists in sides.items():
         if value != most:
             for nodes in lists:
                 for node in nodes:
                     yield Outlier(
-                        node=node, answer=name, kind="other", value=_short(value), majority=_short(most)
+                        node=node,
+                        answer=name,
+                        kind="other",
+                        value=_shorten_value(value),
+                        majority=_shorten_value(most),
                     )
 
 
-def _short(value: bytes) -> str:
+def _shorten_value(value: bytes) -> str:
     return value.hex()[:16]

@@ -20,16 +20,16 @@ from pathlib import Path
 import msgspec
 
 from reprobuild import __version__
-from reprobuild.cluster.kubernetes_job import SEED, TURNS, asked
+from reprobuild.cluster.kubernetes_job import SEED, TURNS, container_arguments
 from reprobuild.cluster.kubernetes_pods_json import PODS, Pod, read_pods
 from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ERROR, LONGEST_NAME, NODES
 from reprobuild.image.model import Image
-from reprobuild.infra.atomic import whole_folder
+from reprobuild.infra.atomic import atomic_directory
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.verify import VerifyOptions
-from reprobuild.verify.check import seed_of
+from reprobuild.verify.check import check_seed
 from reprobuild.verify.determinism.document import LARGEST, Device, Document, read_document
 from reprobuild.verify.determinism.expected import Expected
 from reprobuild.verify.determinism.judge import judge_smoke
@@ -39,7 +39,7 @@ from reprobuild.verify.verdict import VERSION, Smoke, Verdict
 CERTIFICATES = "certificates"
 
 
-def certificates(
+def write_certificates(
     folder: Path, lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: VerifyOptions, *, now: int,
     nodes: int,
 ) -> Path:  # fmt: skip
@@ -58,26 +58,26 @@ def certificates(
         UsageError: the directory has no pods, or a probe is unknown.
     """
     pods = read_pods(folder / PODS)
-    other = _other(pods, lock, image, expected, checks)
+    other = _make_pod_check(pods, lock, image, expected, checks)
     numbers = {pod.index for pod in pods}
     names = [f"index_{number}" for number in range(nodes) if str(number) not in numbers]
-    with whole_folder(folder / CERTIFICATES) as directory:
-        for name, pod, why in _named(_counted(pods, other)):
+    with atomic_directory(folder / CERTIFICATES) as directory:
+        for name, pod, why in _name_pods(_sort_pods(pods, other)):
             names.append(name)
             if why:
                 write_below(directory, f"{name}{ERROR}", f"pod {pod.name}: {why}".encode(errors="replace"))
                 continue
-            smoke = list(_smoke(folder, pod, lock, expected, checks))
+            smoke = list(_judge_pod(folder, pod, lock, expected, checks))
             if smoke:
-                verdict = _verdict(lock, image, smoke, now, cpu_only=checks.cpu_only)
+                verdict = _make_verdict(lock, image, smoke, now, cpu_only=checks.cpu_only)
                 write_below(directory, f"{name}{CERTIFICATE}", msgspec.json.encode(verdict))
             else:
-                _silent(directory, name, pod)
+                _record_silence(directory, name, pod)
         (directory / NODES).write_text("".join(f"{name}\n" for name in names))
     return folder / CERTIFICATES
 
 
-def _silent(directory: Path, name: str, pod: Pod) -> None:
+def _record_silence(directory: Path, name: str, pod: Pod) -> None:
     """Record the state of a pod without an answer."""
     reasons = {
         "Failed": f"pod {pod.name} failed: {pod.why}",
@@ -89,7 +89,7 @@ def _silent(directory: Path, name: str, pod: Pod) -> None:
         write_below(directory, f"{name}{BEGAN}", b"")
 
 
-def _other(
+def _make_pod_check(
     pods: Iterable[Pod], lock: Lock, image: Image, expected: Mapping[Device, Expected], checks: VerifyOptions
 ) -> Callable[[Pod], str]:
     """Return a function that explains why pods do not count.
@@ -101,11 +101,11 @@ def _other(
         name: arguments
         for device, expectation in expected.items()
         if device == "cpu" or container_names & {f"{device}-{turn}" for turn in TURNS}
-        for name, arguments in asked(
+        for name, arguments in container_arguments(
             device, expectation, lock, controls=checks.control, thorough=checks.thorough, probes=checks.probes
         ).items()
     }
-    seed = str(seed_of(lock))
+    seed = str(check_seed(lock))
 
     def other(pod: Pod) -> str:
         if pod.wrong:
@@ -124,7 +124,7 @@ def _other(
     return other
 
 
-def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple[Pod, str]]:
+def _sort_pods(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple[Pod, str]]:
     """Yield the pods to count, then all others.
 
     The former are each pod that succeeded, and the last pod of an index without one.
@@ -138,7 +138,7 @@ def _counted(pods: Iterable[Pod], other: Callable[[Pod], str]) -> Iterator[tuple
     yield from ((pod, why) for pod, why in judged if why)
 
 
-def _named(pods: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
+def _name_pods(pods: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
     """Yield each pod with its node's name and reason.
 
     The reason is that against counting it, empty for a pod that counts. A second pod on one node does not
@@ -147,7 +147,7 @@ def _named(pods: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
     """
     taken: dict[str, Pod] = {}
     for number, (pod, why) in enumerate(pods):
-        name = _short(pod.node)
+        name = _shorten_name(pod.node)
         if other := taken.get(name):
             why = why or f"it ran on {pod.node}, as {other.name} did, and so another node was not asked"
         if not name or other:
@@ -158,7 +158,7 @@ def _named(pods: Iterable[tuple[Pod, str]]) -> Iterator[tuple[str, Pod, str]]:
         yield name, pod, why
 
 
-def _short(node: str) -> str:
+def _shorten_name(node: str) -> str:
     """Return a node's name, shortened if it is too long.
 
     A hash keeps a shortened name unique.
@@ -168,7 +168,7 @@ def _short(node: str) -> str:
     return f"{node[: LONGEST_NAME - 20]}_{hashlib.sha256(node.encode()).hexdigest()[:16]}"
 
 
-def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only: bool) -> Verdict:
+def _make_verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only: bool) -> Verdict:
     by_device: dict[str, Smoke] = {result.device: result for result in smoke}
     determinism, notes = judge_determinism(
         by_device.get("cpu"), by_device.get("cuda"), (), cpu_only=cpu_only, profile=lock.profile
@@ -176,13 +176,13 @@ def _verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu_only
     moment = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
     return Verdict(
         version=VERSION, made=f"{moment:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=image.manifest,
-        tree=image.tree, lock=f"sha256:{lock.digest}", seed=seed_of(lock), profile=lock.profile,
+        tree=image.tree, lock=f"sha256:{lock.digest}", seed=check_seed(lock), profile=lock.profile,
         determinism=determinism, round_trip="not-run", smoke=tuple(smoke), comparisons=(), differences=(),
         notes=tuple(notes), engine="kubernetes",
     )  # fmt: skip
 
 
-def _smoke(
+def _judge_pod(
     folder: Path, pod: Pod, lock: Lock, expected: Mapping[Device, Expected], checks: VerifyOptions
 ) -> Iterator[Smoke]:
     """Yield the judged answers of a pod.
@@ -194,14 +194,14 @@ def _smoke(
         files = [folder / f"{pod.name}.{device}-{turn}.log" for turn in TURNS]
         if not all(path.is_file() and not path.is_symlink() for path in files):
             continue
-        first, second = (_document(path, device) for path in files)
+        first, second = (_read_log(path, device) for path in files)
         yield judge_smoke(
             device, first, second, expectation, controls=checks.control, thorough=checks.thorough, profile=lock.profile,
             pinned=pinned, only=checks.probes,
         )  # fmt: skip
 
 
-def _document(path: Path, device: Device) -> Document | str:
+def _read_log(path: Path, device: Device) -> Document | str:
     """Return the document in a log with standard error.
 
     It is the last one that begins and ends a line.

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from reprobuild.cluster.kubernetes_job import KubernetesJob, ends_after, names_of
+from reprobuild.cluster.kubernetes_job import KubernetesJob, container_names, job_time_limit
 from reprobuild.cluster.kubernetes_pods_json import PODS
 from reprobuild.pipeline.verify import VerifyOptions
 
@@ -25,7 +25,7 @@ mkdir {folder} && {kubectl} get pods --selector {selector} --output json > {fold
 """
 
 
-def commands(job: KubernetesJob, out: Path, checks: VerifyOptions, store: Path | None = None) -> str:
+def shell_commands(job: KubernetesJob, out: Path, checks: VerifyOptions, store: Path | None = None) -> str:
     """Return the shell lines that run and judge a job.
 
     They first remove the job before this one, and wait for the end. A job ends as Complete or as Failed, and
@@ -37,13 +37,14 @@ def commands(job: KubernetesJob, out: Path, checks: VerifyOptions, store: Path |
     """
     return _LINES.format(
         kubectl=f"kubectl --namespace {job.namespace}" if job.namespace else "kubectl",
-        name=job.name, file=FILE, seconds=ends_after(job) + LATE, folder=FOLDER, pods=PODS,
-        selector=f"app.kubernetes.io/instance={job.name}", containers=" ".join(names_of(job)),
-        out=shlex.quote(str(out)), nodes=job.nodes, options="".join(f" {word}" for word in _options(checks, store)),
+        name=job.name, file=FILE, seconds=job_time_limit(job) + LATE, folder=FOLDER, pods=PODS,
+        selector=f"app.kubernetes.io/instance={job.name}", containers=" ".join(container_names(job)),
+        out=shlex.quote(str(out)), nodes=job.nodes,
+        options="".join(f" {word}" for word in _verify_options(checks, store)),
     )  # fmt: skip
 
 
-def _options(checks: VerifyOptions, store: Path | None) -> Sequence[str]:
+def _verify_options(checks: VerifyOptions, store: Path | None) -> Sequence[str]:
     return [
         *(["--scope", "cpu"] if checks.cpu_only else []),
         *(["--thorough"] if checks.thorough else []),

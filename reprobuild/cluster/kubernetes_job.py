@@ -21,10 +21,10 @@ from msgspec import Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.lock.model import Lock
-from reprobuild.verify.check import seed_of
+from reprobuild.verify.check import check_seed
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.expected import Expected
-from reprobuild.verify.determinism.run import PROGRAM, PYTHON, questions
+from reprobuild.verify.determinism.run import PROGRAM, PYTHON, container_options
 
 IMAGES = 600  # seconds for pulling images and scheduling pods
 HOST = "kubernetes.io/hostname"
@@ -67,7 +67,7 @@ class KubernetesJob(Struct, frozen=True, kw_only=True):
     retries: int = 0
 
 
-def manifest(
+def job_manifest(
     job: KubernetesJob, lock: Lock, digest: str, expected: Mapping[Device, Expected], *, controls: bool, thorough: bool,
     probes: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
@@ -98,9 +98,9 @@ def manifest(
             raise UsageError(f"{name!r} is no name of a secret", hint="`kubectl get secrets` lists them")
     repository = re.sub(r":[^/:]*$", "", match["name"])
     containers = [
-        _container(job, name, f"{repository}@{digest}", arguments, seed_of(lock))
+        _make_container(job, name, f"{repository}@{digest}", arguments, check_seed(lock))
         for device in _devices(job)
-        for name, arguments in asked(
+        for name, arguments in container_arguments(
             device, expected[device], lock, controls=controls, thorough=thorough, probes=probes
         ).items()
     ]
@@ -127,18 +127,18 @@ def manifest(
         },
         "spec": {
             "completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes,
-            "backoffLimitPerIndex": job.retries, "activeDeadlineSeconds": ends_after(job),
+            "backoffLimitPerIndex": job.retries, "activeDeadlineSeconds": job_time_limit(job),
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }  # fmt: skip
 
 
-def ends_after(job: KubernetesJob) -> int:
+def job_time_limit(job: KubernetesJob) -> int:
     """Return a job's time limit from its start, in seconds."""
     return job.deadline * (1 + job.retries) + IMAGES
 
 
-def names_of(job: KubernetesJob) -> tuple[str, ...]:
+def container_names(job: KubernetesJob) -> tuple[str, ...]:
     """Return the names of a job's containers, in order.
 
     They are those of each pod.
@@ -150,7 +150,7 @@ def _devices(job: KubernetesJob) -> tuple[Device, ...]:
     return ("cpu", "cuda") if job.gpus else ("cpu",)
 
 
-def selector(labels: Sequence[str]) -> dict[str, str]:
+def parse_labels(labels: Sequence[str]) -> dict[str, str]:
     """Return the labels of `KEY=VALUE` texts.
 
     Raises:
@@ -167,7 +167,7 @@ def selector(labels: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def asked(
+def container_arguments(
     device: Device, expectation: Expected, lock: Lock, *, controls: bool, thorough: bool, probes: Sequence[str] = (),
 ) -> dict[str, list[str]]:  # fmt: skip
     """Return the arguments of a device's containers, by name.
@@ -175,8 +175,8 @@ def asked(
     Raises:
         UsageError: the image lacks a named probe.
     """
-    option_sets = questions(
-        device, expectation, seed=seed_of(lock), controls=controls, thorough=thorough, probes=probes
+    option_sets = container_options(
+        device, expectation, seed=check_seed(lock), controls=controls, thorough=thorough, probes=probes
     )
     return {
         f"{device}-{turn}": [PYTHON, PROGRAM, json.dumps(options, sort_keys=True)]
@@ -184,7 +184,9 @@ def asked(
     }
 
 
-def _container(job: KubernetesJob, name: str, image: str, arguments: list[str], seed: int) -> dict[str, Any]:
+def _make_container(
+    job: KubernetesJob, name: str, image: str, arguments: list[str], seed: int
+) -> dict[str, Any]:
     """Return a container that answers one question.
 
     The image's own entrypoint starts it, seeded.

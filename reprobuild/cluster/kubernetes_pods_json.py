@@ -110,10 +110,10 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
         raise UsageError(f"{path} is no list of pods, as kubectl writes it", hint=HINT) from None
     if not pod_list.items:
         raise UsageError(f"{path} has no pod", hint=HINT)
-    return tuple(map(_pod, pod_list.items))
+    return tuple(map(_convert_pod, pod_list.items))
 
 
-def _pod(item: _Item) -> Pod:
+def _convert_pod(item: _Item) -> Pod:
     name, node = item.metadata.name, item.spec.node_name
     index = (item.metadata.annotations or {}).get(INDEX, "")
     number = bool(_NUMBER.fullmatch(index))
@@ -121,11 +121,11 @@ def _pod(item: _Item) -> Pod:
     return Pod(
         name=name, node=node if _NODE.fullmatch(node) else "", index=index if number else "",
         phase=item.status.phase, why=why[:300], containers=(*item.spec.init_containers, *item.spec.containers),
-        wrong="; ".join(_wrong(name, node, index)),
+        wrong="; ".join(_check_pod(name, node, index)),
     )  # fmt: skip
 
 
-def _wrong(name: str, node: str, index: str) -> Iterator[str]:
+def _check_pod(name: str, node: str, index: str) -> Iterator[str]:
     if not _POD.fullmatch(name):
         yield "its name is none of a pod of the job"
     if node and not _NODE.fullmatch(node):

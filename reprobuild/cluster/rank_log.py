@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from reprobuild.cluster.shared_dir import ENDED, LOG, LOST, TOLD, ending, read_small
+from reprobuild.cluster.shared_dir import ENDED, LOG, LOST, TOLD, describe_exit_code, read_small
 from reprobuild.verify.determinism.document import Count, Digest, Name, Text
 
 LAUNCHES = 2  # of torchrun
@@ -75,7 +75,7 @@ class Rank:
             if line.skipped:
                 self.skipped.setdefault(name, line.skipped)
 
-    def held(self, name: str) -> Counter[str]:
+    def count_digests(self, name: str) -> Counter[str]:
         """Return the digests after a collective, with their counts."""
         return Counter(
             digest for rounds in self.seen.get(name, {}).values() for digests in rounds for digest in digests
@@ -85,7 +85,7 @@ class Rank:
         """Return the numbers of results by launch and round."""
         return tuple(tuple(map(len, self.seen.get(name, {}).get(launch, ()))) for launch in range(LAUNCHES))
 
-    def answered(self, name: str, rounds: int = ROUNDS) -> bool:
+    def has_results(self, name: str, rounds: int = ROUNDS) -> bool:
         """Return whether each launch has results of that many rounds.
 
         An error in any round makes it false.
@@ -142,7 +142,7 @@ def read_node(folder: Path, name: str) -> Node:
     return node
 
 
-def unfinished(folder: Path, node: Node) -> tuple[str, str]:
+def explain_unfinished(folder: Path, node: Node) -> tuple[str, str]:
     """Return a node's reason for not finishing, with a key.
 
     The key ignores numbers, because ranks repeat a reason with their own number, ports and addresses.
@@ -160,6 +160,8 @@ def unfinished(folder: Path, node: Node) -> tuple[str, str]:
     reason = texts.get(LOST, "").strip() or (errors[-1] if errors else "")
     if not reason:
         reason = (
-            ending(texts[ENDED]) if ENDED in texts else "it had not ended when it was no longer waited for"
+            describe_exit_code(texts[ENDED])
+            if ENDED in texts
+            else "it had not ended when it was no longer waited for"
         )
     return f"{state}: {reason}", f"{state}: {reason}"

@@ -8,19 +8,19 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild.cluster.aggregate import ClusterResult, by_node
-from reprobuild.cluster.answer_table import plain
-from reprobuild.cluster.check import check_folder, table_of
-from reprobuild.cluster.collectives_judge import blamed
+from reprobuild.cluster.aggregate import ClusterResult, list_deviating_nodes
+from reprobuild.cluster.answer_table import escape_text
+from reprobuild.cluster.check import answer_table, check_folder
+from reprobuild.cluster.collectives_judge import attribute_drift
 from reprobuild.cluster.text import (
     MET,
     SILENT,
-    follow_line,
-    lacking,
-    met_lines,
-    met_title,
-    titled,
-    unprobed_gpus,
+    collectives_title,
+    consequence_line,
+    list_lacking_nodes,
+    platform_title,
+    result_lines,
+    unprobed_note,
 )
 from reprobuild.context import RunContext
 from reprobuild.errors import ReproError, UsageError
@@ -49,7 +49,9 @@ class _Former(Struct, frozen=True, kw_only=True):
     made: Line = ""
 
 
-def write_down(lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult) -> None:
+def write_cluster_result(
+    lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult
+) -> None:
     """Write OUT/fleet.json, and the nodes on the page.
 
     The page is OUT/report.html. A failure to write is logged, and raises no error.
@@ -61,7 +63,7 @@ def write_down(lock: Lock, image: Image, out: Path, session: RunContext, fleet: 
     _write_page(lock, image, out, session, fleet)
 
 
-def keep_on_page(lock: Lock, image: Image, out: Path, session: RunContext) -> None:
+def render_page_again(lock: Lock, image: Image, out: Path, session: RunContext) -> None:
     """Write the page again with the nodes.
 
     The page is OUT/report.html, and the nodes are those of OUT/fleet.json. It does so only if that file is of
@@ -72,22 +74,22 @@ def keep_on_page(lock: Lock, image: Image, out: Path, session: RunContext) -> No
         fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=_Former)
         if fleet.tree != image.tree:
             return
-        folder = _folder(image, out, fleet.folder, session)
+        folder = _answers_directory(image, out, fleet.folder, session)
         if folder is None:
             session.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
             return
         result = check_folder(
-            lock, image, folder, table_of(lock, session), session, (), fleet.notes, timestamp=fleet.made
+            lock, image, folder, answer_table(lock, session), session, (), fleet.notes, timestamp=fleet.made
         )
     except FileNotFoundError:
         return
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError, ReproError) as err:
-        session.say(f"warning: the nodes are not on {REPORT}: {FLEET}: {plain(str(err))}")
+        session.say(f"warning: the nodes are not on {REPORT}: {FLEET}: {escape_text(str(err))}")
         return
     _write_page(lock, image, out, session, result)
 
 
-def _folder(image: Image, out: Path, stated: str, session: RunContext) -> Path | None:
+def _answers_directory(image: Image, out: Path, stated: str, session: RunContext) -> Path | None:
     """Return the directory of the nodes' answers, or None.
 
     None means that it is unknown. OUT may have been moved since, so its own directory comes first; links are
@@ -112,17 +114,17 @@ def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, fleet:
         verdict = read_certificate(out).verdict
         if verdict.image != image.manifest:
             return
-        write_file(out / REPORT, render_html(lock, image, verdict, on_page(fleet)).encode())
+        write_file(out / REPORT, render_html(lock, image, verdict, render_nodes(fleet)).encode())
     except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
         session.say(f"warning: {REPORT} is not written again: {err}")
 
 
-def on_page(fleet: ClusterResult) -> Nodes:
+def render_nodes(fleet: ClusterResult) -> Nodes:
     """Return the part of a cluster's result for the page."""
     wrong = [
         OutlierRow(node=node, said=f"drifts, or differs from {len(group.nodes) - 1} of its platform, on "
             f"{group.device}, in {len(answers)} answers", answers=tuple(answers))
-        for node, group, answers in by_node(fleet)
+        for node, group, answers in list_deviating_nodes(fleet)
     ]  # fmt: skip
     for group in fleet.groups:
         parted: dict[str, list[str]] = {}
@@ -141,11 +143,11 @@ def on_page(fleet: ClusterResult) -> Nodes:
         for missing_node in fleet.silent
     ]
     wrong += [row for row in silent if row.node in drifting_nodes]
-    wrong += _drifting(fleet)
+    wrong += _drifting_rows(fleet)
     groups = tuple(
         Peers(
             device=group.device,
-            title=titled(group),
+            title=platform_title(group),
             nodes=group.nodes,
             compared=group.compared,
             platform=group.platform,
@@ -159,11 +161,11 @@ def on_page(fleet: ClusterResult) -> Nodes:
         for name, names in group.loose.items()
     ]
     notes += [
-        f"collectives on {result.device}: {follow_line(result)}"
+        f"collectives on {result.device}: {consequence_line(result)}"
         for result in fleet.collectives
-        if blamed(result)[1]
+        if attribute_drift(result)[1]
     ]
-    notes += [more for group in fleet.groups if (more := unprobed_gpus(group))]
+    notes += [more for group in fleet.groups if (more := unprobed_note(group))]
     notes += [f"{name}: answered, and was not asked; it is not counted" for name in fleet.strangers]
     notes += [
         f"across the groups on {difference.device}, {len(difference.answers)} of {difference.compared} answers "
@@ -171,23 +173,23 @@ def on_page(fleet: ClusterResult) -> Nodes:
         for difference in fleet.across
     ]
     return Nodes(
-        verdict=fleet.verdict, asked=len(fleet.asked), wrong=tuple(wrong), lacking=tuple(_lacking(fleet)),
+        verdict=fleet.verdict, asked=len(fleet.asked), wrong=tuple(wrong), lacking=tuple(_lacking_rows(fleet)),
         groups=groups,
         silent=tuple(row for row in silent if row.node not in drifting_nodes),
-        notes=(*notes, *map(plain, fleet.notes)),
+        notes=(*notes, *map(escape_text, fleet.notes)),
         collectives=tuple(
-            Met(title=met_title(result), verdict=MET[result.verdict], said=tuple(met_lines(result)))
+            Met(title=collectives_title(result), verdict=MET[result.verdict], said=tuple(result_lines(result)))
             for result in fleet.collectives
         ) or (Met(title="collectives between nodes", verdict=MET["not-run"], said=()),),
-        made=plain(fleet.made), folder=plain(fleet.folder),
+        made=escape_text(fleet.made), folder=escape_text(fleet.folder),
     )  # fmt: skip
 
 
-def _drifting(fleet: ClusterResult) -> Iterator[OutlierRow]:
+def _drifting_rows(fleet: ClusterResult) -> Iterator[OutlierRow]:
     """Yield the nodes that drifting collectives name, with the collectives."""
     for result in fleet.collectives:
         collectives: dict[tuple[str, str], list[str]] = {}
-        for drift in blamed(result)[0]:
+        for drift in attribute_drift(result)[0]:
             fault = "is not the same each time" if drift.kind == "runs" else "is other than on most ranks"
             if not drift.settled:
                 fault = "is not the same on all ranks, and which is right is not known"
@@ -198,11 +200,11 @@ def _drifting(fleet: ClusterResult) -> Iterator[OutlierRow]:
             yield OutlierRow(node=name, said=text, answers=tuple(names))
 
 
-def _lacking(fleet: ClusterResult) -> Iterator[OutlierRow]:
+def _lacking_rows(fleet: ClusterResult) -> Iterator[OutlierRow]:
     """Yield the nodes that lack their peers' answers."""
     for group in fleet.groups:
         absent: dict[str, list[str]] = {}
-        for nodes, answers in lacking(group):
+        for nodes, answers in list_lacking_nodes(group):
             for name in nodes:
                 absent.setdefault(name, []).extend(answers)
         text = f"has no answer on {group.device}, where others of its platform have one"

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from reprobuild.cluster.answer_table import plain
+from reprobuild.cluster.answer_table import escape_text
 from reprobuild.errors import UsageError
 
 NODES, CERTIFICATE, BEGAN, ENDED, ERROR = "nodes", ".json", ".began", ".ended", ".error"
@@ -35,7 +35,7 @@ LARGEST_LIST = 8 << 20
 HINT = "run `reprobuild cluster worker OUT --out DIR` on each node: it writes DIR/NODE.json"
 
 
-def listed(folder: Path) -> tuple[str, ...]:
+def read_node_list(folder: Path) -> tuple[str, ...]:
     """Return the nodes that were asked, or ().
 
     The result is () without a list.
@@ -53,11 +53,11 @@ def listed(folder: Path) -> tuple[str, ...]:
     except OSError as err:
         raise UsageError(f"{path} cannot be read: {err.strerror}", hint=HINT) from None
     if bad := next((name for name in names if not NODE.fullmatch(name)), None):
-        raise UsageError(f"{path}: {plain(bad)!r} is no name of a node", hint=HINT)
+        raise UsageError(f"{path}: {escape_text(bad)!r} is no name of a node", hint=HINT)
     return tuple(dict.fromkeys(names))
 
 
-def written(folder: Path) -> float | None:
+def node_list_time(folder: Path) -> float | None:
     """Return the time of the list of nodes, or None.
 
     It is in seconds since 1970, and None without a list.
@@ -82,7 +82,7 @@ def read_small(path: Path, largest: int = LARGEST) -> str:
         return stream.read(largest).decode(errors="replace")
 
 
-def ending(text: str) -> str:
+def describe_exit_code(text: str) -> str:
     """Return a process's end in words, from its exit code."""
     code = text.strip()
     if not re.fullmatch(r"\d{1,3}", code):

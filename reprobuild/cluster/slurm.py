@@ -17,7 +17,7 @@ HINT = (
 )
 
 
-def ask(*argv: str, env: Mapping[str, str]) -> str:
+def run_slurm(*argv: str, env: Mapping[str, str]) -> str:
     """Return the output of a Slurm program.
 
     Raises:
@@ -27,24 +27,24 @@ def ask(*argv: str, env: Mapping[str, str]) -> str:
     return answer.decode(errors="replace").strip()
 
 
-def expanded(node_list: str, env: Mapping[str, str]) -> list[str]:
+def expand_node_list(node_list: str, env: Mapping[str, str]) -> list[str]:
     """Return the names in a node list such as `n[1-3]`."""
-    return ask("scontrol", "show", "hostnames", node_list, env=env).split()
+    return run_slurm("scontrol", "show", "hostnames", node_list, env=env).split()
 
 
-def address_of(node: str, env: Mapping[str, str]) -> str:
+def node_address(node: str, env: Mapping[str, str]) -> str:
     """Return the address by which other nodes reach a node.
 
     It is Slurm's, or the node's name if Slurm gives none.
     """
     with contextlib.suppress(EngineError):
-        output = ask("scontrol", "show", "node", node, "--oneliner", env=env)
+        output = run_slurm("scontrol", "show", "node", node, "--oneliner", env=env)
         if match := re.search(r"\bNodeAddr=([A-Za-z0-9_.:-]+)", output):
             return match[1]
     return node
 
 
-def cancel(job: str, env: Mapping[str, str]) -> None:
+def cancel_job(job: str, env: Mapping[str, str]) -> None:
     """Cancel a job or a step by its number."""
     with contextlib.suppress(EngineError):  # it has ended by itself
         run(["scancel", job], env=env, purpose="end the job or its step", timeout=SECONDS, hint=HINT)

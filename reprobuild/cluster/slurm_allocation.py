@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from reprobuild.cluster.answer_table import some
+from reprobuild.cluster.answer_table import abbreviate_names
 from reprobuild.cluster.shared_dir import NODE
-from reprobuild.cluster.slurm import HINT, LONGEST, MOST_NOTES, ask, cancel, expanded
+from reprobuild.cluster.slurm import HINT, LONGEST, MOST_NOTES, cancel_job, expand_node_list, run_slurm
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra.proc import stream
 
@@ -55,7 +55,9 @@ class SlurmJob(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def granted(request: JobRequest, env: Mapping[str, str], say: Callable[[str], None]) -> Iterator[SlurmJob]:
+def allocate_nodes(
+    request: JobRequest, env: Mapping[str, str], say: Callable[[str], None]
+) -> Iterator[SlurmJob]:
     """Yield a job with the nodes, present or new.
 
     A new job is ended afterwards.
@@ -67,9 +69,9 @@ def granted(request: JobRequest, env: Mapping[str, str], say: Callable[[str], No
         UsageError: the number of nodes is missing, or the request does not fit the present allocation.
         EngineError: Slurm is missing, or gives no nodes.
     """
-    with _allocation(request, env, say) as (job, inside):
-        job_nodes = _nodes(job, env)
-        size = max(_number(env, "SLURM_JOB_NUM_NODES") if inside else 0, len(job_nodes))
+    with _open_allocation(request, env, say) as (job, inside):
+        job_nodes = _job_nodes(job, env)
+        size = max(_read_number(env, "SLURM_JOB_NUM_NODES") if inside else 0, len(job_nodes))
         if inside and request.nodes > size:
             raise UsageError(
                 f"{request.nodes} nodes are asked for, and job {job} has {size}",
@@ -81,21 +83,24 @@ def granted(request: JobRequest, env: Mapping[str, str], say: Callable[[str], No
             )
         count = request.nodes or size
         nodes = job_nodes[:count] if inside else job_nodes
-        lost_nodes = _gone(
+        lost_nodes = _name_lost_nodes(
             job_nodes, count - len(nodes), env.get("SLURM_JOB_NODELIST", "") if inside else "", env
         )
         if lost_nodes:
             say(
-                f"job {job} has {len(nodes)} nodes, and {count} were asked for; lost: {some(lost_nodes, MOST_NOTES)}"
+                f"job {job} has {len(nodes)} nodes, and {count} were asked for; lost: "
+                f"{abbreviate_names(lost_nodes, MOST_NOTES)}"
             )
         yield SlurmJob(number=job, nodes=nodes, options=request.options if inside else (), gone=lost_nodes)
 
 
-def _number(env: Mapping[str, str], name: str) -> int:
+def _read_number(env: Mapping[str, str], name: str) -> int:
     return int(env[name]) if re.fullmatch(r"[0-9]{1,9}", env.get(name, "")) else 0
 
 
-def _gone(job_nodes: Sequence[str], count: int, node_list: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def _name_lost_nodes(
+    job_nodes: Sequence[str], count: int, node_list: str, env: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return names for `count` nodes that the job has lost.
 
     They are taken from `node_list`, the original nodes of the job.
@@ -104,14 +109,14 @@ def _gone(job_nodes: Sequence[str], count: int, node_list: str, env: Mapping[str
         return ()
     original_nodes: list[str] = []
     with contextlib.suppress(EngineError):  # then they have no names
-        original_nodes = expanded(node_list, env) if node_list else []
+        original_nodes = expand_node_list(node_list, env) if node_list else []
     names = [name for name in original_nodes if name not in job_nodes and NODE.fullmatch(name)]
     unnamed = (f"unnamed-{number}" for number in itertools.count(1))
     names += itertools.islice((name for name in unnamed if name not in job_nodes), count)
     return tuple(names[:count])
 
 
-def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def _job_nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of a job's nodes.
 
     Slurm expands its list of nodes.
@@ -119,8 +124,8 @@ def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
     Raises:
         EngineError: Slurm does not answer, or lists none.
     """
-    node_list = ask("squeue", "--noheader", f"--jobs={job}", "--format=%N", env=env)
-    names = expanded(node_list, env) if node_list else []
+    node_list = run_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%N", env=env)
+    names = expand_node_list(node_list, env) if node_list else []
     if not names or not all(NODE.fullmatch(name) for name in names):
         raise EngineError(
             f"job {job} has no nodes: {node_list[:LONGEST]!r}", hint="is it still running? See `squeue`"
@@ -129,7 +134,7 @@ def _nodes(job: str, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _allocation(
+def _open_allocation(
     request: JobRequest, env: Mapping[str, str], say: Callable[[str], None]
 ) -> Iterator[tuple[str, bool]]:
     """Yield a job's number, and whether the job existed before.
@@ -165,7 +170,7 @@ def _allocation(
         yield output.job, False
     finally:  # also if an interrupt comes between the grant and the end of salloc
         if output.job:
-            cancel(output.job, env)
+            cancel_job(output.job, env)
 
 
 class _Said:

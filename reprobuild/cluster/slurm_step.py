@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprobuild.cluster.shared_dir import CERTIFICATE, ENDED, ERROR, LOG, LOST, NODES, STEP, TOLD
-from reprobuild.cluster.slurm import LONGEST, MOST_NOTES, ask, cancel, expanded
+from reprobuild.cluster.slurm import LONGEST, MOST_NOTES, cancel_job, expand_node_list, run_slurm
 from reprobuild.cluster.slurm_allocation import SlurmJob
 from reprobuild.errors import DriftError, EngineError, InconclusiveError
 from reprobuild.infra.atomic import write_file
@@ -63,7 +63,7 @@ def run_step(
         write_file(
             folder / f"{node}{LOST}", b"Slurm has taken it out of the job, as it does with one that fails"
         )
-    notes = _step(job, len(nodes), command, folder, env, deadline=deadline, patience=patience)
+    notes = _run_srun(job, len(nodes), command, folder, env, deadline=deadline, patience=patience)
     _note_lost(nodes, folder, env, notes)
     return notes
 
@@ -82,9 +82,9 @@ def _note_lost(nodes: Sequence[str], folder: Path, env: Mapping[str, str], notes
         return
     with contextlib.suppress(EngineError):  # otherwise they count as hanging
         for failed in filter(None, map(_FAILED.search, notes)):  # a node that was started again is reached
-            for name in unfinished_nodes & set(expanded(failed[1], env)):
+            for name in unfinished_nodes & set(expand_node_list(failed[1], env)):
                 write_file(folder / f"{name}{LOST}", b"Slurm says that it failed")
-        output = ask("sinfo", "--noheader", "--Node", "--format=%N|%T|%E", env=env)
+        output = run_slurm("sinfo", "--noheader", "--Node", "--format=%N|%T|%E", env=env)
         for line in output.splitlines():
             name, _, rest = line.partition("|")
             state, _, reason = rest.partition("|")
@@ -93,7 +93,7 @@ def _note_lost(nodes: Sequence[str], folder: Path, env: Mapping[str, str], notes
                 write_file(folder / f"{name.strip()}{LOST}", why[:LONGEST].encode())
 
 
-def _step(
+def _run_srun(
     job: SlurmJob, count: int, command: Sequence[str], folder: Path, env: Mapping[str, str], *,
     deadline: int, patience: int,
 ) -> tuple[str, ...]:  # fmt: skip
@@ -137,8 +137,8 @@ def _cancel_step(job: str, name: str, env: Mapping[str, str]) -> None:
     Its srun has ended, and the step may still run; the job belongs to someone else and continues.
     """
     with contextlib.suppress(EngineError):
-        output = ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i %j", env=env)
+        output = run_slurm("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i %j", env=env)
         for line in output.splitlines():
             step, _, called = line.strip().partition(" ")
             if called.strip() == name and re.fullmatch(rf"{job}\.\d+", step):
-                cancel(step, env)
+                cancel_job(step, env)

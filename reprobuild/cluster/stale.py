@@ -8,14 +8,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
-from reprobuild.cluster.answer_table import plain
+from reprobuild.cluster.answer_table import escape_text
 
 FORM = "%Y-%m-%dT%H:%M:%SZ"
 FAR = datetime.timedelta(hours=6)  # answers of one check are closer; those of a nightly one are farther
 SKEW = datetime.timedelta(minutes=10)  # between the clocks of nodes, of the file server and of this machine
 
 
-def old(timestamps: Mapping[str, str], list_time: float | None, now: str) -> dict[str, str]:
+def find_stale(timestamps: Mapping[str, str], list_time: float | None, now: str) -> dict[str, str]:
     """Return the nodes with earlier verdicts, and the reasons.
 
     Args:
@@ -24,8 +24,8 @@ def old(timestamps: Mapping[str, str], list_time: float | None, now: str) -> dic
             since.
         now: the time here, in UTC; empty if unknown. A later time does not count as the newest.
     """
-    times = {node: _time(text) for node, text in timestamps.items()}
-    here = _time(now)
+    times = {node: _parse_time(text) for node, text in timestamps.items()}
+    here = _parse_time(now)
     known_times = [moment for moment in times.values() if moment is not None]
     newest = max((moment for moment in known_times if here is None or moment <= here + SKEW), default=None)
     begun = float("inf") if list_time is None else list_time - SKEW.total_seconds()
@@ -33,7 +33,7 @@ def old(timestamps: Mapping[str, str], list_time: float | None, now: str) -> dic
     reasons = {}
     for node, when in times.items():
         if when is None:
-            reasons[node] = f"when its certificate was made is not known: {plain(timestamps[node])}"
+            reasons[node] = f"when its certificate was made is not known: {escape_text(timestamps[node])}"
         elif newest and newest - when > FAR:
             reasons[node] = f"its certificate was made {when:{FORM}}, and the newest {newest:{FORM}}"
         elif since and when.timestamp() < begun:
@@ -41,7 +41,7 @@ def old(timestamps: Mapping[str, str], list_time: float | None, now: str) -> dic
     return reasons
 
 
-def _time(text: str) -> datetime.datetime | None:
+def _parse_time(text: str) -> datetime.datetime | None:
     try:
         return datetime.datetime.strptime(text, FORM).replace(tzinfo=datetime.timezone.utc)
     except ValueError:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reprobuild.cluster.aggregate import ClusterResult, MissingNode, by_node
-from reprobuild.cluster.answer_table import plain, some
-from reprobuild.cluster.collectives_judge import CollectiveResult, blamed
+from reprobuild.cluster.aggregate import ClusterResult, MissingNode, list_deviating_nodes
+from reprobuild.cluster.answer_table import abbreviate_names, escape_text
+from reprobuild.cluster.collectives_judge import CollectiveResult, attribute_drift
 from reprobuild.cluster.group import Group
-from reprobuild.verify.determinism.summary import unprobed
+from reprobuild.verify.determinism.summary import unprobed_gpus_note
 
 SHOWN_NODES, SHOWN_ANSWERS = 8, 6
 _GPU = re.compile(r"cuda\.gpus\.\d+\.name")
@@ -27,12 +27,12 @@ MET = {
 def render_fleet(fleet: ClusterResult) -> str:
     """Return the text for people: deviating nodes first, then groups."""
     lines = [
-        *_wrong(fleet),
-        *_silent(fleet.silent),
-        *_missing(fleet),
-        *_open(fleet),
-        *_groups(fleet),
-        *_met(fleet),
+        *_deviation_lines(fleet),
+        *_silence_lines(fleet.silent),
+        *_missing_lines(fleet),
+        *_question_lines(fleet),
+        *_group_lines(fleet),
+        *_collectives_lines(fleet),
         "",
     ]
     answered = len(fleet.asked) - len(fleet.silent)
@@ -40,8 +40,8 @@ def render_fleet(fleet: ClusterResult) -> str:
     return "\n".join(lines)
 
 
-def _wrong(fleet: ClusterResult) -> Iterator[str]:
-    for node, group, answers in by_node(fleet):
+def _deviation_lines(fleet: ClusterResult) -> Iterator[str]:
+    for node, group, answers in list_deviating_nodes(fleet):
         peers = len(group.nodes) - 1
         same = {outlier.answer for outlier in group.odd if outlier.node == node and outlier.kind == "drift"}
         verb = "drifts, and differs" if same and len(same) < len(answers) else "drifts" if same else "differs"
@@ -49,11 +49,11 @@ def _wrong(fleet: ClusterResult) -> Iterator[str]:
             f"{node}: {verb} from {peers} of its platform, on {group.device}, in {len(answers)} answers: "
             "drift, or hardware that computes wrongly"
         )
-        yield f"  {some(answers, SHOWN_ANSWERS)}"
+        yield f"  {abbreviate_names(answers, SHOWN_ANSWERS)}"
     for group in fleet.groups:
         for split in group.parted[:SHOWN_ANSWERS]:
             sides = "; ".join(
-                f"{some(nodes, SHOWN_NODES)}: {value}"
+                f"{abbreviate_names(nodes, SHOWN_NODES)}: {value}"
                 for value, nodes in list(split.sides.items())[:SHOWN_NODES]
             )
             yield f"{group.device} {split.answer}: they differ, and which is right is not known: {sides}"
@@ -61,19 +61,22 @@ def _wrong(fleet: ClusterResult) -> Iterator[str]:
             yield f"  and {len(group.parted) - SHOWN_ANSWERS} more answers on {group.device} without a majority"
 
 
-def _silent(silent: Sequence[MissingNode]) -> Iterator[str]:
+def _silence_lines(silent: Sequence[MissingNode]) -> Iterator[str]:
     for missing_node in silent:
         yield f"{missing_node.node}: {SILENT[missing_node.kind]}: {missing_node.why}"
 
 
-def _missing(fleet: ClusterResult) -> Iterator[str]:
+def _missing_lines(fleet: ClusterResult) -> Iterator[str]:
     for group in fleet.groups:
-        for nodes, answers in lacking(group):
-            node_text, answer_text = some(nodes, SHOWN_NODES), some(answers, SHOWN_ANSWERS)
+        for nodes, answers in list_lacking_nodes(group):
+            node_text, answer_text = (
+                abbreviate_names(nodes, SHOWN_NODES),
+                abbreviate_names(answers, SHOWN_ANSWERS),
+            )
             yield f"{node_text}: no answer on {group.device}, where others have one: {answer_text}"
 
 
-def lacking(group: Group) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+def list_lacking_nodes(group: Group) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Yield sets of nodes, and the answers that they lack.
 
     Others of their group have these answers.
@@ -90,22 +93,28 @@ def lacking(group: Group) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     yield from answers_by_nodes.items()
 
 
-def _open(fleet: ClusterResult) -> Iterator[str]:
+def _question_lines(fleet: ClusterResult) -> Iterator[str]:
     for question in fleet.open:
-        yield f"{some(question.nodes, SHOWN_NODES)}: {question.why}"
+        yield f"{abbreviate_names(question.nodes, SHOWN_NODES)}: {question.why}"
     for name in fleet.strangers:
         yield f"{name}: answered, and was not asked; it is not counted"
     yield from fleet.notes
 
 
-def _groups(fleet: ClusterResult) -> Iterator[str]:
+def _group_lines(fleet: ClusterResult) -> Iterator[str]:
     for number, group in enumerate(fleet.groups, 1):
         yield ""
-        yield f"group {number}, {group.device}: {titled(group)}"
-        yield f"  {len(group.nodes)} nodes, {group.compared} answers compared: {some(group.nodes, SHOWN_NODES)}"
+        yield f"group {number}, {group.device}: {platform_title(group)}"
+        yield (
+            f"  {len(group.nodes)} nodes, {group.compared} answers compared: "
+            f"{abbreviate_names(group.nodes, SHOWN_NODES)}"
+        )
         if group.loose:
-            yield f"  not compared, for they drift with the image's profile: {some(list(group.loose), SHOWN_ANSWERS)}"
-        if more := unprobed_gpus(group):
+            yield (
+                "  not compared, for they drift with the image's profile: "
+                f"{abbreviate_names(list(group.loose), SHOWN_ANSWERS)}"
+            )
+        if more := unprobed_note(group):
             yield f"  {more}"
         if len(group.nodes) < 2:
             yield "  alone on its platform: nothing is known of it by comparison"
@@ -114,75 +123,80 @@ def _groups(fleet: ClusterResult) -> Iterator[str]:
         yield (
             f"across the groups on {difference.device} {len(difference.answers)} of {difference.compared} "
             "answers differ, as is expected: "
-            f"they differ in {some(difference.facts, SHOWN_ANSWERS)}"
+            f"they differ in {abbreviate_names(difference.facts, SHOWN_ANSWERS)}"
         )
 
 
-def _met(fleet: ClusterResult) -> Iterator[str]:
+def _collectives_lines(fleet: ClusterResult) -> Iterator[str]:
     yield ""
     if not fleet.collectives:
         yield "collectives between nodes: not run"
     for result in fleet.collectives:
-        yield f"{met_title(result)}: {MET[result.verdict]}"
-        yield from (f"  {line}" for line in met_lines(result))
+        yield f"{collectives_title(result)}: {MET[result.verdict]}"
+        yield from (f"  {line}" for line in result_lines(result))
 
 
-def met_title(result: CollectiveResult) -> str:
+def collectives_title(result: CollectiveResult) -> str:
     """Return a title for collectives: nodes, device and ranks."""
     if result.verdict == "not-run":
         return f"collectives between nodes, {result.device} ({result.backend})"
     return f"collectives between {len(result.nodes)} nodes, {result.device} ({result.backend}, {result.ranks} ranks)"
 
 
-def met_lines(result: CollectiveResult) -> Iterator[str]:
+def result_lines(result: CollectiveResult) -> Iterator[str]:
     """Yield a line for each result of collectives between nodes."""
-    named, follows = blamed(result)
+    named, follows = attribute_drift(result)
     for drift in named:
-        where = f"{some(drift.nodes, SHOWN_NODES)} ({_ranks(drift.ranks)})"
+        where = f"{abbreviate_names(drift.nodes, SHOWN_NODES)} ({_format_ranks(drift.ranks)})"
         if drift.kind == "runs":
-            yield f"{plain(drift.collective)}: not the same each time, on {where}"
+            yield f"{escape_text(drift.collective)}: not the same each time, on {where}"
         elif drift.settled:
-            yield f"{plain(drift.collective)}: other than on most ranks, on {where}: hardware that computes wrongly?"
+            yield (
+                f"{escape_text(drift.collective)}: other than on most ranks, on {where}: hardware that "
+                "computes wrongly?"
+            )
         else:
-            yield f"{plain(drift.collective)}: the ranks differ, and which is right is not known: {where}"
+            yield f"{escape_text(drift.collective)}: the ranks differ, and which is right is not known: {where}"
     if follows:
-        yield follow_line(result)
-    yield from map(plain, result.open)
+        yield consequence_line(result)
+    yield from map(escape_text, result.open)
     if result.identical:
-        yield f"the same in both runs: {some(result.identical, len(result.identical))}"
+        yield f"the same in both runs: {abbreviate_names(result.identical, len(result.identical))}"
     if result.control:
-        yield f"control, a sum over ranks: {plain(result.control)}"
+        yield f"control, a sum over ranks: {escape_text(result.control)}"
 
 
-def follow_line(result: CollectiveResult) -> str:
+def consequence_line(result: CollectiveResult) -> str:
     """Return the text on drifts caused by other nodes.
 
     The drift of a named node spreads to the data of all nodes.
     """
-    named, follows = blamed(result)
+    named, follows = attribute_drift(result)
     guilty = {node for drift in named for node in drift.nodes}
     away = sorted({node for drift in follows for node in drift.nodes} - guilty)
-    collectives = some([drift.collective for drift in follows], SHOWN_ANSWERS)
+    collectives = abbreviate_names([drift.collective for drift in follows], SHOWN_ANSWERS)
     return (
-        f"{collectives}: not the same each time, also on {some(away, SHOWN_NODES) or 'no other node'}: "
-        f"that may come of {some(sorted(guilty), SHOWN_NODES)}"
+        f"{collectives}: not the same each time, also on {abbreviate_names(away, SHOWN_NODES) or 'no other node'}: "
+        f"that may come of {abbreviate_names(sorted(guilty), SHOWN_NODES)}"
     )
 
 
-def _ranks(numbers: Sequence[int]) -> str:
-    return f"rank{'s' if len(numbers) > 1 else ''} {some([str(number) for number in numbers], SHOWN_NODES)}"
+def _format_ranks(numbers: Sequence[int]) -> str:
+    return f"rank{'s' if len(numbers) > 1 else ''} {abbreviate_names([str(number) for number in numbers], SHOWN_NODES)}"
 
 
-def unprobed_gpus(group: Group) -> str:
+def unprobed_note(group: Group) -> str:
     """Return a note on a group's GPUs without probes, or "".
 
     They are those past the first of each node.
     """
     names = [name for name in group.platform if _GPU.fullmatch(name)]
-    return unprobed(len(names)) if group.device == "cuda" else ""
+    return unprobed_gpus_note(len(names)) if group.device == "cuda" else ""
 
 
-def titled(group: Group) -> str:
+def platform_title(group: Group) -> str:
     """Return a platform's title: its processor and GPU."""
-    facts = [plain(group.platform[name]) for name in _FACTS if group.platform.get(name, "null") != "null"]
+    facts = [
+        escape_text(group.platform[name]) for name in _FACTS if group.platform.get(name, "null") != "null"
+    ]
     return ", ".join(facts) or "a platform that tells nothing of itself"

@@ -35,7 +35,7 @@ def node_name(session: RunContext, host: str) -> str:
     return name
 
 
-def take_part(
+def check_node(
     lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions, folder: Path, node: str
 ) -> Verdict:
     """Run the determinism test here, and write its verdict.
@@ -62,13 +62,13 @@ def take_part(
     return verdict
 
 
-def line(node: str, verdict: Verdict) -> str:
+def node_line(node: str, verdict: Verdict) -> str:
     """Return a node's result in one line."""
     determinism = verdict.determinism
     return f"{node}: cpu {determinism.cpu}, gpu {determinism.gpu}, collectives {determinism.collectives}"
 
 
-def exit_code(verdict: Verdict) -> int:
+def node_exit_code(verdict: Verdict) -> int:
     """Return the exit code of a node by itself.
 
     The round trip is not requested from nodes, and does not count.

@@ -2,7 +2,7 @@
 
 They decide the questions that evidence cannot decide, and are copied into the lock. A file that only lies
 beside a snapshot may come from the author of the snapshot, so it decides less than one that the user names:
-see `unconfirmed`.
+see `list_unconfirmed`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     system: Literal["needed", "all"] | None = None
     packages: tuple[Line, ...] = ()
 
-    def recorded(self) -> dict[str, Any]:
+    def lock_document(self) -> dict[str, Any]:
         """Return the overrides to record in the lock.
 
         Credentials are left out, and so are addresses and paths that belong to one machine.
@@ -163,7 +163,7 @@ def read_decisions(path: Path) -> Decisions:
     except ValueError as err:  # broken text among them
         raise UsageError(f"{path} is not YAML: {err}", hint="see docs/decisions.md for an example") from None
     if isinstance(raw, dict) and isinstance(raw.get("bake"), list):
-        raw["bake"] = dict(_baked(item, path) for item in raw["bake"])
+        raw["bake"] = dict(_parse_bake_item(item, path) for item in raw["bake"])
     if isinstance(raw, dict) and isinstance(raw.get("archives"), list):
         raw["archives"] = [
             {"url": archive} if isinstance(archive, str) else archive for archive in raw["archives"]
@@ -191,7 +191,7 @@ def _key_hint(error: str) -> str:
     return "\n".join(filter(None, [did_you_mean(unknown[1], keys) if unknown else "", listing]))
 
 
-def _baked(item: object, path: Path) -> tuple[str, str | None]:
+def _parse_bake_item(item: object, path: Path) -> tuple[str, str | None]:
     if not isinstance(item, str):
         raise UsageError(f"{path}: an item of bake is no text", hint="write each as NAME or NAME=VALUE")
     return parse_bake(item)
@@ -234,7 +234,7 @@ def find_decisions(snapshot: Path) -> Path | None:
     return beside if beside.is_file() else None
 
 
-def inside(snapshot: Path) -> Path | None:
+def find_inner_decisions(snapshot: Path) -> Path | None:
     """Return the `reprobuild.yaml` in the snapshot's directory, or None.
 
     It is read only when the user names it.
@@ -243,7 +243,7 @@ def inside(snapshot: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def unconfirmed(decisions: Decisions) -> tuple[str, ...]:
+def list_unconfirmed(decisions: Decisions) -> tuple[str, ...]:
     """Return the overrides that need the user's confirmation, as text.
 
     A file beside a snapshot may be untrusted. It must not make the program read files of the user, trust keys
@@ -252,7 +252,7 @@ def unconfirmed(decisions: Decisions) -> tuple[str, ...]:
     Args:
         decisions: those of one file.
     """
-    texts = [text for text in stated(decisions) if re.split(r"[. ]", text)[0] in _CONFIRMED]
+    texts = [text for text in describe_decisions(decisions) if re.split(r"[. ]", text)[0] in _CONFIRMED]
     texts += [
         f"sources.{name} = {without_login(place)}"
         for name, place in decisions.sources.items()
@@ -261,7 +261,7 @@ def unconfirmed(decisions: Decisions) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def stated(decisions: Decisions) -> tuple[str, ...]:
+def describe_decisions(decisions: Decisions) -> tuple[str, ...]:
     """Return each override as one line of text, without credentials.
 
     For example `sources.mylib = mylib.bundle`.
@@ -271,30 +271,30 @@ def stated(decisions: Decisions) -> tuple[str, ...]:
         redact(text)
         for name in Decisions.__struct_fields__
         if getattr(decisions, name) != getattr(defaults, name)
-        for text in _stated(name, msgspec.to_builtins(getattr(decisions, name)))
+        for text in _describe_decision(name, msgspec.to_builtins(getattr(decisions, name)))
     )
 
 
-def _stated(name: str, value: Any) -> Iterator[str]:
+def _describe_decision(name: str, value: Any) -> Iterator[str]:
     if name == "bake":  # a value may be a secret
         yield f"bake = {', '.join(value)}"
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _stated(f"{name}.{key}", item)
+            yield from _describe_decision(f"{name}.{key}", item)
     elif isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
         for item in value:
-            yield f"{name} = {' '.join(_shown(part) for part in item.values())}"
+            yield f"{name} = {' '.join(_format_value(part) for part in item.values())}"
     else:
-        yield f"{name} = {without_login(value) if name.startswith('sources.') else _shown(value)}"
+        yield f"{name} = {without_login(value) if name.startswith('sources.') else _format_value(value)}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_shown, value))
+        return ", ".join(map(_format_value, value))
     return strip_credentials(str(value))[0]
 
 
-def _key(field: str, name: str) -> str:
+def _merge_key(field: str, name: str) -> str:
     return canonicalize_name(name) if field in _BY_PROJECT else name
 
 
@@ -313,7 +313,7 @@ def _check_spellings(decisions: Decisions, path: Path) -> None:
                 )
 
 
-def merge(base: Decisions, options: Decisions) -> Decisions:
+def merge_decisions(base: Decisions, options: Decisions) -> Decisions:
     """Return the file's overrides with the command line's applied.
 
     Lists and maps are joined.
@@ -324,7 +324,7 @@ def merge(base: Decisions, options: Decisions) -> Decisions:
         base_value, option = getattr(base, field), getattr(options, field)
         if isinstance(option, dict):
             named = {canonicalize_name(name) for name in option} if field in _BY_PROJECT else option.keys()
-            rest = {name: value for name, value in base_value.items() if _key(field, name) not in named}
+            rest = {name: value for name, value in base_value.items() if _merge_key(field, name) not in named}
             changed[field] = {**rest, **option}
         elif isinstance(option, tuple):
             changed[field] = tuple(dict.fromkeys((*base_value, *option)))

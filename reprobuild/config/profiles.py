@@ -43,17 +43,17 @@ class _Data(Struct, frozen=True):
 
 
 @cache
-def _data() -> _Data:
+def _read_data() -> _Data:
     content = files("reprobuild_runtime").joinpath("profiles/profiles.json").read_bytes()
     return msgspec.json.decode(content, type=_Data)
 
 
 def read_profiles() -> dict[str, Profile]:
     """Return every profile by name."""
-    return _data().profiles
+    return _read_data().profiles
 
 
-def suggestions(names: Collection[str], text: str) -> list[str]:
+def suggest_profiles(names: Collection[str], text: str) -> list[str]:
     """Return a hint for each unused profile that fits.
 
     Such a profile extends `torch` for a library of the image.
@@ -67,7 +67,7 @@ def suggestions(names: Collection[str], text: str) -> list[str]:
     for name, profile in read_profiles().items():
         brings = {
             distribution.replace("_", "-")
-            for distribution in _data().consumers.get(name, Consumer(())).distributions
+            for distribution in _read_data().consumers.get(name, Consumer(())).distributions
         }
         if name not in chosen and DEFAULT in profile.includes and (matches := sorted(brings & {*names})):
             hints.append(
@@ -99,7 +99,7 @@ def check_profile(text: str, where: str = "") -> str:
     return ",".join(names)
 
 
-def variables(text: str) -> frozenset[str]:
+def profile_variables(text: str) -> frozenset[str]:
     """Return the variables that profiles set for a chosen seed.
 
     An unknown profile has no variables.
@@ -113,7 +113,7 @@ def variables(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def values(text: str) -> dict[str, bool | int | str | None]:
+def profile_values(text: str) -> dict[str, bool | int | str | None]:
     """Return {name: value} of the settings of profiles.
 
     An unknown profile has no settings. A profile outweighs those it includes.
@@ -123,6 +123,6 @@ def values(text: str) -> dict[str, bool | int | str | None]:
         profile = known.get(name)
         if profile is not None:
             for included in profile.includes:
-                settings |= values(included)
+                settings |= profile_values(included)
             settings |= {entry.name: entry.value for entry in profile.settings}
     return settings

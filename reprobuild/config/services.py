@@ -59,7 +59,7 @@ def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
     return shipped
 
 
-def fill(service: Service, **values: str | None) -> str:
+def fill_address(service: Service, **values: str | None) -> str:
     """Return the address of a service with its placeholders filled.
 
     Raises:
@@ -75,7 +75,7 @@ def fill(service: Service, **values: str | None) -> str:
         ) from None
 
 
-def distances(services: Mapping[str, Service]) -> dict[str, float]:
+def request_distances(services: Mapping[str, Service]) -> dict[str, float]:
     """Return the distances between requests, in seconds, by host.
 
     `http.Net` takes them in this form.

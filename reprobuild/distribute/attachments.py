@@ -77,7 +77,7 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def name_of(lock: Lock) -> str:
+def default_image_name(lock: Lock) -> str:
     """Return the default name of a lock's image."""
     return own_name(lock.digest)
 
@@ -88,11 +88,11 @@ def provenance_of(lock: Lock, image: Image) -> bytes:
     It has no name of the user's, and no single files.
     """
     return provenance.provenance(
-        lock, msgspec.structs.replace(image, reference=name_of(lock), sif="", sqsh="")
+        lock, msgspec.structs.replace(image, reference=default_image_name(lock), sif="", sqsh="")
     )
 
 
-def papers(lock: Lock, image: Image, out: Path) -> list[Attachment]:
+def list_attachments(lock: Lock, image: Image, out: Path) -> list[Attachment]:
     """Return the attachments of the image of an output directory.
 
     Raises:
@@ -106,8 +106,8 @@ def papers(lock: Lock, image: Image, out: Path) -> list[Attachment]:
     ]
     place = out / VERDICT
     if os.path.lexists(place):
-        content = _certificate(place)
-        if certified(content, lock, image) is None:
+        content = _read_verdict_file(place)
+        if parse_image_verdict(content, lock, image) is None:
             raise DistributionError(
                 f"{place} is no certificate of this image",
                 hint="make one with `reprobuild verify OUT`, or take the file away and push without one",
@@ -122,7 +122,7 @@ def papers(lock: Lock, image: Image, out: Path) -> list[Attachment]:
     return attachments
 
 
-def _certificate(place: Path) -> bytes:
+def _read_verdict_file(place: Path) -> bytes:
     try:
         stream, _ = open_plain(place, links=False)
     except OSError:
@@ -134,7 +134,7 @@ def _certificate(place: Path) -> bytes:
         return stream.read(LARGEST + 1)
 
 
-def certified(content: bytes, lock: Lock, image: Image) -> Verdict | None:
+def parse_image_verdict(content: bytes, lock: Lock, image: Image) -> Verdict | None:
     """Return the verdict of this image's verdict file, or None."""
     try:
         verdict = read_verdict(content, VERDICT) if len(content) <= LARGEST else None
@@ -146,7 +146,7 @@ def certified(content: bytes, lock: Lock, image: Image) -> Verdict | None:
     return verdict if (verdict.lock, verdict.image, verdict.tree) == digests else None
 
 
-def artifact(paper: Attachment, subject: Descriptor) -> bytes:
+def encode_artifact(paper: Attachment, subject: Descriptor) -> bytes:
     """Return the manifest that attaches a file to an image.
 
     The same file has the same manifest.
@@ -156,7 +156,7 @@ def artifact(paper: Attachment, subject: Descriptor) -> bytes:
         "mediaType": TYPES[paper.kind], "digest": paper.digest, "size": len(paper.content),
         "annotations": {"org.opencontainers.image.title": FILES[paper.kind]},
     }  # fmt: skip
-    return repository.encode(
+    return repository.encode_manifest(
         {
             "schemaVersion": 2,
             "mediaType": MANIFEST,

@@ -13,12 +13,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild import __version__
-from reprobuild.distribute.bundle_contents import PROGRAM, BundleFile, Part, contents, for_others, program
+from reprobuild.distribute.bundle_contents import (
+    PROGRAM,
+    BundleFile,
+    Part,
+    list_contents,
+    read_unbundle_program,
+    with_own_name,
+)
 from reprobuild.distribute.bundle_writer import WrittenBundle, manifest_of, write_bundle
-from reprobuild.distribute.own_wheels import own_wheels
+from reprobuild.distribute.own_wheels import write_own_wheels
 from reprobuild.distribute.signing import sign
 from reprobuild.errors import DistributionError, UsageError
-from reprobuild.infra.atomic import private_folder, write_file
+from reprobuild.infra.atomic import private_directory, write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.output.directory import VERDICT, read_image
 from reprobuild.store.store import Store
@@ -101,22 +108,22 @@ def bundle(
         OSError: there is no room; no file is left behind.
     """
     lock, image = read_image(out)
-    shown = for_others(lock, image)
+    shown = with_own_name(lock, image)
     if shown != image:
         say(
             f"the image is {shown.reference} in the bundle: {image.reference} could be the name of another one there"
         )
     beside = target.parent / PROGRAM
-    _refuse_others(target, beside)
+    _refuse_other_files(target, beside)
     if not (out / VERDICT).exists():
         say(f"there is no {VERDICT} in {out}: the bundle will hold no certificate")
-    with private_folder(target.absolute().parent, f".{target.name}.bundling.") as folder:
-        files = contents(out, lock, image, store, options.parts)
+    with private_directory(target.absolute().parent, f".{target.name}.bundling.") as folder:
+        files = list_contents(out, lock, image, store, options.parts)
         if "reprobuild" in options.parts:
             say("reprobuild itself: its wheels")
             files += [
                 BundleFile(path=f"reprobuild/{path.name}", content=path)
-                for path in own_wheels(folder / "wheels")
+                for path in write_own_wheels(folder / "wheels")
             ]
         fields = {
             "made_by": f"reprobuild {__version__}", "lock": lock.digest, "parts": sorted(options.parts),
@@ -137,8 +144,8 @@ def bundle(
             split=options.split,
             progress=progress,
         )
-        write_file(beside, program())
-        placed = _place(written, target)
+        write_file(beside, read_unbundle_program())
+        placed = _replace_parts(written, target)
     return BundleResult(
         files=placed, sha256=written.sha256, size=written.size, members=len(files), lock=lock.digest,
         manifest=image.manifest, parts=tuple(sorted(options.parts)), signed=bool(signature),
@@ -146,14 +153,14 @@ def bundle(
     )  # fmt: skip
 
 
-def _head(path: Path) -> bytes:
+def _read_head(path: Path) -> bytes:
     with open_plain(path, links=True)[0] as stream:
         return stream.read(1000)
 
 
-def _refuse_others(target: Path, beside: Path) -> None:
+def _refuse_other_files(target: Path, beside: Path) -> None:
     """Refuse to replace a file that is not ours."""
-    if beside.exists() and b"bundle of reprobuild" not in _head(beside):
+    if beside.exists() and b"bundle of reprobuild" not in _read_head(beside):
         raise DistributionError(f"{beside} is another program", hint="write the bundle into another folder")
     if target.is_dir():
         raise DistributionError(f"{target} is a directory", hint="name a file with -o")
@@ -162,7 +169,7 @@ def _refuse_others(target: Path, beside: Path) -> None:
             f"{target} has the name of a part of a bundle",
             hint="name it with -o so that it ends in no number",
         )
-    numbered = _numbered(target)
+    numbered = _list_parts(target)
     if numbered and not begins_bundle(str(target.with_name(f"{target.name}.001"))):
         raise DistributionError(
             f"{numbered[0]} is there, which is no part of a bundle, and would be taken for one",
@@ -170,16 +177,16 @@ def _refuse_others(target: Path, beside: Path) -> None:
         )
 
 
-def _numbered(target: Path) -> list[Path]:
+def _list_parts(target: Path) -> list[Path]:
     """Return the existing part files of this name, in order."""
     named = (target.with_name(f"{target.name}.{number:03d}") for number in itertools.count(1))
     return list(itertools.takewhile(Path.is_file, named))
 
 
-def _place(written: WrittenBundle, target: Path) -> tuple[str, ...]:
+def _replace_parts(written: WrittenBundle, target: Path) -> tuple[str, ...]:
     """Move the finished files into place, and remove former parts."""
     places = [target.parent / path.name for path in written.paths]
-    former = _numbered(target)
+    former = _list_parts(target)
     for place in places:
         if place != target and place not in former and place.exists():
             raise DistributionError(f"{place} is there, and is no part of a bundle", hint=_ELSEWHERE)

@@ -23,8 +23,8 @@ from reprobuild.distribute.sbom import FILE as SBOM
 from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.distribute.secret_files import refuse_secret_files
 from reprobuild.errors import BuildError, DistributionError, UsageError
-from reprobuild.image.engine_name import named_index, own_name
-from reprobuild.image.formats.single_file import filename
+from reprobuild.image.engine_name import encode_named_index, own_name
+from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout, read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
@@ -61,7 +61,7 @@ class BundleFile(Struct, frozen=True, kw_only=True):
     sha256: str = ""
 
 
-def program() -> bytes:
+def read_unbundle_program() -> bytes:
     """Return the program that unpacks bundles with only Python."""
     return files("reprobuild.distribute.standalone").joinpath(PROGRAM).read_bytes()
 
@@ -106,16 +106,18 @@ def system_inputs(lock: Lock) -> list[Artefact]:
     """
     inputs: list[Artefact] = []
     for base in (lock.base, lock.devel):
-        inputs += _system(base) if base else []
+        inputs += _system_files(base) if base else []
     return inputs
 
 
-def _system(base: Base) -> list[Artefact]:
+def _system_files(base: Base) -> list[Artefact]:
     layers = [base.image.config, *(layer.file for layer in base.image.layers)] if base.image else []
     return [*(deb.file for deb in (*base.packages, *base.tools)), *layers]
 
 
-def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part]) -> list[BundleFile]:
+def list_contents(
+    out: Path, lock: Lock, image: Image, store: Store, parts: frozenset[Part]
+) -> list[BundleFile]:
     """Return every file of an output directory's bundle, in order.
 
     Args:
@@ -128,15 +130,15 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
             hold a secret.
         FetchError: an input is not in the store.
     """
-    layout = _layout(out, image)
-    image = for_others(lock, image)
+    layout = _read_layout(out, image)
+    image = with_own_name(lock, image)
     sif = image.sif.removeprefix("sha256:") if "sif" in parts else ""
     image = msgspec.structs.replace(
         image, sif=f"sha256:{sif}" if sif else "", sqsh=""
     )  # only the single files in the bundle
     papers = {
         "README.md": render_readme(lock, image, parts, certified=(out / VERDICT).exists()).encode(),
-        PROGRAM: program(),
+        PROGRAM: read_unbundle_program(),
         IMAGE: msgspec.json.format(msgspec.json.encode(image)) + b"\n",
         SBOM: cyclonedx(lock),
         PROVENANCE: provenance(lock, image),
@@ -144,29 +146,31 @@ def contents(out: Path, lock: Lock, image: Image, store: Store, parts: frozenset
     bundle_files = [
         *(BundleFile(path=name, content=content) for name, content in papers.items()),
         BundleFile(path=LOCK, content=out / LOCK, sha256=image.lock),
-        *_proof(out, lock, image),
-        *(BundleFile(path=name, content=_present(out / name)) for name in _RECIPE),
+        *_verdict_files(out, lock, image),
+        *(BundleFile(path=name, content=_require_file(out / name)) for name in _RECIPE),
         *_layout_files(layout, image, lock.platform),
     ]
     inputs = [(source.file, f"sources/{source.file.filename}") for source in lock.sources]
     inputs += [(artefact, "") for artefact in python_inputs(lock)] if "wheels" in parts else []
     inputs += [(artefact, "") for artefact in system_inputs(lock)] if "debs" in parts else []
-    bundle_files += _inputs(inputs, store)
+    bundle_files += _list_inputs(inputs, store)
     if {"wheels", "debs"} <= parts:
-        bundle_files += _runtime(out, lock, store)
+        bundle_files += _runtime_files(out, lock, store)
     if "context" in parts:
         bundle_files += [
             BundleFile(path=path, content=content, sha256=sha256)
             for path, content, sha256 in context_files(out, lock, store)
         ]
     if "sif" in parts:
-        bundle_files.append(BundleFile(path=filename("sif"), content=_single(out, sif), sha256=sif))
+        bundle_files.append(
+            BundleFile(path=single_file_name("sif"), content=_require_sif(out, sif), sha256=sif)
+        )
     _refuse_secrets(bundle_files)
     refuse_secret_files(lock, lambda file: store.verified(file.sha256, file.filename))
     return bundle_files
 
 
-def for_others(lock: Lock, image: Image) -> Image:
+def with_own_name(lock: Lock, image: Image) -> Image:
     """Return an image under its own name, for other machines.
 
     The user's name for it could be that of another image there.
@@ -180,7 +184,7 @@ def _refuse_secrets(bundle_files: Sequence[BundleFile]) -> None:
     Blobs, inputs and the lock are exempt.
     """
     for file in bundle_files:
-        if secrets.secret_file(file.path, content := _searched(file)):
+        if secrets.secret_file(file.path, content := _read_searchable(file)):
             raise DistributionError(
                 f"{file.path}: files of this name hold secrets, and are not handed to others",
                 hint="take the file away, or leave what it comes from out, with --drop NAME, and build again",
@@ -192,32 +196,32 @@ def _refuse_secrets(bundle_files: Sequence[BundleFile]) -> None:
             )
 
 
-def _searched(file: BundleFile) -> bytes:
+def _read_searchable(file: BundleFile) -> bytes:
     """Return the bytes of a file to search, or b""."""
     content = file.content
     if isinstance(content, bytes):
         return b"" if file.path.endswith(_ARCHIVES) else content
     if file.path == VERDICT:  # of any size that a verdict file can have: it contains output of programs
         return read_plain(content, _LARGEST_VERDICT)
-    known = file.path in (LOCK, filename("sif")) or file.path.startswith(_LOOKED_INTO)
+    known = file.path in (LOCK, single_file_name("sif")) or file.path.startswith(_LOOKED_INTO)
     packed = file.path.endswith(_ARCHIVES) or content.stat().st_size > _LARGEST_TEXT
     return b"" if known or packed else read_plain(content, _LARGEST_TEXT)
 
 
-def _layout(out: Path, image: Image) -> Layout:
+def _read_layout(out: Path, image: Image) -> Layout:
     try:
         return read_layout(out / image.layout)
     except BuildError as err:
         raise DistributionError(str(err), hint=_AGAIN) from None
 
 
-def _present(path: Path) -> Path:
+def _require_file(path: Path) -> Path:
     if path.is_symlink() or not path.is_file():
         raise DistributionError(f"{path} is missing, or no plain file", hint=_AGAIN)
     return path
 
 
-def _proof(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
+def _verdict_files(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
     if not (out / VERDICT).exists():
         return
     certificate = read_certificate(out)
@@ -227,7 +231,7 @@ def _proof(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
             f"{out / VERDICT} is the certificate of another image",
             hint="check this one: `reprobuild verify OUT`",
         )
-    yield BundleFile(path=VERDICT, content=_present(out / VERDICT), sha256=certificate.sha256)
+    yield BundleFile(path=VERDICT, content=_require_file(out / VERDICT), sha256=certificate.sha256)
     # The page in OUT also describes this machine's store and its day, of no use to others.
     yield BundleFile(path=REPORT, content=render_html(lock, image, verdict).encode())
 
@@ -246,18 +250,20 @@ def _layout_files(layout: Layout, image: Image, platform: str) -> Iterator[Bundl
     named = layout.reference == image.reference
     yield BundleFile(
         path=f"{image.layout}/index.json",
-        content=_present(index) if named else named_index(layout, image.reference, platform),
+        content=_require_file(index) if named else encode_named_index(layout, image.reference, platform),
     )
-    yield BundleFile(path=f"{image.layout}/oci-layout", content=_present(layout.folder / "oci-layout"))
+    yield BundleFile(path=f"{image.layout}/oci-layout", content=_require_file(layout.folder / "oci-layout"))
     yield BundleFile(path=f"{image.layout}/manifest.json", content=legacy_manifest(layout, image))
     digests = (image.manifest, layout.config_digest, *(digest for _, digest, _ in layout.layers))
     for digest in sorted({digest.removeprefix("sha256:") for digest in digests}):
         yield BundleFile(
-            path=f"{image.layout}/blobs/sha256/{digest}", content=_present(layout.blob(digest)), sha256=digest
+            path=f"{image.layout}/blobs/sha256/{digest}",
+            content=_require_file(layout.blob(digest)),
+            sha256=digest,
         )
 
 
-def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[BundleFile]:
+def _list_inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[BundleFile]:
     """Yield inputs by their paths in store/ and sources/.
 
     Each path is yielded once.
@@ -265,13 +271,13 @@ def _inputs(inputs: Sequence[tuple[Artefact, str]], store: Store) -> Iterator[Bu
     paths: set[str] = set()
     for artefact, name in inputs:
         sha256 = artefact.sha256
-        for path in filter(None, (name, _in_store(sha256))):
+        for path in filter(None, (name, _blob_path(sha256))):
             if path not in paths:
                 paths.add(path)
                 yield BundleFile(path=path, content=store.verified(sha256, artefact.filename), sha256=sha256)
 
 
-def _runtime(out: Path, lock: Lock, store: Store) -> Iterator[BundleFile]:
+def _runtime_files(out: Path, lock: Lock, store: Store) -> Iterator[BundleFile]:
     """Yield the runtime files of the image, if available.
 
     Another version of this program has other files.
@@ -279,16 +285,16 @@ def _runtime(out: Path, lock: Lock, store: Store) -> Iterator[BundleFile]:
     if isinstance(lock, SealedLock) and take_runtime(out, lock, store):
         sha256 = lock.realised.runtime
         yield BundleFile(
-            path=_in_store(sha256), content=store.verified(sha256, "the runtime package"), sha256=sha256
+            path=_blob_path(sha256), content=store.verified(sha256, "the runtime package"), sha256=sha256
         )
 
 
-def _in_store(sha256: str) -> str:
+def _blob_path(sha256: str) -> str:
     return f"store/blobs/{sha256[:2]}/{sha256}"
 
 
-def _single(out: Path, sha256: str) -> Path:
-    path = out / filename("sif")
+def _require_sif(out: Path, sha256: str) -> Path:
+    path = out / single_file_name("sif")
     if not sha256 or path.is_symlink() or not path.is_file():
         raise DistributionError(
             f"{out} holds no SIF",

@@ -113,14 +113,14 @@ def write_bundle(
         for name, content in ((MANIFEST, manifest), (SIGNATURE, signature)) if content
     )  # fmt: skip
     total = length(len(start), members, epoch)
-    _refuse_many(total, split)
+    _refuse_too_many_parts(total, split)
     target = _Target(path, split)
     try:
         target.write(start)
         for file, member in zip(files, members, strict=True):
             target.write(header(member.path, 0 if member.link else member.size, epoch, member.link))
             if not member.link:
-                for piece in _pieces(file, member):
+                for piece in _read_pieces(file, member):
                     target.write(piece)
                     progress(target.size, total)
                 target.write(bytes(pad(member.size)))
@@ -131,7 +131,7 @@ def write_bundle(
     return WrittenBundle(paths=tuple(target.paths), sha256=target.digest.hexdigest(), size=target.size)
 
 
-def _refuse_many(total: int, split: int) -> None:
+def _refuse_too_many_parts(total: int, split: int) -> None:
     if split and total > MOST_PARTS * split:
         least = -(-total // (MOST_PARTS * _MEGA))
         raise DistributionError(
@@ -140,7 +140,7 @@ def _refuse_many(total: int, split: int) -> None:
         )
 
 
-def _pieces(file: BundleFile, member: Member) -> Iterator[bytes]:
+def _read_pieces(file: BundleFile, member: Member) -> Iterator[bytes]:
     if isinstance(file.content, bytes):
         yield file.content
         return

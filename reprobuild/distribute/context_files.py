@@ -17,7 +17,7 @@ from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.regular_files import open_within
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.recipe.build_context import OWN, context_blobs
-from reprobuild.recipe.render import own_folder
+from reprobuild.recipe.render import own_directory
 from reprobuild.store.salvage import CONTEXT
 from reprobuild.store.store import Store
 
@@ -41,7 +41,7 @@ def context_files(out: Path, lock: Lock, store: Store) -> Iterator[tuple[str, by
     """
     if not isinstance(lock, SealedLock):
         raise DistributionError(f"the lock of {out} is not sealed: no context follows from it", hint=_AGAIN)
-    hashes = context_blobs(lock) | {f"{own_folder(lock)}/{name}": "" for name in OWN}
+    hashes = context_blobs(lock) | {f"{own_directory(lock)}/{name}": "" for name in OWN}
     for name, sha256 in sorted(hashes.items(), key=lambda item: item[0].split("/")):
         path = f"{CONTEXT}/{name}"
         try:
@@ -50,7 +50,7 @@ def context_files(out: Path, lock: Lock, store: Store) -> Iterator[tuple[str, by
             raise DistributionError(f"{out / path} is missing, or a link leads to it", hint=_AGAIN) from None
         with stream:
             if not sha256:
-                yield path, _bounded(stream, out / path), ""
+                yield path, _read_bounded(stream, out / path), ""
                 continue
             if not _is_blob(stream, sha256, store):
                 raise DistributionError(
@@ -59,7 +59,7 @@ def context_files(out: Path, lock: Lock, store: Store) -> Iterator[tuple[str, by
         yield path, out / path, sha256
 
 
-def _bounded(stream: IO[bytes], path: Path) -> bytes:
+def _read_bounded(stream: IO[bytes], path: Path) -> bytes:
     content = stream.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise DistributionError(f"{path} has more than {_LARGEST >> 20} MB", hint=_AGAIN)

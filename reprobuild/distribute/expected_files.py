@@ -12,25 +12,25 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reprobuild.distribute.bundle_contents import PROGRAM, program
+from reprobuild.distribute.bundle_contents import PROGRAM, read_unbundle_program
 from reprobuild.distribute.readme import render_readme
 from reprobuild.errors import BuildError, DistributionError
-from reprobuild.image.formats.single_file import filename
+from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout
-from reprobuild.infra.untrusted.regular_files import holds
+from reprobuild.infra.untrusted.regular_files import has_content
 from reprobuild.lock.distributions import environment_wheels
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import VERDICT
 from reprobuild.recipe.build_context import OWN, context_blobs, own_files
-from reprobuild.recipe.render import own_folder, render
-from reprobuild.store.roots import named_files
+from reprobuild.recipe.render import own_directory, render_recipe
+from reprobuild.store.roots import list_lock_files
 from reprobuild.store.salvage import CONTEXT, take_runtime
 from reprobuild.store.store import Store, hash_file
 from reprobuild_portable.unbundle.format import Member
 from reprobuild_portable.unbundle.manifest import MOST_DEEP
 
-README, SIF = "README.md", filename("sif")
+README, SIF = "README.md", single_file_name("sif")
 _WALKED = (CONTEXT, "sources")
 HINT = "ask for a bundle of the lock alone, and build from that: `reprobuild build LOCK -o OUT`"
 
@@ -41,7 +41,7 @@ def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, imag
     """Refuse files that the lock does not determine.
 
     The lock must determine each file that a person could execute, or an engine load. The files that
-    reprobuild makes for the context are checked by `doubtful_files`: each version makes its own.
+    reprobuild makes for the context are checked by `find_differing_files`: each version makes its own.
 
     Args:
         out: the output directory.
@@ -51,11 +51,11 @@ def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, imag
     Raises:
         DistributionError: there is such a file.
     """
-    lock_files = _inputs(lock) | _layout(layout)
+    lock_files = _lock_files(lock) | _layout_files(layout)
     bundle_files = {
         path: member.sha256 for path, member in members.items() if path.startswith((f"{LAYOUT}/", "store/"))
     }
-    for path, sha256 in itertools.chain(bundle_files.items(), _executed(out, members)):
+    for path, sha256 in itertools.chain(bundle_files.items(), _list_executable_files(out, members)):
         if path not in lock_files or lock_files[path] not in ("", sha256):
             raise DistributionError(f"{path[:300]!r} of the bundle does not follow from its lock", hint=HINT)
     if SIF in members and image.sif != f"sha256:{members[SIF].sha256}":
@@ -64,27 +64,27 @@ def refuse_foreign(out: Path, members: Members, lock: Lock, layout: Layout, imag
         )
 
 
-def _inputs(lock: Lock) -> dict[str, str]:
+def _lock_files(lock: Lock) -> dict[str, str]:
     """Return {path: sha256} of the files that the lock determines.
 
     The sha256 is empty for files that this program makes.
     """
-    files = {f"store/blobs/{sha256[:2]}/{sha256}": sha256 for sha256 in named_files(lock)}
+    files = {f"store/blobs/{sha256[:2]}/{sha256}": sha256 for sha256 in list_lock_files(lock)}
     files |= {f"sources/{source.file.filename}": source.file.sha256 for source in lock.sources}
     if isinstance(lock, SealedLock):
         files |= {f"{CONTEXT}/{path}": sha256 for path, sha256 in context_blobs(lock).items()}
-        files |= {f"{CONTEXT}/{own_folder(lock)}/{name}": "" for name in OWN}
+        files |= {f"{CONTEXT}/{own_directory(lock)}/{name}": "" for name in OWN}
     return files
 
 
-def _layout(layout: Layout) -> dict[str, str]:
+def _layout_files(layout: Layout) -> dict[str, str]:
     digests = (layout.manifest, layout.config_digest, *(digest for _, digest, _ in layout.layers))
     blobs = [digest.removeprefix("sha256:") for digest in digests]
     files = {f"{LAYOUT}/{name}": "" for name in ("index.json", "oci-layout", "manifest.json")}
     return files | {f"{LAYOUT}/blobs/sha256/{digest}": digest for digest in blobs}
 
 
-def _executed(out: Path, members: Members) -> Iterator[tuple[str, str]]:
+def _list_executable_files(out: Path, members: Members) -> Iterator[tuple[str, str]]:
     """Yield path and sha256 of each file for execution.
 
     They are below fixed directories; a link has no sha256.
@@ -106,20 +106,25 @@ def _executed(out: Path, members: Members) -> Iterator[tuple[str, str]]:
                     yield within, hash_file(path) if path.is_file() and not path.is_symlink() else "a link"
 
 
-def doubtful_files(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> set[str]:
+def find_differing_files(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> set[str]:
     """Return the programs and texts that differ from ours.
 
     They are the paths of existing files that differ from those of this reprobuild for the lock.
     """
-    texts = [(PROGRAM, [program()]), (README, list(_readmes(members, lock, image)))]
-    texts += [(f"{CONTEXT}/{path}", [content]) for path, content in _own(out, members, lock, store).items()]
+    texts = [(PROGRAM, [read_unbundle_program()]), (README, list(_possible_readmes(members, lock, image)))]
+    texts += [
+        (f"{CONTEXT}/{path}", [content])
+        for path, content in _make_context_files(out, members, lock, store).items()
+    ]
     candidates = ((name, contents) for name, contents in texts if os.path.lexists(out / name))
     return {
-        name for name, contents in candidates if not any(holds(out / name, content) for content in contents)
+        name
+        for name, contents in candidates
+        if not any(has_content(out / name, content) for content in contents)
     }
 
 
-def _readmes(members: Members, lock: Lock, image: Image) -> Iterator[bytes]:
+def _possible_readmes(members: Members, lock: Lock, image: Image) -> Iterator[bytes]:
     """Yield the possible READMEs of a bundle with these members.
 
     The members do not show which inputs were included.
@@ -130,7 +135,7 @@ def _readmes(members: Members, lock: Lock, image: Image) -> Iterator[bytes]:
         yield render_readme(lock, image, parts | inputs, certified=VERDICT in members).encode()
 
 
-def _own(out: Path, members: Members, lock: Lock, store: Store) -> dict[str, bytes]:
+def _make_context_files(out: Path, members: Members, lock: Lock, store: Store) -> dict[str, bytes]:
     """Return the files that this program makes for a context.
 
     Without the wheels or the runtime files, it returns contents that match no file.
@@ -141,11 +146,11 @@ def _own(out: Path, members: Members, lock: Lock, store: Store) -> dict[str, byt
     wheels = {wheel.file.sha256 for wheel in environment_wheels(lock)}
     if sizes.keys() >= wheels and take_runtime(out, lock, store):
         with contextlib.suppress(BuildError):  # the lock's runtime package is not a valid one
-            return own_files(lock, store, render(lock), sizes)
-    return {f"{own_folder(lock)}/{name}": b"\0" for name in OWN}
+            return own_files(lock, store, render_recipe(lock), sizes)
+    return {f"{own_directory(lock)}/{name}": b"\0" for name in OWN}
 
 
-def unread(members: Members) -> tuple[str, ...]:
+def list_unchecked(members: Members) -> tuple[str, ...]:
     """Return the paths of a bundle without a check here.
 
     They are an image in one file, and the wheels of reprobuild itself.

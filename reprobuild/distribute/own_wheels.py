@@ -39,7 +39,7 @@ _PACKED = zipfile.ZIP_DEFLATED
 _LEVEL = 1  # some hundred megabytes of machine code: higher levels take five times as long for a tenth less
 
 
-def own_wheels(folder: Path) -> list[Path]:
+def write_own_wheels(folder: Path) -> list[Path]:
     """Write the wheels of reprobuild and its dependencies.
 
     The result is sorted.
@@ -51,10 +51,10 @@ def own_wheels(folder: Path) -> list[Path]:
         DistributionError: a distribution is missing, or its files are unknown: it was not installed by pip or uv.
     """
     folder.mkdir(parents=True)
-    return sorted(_write(folder, dist) for dist in _closure())
+    return sorted(_write_wheel(folder, dist) for dist in _required_distributions())
 
 
-def _closure() -> list[Distribution]:
+def _required_distributions() -> list[Distribution]:
     dists: dict[str, Distribution] = {}
     waiting = [NAME]
     while waiting:
@@ -72,13 +72,15 @@ def _closure() -> list[Distribution]:
     return list(dists.values())
 
 
-def _write(folder: Path, dist: Distribution) -> Path:
+def _write_wheel(folder: Path, dist: Distribution) -> Path:
     name, version = canonicalize_name(dist.name).replace("-", "_"), dist.version
     info = f"{name}-{version}.dist-info"
     is_reprobuild = canonicalize_name(dist.name) == NAME
-    content = dict(_own(dist, info) if is_reprobuild else _recorded(dist, info, f"{name}-{version}.data"))
-    path = folder / f"{name}-{version}-{_tag(content[f'{info}/WHEEL'].decode())}.whl"
-    rows = [f'"{file}",sha256={_hash(data)},{len(data)}\n' for file, data in sorted(content.items())]
+    content = dict(
+        _own_files(dist, info) if is_reprobuild else _recorded_files(dist, info, f"{name}-{version}.data")
+    )
+    path = folder / f"{name}-{version}-{_wheel_tag(content[f'{info}/WHEEL'].decode())}.whl"
+    rows = [f'"{file}",sha256={_record_hash(data)},{len(data)}\n' for file, data in sorted(content.items())]
     content[f"{info}/RECORD"] = ("".join(rows) + f"{info}/RECORD,,\n").encode()
     with zipfile.ZipFile(path, "w") as archive:
         for file, data in sorted(content.items()):
@@ -88,17 +90,17 @@ def _write(folder: Path, dist: Distribution) -> Path:
     return path
 
 
-def _hash(data: bytes) -> str:
+def _record_hash(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
-def _tag(wheel: str) -> str:
+def _wheel_tag(wheel: str) -> str:
     """Return the compressed tag of a WHEEL file's lines."""
     tags = [tag.split("-") for tag in Parser().parsestr(wheel).get_all("Tag", [])]
     return "-".join(".".join(dict.fromkeys(part)) for part in zip(*tags, strict=True))
 
 
-def _recorded(dist: Distribution, info: str, data: str) -> Iterator[tuple[str, bytes]]:
+def _recorded_files(dist: Distribution, info: str, data: str) -> Iterator[tuple[str, bytes]]:
     """Yield a distribution's files by RECORD, without the installation's own."""
     if dist.files is None:
         raise DistributionError(f"which files {dist.name} has is not known", hint=_INSTALL)
@@ -111,7 +113,7 @@ def _recorded(dist: Distribution, info: str, data: str) -> Iterator[tuple[str, b
             continue
         if ".." in path.parts:
             if path.parent.name == "bin" and path.name not in scripts:
-                yield f"{data}/scripts/{path.name}", _unplaced(Path(str(file.locate())).read_bytes())
+                yield f"{data}/scripts/{path.name}", _restore_shebang(Path(str(file.locate())).read_bytes())
             continue
         name = (
             f"{info}/{path.relative_to(path.parts[0])}" if path.parts[0].endswith(".dist-info") else str(path)
@@ -119,7 +121,7 @@ def _recorded(dist: Distribution, info: str, data: str) -> Iterator[tuple[str, b
         yield name, Path(str(file.locate())).read_bytes()
 
 
-def _unplaced(script: bytes) -> bytes:
+def _restore_shebang(script: bytes) -> bytes:
     """Return a script as in a wheel, with `#!python` restored.
 
     The installer writes the interpreter into it, and here that is ours.
@@ -127,7 +129,7 @@ def _unplaced(script: bytes) -> bytes:
     return _SHEBANG.sub(b"#!python", _BY_SHELL.sub(b"#!python", script))
 
 
-def _own(dist: Distribution, info: str) -> Iterator[tuple[str, bytes]]:
+def _own_files(dist: Distribution, info: str) -> Iterator[tuple[str, bytes]]:
     """Yield the files of reprobuild, wherever it runs from.
 
     A checkout has no list of them.

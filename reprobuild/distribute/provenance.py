@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild.distribute import purl
 from reprobuild.image.model import Image
 from reprobuild.lock.model import Lock, SealedLock
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 FILE = "provenance.intoto.json"
@@ -87,18 +87,20 @@ def _subjects(image: Image) -> Iterator[_Resource]:
 def _dependencies(lock: Lock) -> Iterator[_Resource]:
     yield _resource("snapshot", lock.snapshot)
     sources = {source.file.sha256 for source in lock.sources}
-    for file in artefacts(lock):
+    for file in list_artefacts(lock):
         if file.sha256 not in sources:
-            yield _Resource(name=file.filename, digest={"sha256": file.sha256}, uri=purl.address(file.url))
+            yield _Resource(
+                name=file.filename, digest={"sha256": file.sha256}, uri=purl.public_address(file.url)
+            )
     for source in lock.sources:
-        url = purl.address(source.url)
+        url = purl.public_address(source.url)
         digest = {"sha256": source.file.sha256, "gitTree": source.tree}
         if source.commit:
             digest["gitCommit"] = source.commit
         yield _Resource(name=source.name, digest=digest, uri=f"git+{url}" if url else "")
     for base in (lock.base, lock.devel):
         if base is not None and base.image:
-            uri = purl.of_image(base.image)
+            uri = purl.image_purl(base.image)
             yield _Resource(
                 name=base.image.reference,
                 digest={"sha256": base.image.digest.removeprefix("sha256:")},

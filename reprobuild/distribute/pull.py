@@ -15,9 +15,15 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.context import RunContext
-from reprobuild.distribute.attachments import name_of
-from reprobuild.distribute.referrers import FoundReferrer, find_lock, lock_named, offers_of, write_believed
-from reprobuild.distribute.registry_session import open_net, shipping
+from reprobuild.distribute.attachments import default_image_name
+from reprobuild.distribute.referrers import (
+    FoundReferrer,
+    find_lock,
+    list_referrers,
+    read_lock_digest,
+    write_valid_attachments,
+)
+from reprobuild.distribute.registry_session import convert_errors, open_net
 from reprobuild.ecosystems.oci_registry.manifest import OTHER, find_image
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
 from reprobuild.ecosystems.oci_registry.repository import OciRepository
@@ -35,15 +41,15 @@ from reprobuild.lock.system import BaseImage
 from reprobuild.output.directory import (
     IMAGE,
     LOCK,
-    former_image,
+    find_former_image,
     is_pulled_here,
     remember_pulled,
     remember_tree,
 )
 from reprobuild.output.foreign import set_aside
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 from reprobuild.store.fetch import fetch
-from reprobuild.store.roots import keep
+from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store
 from reprobuild_portable.unbundle.messages import origin
 
@@ -101,13 +107,13 @@ def pull(
     reference = parse_reference(text, "REF")
     net, hub = open_net(session, services)
     store = session.store
-    with shipping():
+    with convert_errors():
         remote_image = find_image(reference, platform, net, store, hub).image
         exact = Reference(host=reference.host, name=reference.name, digest=remote_image.digest)
-        former = _former(out, remote_image.digest)
+        former = _read_former_image(out, remote_image.digest)
         repository = OciRepository(exact, net, hub)
-        named = lock_named(repository, remote_image, store)
-        offers = offers_of(repository, remote_image.digest, named)
+        named = read_lock_digest(repository, remote_image, store)
+        offers = list_referrers(repository, remote_image.digest, named)
         lock = find_lock(repository, offers, remote_image.digest, named, store)
         blobs = [remote_image.config, *(layer.file for layer in remote_image.layers)]
         try:
@@ -117,17 +123,17 @@ def pull(
         except FetchError as err:
             raise DistributionError(str(err), hint=_AGAIN) from None
         out.mkdir(parents=True, exist_ok=True)
-        _begin(out, remote_image.digest)
+        _mark_begun(out, remote_image.digest)
         image = _write_image(lock, remote_image, out, store)
         if former is None or not is_pulled_here(former, out, store):
             set_aside(out, session.say)
-        builder, referrers = write_believed(repository, offers, lock, image, out)
+        builder, referrers = write_valid_attachments(repository, offers, lock, image, out)
         image = msgspec.structs.replace(image, builder=builder)
         remember_tree(image, store)
         remember_pulled(image, out, store)
-        keep(lock, out / LOCK, store, "pull")
+        record_lock(lock, out / LOCK, store, "pull")
         write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
-        _begun(out, remote_image.digest).unlink(missing_ok=True)
+        _marker_path(out, remote_image.digest).unlink(missing_ok=True)
     session.say(f"pulled {exact} into {out}: {count} blobs brought")
     whence = origin(
         str(exact), False, ""
@@ -139,34 +145,34 @@ def pull(
     )  # fmt: skip
 
 
-def _former(out: Path, digest: str) -> Image | None:
+def _read_former_image(out: Path, digest: str) -> Image | None:
     """Return the image that a directory states, or None.
 
     Raises:
         DistributionError: the directory holds other files than a pull of this image left: they would be replaced.
     """
-    former = former_image(out)
+    former = find_former_image(out)
     if former is not None and former.manifest != digest:
         raise DistributionError(f"{out} holds another image, {former.manifest[:80]!r}", hint=_ANOTHER)
-    may_write = former is not None or _begun(out, digest).exists() or not out.exists()
+    may_write = former is not None or _marker_path(out, digest).exists() or not out.exists()
     if not may_write and not (out.is_dir() and not any(out.iterdir())):
         raise DistributionError(f"{out} is there, and holds something else", hint=_ANOTHER)
     return former
 
 
-def _begin(out: Path, digest: str) -> None:
+def _mark_begun(out: Path, digest: str) -> None:
     """Mark a directory as begun by a pull.
 
     A link in the place of the mark is not followed.
     """
-    place = _begun(out, digest)
+    place = _marker_path(out, digest)
     try:
         touch_below(out, place.name, mode=0o644)
     except (BuildError, OSError):
         raise DistributionError(f"{place} is no plain file, and no pull left it", hint=_ANOTHER) from None
 
 
-def _begun(out: Path, digest: str) -> Path:
+def _marker_path(out: Path, digest: str) -> Path:
     return out / f"{_BEGUN}{digest.removeprefix('sha256:')}"
 
 
@@ -175,7 +181,7 @@ def _write_image(lock: Lock, remote_image: BaseImage, out: Path, store: Store) -
 
     Its tree is computed from the layers.
     """
-    reference = name_of(lock)
+    reference = default_image_name(lock)
     blobs = [remote_image.config.sha256, *(layer.file.sha256 for layer in remote_image.layers)]
     link_layout(
         out / LAYOUT, store, remote_image.digest.removeprefix("sha256:"), blobs, lock.platform, reference
@@ -183,7 +189,7 @@ def _write_image(lock: Lock, remote_image: BaseImage, out: Path, store: Store) -
     layout = read_layout(out / LAYOUT)
     tree = layout_digest(layout)
     write_lock(lock, out / LOCK)
-    for name, text in render(require_sealed(lock)).items():
+    for name, text in render_recipe(require_sealed(lock)).items():
         if name != "requirements.txt":
             write_file(out / name, text.encode())
     return Image(

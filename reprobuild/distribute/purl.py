@@ -21,7 +21,7 @@ _SHARED = ("http", "https", "git", "ssh")
 _PLAIN = "!#$%&'()*+,/:;=?@[]~"
 
 
-def address(url: str) -> str:
+def public_address(url: str) -> str:
     """Return an address for a shared document, without a login.
 
     It is empty for an address that others cannot reach.
@@ -35,17 +35,17 @@ def address(url: str) -> str:
     return urllib.parse.quote(clean, safe=_PLAIN) if shared else ""
 
 
-def of_deb(name: str, version: str, architecture: str, distribution: str, release: str) -> str:
+def deb_purl(name: str, version: str, architecture: str, distribution: str, release: str) -> str:
     """Return the package URL of a system package."""
     return _purl("deb", distribution, name, version, arch=architecture, distro=release)
 
 
-def of_wheel(wheel: Wheel) -> str:
+def wheel_purl(wheel: Wheel) -> str:
     """Return the package URL of a Python distribution."""
     return _purl("pypi", "", wheel.name, wheel.version)
 
 
-def of_conda(package: CondaPackage) -> str:
+def conda_purl(package: CondaPackage) -> str:
     """Return the package URL of a conda package."""
     channel = strip_credentials(package.channel)[0]
     return _purl(
@@ -59,18 +59,18 @@ def of_conda(package: CondaPackage) -> str:
     )
 
 
-def of_source(source: Source) -> str:
+def source_purl(source: Source) -> str:
     """Return the package URL of a source tree.
 
     It names a commit of a repository, if possible with the address.
     """
-    url = address(source.url)
+    url = public_address(source.url)
     return _purl(
         "generic", "", source.name, source.commit, vcs_url=f"git+{url}@{source.commit}" if url else ""
     )
 
 
-def of_image(image: BaseImage) -> str:
+def image_purl(image: BaseImage) -> str:
     """Return the package URL of an image of a registry.
 
     The part of its reference before the tag is its location.
@@ -81,7 +81,7 @@ def of_image(image: BaseImage) -> str:
     return _purl("oci", "", name, image.digest, repository_url=f"{head}{slash}{name}", tag=tag)
 
 
-def of_other(name: str, version: str) -> str:
+def generic_purl(name: str, version: str) -> str:
     """Return the package URL of something without an index."""
     return _purl("generic", "", name, version)
 

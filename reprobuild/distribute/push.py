@@ -16,13 +16,21 @@ from msgspec import Struct
 
 from reprobuild.compare.images.explain import LABEL
 from reprobuild.context import RunContext
-from reprobuild.distribute.attachments import EMPTY, TYPES, Attachment, Kind, artifact, digest_of, papers
-from reprobuild.distribute.registry_session import open_net, shipping
-from reprobuild.distribute.secret_files import beside, refuse_secret_files
+from reprobuild.distribute.attachments import (
+    EMPTY,
+    TYPES,
+    Attachment,
+    Kind,
+    digest_of,
+    encode_artifact,
+    list_attachments,
+)
+from reprobuild.distribute.registry_session import convert_errors, open_net
+from reprobuild.distribute.secret_files import make_source_finder, refuse_secret_files
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
 from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, OciRepository
 from reprobuild.errors import DistributionError
-from reprobuild.image.layering.packed import checked_hex
+from reprobuild.image.layering.packed import parse_digest
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import LARGEST_JSON, read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
@@ -79,7 +87,7 @@ class _Count:
         self._session = session
         self.blobs = self.bytes = self.there = self._gone = self.total = 0
 
-    def took(self, size: int) -> None:
+    def show_progress(self, size: int) -> None:
         self._gone += size
         self._session.progress(min(self._gone, self.total), self.total)
 
@@ -113,19 +121,19 @@ def push(
             f"{out} holds {image.manifest}, and {reference} is to be another image",
             hint="leave the digest out, or push the directory that has it",
         )
-    attachments = papers(lock, image, out)  # before anything is sent
-    refuse_secret_files(lock, beside(out, lock, session.store))
+    attachments = list_attachments(lock, image, out)  # before anything is sent
+    refuse_secret_files(lock, make_source_finder(out, lock, session.store))
     net, hub = open_net(session, services)
     count = _Count(session)
-    with shipping():
-        repository = OciRepository(reference, net, hub, count.took)
-        content, parts = _parts(out / image.layout, image)
+    with convert_errors():
+        repository = OciRepository(reference, net, hub, count.show_progress)
+        content, parts = _read_manifest(out / image.layout, image)
         _refuse_unnamed(out / image.layout, lock)
         subject = Descriptor(media_type=MANIFEST, digest=image.manifest, size=len(content))
         _send_blobs(repository, out / image.layout, parts, count, session)
         if not repository.has_manifest(image.manifest):
             repository.put_manifest(content, MANIFEST, image.manifest)
-        attached, api = _attach(repository, attachments, subject, count)
+        attached, api = _attach_files(repository, attachments, subject, count)
         if reference.tag:
             repository.put_manifest(content, MANIFEST, reference.tag)
     exact = Reference(host=reference.host, name=reference.name, digest=image.manifest)
@@ -136,19 +144,19 @@ def push(
     )  # fmt: skip
 
 
-def _parts(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]:
+def _read_manifest(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]:
     """Return the manifest of a layout, and its blobs.
 
     Each blob is listed once, the configuration last.
     """
     try:
-        content = read_plain(layout / "blobs" / "sha256" / checked_hex(image.manifest), LARGEST_JSON)
+        content = read_plain(layout / "blobs" / "sha256" / parse_digest(image.manifest), LARGEST_JSON)
         manifest = msgspec.json.decode(content, type=_Image)
         if digest_of(content) != image.manifest:
             raise ValueError("its bytes are others")
         parts = {descriptor.digest: descriptor for descriptor in (*manifest.layers, manifest.config)}
         for digest in parts:
-            checked_hex(digest)
+            parse_digest(digest)
     except (OSError, ValueError, msgspec.MsgspecError) as err:
         raise DistributionError(f"the manifest of {layout} cannot be read: {err}", hint=_BROKEN) from None
     return content, list(parts.values())
@@ -174,7 +182,7 @@ def _send_blobs(
     if missing:
         session.say(f"sending {len(missing)} of {len(parts)} blobs, {count.total / 1e6:.1f} MB")
     for descriptor in missing:
-        path = layout / "blobs" / "sha256" / checked_hex(descriptor.digest)
+        path = layout / "blobs" / "sha256" / parse_digest(descriptor.digest)
         if not path.is_file() or f"sha256:{hash_file(path)}" != descriptor.digest:
             raise DistributionError(f"{path} is not there, or damaged", hint=_BROKEN)
         count.done(
@@ -182,7 +190,7 @@ def _send_blobs(
         )
 
 
-def _attach(
+def _attach_files(
     repository: OciRepository, attachments: list[Attachment], subject: Descriptor, count: _Count
 ) -> tuple[tuple[AttachedFile, ...], bool]:
     """Attach files to an image; return them, and a flag.
@@ -193,7 +201,7 @@ def _attach(
     manifests = []
     for paper in attachments:
         count.done(repository.put(paper.content, paper.digest, len(paper.content)), len(paper.content))
-        content = artifact(paper, subject)
+        content = encode_artifact(paper, subject)
         digest = digest_of(content)
         if not repository.has_manifest(digest):
             repository.put_manifest(content, MANIFEST, digest)

@@ -95,10 +95,10 @@ def render_readme(lock: Lock, image: Image, parts: Collection[str], *, certified
         platform=lock.platform, name=shlex.quote(image.reference),
         apptainer="image.sif" if "sif" in parts else "oci:image",
     )  # fmt: skip
-    return head + "".join(_rest(parts, certified))
+    return head + "".join(_readme_sections(parts, certified))
 
 
-def _rest(parts: Collection[str], certified: bool) -> Iterator[str]:
+def _readme_sections(parts: Collection[str], certified: bool) -> Iterator[str]:
     yield _CERTIFICATE if certified else _NO_CERTIFICATE
     yield _REBUILD if {"wheels", "debs"} <= set(parts) else _NO_REBUILD
     if "context" in parts:

@@ -23,8 +23,8 @@ from reprobuild.distribute.attachments import (
     TYPES,
     Attachment,
     Kind,
-    certified,
     digest_of,
+    parse_image_verdict,
     provenance_of,
     read_artifact,
 )
@@ -91,7 +91,7 @@ class _Config(Struct):
     config: _Runtime | None = None
 
 
-def lock_named(repository: OciRepository, image: BaseImage, store: Store) -> str:
+def read_lock_digest(repository: OciRepository, image: BaseImage, store: Store) -> str:
     """Return the lock's digest from an image's configuration, or "".
 
     Args:
@@ -112,7 +112,7 @@ def lock_named(repository: OciRepository, image: BaseImage, store: Store) -> str
     return ((runtime and runtime.labels) or {}).get(LABEL, "")
 
 
-def offers_of(repository: OciRepository, digest: str, named: str) -> ReferrerList:
+def list_referrers(repository: OciRepository, digest: str, named: str) -> ReferrerList:
     """Return an image's referrers, with a bound for each kind.
 
     Args:
@@ -134,7 +134,9 @@ def offers_of(repository: OciRepository, digest: str, named: str) -> ReferrerLis
     return ReferrerList(by_kind=offers, strangers=len(referrers) - sum(map(len, offers.values())))
 
 
-def _contents(repository: OciRepository, kind: Kind, offers: ReferrerList, subject: str) -> Iterator[_Found]:
+def _read_attachments(
+    repository: OciRepository, kind: Kind, offers: ReferrerList, subject: str
+) -> Iterator[_Found]:
     """Yield an image's attachments of a kind; skip broken ones.
 
     Others may be valid.
@@ -172,9 +174,9 @@ def find_lock(repository: OciRepository, offers: ReferrerList, digest: str, name
 
     Raises:
         DistributionError: there is none, or its version is unknown to this program.
-        FetchError: see `_contents`.
+        FetchError: see `_read_attachments`.
     """
-    for candidate in _contents(repository, "lock", offers, digest) if named else ():
+    for candidate in _read_attachments(repository, "lock", offers, digest) if named else ():
         if candidate.paper.digest == named:
             with store.scratch() as folder:
                 (folder / LOCK).write_bytes(candidate.paper.content)
@@ -186,7 +188,7 @@ def find_lock(repository: OciRepository, offers: ReferrerList, digest: str, name
     raise DistributionError(f"{repository.reference} has no lock of reprobuild", hint=_NOT_OURS)
 
 
-def write_believed(
+def write_valid_attachments(
     repository: OciRepository, offers: ReferrerList, lock: Lock, image: Image, out: Path
 ) -> tuple[str, tuple[FoundReferrer, ...]]:
     """Write an image's valid attachments into an output directory.
@@ -199,26 +201,26 @@ def write_believed(
     """
     referrers: list[FoundReferrer] = []
     builder = NATIVE
-    builders = _builders(lock, image)
+    builders = _builders_by_digest(lock, image)
     for kind in ("lock", "sbom", "provenance"):
-        for candidate in _contents(repository, kind, offers, image.manifest):
+        for candidate in _read_attachments(repository, kind, offers, image.manifest):
             of_builder = builders[kind].get(candidate.paper.digest)
             builder = of_builder if of_builder and kind == "provenance" else builder
             if of_builder and kind != "lock":
                 write_file(out / FILES[kind], candidate.paper.content)
             why = "" if of_builder else "it does not follow from the lock: of another reprobuild, or made up"
-            referrers.append(_belonging(candidate, FILES[kind] if of_builder else "", why))
+            referrers.append(_found_referrer(candidate, FILES[kind] if of_builder else "", why))
     certificates = [
         (verdict.made, candidate)
-        for candidate in _contents(repository, "certificate", offers, image.manifest)
-        if (verdict := certified(candidate.paper.content, lock, image))
+        for candidate in _read_attachments(repository, "certificate", offers, image.manifest)
+        if (verdict := parse_image_verdict(candidate.paper.content, lock, image))
     ]
     for _, candidate in sorted(certificates, key=lambda pair: (pair[0], pair[1].paper.digest), reverse=True):
-        referrers.append(_belonging(candidate, _keep(candidate.paper.content, out), ""))
+        referrers.append(_found_referrer(candidate, _write_verdict(candidate.paper.content, out), ""))
     return builder, tuple(referrers)
 
 
-def _builders(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
+def _builders_by_digest(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
     """Return each valid attachment's digest and builder, by kind.
 
     These are the attachments that follow from a lock. They are computed once: a repository can hold many.
@@ -231,12 +233,12 @@ def _builders(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
     return {"lock": {f"sha256:{lock.digest}": NATIVE}, "sbom": {bill: NATIVE}, "provenance": provenances}
 
 
-def _keep(content: bytes, out: Path) -> str:
+def _write_verdict(content: bytes, out: Path) -> str:
     """Write a verdict file under its digest; return the name."""
     name = f"verdict-{hashlib.sha256(content).hexdigest()}.json"
     write_file(out / name, content)
     return name
 
 
-def _belonging(candidate: _Found, file: str, why: str) -> FoundReferrer:
+def _found_referrer(candidate: _Found, file: str, why: str) -> FoundReferrer:
     return FoundReferrer(kind=candidate.paper.kind, digest=candidate.manifest, file=file, why=why)

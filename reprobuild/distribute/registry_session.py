@@ -31,7 +31,7 @@ def open_net(session: RunContext, services: Mapping[str, str]) -> tuple[Net, str
 
 
 @contextlib.contextmanager
-def shipping() -> Iterator[None]:
+def convert_errors() -> Iterator[None]:
     """Convert errors of other packages to `DistributionError`."""
     try:
         yield

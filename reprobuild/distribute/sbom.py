@@ -98,17 +98,19 @@ def cyclonedx(lock: Lock) -> bytes:
 
 
 def _components(lock: Lock) -> Iterator[_Component]:
-    yield from _system(lock)
-    yield from _python(lock)
+    yield from _system_components(lock)
+    yield from _python_components(lock)
     for package in lock.conda:
-        yield _of_file("library", package.name, package.version, purls.of_conda(package), package.file)
+        yield _file_component(
+            "library", package.name, package.version, purls.conda_purl(package), package.file
+        )
     for source in lock.sources:
-        yield _source(source)
+        yield _source_component(source)
     if isinstance(lock, SealedLock):
-        yield _of_hash("reprobuild_runtime", "", lock.realised.runtime)
+        yield _hash_component("reprobuild_runtime", "", lock.realised.runtime)
 
 
-def _system(lock: Lock) -> Iterator[_Component]:
+def _system_components(lock: Lock) -> Iterator[_Component]:
     base = lock.base
     distro = f"{base.distribution}-{base.release}"
     yield _Component(
@@ -120,55 +122,57 @@ def _system(lock: Lock) -> Iterator[_Component]:
     if base.image:
         of_image = {(package.name, package.architecture): package.version for package in base.image.packages}
         versions = {**of_image, **versions}
-        image, purl = base.image, purls.of_image(base.image)
+        image, purl = base.image, purls.image_purl(base.image)
         yield _Component(
             type="container", ref=purl, name=image.reference, version=image.digest, purl=purl,
-            hashes=_sha256(image.digest.removeprefix("sha256:")),
+            hashes=_sha256_hashes(image.digest.removeprefix("sha256:")),
         )  # fmt: skip
     for (name, architecture), version in versions.items():
-        purl = purls.of_deb(name, version, architecture, base.distribution, distro)
+        purl = purls.deb_purl(name, version, architecture, base.distribution, distro)
         shown = dpkg_name(name, architecture, native)
         if (name, architecture) in files:
-            yield _of_file("library", shown, version, purl, files[name, architecture])
+            yield _file_component("library", shown, version, purl, files[name, architecture])
         else:
             yield _Component(type="library", ref=purl, name=shown, version=version, purl=purl)
 
 
-def _python(lock: Lock) -> Iterator[_Component]:
+def _python_components(lock: Lock) -> Iterator[_Component]:
     python = lock.interpreter
     if python.file:
-        purl = purls.of_other("cpython", python.version)
-        yield _of_file("platform", "cpython", python.version, purl, python.file)
+        purl = purls.generic_purl("cpython", python.version)
+        yield _file_component("platform", "cpython", python.version, purl, python.file)
     for wheel in (*lock.wheels, *lock.built_wheels):
         if wheel.role == "environment":
-            yield _of_file("library", wheel.name, wheel.version, purls.of_wheel(wheel), wheel.file)
+            yield _file_component("library", wheel.name, wheel.version, purls.wheel_purl(wheel), wheel.file)
 
 
-def _source(source: Source) -> _Component:
+def _source_component(source: Source) -> _Component:
     """Return the component of a source tree.
 
     Its hash is that of a tar of exactly this tree, with captured changes.
     """
-    purl, url = purls.of_source(source), purls.address(source.url)
+    purl, url = purls.source_purl(source), purls.public_address(source.url)
     return _Component(
         type="application" if not source.installed else "library",
-        ref=purl, name=source.name, version=source.commit, purl=purl, hashes=_sha256(source.file.sha256),
+        ref=purl, name=source.name, version=source.commit, purl=purl, hashes=_sha256_hashes(source.file.sha256),
         references=(_Reference("vcs", url),) if url else (),
         properties=_properties(**{"git-tree": source.tree, "path": source.path, "patch": source.patch or ""}),
     )  # fmt: skip
 
 
-def _of_file(kind: str, name: str, version: str, purl: str, file: Artefact) -> _Component:
-    url = purls.address(file.url)
+def _file_component(kind: str, name: str, version: str, purl: str, file: Artefact) -> _Component:
+    url = purls.public_address(file.url)
     return _Component(
-        type=kind, ref=purl, name=name, version=version, purl=purl, hashes=_sha256(file.sha256),
+        type=kind, ref=purl, name=name, version=version, purl=purl, hashes=_sha256_hashes(file.sha256),
         references=(_Reference("distribution", url),) if url else (),
     )  # fmt: skip
 
 
-def _of_hash(name: str, version: str, sha256: str) -> _Component:
-    purl = purls.of_other(name, version)
-    return _Component(type="library", ref=purl, name=name, version=version, purl=purl, hashes=_sha256(sha256))
+def _hash_component(name: str, version: str, sha256: str) -> _Component:
+    purl = purls.generic_purl(name, version)
+    return _Component(
+        type="library", ref=purl, name=name, version=version, purl=purl, hashes=_sha256_hashes(sha256)
+    )
 
 
 def _requirements(lock: Lock, by_ref: dict[str, _Component]) -> Iterator[_Dependency]:
@@ -177,21 +181,21 @@ def _requirements(lock: Lock, by_ref: dict[str, _Component]) -> Iterator[_Depend
     A missing one is a conflict, reported elsewhere.
     """
     wheels = [wheel for wheel in (*lock.wheels, *lock.built_wheels) if wheel.role == "environment"]
-    refs = {str(canonicalize_name(wheel.name)): purls.of_wheel(wheel) for wheel in wheels}
+    refs = {str(canonicalize_name(wheel.name)): purls.wheel_purl(wheel) for wheel in wheels}
     for package in lock.conda:
         for name in package.distributions:
-            refs.setdefault(str(canonicalize_name(name)), purls.of_conda(package))
+            refs.setdefault(str(canonicalize_name(name)), purls.conda_purl(package))
     needs: dict[str, set[str]] = {}
     for wheel in wheels:
         requirements = filter(None, map(read_requirement, wheel.requires))
         names = {str(canonicalize_name(requirement.name)) for requirement in requirements}
-        needs.setdefault(purls.of_wheel(wheel), set()).update(refs[name] for name in names & refs.keys())
+        needs.setdefault(purls.wheel_purl(wheel), set()).update(refs[name] for name in names & refs.keys())
     for ref in sorted(needs.keys() & by_ref.keys()):
         if on := needs[ref] - {ref}:
             yield _Dependency(ref, tuple(sorted(on)))
 
 
-def _sha256(digest: str) -> tuple[_Hash, ...]:
+def _sha256_hashes(digest: str) -> tuple[_Hash, ...]:
     return (_Hash("SHA-256", digest),)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import DistributionError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
 from reprobuild.recipe.render import source_file
@@ -36,15 +36,15 @@ def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None])
     for source in lock.sources:
         place = place_of(source.file)
         for path in _secret_files(place) if place else ():
-            if f"{source.name}/{escaped(path)}" not in accepted:
+            if f"{source.name}/{escape_text(path)}" not in accepted:
                 word = shlex.quote(f"{source.name}/{path}")
                 raise DistributionError(
-                    f"{source.name}/{escaped(path)}: files of this name hold secrets, and are not handed to others",
+                    f"{source.name}/{escape_text(path)}: files of this name hold secrets, and are not handed to others",
                     hint=f"take it out of the source, or accept it with `reprobuild lock --accept {word}`",
                 )
 
 
-def beside(out: Path, lock: Lock, store: Store) -> Callable[[Artefact], Path | None]:
+def make_source_finder(out: Path, lock: Lock, store: Store) -> Callable[[Artefact], Path | None]:
     """Return a function that finds the tar of a source.
 
     It looks in the store, and in the context of an output directory.

@@ -61,7 +61,7 @@ class _NoKeygenError(DistributionError):
     """An error: `ssh-keygen` cannot be run."""
 
 
-def looking_by(env: Mapping[str, str]) -> Keygen:
+def make_keygen(env: Mapping[str, str]) -> Keygen:
     """Return a function that verifies signatures by `ssh-keygen -Y`.
 
     It has a time limit, and passes on only a few variables.

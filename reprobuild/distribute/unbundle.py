@@ -14,15 +14,15 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from reprobuild.distribute.expected_files import SIF, unread
+from reprobuild.distribute.expected_files import SIF, list_unchecked
 from reprobuild.distribute.manifest import Manifest, read_manifest
-from reprobuild.distribute.signing import looking_by
-from reprobuild.distribute.validate import HOSTILE, check_results, doubtful, own_page
+from reprobuild.distribute.signing import make_keygen
+from reprobuild.distribute.validate import HOSTILE, check_results, find_mismatched_files, replace_page
 from reprobuild.errors import DistributionError, FetchError
 from reprobuild.image.model import Image
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, REPORT, VERDICT, read_image, remember_tree
-from reprobuild.store.roots import keep
+from reprobuild.store.roots import record_lock
 from reprobuild.store.store import DamagedError, Store, hash_file
 from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
 from reprobuild_portable.unbundle.damage import MemberSink, damaged, refuse_damaged
@@ -89,7 +89,7 @@ def unbundle(
             do not belong together. Complete files are kept for the next run, but `out` stays empty.
     """
     out_text, out = str(out), out.absolute()  # if it is the working directory, another takes its place
-    with _opened(file, signers, env) as bundle:
+    with _open_bundle(file, signers, env) as bundle:
         stated = read_manifest(bundle.manifest)
         if bundle.signature and not signers:
             say("the bundle is signed, but the signer was not checked (use --allowed-signers)")
@@ -108,17 +108,17 @@ def unbundle(
             lock, image = check_results(tree, members, certificate=certificate)
             _refuse_other(stated, lock, image)
             in_bundle = (REPORT, _sha256(tree / REPORT)) in named
-            if own_page(tree, lock, image, remove=in_bundle) and in_bundle:
+            if replace_page(tree, lock, image, remove=in_bundle) and in_bundle:
                 made_up.append(REPORT)
 
         def bring(tree: Path) -> None:
             lacking = [
-                member for member in inputs if not _take(tree / member.path, member.sha256, store, say)
+                member for member in inputs if not _store_file(tree / member.path, member.sha256, store, say)
             ]
             if lacking:
                 say(f"into the store, from the bundle again: {len(lacking)} inputs")
-                _read(bundle, lacking, store)
-            _drop(tree, inputs, store)
+                _store_inputs(bundle, lacking, store)
+            _remove_inputs(tree, inputs, store)
 
         new = unpack(bundle, str(out), progress=progress, settle=settle)
         if not new:
@@ -128,10 +128,10 @@ def unbundle(
         others = () if new else tuple(strangers(bundle, str(out)))
         say_strangers(others, say)
         lock, image = read_image(out)
-        doubted = tuple(sorted((*doubtful(out, members, lock, image, store), *made_up)))
-        _say_doubts(doubted, unread(members), out_text, say)
+        doubted = tuple(sorted((*find_mismatched_files(out, members, lock, image, store), *made_up)))
+        _report_doubts(doubted, list_unchecked(members), out_text, say)
         remember_tree(image, store)  # `look` computed it
-        keep(lock, out / LOCK, store, "unbundle")
+        record_lock(lock, out / LOCK, store, "unbundle")
         whence = origin(file.name, bool(bundle.signature), bundle.signer)
         say(whence)
         count = sum(store.has(member.sha256) for member in inputs)
@@ -139,11 +139,13 @@ def unbundle(
             out=out_text, new=new, strangers=others, members=len(bundle.members), inputs=count,
             signed=bool(bundle.signature), signer=bundle.signer, lock=lock.digest, manifest=image.manifest,
             certified=(VERDICT, _sha256(out / VERDICT)) in named,
-            doubted=tuple(sorted((*doubted, *unread(members)))), origin=whence,
+            doubted=tuple(sorted((*doubted, *list_unchecked(members)))), origin=whence,
         )  # fmt: skip
 
 
-def _say_doubts(doubted: Sequence[str], unread: Sequence[str], out: str, say: Callable[[str], None]) -> None:
+def _report_doubts(
+    doubted: Sequence[str], unread: Sequence[str], out: str, say: Callable[[str], None]
+) -> None:
     again = f"`reprobuild build {shlex.quote(f'{out}/{LOCK}')} -o {shlex.quote(out)}"
     if doubted:
         say(f"of another reprobuild, or made up, as they do not follow from the lock: {', '.join(doubted)}")
@@ -157,9 +159,9 @@ def _say_doubts(doubted: Sequence[str], unread: Sequence[str], out: str, say: Ca
 
 
 @contextlib.contextmanager
-def _opened(file: Path, signers: Path | None, env: Mapping[str, str]) -> Iterator[Bundle]:
+def _open_bundle(file: Path, signers: Path | None, env: Mapping[str, str]) -> Iterator[Bundle]:
     try:
-        with open_bundle(str(file), str(signers) if signers else "", looking_by(env)) as bundle:
+        with open_bundle(str(file), str(signers) if signers else "", make_keygen(env)) as bundle:
             yield bundle
     except RefusedError as err:
         raise DistributionError(str(err), hint=err.hint) from None
@@ -179,7 +181,7 @@ def _sha256(path: Path) -> str:
     return hash_file(path) if path.is_file() else ""
 
 
-def _drop(tree: Path, inputs: Sequence[Member], store: Store) -> None:
+def _remove_inputs(tree: Path, inputs: Sequence[Member], store: Store) -> None:
     """Remove stored inputs and empty directories from an output directory.
 
     The user may have made a store of that very directory (`--store OUT/store`): then all of it stays.
@@ -194,7 +196,7 @@ def _drop(tree: Path, inputs: Sequence[Member], store: Store) -> None:
             folder.rmdir()
 
 
-def _take(path: Path, sha256: str, store: Store, say: Callable[[str], None]) -> bool:
+def _store_file(path: Path, sha256: str, store: Store, say: Callable[[str], None]) -> bool:
     """Add a file to the store, if possible hard-linked.
 
     Return whether the store has it: False if it is neither there nor at `path`.
@@ -236,7 +238,7 @@ class _Input(MemberSink):
             self._part.unlink()
 
 
-def _read(bundle: Bundle, inputs: Sequence[Member], store: Store) -> None:
+def _store_inputs(bundle: Bundle, inputs: Sequence[Member], store: Store) -> None:
     """Add inputs to the store from the bundle.
 
     Raises:

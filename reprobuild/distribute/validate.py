@@ -10,19 +10,19 @@ from pathlib import Path
 
 from reprobuild.compare.images.explain import LABEL
 from reprobuild.distribute import provenance, sbom
-from reprobuild.distribute.attachments import LARGEST_PAPER, certified
+from reprobuild.distribute.attachments import LARGEST_PAPER, parse_image_verdict
 from reprobuild.distribute.bundle_contents import legacy_manifest
-from reprobuild.distribute.expected_files import Members, doubtful_files, refuse_foreign
+from reprobuild.distribute.expected_files import Members, find_differing_files, refuse_foreign
 from reprobuild.errors import BuildError, DistributionError, LockError, UsageError
-from reprobuild.image.engine_name import named_index, own_name
+from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout, layout_digest, read_layout
 from reprobuild.infra.atomic import write_file
-from reprobuild.infra.untrusted.regular_files import holds, open_plain
+from reprobuild.infra.untrusted.regular_files import has_content, open_plain
 from reprobuild.lock.model import Lock
 from reprobuild.lock.sealed import require_sealed
 from reprobuild.output.directory import REPORT, VERDICT, read_image
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 from reprobuild.report.html.page import render_html
 from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Verdict
@@ -54,14 +54,14 @@ def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lo
             "the image of the bundle is not the one that its image.json names", hint=HOSTILE
         )
     legacy = layout.folder / "manifest.json"
-    if legacy.exists() and not holds(legacy, legacy_manifest(layout, image)):
+    if legacy.exists() and not has_content(legacy, legacy_manifest(layout, image)):
         raise DistributionError(
             "the manifest.json of the bundle names another image than its index", hint=HOSTILE
         )
     _check_tree(layout, lock, image)
     _check_name(layout, lock, image)
     refuse_foreign(out, members, lock, layout, image)
-    if certificate and (out / VERDICT).exists() and _certificate(out, lock, image) is None:
+    if certificate and (out / VERDICT).exists() and _read_verdict(out, lock, image) is None:
         raise DistributionError(f"the {VERDICT} of the bundle is no certificate of its image", hint=HOSTILE)
     return lock, image
 
@@ -76,7 +76,9 @@ def _check_name(layout: Layout, lock: Lock, image: Image) -> None:
             f"the image of the bundle names itself {image.reference[:200]!r}, which could hide another image",
             hint=f"ask for a bundle of this reprobuild: in it the image is {own_name(lock.digest)}",
         )
-    if not holds(layout.folder / "index.json", named_index(layout, image.reference, lock.platform)):
+    if not has_content(
+        layout.folder / "index.json", encode_named_index(layout, image.reference, lock.platform)
+    ):
         raise DistributionError(
             "the index of the bundle is not that of its image and its name alone", hint=HOSTILE
         )
@@ -97,20 +99,22 @@ def _check_tree(layout: Layout, lock: Lock, image: Image) -> None:
         )
 
 
-def doubtful(out: Path, members: Members, lock: Lock, image: Image, store: Store) -> tuple[str, ...]:
+def find_mismatched_files(
+    out: Path, members: Members, lock: Lock, image: Image, store: Store
+) -> tuple[str, ...]:
     """Return the attachments, recipes and programs not from the lock.
 
     Another version of this program may have written them in its own way, so they are not a reason to refuse
     the rest.
     """
-    contents = {name: text.encode() for name, text in render(require_sealed(lock)).items()}
+    contents = {name: text.encode() for name, text in render_recipe(require_sealed(lock)).items()}
     contents |= {sbom.FILE: sbom.cyclonedx(lock), provenance.FILE: provenance.provenance(lock, image)}
     files = ((out / name, content) for name, content in contents.items() if os.path.lexists(out / name))
-    doubted = {path.name for path, content in files if not holds(path, content)}
-    return tuple(sorted(doubted | doubtful_files(out, members, lock, image, store)))
+    doubted = {path.name for path, content in files if not has_content(path, content)}
+    return tuple(sorted(doubted | find_differing_files(out, members, lock, image, store)))
 
 
-def own_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
+def replace_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
     """Replace a directory's page by that of its verdict.
 
     Return whether it was another page. A browser runs any code in a page, and the page may come from the
@@ -124,21 +128,21 @@ def own_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
     place = out / REPORT
     if not place.exists():
         return False
-    verdict = _certificate(out, lock, image)
+    verdict = _read_verdict(out, lock, image)
     if verdict is None:
         if remove:
             place.unlink()
         return remove
     page = render_html(lock, image, verdict).encode()
-    if holds(place, page):
+    if has_content(place, page):
         return False
     write_file(place, page)
     return True
 
 
-def _certificate(out: Path, lock: Lock, image: Image) -> Verdict | None:
+def _read_verdict(out: Path, lock: Lock, image: Image) -> Verdict | None:
     """Return the verdict of this image, or None."""
     if not (out / VERDICT).exists():
         return None
     with open_plain(out / VERDICT, links=False)[0] as stream:
-        return certified(stream.read(LARGEST_PAPER + 1), lock, image)
+        return parse_image_verdict(stream.read(LARGEST_PAPER + 1), lock, image)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 
-from reprobuild.doctor.preflight.gpus import compiled_of
+from reprobuild.doctor.preflight.gpus import find_cuda_target
 from reprobuild.lock.distributions import distributions, environment_wheels
 from reprobuild.lock.model import Lock
 from reprobuild.resolve.cuda.rules import CudaTarget
-from reprobuild.resolve.cuda.torch_build import known_torch_build
+from reprobuild.resolve.cuda.torch_build import recall_torch_build
 from reprobuild.store.store import Store
-from reprobuild.verify.determinism.document import flat
+from reprobuild.verify.determinism.document import flatten_fingerprint
 from reprobuild.verify.verdict import Verdict
 
 _LABEL = re.compile(r"[^+]+\+cu(\d{1,2})(\d)(?:\..*)?")
@@ -33,14 +33,16 @@ def cuda_code(lock: Lock, verdict: Verdict | None, store: Store) -> CudaTarget |
     Raises:
         BuildError: the wheel of torch is malicious or damaged.
     """
-    target = compiled_of(lock, store)
+    target = find_cuda_target(lock, store)
     if target or "torch" not in distributions(lock):
         return target
     torch = next((wheel for wheel in environment_wheels(lock) if wheel.name == "torch"), None)
-    if torch and (store.has(torch.file.sha256) or known_torch_build(torch.file, store)):
+    if torch and (store.has(torch.file.sha256) or recall_torch_build(torch.file, store)):
         return None
     facts = {
-        name: value for smoke in (verdict.smoke if verdict else ()) for name, value in flat(smoke.fingerprint)
+        name: value
+        for smoke in (verdict.smoke if verdict else ())
+        for name, value in flatten_fingerprint(smoke.fingerprint)
     }
     conda = next((package for package in lock.conda if "torch" in package.distributions), None)
     version = torch.version if torch else conda.version if conda else ""  # of a source that was not built yet

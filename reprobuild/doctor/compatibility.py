@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from reprobuild.doctor.engines import judge_engines, judge_gpus
-from reprobuild.doctor.machine import GB, judge_fabric, unknown_disk, unwritable
+from reprobuild.doctor.machine import GB, judge_fabric, judge_writability, report_unknown_disk
 from reprobuild.doctor.model import Diagnosis, Disk, DoctorFinding, Host, State
 from reprobuild.doctor.platform import judge_platform
 from reprobuild.doctor.preflight.disks import BASE_TREE, BYTECODE, LAYERS
@@ -25,9 +25,9 @@ from reprobuild.engines.gpu import NVIDIA
 from reprobuild.errors import LockError
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
-from reprobuild.resolve.cuda.rules import CudaTarget, judge
-from reprobuild.store.fetch import artefacts
-from reprobuild.verify.determinism.document import flat
+from reprobuild.resolve.cuda.rules import CudaTarget, check_cuda_target
+from reprobuild.store.fetch import list_artefacts
+from reprobuild.verify.determinism.document import flatten_fingerprint
 from reprobuild.verify.verdict import Verdict
 
 # glibc from 2.34 on makes threads by clone3. Docker's own profile before 20.10.10 refuses it with an error
@@ -56,13 +56,15 @@ def judge_fit(lock: Lock, verdict: Verdict | None, host: Host, compiled: CudaTar
     """
     return Diagnosis(
         findings=(
-            *_architecture(lock, host), *judge_engines(host), *_glibc(lock, host), *_processor(lock, host),
-            *_gpus(compiled, verdict, host), *_disks(lock, host), *_fabric(lock, host), *judge_platform(verdict, host),
+            *_judge_architecture(lock, host), *judge_engines(host), *_judge_glibc(lock, host),
+            *_judge_processor(lock, host),
+            *_judge_gpus(compiled, verdict, host), *_judge_disks(lock, host), *_judge_fabric(lock, host),
+            *judge_platform(verdict, host),
         )
     )  # fmt: skip
 
 
-def _architecture(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
+def _judge_architecture(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     text = f"the image is of {lock.platform}, and this machine is {host.system} on {host.machine}"
     if host.system == "Linux" and host.machine in machines_of(lock):
         yield DoctorFinding(name="architecture", state="ok", seen=text)
@@ -74,7 +76,7 @@ def _architecture(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     )  # fmt: skip
 
 
-def _glibc(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
+def _judge_glibc(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     has = glibc_of_base(lock)
     if has is None and lock.base.installed and "libc6" not in lock.base.installed:
         yield DoctorFinding(name="glibc", state="ok", seen="the base has none")
@@ -86,12 +88,12 @@ def _glibc(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
             fix="run `reprobuild verify OUT` here",
         )  # fmt: skip
         return
-    findings = [*_glibc_of_wheels(lock), *_glibc_in_docker(has, host)]
+    findings = [*_judge_wheel_glibc(lock), *_judge_docker_glibc(has, host)]
     text = f"the image has its own, {has[0]}.{has[1]}; this machine's is {host.glibc or 'not told'}"
     yield from findings or [DoctorFinding(name="glibc", state="ok", seen=text)]
 
 
-def _glibc_of_wheels(lock: Lock) -> Iterator[DoctorFinding]:
+def _judge_wheel_glibc(lock: Lock) -> Iterator[DoctorFinding]:
     try:
         check_glibc(lock)
     except LockError as err:
@@ -100,10 +102,10 @@ def _glibc_of_wheels(lock: Lock) -> Iterator[DoctorFinding]:
         )
 
 
-def _glibc_in_docker(has: tuple[int, int], host: Host) -> Iterator[DoctorFinding]:
-    docker = next((engine.version for engine in host.answering if engine.name == "docker"), "")
-    if has >= _CLONE3 and docker and _numbers(docker) < _DOCKER:
-        others = [engine.name for engine in host.answering if engine.name != "docker"]
+def _judge_docker_glibc(has: tuple[int, int], host: Host) -> Iterator[DoctorFinding]:
+    docker = next((engine.version for engine in host.available_engines if engine.name == "docker"), "")
+    if has >= _CLONE3 and docker and _version_numbers(docker) < _DOCKER:
+        others = [engine.name for engine in host.available_engines if engine.name != "docker"]
         yield DoctorFinding(
             name="glibc", state="warning" if others else "problem",
             seen=f"the image has glibc {has[0]}.{has[1]}, and Docker is {docker}",
@@ -112,11 +114,11 @@ def _glibc_in_docker(has: tuple[int, int], host: Host) -> Iterator[DoctorFinding
         )  # fmt: skip
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d{1,6}", version)[:3])
 
 
-def _processor(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
+def _judge_processor(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     lacking = list(check_processor(lock, host.flags))
     for complaint in lacking:
         yield DoctorFinding(
@@ -132,7 +134,7 @@ def _processor(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
         yield DoctorFinding(name="processor", state="ok", seen=host.cpu or host.machine)
 
 
-def _gpus(compiled: CudaTarget | None, verdict: Verdict | None, host: Host) -> Iterator[DoctorFinding]:
+def _judge_gpus(compiled: CudaTarget | None, verdict: Verdict | None, host: Host) -> Iterator[DoctorFinding]:
     if compiled is None:
         yield DoctorFinding(name="gpu", state="ok", seen="the image has no CUDA code, and needs none")
         return
@@ -146,10 +148,10 @@ def _gpus(compiled: CudaTarget | None, verdict: Verdict | None, host: Host) -> I
         )  # fmt: skip
         return
     yield from judge_gpus(host)
-    yield from _drivers(compiled, description, verdict, host)
+    yield from _judge_drivers(compiled, description, verdict, host)
 
 
-def _drivers(
+def _judge_drivers(
     compiled: CudaTarget, description: str, verdict: Verdict | None, host: Host
 ) -> Iterator[DoctorFinding]:
     if not host.gpus.found:
@@ -162,7 +164,7 @@ def _drivers(
     every = [
         finding
         for gpu in host.gpus.found
-        for finding in judge(compiled, gpu, host.gpus.driver, "this machine")
+        for finding in check_cuda_target(compiled, gpu, host.gpus.driver, "this machine")
     ]
     findings = {finding.text: finding for finding in every}.values()
     for finding in findings:
@@ -174,7 +176,7 @@ def _drivers(
     if any(finding.certain for finding in findings):
         return
     capabilities = {gpu.capability for gpu in host.gpus.found}
-    proven = capabilities <= _ran_on(verdict)
+    proven = capabilities <= _tested_capabilities(verdict)
     if not compiled.architectures and not proven:
         yield DoctorFinding(
             name="driver", state="unknown", seen=f"{description}: for which GPUs it is compiled is not known",
@@ -191,7 +193,7 @@ def _drivers(
         yield DoctorFinding(name="driver", state="ok", seen=f"{host.gpus.driver} runs {description}")
 
 
-def _ran_on(verdict: Verdict | None) -> set[str]:
+def _tested_capabilities(verdict: Verdict | None) -> set[str]:
     """Return the compute capabilities of the GPUs with identical results.
 
     These are the GPUs of the verdict on which the determinism test gave identical bytes.
@@ -201,13 +203,13 @@ def _ran_on(verdict: Verdict | None) -> set[str]:
         if verdict
         else []
     )
-    every = [dict(flat(smoke.fingerprint)) for smoke in smokes]
+    every = [dict(flatten_fingerprint(smoke.fingerprint)) for smoke in smokes]
     return {
         value for fingerprint in every for name, value in fingerprint.items() if _CAPABILITY.fullmatch(name)
     }
 
 
-def needed(lock: Lock) -> tuple[int, int]:
+def estimate_space(lock: Lock) -> tuple[int, int]:
     """Return the bytes of packed layers, and of files.
 
     Both are estimates similar to those of `preflight`.
@@ -216,40 +218,41 @@ def needed(lock: Lock) -> tuple[int, int]:
     debs = sum(deb.file.size for deb in lock.base.packages)
     debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
     conda = sum(package.file.size for package in lock.conda)
-    files = sum(artefact.size for artefact in artefacts(lock))
+    files = sum(artefact.size for artefact in list_artefacts(lock))
     return int(LAYERS * files), int(BASE_TREE * (debs + conda) + (1 + BYTECODE) * wheels + LAYERS * files)
 
 
-def _disks(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
-    packed, whole = needed(lock)
-    engines = [engine.name for engine in host.answering]
+def _judge_disks(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
+    packed, whole = estimate_space(lock)
+    engines = [engine.name for engine in host.available_engines]
     for role, size in (("results", packed), *((name, whole) for name in engines)):
         disk, name = host.disk(role), f"disk: {role}"
-        others = any(_takes(host.disk(engine), whole) for engine in engines if engine != role)
+        others = any(_has_space(host.disk(engine), whole) for engine in engines if engine != role)
         state: State = "warning" if role != "results" and others else "problem"
         if disk is None:
-            yield unknown_disk(role, f"about {size / GB:.1f} GB")
-        elif unfit := unwritable(disk):
+            yield report_unknown_disk(role, f"about {size / GB:.1f} GB")
+        elif unfit := judge_writability(disk):
             yield msgspec.structs.replace(unfit, state=state)
         elif disk.free < size:
             yield DoctorFinding(
-                name=name, state=state, seen=_room(disk, size), meaning="the copy, or loading it, stops half way",
+                name=name, state=state, seen=_describe_space(disk, size),
+                meaning="the copy, or loading it, stops half way",
                 fix="make room, or take another folder"
                 if role == "results" else f"make room, or set another directory in the settings of {role}",
             )  # fmt: skip
         else:
-            yield DoctorFinding(name=name, state="ok", seen=_room(disk, size))
+            yield DoctorFinding(name=name, state="ok", seen=_describe_space(disk, size))
 
 
-def _takes(disk: Disk | None, size: int) -> bool:
-    return disk is not None and disk.free >= size and unwritable(disk) is None
+def _has_space(disk: Disk | None, size: int) -> bool:
+    return disk is not None and disk.free >= size and judge_writability(disk) is None
 
 
-def _room(disk: Disk, size: int) -> str:
+def _describe_space(disk: Disk, size: int) -> str:
     return f"{disk.path} has room for {disk.free / GB:.1f} GB, and the image takes about {size / GB:.1f} GB there"
 
 
-def _fabric(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
+def _judge_fabric(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
     for setting in lock.environment:
         devices, interfaces = _NAMES_DEVICE.get(setting.name, (False, False))
         if not (devices or interfaces) or (setting.name, setting.value.strip()) in _ANY:

@@ -19,7 +19,7 @@ from reprobuild.doctor.machine import (
     judge_system,
 )
 from reprobuild.doctor.model import Diagnosis, Host
-from reprobuild.doctor.services import not_probed, probe
+from reprobuild.doctor.services import probe, report_unprobed
 from reprobuild.errors import UsageError
 from reprobuild.infra.http.netrc import Netrc
 from reprobuild.lock.file import read_lock
@@ -46,7 +46,7 @@ def diagnose(
         *judge_system(host), *judge_sandbox(host), *judge_engines(host), *judge_gpus(host), *judge_programs(host),
         *judge_disks(host), *judge_resources(host), *judge_fabric(host),
     ]  # fmt: skip
-    findings += [not_probed(services)] if offline else probe(services, netrc=netrc)
+    findings += [report_unprobed(services)] if offline else probe(services, netrc=netrc)
     return Diagnosis(findings=tuple(findings))
 
 

@@ -14,10 +14,10 @@ from reprobuild.engines import docker, docker_images, podman
 from reprobuild.errors import EngineError
 
 
-def default_folders(env: Mapping[str, str], store: Path, results: Path) -> dict[str, Path]:
+def default_directories(env: Mapping[str, str], store: Path, results: Path) -> dict[str, Path]:
     """Return our directories by role, including ours for Apptainer.
 
-    Docker and podman report theirs: see `engine_folders`.
+    Docker and podman report theirs: see `engine_directories`.
     """
     home = Path(env.get("HOME", "/"))
     return {
@@ -28,7 +28,7 @@ def default_folders(env: Mapping[str, str], store: Path, results: Path) -> dict[
     }
 
 
-def engine_folders(answering: Collection[str], env: Mapping[str, str]) -> dict[str, Path]:
+def engine_directories(answering: Collection[str], env: Mapping[str, str]) -> dict[str, Path]:
     """Return the image directories of Docker and podman, by name.
 
     An unknown directory, or one on another machine, is left out.
@@ -42,16 +42,16 @@ def engine_folders(answering: Collection[str], env: Mapping[str, str]) -> dict[s
         if docker.NAME in answering and env.get("DOCKER_HOST", "unix:").startswith("unix:"):
             # A daemon behind a socket may be in another container, or around this one: then none of its
             # directories exists here.
-            places = [Path(place) for place in docker_images.folders(env) if place]
+            places = [Path(place) for place in docker_images.find_image_directories(env) if place]
             if place := next(filter(_exists, places), None):
                 directories[docker.NAME] = place
     with contextlib.suppress(EngineError):
-        if podman.NAME in answering and (directory := podman.folder(env)):
+        if podman.NAME in answering and (directory := podman.find_image_directory(env)):
             directories[podman.NAME] = Path(directory)
     return directories
 
 
-def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
+def inspect_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
     """Return the disk of each directory.
 
     For a missing directory it is that of its nearest existing parent.
@@ -60,7 +60,7 @@ def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
         folders: by their role.
         root: the parent of /proc.
     """
-    kinds = _mounts(root)
+    kinds = _read_mounts(root)
     disks = []
     for role, folder in folders.items():
         place = next((path for path in (folder, *folder.absolute().parents) if _exists(path)), Path("/"))
@@ -70,7 +70,7 @@ def these_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
             continue
         values: dict[str, Any] = {
             "role": role, "path": str(folder), "free": about.f_bavail * about.f_frsize,
-            "kind": _kind(place, kinds), "noexec": bool(about.f_flag & os.ST_NOEXEC),
+            "kind": _file_system_kind(place, kinds), "noexec": bool(about.f_flag & os.ST_NOEXEC),
             "readonly": bool(about.f_flag & os.ST_RDONLY), "writable": os.access(place, os.W_OK | os.X_OK),
         }  # fmt: skip
         disks.append(Disk(**values))
@@ -84,7 +84,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _mounts(root: Path) -> dict[str, str]:
+def _read_mounts(root: Path) -> dict[str, str]:
     """Return {mount point: file system} of proc_pid_mountinfo(5).
 
     A later mount hides an earlier one.
@@ -103,6 +103,6 @@ def _mounts(root: Path) -> dict[str, str]:
     return kinds
 
 
-def _kind(place: Path, kinds: Mapping[str, str]) -> str:
+def _file_system_kind(place: Path, kinds: Mapping[str, str]) -> str:
     real = place.resolve()
     return next((kinds[str(path)] for path in (real, *real.parents) if str(path) in kinds), "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from reprobuild.doctor.fixes import as_root, install
+from reprobuild.doctor.fixes import describe_installation, with_sudo
 from reprobuild.doctor.model import DoctorFinding, EngineFound, Host, State
 from reprobuild.engines.gpu import AMD, NVIDIA
 
@@ -22,33 +22,33 @@ def judge_engines(host: Host) -> Iterator[DoctorFinding]:
         if engine.version:
             yield DoctorFinding(name=engine.name, state="ok", seen=f"{engine.version} answers")
         elif engine.program or (engine.name == "docker" and host.docker in ("there", "refused", "elsewhere")):
-            yield _silent(engine, host)
-    if not host.answering:
+            yield _unavailable_finding(engine, host)
+    if not host.available_engines:
         yield DoctorFinding(
             name="engine", state="problem", seen="no engine answers (docker, podman, apptainer)",
-            meaning="images can be made here, and neither checked nor run", fix=_an_engine(host),
+            meaning="images can be made here, and neither checked nor run", fix=_engine_advice(host),
         )  # fmt: skip
     elif host.has_engine("podman") and not host.root:
-        yield from _subordinate(host)
+        yield from _judge_subordinate_ids(host)
 
 
-def _an_engine(host: Host) -> str:
+def _engine_advice(host: Host) -> str:
     """Return the advice on the engine to install.
 
     It is Apptainer on sites with modules, else podman, because podman needs neither daemon nor root.
     """
     if any(engine.program for engine in host.engines):
-        return "mend what is above, or get another: " + install("podman", host)
-    return install("apptainer" if host.modules or host.scheduler else "podman", host)
+        return "mend what is above, or get another: " + describe_installation("podman", host)
+    return describe_installation("apptainer" if host.modules or host.scheduler else "podman", host)
 
 
-def _silent(engine: EngineFound, host: Host) -> DoctorFinding:
-    state: State = "warning" if host.answering else "problem"
+def _unavailable_finding(engine: EngineFound, host: Host) -> DoctorFinding:
+    state: State = "warning" if host.available_engines else "problem"
     if engine.name != "docker":
         return DoctorFinding(
             name=engine.name, state=state, seen=f"it does not answer: {engine.complaint or 'it says nothing'}",
-            meaning="it cannot run images", fix=_of_podman(host) if engine.name == "podman" else
-            f"Apptainer 1.1 or SingularityCE 3.10 is needed: {install('apptainer', host)}",
+            meaning="it cannot run images", fix=_podman_advice(host) if engine.name == "podman" else
+            f"Apptainer 1.1 or SingularityCE 3.10 is needed: {describe_installation('apptainer', host)}",
         )  # fmt: skip
     if host.docker == "elsewhere":
         return DoctorFinding(
@@ -59,29 +59,29 @@ def _silent(engine: EngineFound, host: Host) -> DoctorFinding:
         return DoctorFinding(
             name="docker", state=state, seen=f"its socket is not {host.user or 'yours'}'s to use",
             meaning="the daemon runs, and this user may not ask it",
-            fix=f"`{as_root(f'usermod -aG docker {shlex.quote(host.user)}', host)}`, then log in again; "
+            fix=f"`{with_sudo(f'usermod -aG docker {shlex.quote(host.user)}', host)}`, then log in again; "
             "who is in that group is as "
             "good as root, so many sites say no",
         )  # fmt: skip
     begin = "systemctl enable --now docker" if host.systemd else "service docker start"
     return DoctorFinding(
         name="docker", state=state, seen="its program is there, and no daemon answers",
-        meaning="it cannot run images", fix=f"`{as_root(begin, host)}`",
+        meaning="it cannot run images", fix=f"`{with_sudo(begin, host)}`",
     )  # fmt: skip
 
 
-def _of_podman(host: Host) -> str:
+def _podman_advice(host: Host) -> str:
     if not host.root and (host.subordinate is False or "newuidmap" not in host.programs):
-        return _give_ids(host)
+        return _subordinate_id_advice(host)
     return "`podman info` says more; https://github.com/containers/podman/blob/main/troubleshooting.md has remedies"
 
 
-def _subordinate(host: Host) -> Iterator[DoctorFinding]:
+def _judge_subordinate_ids(host: Host) -> Iterator[DoctorFinding]:
     """Yield a finding if rootless podman lacks subordinate ids.
 
     It needs them to unpack images with files of many users.
     """
-    state: State = "warning" if len(host.answering) > 1 else "problem"
+    state: State = "warning" if len(host.available_engines) > 1 else "problem"
     missing = "newuidmap" not in host.programs
     if not missing and host.subordinate:
         return
@@ -94,15 +94,16 @@ def _subordinate(host: Host) -> Iterator[DoctorFinding]:
     yield DoctorFinding(
         name="subordinate ids", state=state,
         seen="there is no newuidmap" if missing else "this user has none in /etc/subuid and /etc/subgid",
-        meaning="podman without root cannot unpack images whose files belong to several users", fix=_give_ids(host),
+        meaning="podman without root cannot unpack images whose files belong to several users",
+        fix=_subordinate_id_advice(host),
     )  # fmt: skip
 
 
-def _give_ids(host: Host) -> str:
-    steps = [] if "newuidmap" in host.programs else [install("newuidmap", host)]
+def _subordinate_id_advice(host: Host) -> str:
+    steps = [] if "newuidmap" in host.programs else [describe_installation("newuidmap", host)]
     if host.subordinate is False:
         give = f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {host.user}"
-        steps.append(f"`{as_root(give, host)}`, where no other user has these numbers")
+        steps.append(f"`{with_sudo(give, host)}`, where no other user has these numbers")
     return ", then ".join([*steps, "`podman system migrate`"])
 
 
@@ -119,32 +120,32 @@ def judge_gpus(host: Host) -> Iterator[DoctorFinding]:
             name="gpu", state="warning", seen="NVIDIA's, and `nvidia-smi` does not answer",
             meaning="whether the driver fits an image cannot be told, and engines may not find it",
             fix="does `nvidia-smi` answer by hand? Install the driver again, or load its module: "
-            f"`{as_root('modprobe nvidia', host)}`",
+            f"`{with_sudo('modprobe nvidia', host)}`",
         )  # fmt: skip
         return
     names = ", ".join(dict.fromkeys(gpu.name for gpu in host.gpus.found))
     yield DoctorFinding(
         name="gpu", state="ok", seen=f"{len(host.gpus.found)} x {names}, driver {host.gpus.driver}"
     )
-    with_toolkit = [engine.name for engine in host.answering if engine.name in ("docker", "podman")]
+    with_toolkit = [engine.name for engine in host.available_engines if engine.name in ("docker", "podman")]
     if with_toolkit and "nvidia-ctk" not in host.programs:
         yield DoctorFinding(
             name="gpu in containers", state="warning", seen="the NVIDIA Container Toolkit is not there",
             meaning=f"{' and '.join(with_toolkit)} cannot give a GPU to a container",
-            fix=f"{install('nvidia-container-toolkit', host)}, then {_tell(host)}",
+            fix=f"{describe_installation('nvidia-container-toolkit', host)}, then {_gpu_commands(host)}",
         )  # fmt: skip
     elif host.has_engine("podman") and not host.cdi:
         yield DoctorFinding(
             name="gpu in containers", state="warning", seen="no description of the GPUs in /etc/cdi",
-            meaning="podman cannot give a GPU to a container", fix=_tell(host),
+            meaning="podman cannot give a GPU to a container", fix=_gpu_commands(host),
         )  # fmt: skip
 
 
-def _tell(host: Host) -> str:
+def _gpu_commands(host: Host) -> str:
     """Return the commands that make the GPUs known to engines."""
     commands = []
     if host.has_engine("docker"):
         commands += ["nvidia-ctk runtime configure --runtime=docker", "systemctl restart docker"]
     if host.has_engine("podman"):
         commands.append("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
-    return ", ".join(f"`{as_root(command, host)}`" for command in commands)
+    return ", ".join(f"`{with_sudo(command, host)}`" for command in commands)

@@ -36,7 +36,7 @@ class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     package: dict[str, _Package]
 
 
-def install(name: str, host: Host) -> str:
+def describe_installation(name: str, host: Host) -> str:
     """Return the command or advice that installs a package.
 
     It is a command if the machine's manager has the package.
@@ -45,10 +45,10 @@ def install(name: str, host: Host) -> str:
         name: as in `fixes.toml`.
         host: the machine to install it on.
     """
-    package = _table().package[name]
+    package = _read_table().package[name]
     package_name = getattr(package, host.manager, "") if host.manager else ""
     if package_name:
-        how = f"`{as_root(f'{_table().manager[host.manager]} {package_name}', host)}`"
+        how = f"`{with_sudo(f'{_read_table().manager[host.manager]} {package_name}', host)}`"
     elif package.otherwise:
         how = f"install {name}: {package.otherwise}"
     else:
@@ -59,7 +59,7 @@ def install(name: str, host: Host) -> str:
     return how
 
 
-def as_root(command: str, host: Host) -> str:
+def with_sudo(command: str, host: Host) -> str:
     """Return a command, with `sudo` if the user needs it.
 
     Homebrew refuses root.
@@ -67,11 +67,11 @@ def as_root(command: str, host: Host) -> str:
     return command if host.root or host.manager == "brew" else f"sudo {command}"
 
 
-def managers() -> tuple[str, ...]:
+def list_managers() -> tuple[str, ...]:
     """Return the names of the known package managers."""
-    return tuple(_table().manager)
+    return tuple(_read_table().manager)
 
 
 @cache
-def _table() -> _Table:
+def _read_table() -> _Table:
     return msgspec.toml.decode(files("reprobuild.doctor").joinpath("fixes.toml").read_bytes(), type=_Table)

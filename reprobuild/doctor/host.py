@@ -16,17 +16,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
-from reprobuild.doctor.disks import engine_folders, these_disks
-from reprobuild.doctor.fixes import managers
+from reprobuild.doctor.disks import engine_directories, inspect_disks
+from reprobuild.doctor.fixes import list_managers
 from reprobuild.doctor.model import PROGRAMS, EngineFound, Fabric, Host, Namespaces
-from reprobuild.doctor.preflight.preflight import this_machine
+from reprobuild.doctor.preflight.preflight import inspect_machine
 from reprobuild.engines import apptainer, docker, gpu, podman
 from reprobuild.engines.model import Engine
 from reprobuild.engines.registry import ENGINES
 from reprobuild.errors import EngineError
 from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.infra import proc
-from reprobuild.infra.sandbox.namespaces import can_layer, check_namespaces
+from reprobuild.infra.sandbox.namespaces import can_mount_overlay, check_namespaces
 
 # Programs of package managers; the first one found counts. Homebrew may be beside another one.
 _MANAGERS = {"apt-get": "apt", "dnf": "dnf", "yum": "yum", "zypper": "zypper", "apk": "apk", "pacman": "pacman",
@@ -43,7 +43,7 @@ _LONGEST = 300
 ROOT = Path("/")
 
 
-def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = ROOT) -> Host:
+def inspect_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = ROOT) -> Host:
     """Return the facts of this machine.
 
     Args:
@@ -55,53 +55,55 @@ def this_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path = 
     programs = frozenset(name for name in PROGRAMS if proc.which(name, env))
     # Each may wait for a daemon or a driver.
     with ThreadPoolExecutor(max_workers=8) as pool:
-        futures = [pool.submit(_engine, name, env) for name in ENGINES]
-        machine, squashfs = pool.submit(this_machine, env), pool.submit(_squashfs, env)
-        namespaces = pool.submit(_namespaces, root)
+        futures = [pool.submit(_inspect_engine, name, env) for name in ENGINES]
+        machine, squashfs = pool.submit(inspect_machine, env), pool.submit(_squashfs_version, env)
+        namespaces = pool.submit(_inspect_namespaces, root)
         about = os.uname()
         engines = tuple(engine.result() for engine in futures)
-        places = engine_folders([engine.name for engine in engines if engine.version], env)
+        places = engine_directories([engine.name for engine in engines if engine.version], env)
         return Host(
             system=about.sysname, machine=about.machine, kernel=about.release, distribution=_distribution(root),
-            manager=_manager(env), modules="LMOD_CMD" in env or "MODULESHOME" in env, container=_in_container(root),
+            manager=_find_manager(env), modules="LMOD_CMD" in env or "MODULESHOME" in env,
+            container=_is_container(root),
             systemd=(root / "run/systemd/system").is_dir(), root=os.geteuid() == 0,
-            user=_user(), glibc=platform.libc_ver()[1], cpu=_cpu(root),
+            user=_user_name(), glibc=platform.libc_ver()[1], cpu=_cpu(root),
             flags=machine.result().flags, cpus=_cpus(), memory=_memory(root),
             engines=engines, programs=programs, squashfs=squashfs.result(),
-            namespaces=namespaces.result(), cgroup=_cgroup(root), docker=_docker(env, root),
-            subordinate=_subordinate(root, _user()), disks=these_disks({**folders, **places}, root),
-            vendors=gpu.vendors(root), gpus=machine.result().gpus, cdi=_has_cdi(root), fabric=_fabric(root),
+            namespaces=namespaces.result(), cgroup=_cgroup(root), docker=_docker_state(env, root),
+            subordinate=_has_subordinate_ids(root, _user_name()), disks=inspect_disks({**folders, **places}, root),
+            vendors=gpu.find_vendors(root), gpus=machine.result().gpus, cdi=_has_cdi(root),
+            fabric=_inspect_fabric(root),
             scheduler="slurm" if proc.which("sbatch", env) else "",
         )  # fmt: skip
 
 
-def _engine(name: str, env: Mapping[str, str]) -> EngineFound:
+def _inspect_engine(name: str, env: Mapping[str, str]) -> EngineFound:
     module = cast(Engine, {"docker": docker, "podman": podman, "apptainer": apptainer}[name])
     names = tuple(apptainer.PROGRAMS) if name == apptainer.NAME else (name,)
     program = next((path for program_name in names if (path := proc.which(program_name, env))), "")
     version = module.version(env) or ""
-    complaint = "" if version or not program else _complaint(name, program, env)
-    return EngineFound(name=name, version=_short(version), program=program, complaint=complaint)
+    complaint = "" if version or not program else _read_complaint(name, program, env)
+    return EngineFound(name=name, version=_shorten(version), program=program, complaint=complaint)
 
 
-def _complaint(name: str, program: str, env: Mapping[str, str]) -> str:
+def _read_complaint(name: str, program: str, env: Mapping[str, str]) -> str:
     """Return an unavailable engine's last error line."""
     try:
         argv = [program, "version" if name == apptainer.NAME else "info"]
         proc.run(argv, env=env, purpose=f"ask {name} how it is", timeout=_SECONDS)
     except proc.ProcessFailedError as err:
         lines = err.stderr.strip().splitlines()
-        return _short(lines[-1]) if lines else f"it exits with code {err.code}"
+        return _shorten(lines[-1]) if lines else f"it exits with code {err.code}"
     except EngineError as err:
-        return _short(str(err))
+        return _shorten(str(err))
     return ""
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)[:_LONGEST]
 
 
-def _squashfs(env: Mapping[str, str]) -> str:
+def _squashfs_version(env: Mapping[str, str]) -> str:
     """Return the version of mksquashfs, an error, or "".
 
     It is an error if the version is too old, and "" if the program is missing.
@@ -111,23 +113,23 @@ def _squashfs(env: Mapping[str, str]) -> str:
     try:
         return ".".join(map(str, find_program(env)))
     except EngineError as err:
-        return _short(str(err))
+        return _shorten(str(err))
 
 
-def _namespaces(root: Path) -> Namespaces:
+def _inspect_namespaces(root: Path) -> Namespaces:
     settings = {}
     for name in _SETTINGS:
-        value = _text(root / "proc/sys" / name.replace(".", "/")).strip()
+        value = _read_text(root / "proc/sys" / name.replace(".", "/")).strip()
         if value:
-            settings[name] = _short(value)
+            settings[name] = _shorten(value)
     try:
         check_namespaces()
-        return Namespaces(overlay=can_layer(), settings=settings)
+        return Namespaces(overlay=can_mount_overlay(), settings=settings)
     except EngineError as err:
-        return Namespaces(complaint=_short(str(err)), overlay=False, settings=settings)
+        return Namespaces(complaint=_shorten(str(err)), overlay=False, settings=settings)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return the text of a small system file.
 
     It is empty if the file is missing or unreadable.
@@ -138,20 +140,20 @@ def _text(path: Path) -> str:
 
 
 def _distribution(root: Path) -> str:
-    match = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text(root / "etc/os-release"), re.MULTILINE)
-    return _short(match[1]) if match else ""
+    match = re.search(r'^PRETTY_NAME="?([^"\n]*)', _read_text(root / "etc/os-release"), re.MULTILINE)
+    return _shorten(match[1]) if match else ""
 
 
-def _manager(env: Mapping[str, str]) -> str:
+def _find_manager(env: Mapping[str, str]) -> str:
     manager = next((_MANAGERS[name] for name in _MANAGERS if proc.which(name, env)), "")
-    return manager if manager in managers() else ""
+    return manager if manager in list_managers() else ""
 
 
-def _in_container(root: Path) -> bool:
+def _is_container(root: Path) -> bool:
     return (root / ".dockerenv").exists() or (root / "run/.containerenv").exists()
 
 
-def _user() -> str:
+def _user_name() -> str:
     """Return the user's name, else the number."""
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(os.geteuid()).pw_name
@@ -159,8 +161,8 @@ def _user() -> str:
 
 
 def _cpu(root: Path) -> str:
-    match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
-    return _short(match[1].strip()) if match else ""
+    match = re.search(r"^model name\s*:\s*(.+)$", _read_text(root / "proc/cpuinfo"), re.MULTILINE)
+    return _shorten(match[1].strip()) if match else ""
 
 
 def _cpus() -> int:
@@ -173,19 +175,21 @@ def _memory(root: Path) -> int:
     The result is in bytes. A job's own group is far below the root, and each group above it may have a limit,
     too: cgroups(7), cgroup-v2 and cgroup-v1/memory of the kernel's documentation.
     """
-    match = re.search(r"^MemTotal:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    match = re.search(r"^MemTotal:\s*(\d+) kB", _read_text(root / "proc/meminfo"), re.MULTILINE)
     whole = int(match[1]) << 10 if match else 0
-    limits = [text for path in _limits(root) if (text := _text(path).strip()[:20]).isdecimal()]
+    limits = [
+        text for path in _memory_limit_files(root) if (text := _read_text(path).strip()[:20]).isdecimal()
+    ]
     return min([whole, *map(int, limits)]) if whole else 0
 
 
-def _limits(root: Path) -> Iterator[Path]:
+def _memory_limit_files(root: Path) -> Iterator[Path]:
     """Yield the files that may limit this process's memory.
 
     They are those of its groups and all groups above them, in both versions.
     """
     places = [(_UNIFIED, ""), (_MEMORY_V1, "")]  # in a container its own group may be the root
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in _read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, place = (*line.split(":", 2), "", "")[:3]
         if not controllers:
             places.append((_UNIFIED, place))
@@ -206,7 +210,7 @@ def _cgroup(root: Path) -> str:
     return "1" if (folder / "memory").is_dir() or (folder / "cpu").is_dir() else ""
 
 
-def _docker(env: Mapping[str, str], root: Path) -> str:
+def _docker_state(env: Mapping[str, str], root: Path) -> str:
     if env.get("DOCKER_HOST"):
         return "elsewhere"
     socket = root / _SOCKET
@@ -219,16 +223,16 @@ def _docker(env: Mapping[str, str], root: Path) -> str:
     return "there" if os.access(socket, os.W_OK) else "refused"
 
 
-def _subordinate(root: Path, user: str) -> bool | None:
+def _has_subordinate_ids(root: Path, user: str) -> bool | None:
     """Return whether files give the user subordinate ids.
 
     The result is None if /etc/nsswitch.conf names a service (subid(5)).
     """
-    source = re.search(r"^subid:\s*(.+)$", _text(root / "etc/nsswitch.conf"), re.MULTILINE)
+    source = re.search(r"^subid:\s*(.+)$", _read_text(root / "etc/nsswitch.conf"), re.MULTILINE)
     if source and source[1].split() != ["files"]:
         return None
     names = {user, str(os.geteuid())}
-    files = [_text(root / "etc" / name).splitlines() for name in ("subuid", "subgid")]
+    files = [_read_text(root / "etc" / name).splitlines() for name in ("subuid", "subgid")]
     return all(any(line.partition(":")[0] in names for line in lines) for lines in files)
 
 
@@ -236,10 +240,10 @@ def _has_cdi(root: Path) -> bool:
     return any(any((root / folder).glob("*nvidia*")) for folder in _CDI)
 
 
-def _fabric(root: Path) -> Fabric:
+def _inspect_fabric(root: Path) -> Fabric:
     def names(folder: str) -> tuple[str, ...]:
         with contextlib.suppress(OSError):
-            return tuple(sorted(_short(path.name) for path in (root / folder).iterdir()))
+            return tuple(sorted(_shorten(path.name) for path in (root / folder).iterdir()))
         return ()
 
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprobuild.doctor.fixes import as_root, install
+from reprobuild.doctor.fixes import describe_installation, with_sudo
 from reprobuild.doctor.model import SANDBOX, Disk, DoctorFinding, Host
 
 GB = 1e9
@@ -45,7 +45,7 @@ def judge_sandbox(host: Host) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             name="sandbox", state="problem", seen=f"not on PATH: {', '.join(missing)}",
             meaning="`build` runs the programs of packages without network, with these",
-            fix="; ".join(install(name, host) for name in packages),
+            fix="; ".join(describe_installation(name, host) for name in packages),
         )  # fmt: skip
         return
     spaces = host.namespaces
@@ -79,7 +79,7 @@ def _allow_namespaces(host: Host) -> str:
         "user.max_user_namespaces": ("0", "15000"),
     }
     commands = [
-        f"`{as_root(f'sysctl -w {name}={good}', host)}`"
+        f"`{with_sudo(f'sysctl -w {name}={good}', host)}`"
         for name, (bad, good) in forbids.items()
         if host.namespaces.settings.get(name) == bad
     ]
@@ -107,17 +107,17 @@ def judge_programs(host: Host) -> Iterator[DoctorFinding]:
     else:
         yield DoctorFinding(
             name="git", state="warning", seen="there is no git",
-            meaning="`capture` and `lock` cannot read repositories", fix=install("git", host),
+            meaning="`capture` and `lock` cannot read repositories", fix=describe_installation("git", host),
         )  # fmt: skip
     if host.squashfs.replace(".", "").isdigit():
         yield DoctorFinding(name="squashfs", state="ok", seen=f"mksquashfs {host.squashfs}")
     else:
-        needed = host.has_engine("apptainer") and len(host.answering) == 1
+        needed = host.has_engine("apptainer") and len(host.available_engines) == 1
         yield DoctorFinding(
             name="squashfs", state="problem" if needed else "warning",
             seen=host.squashfs or "there is no mksquashfs",
             meaning="Apptainer runs no image without it" if needed else "no file for Apptainer or enroot can be made",
-            fix=f"{install('squashfs-tools', host)} (4.5 or newer)",
+            fix=f"{describe_installation('squashfs-tools', host)} (4.5 or newer)",
         )  # fmt: skip
 
 
@@ -126,9 +126,9 @@ def judge_disks(host: Host) -> Iterator[DoctorFinding]:
     for disk in host.disks:
         if disk.role in ("docker", "podman", "apptainer") and not host.has_engine(disk.role):
             continue
-        name, place = f"disk: {disk.role}", _place(disk)
-        elsewhere = _elsewhere(disk)
-        if unfit := unwritable(disk):
+        name, place = f"disk: {disk.role}", _describe_directory(disk)
+        elsewhere = _other_directory_hint(disk)
+        if unfit := judge_writability(disk):
             yield unfit
         elif disk.free < _ROOM:
             yield DoctorFinding(
@@ -153,10 +153,14 @@ def judge_disks(host: Host) -> Iterator[DoctorFinding]:
             )  # fmt: skip
         else:
             yield DoctorFinding(name=name, state="ok", seen=f"{place} has room for {disk.free / GB:.0f} GB")
-    yield from (unknown_disk(engine.name) for engine in host.answering if host.disk(engine.name) is None)
+    yield from (
+        report_unknown_disk(engine.name)
+        for engine in host.available_engines
+        if host.disk(engine.name) is None
+    )
 
 
-def unknown_disk(role: str, size: str = "images") -> DoctorFinding:
+def report_unknown_disk(role: str, size: str = "images") -> DoctorFinding:
     """Return the finding on a role whose disk is unknown."""
     return DoctorFinding(
         name=f"disk: {role}", state="unknown", seen="it is not told which one this is, or it is elsewhere",
@@ -166,7 +170,7 @@ def unknown_disk(role: str, size: str = "images") -> DoctorFinding:
     )  # fmt: skip
 
 
-def unwritable(disk: Disk) -> DoctorFinding | None:
+def judge_writability(disk: Disk) -> DoctorFinding | None:
     """Return the finding on an unwritable directory, else None.
 
     Docker's own directory is written by its daemon, so the user needs no access to it.
@@ -175,16 +179,16 @@ def unwritable(disk: Disk) -> DoctorFinding | None:
         return None
     how = "mounted read-only" if disk.readonly else "not yours to write to"
     return DoctorFinding(
-        name=f"disk: {disk.role}", state="problem", seen=f"{_place(disk)} is {how}",
-        meaning="nothing can be written there", fix=_elsewhere(disk),
+        name=f"disk: {disk.role}", state="problem", seen=f"{_describe_directory(disk)} is {how}",
+        meaning="nothing can be written there", fix=_other_directory_hint(disk),
     )  # fmt: skip
 
 
-def _place(disk: Disk) -> str:
+def _describe_directory(disk: Disk) -> str:
     return f"{disk.path} ({disk.kind})" if disk.kind else disk.path
 
 
-def _elsewhere(disk: Disk) -> str:
+def _other_directory_hint(disk: Disk) -> str:
     other = {"store": "--store", "temporary": "TMPDIR", "results": "--out"}.get(disk.role, "")
     return f"name another directory with {other}" if other else f"see the settings of {disk.role}"
 
@@ -205,7 +209,7 @@ def judge_resources(host: Host) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             name="control groups", state="warning", seen="the hybrid form of versions 1 and 2",
             meaning="crun before 1.9, podman's usual runtime, refuses it",
-            fix=f'{install("runc", host)}, and write `runtime = "runc"` below [engine] in '
+            fix=f'{describe_installation("runc", host)}, and write `runtime = "runc"` below [engine] in '
             "~/.config/containers/containers.conf",
         )  # fmt: skip
     else:
@@ -235,7 +239,7 @@ def judge_fabric(host: Host) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             name="fabric", state="warning", seen=f"{devices}, and no /dev/infiniband/uverbs*",
             meaning="programs cannot use it: NCCL falls back to TCP, or fails",
-            fix=f"`{as_root('modprobe ib_uverbs', host)}`",
+            fix=f"`{with_sudo('modprobe ib_uverbs', host)}`",
         )  # fmt: skip
     elif 0 <= fabric.locked < _LOCKED:
         yield DoctorFinding(

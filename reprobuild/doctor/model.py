@@ -110,13 +110,13 @@ class Host(Struct, frozen=True, kw_only=True):
     scheduler: str = ""
 
     @property
-    def answering(self) -> tuple[EngineFound, ...]:
+    def available_engines(self) -> tuple[EngineFound, ...]:
         """The engines that answer."""
         return tuple(engine for engine in self.engines if engine.version)
 
     def has_engine(self, name: str) -> bool:
         """Return whether an engine answers."""
-        return any(engine.name == name for engine in self.answering)
+        return any(engine.name == name for engine in self.available_engines)
 
     def disk(self, role: str) -> Disk | None:
         """Return the disk with this role, or None."""

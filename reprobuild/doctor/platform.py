@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from reprobuild.doctor.model import DoctorFinding, Host
-from reprobuild.report.difference import safe
-from reprobuild.verify.determinism.document import flat
-from reprobuild.verify.determinism.platform import explains
+from reprobuild.report.difference import safe_text
+from reprobuild.verify.determinism.document import flatten_fingerprint
+from reprobuild.verify.determinism.platform import explains_difference
 from reprobuild.verify.verdict import Deviation, Verdict
 
 _SHOWN = 200
@@ -34,17 +34,17 @@ def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFindin
         return
     compared = False
     for smoke in verdict.smoke:
-        then, now = dict(flat(smoke.fingerprint)), facts(host)
+        then, now = dict(flatten_fingerprint(smoke.fingerprint)), read_machine_facts(host)
         if smoke.device == "cuda" and not host.gpus.found:
             continue  # the missing GPU is reported already
         shared = sorted(then.keys() & now.keys())
         compared |= bool(shared)
         for name in shared:
             item = Deviation(scope=smoke.device, name=name, then=then[name], now=now[name])
-            if item.then != item.now and explains(smoke.device, item):
+            if item.then != item.now and explains_difference(smoke.device, item):
                 yield DoctorFinding(
                     name=f"platform: {smoke.device}", state="warning",
-                    seen=f"{name} was {safe(then[name], _SHOWN)}, and is {safe(now[name], _SHOWN)} here",
+                    seen=f"{name} was {safe_text(then[name], _SHOWN)}, and is {safe_text(now[name], _SHOWN)} here",
                     meaning="digests may be others than the certificate's: expected on another platform, and no drift",
                     fix="`reprobuild verify OUT --against verdict.json` tells; for equal bytes take equal hardware",
                 )  # fmt: skip
@@ -57,11 +57,11 @@ def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFindin
         return
     yield DoctorFinding(
         name="certificate", state="ok",
-        seen=f"made {safe(verdict.made, 40)}: cpu {verdict.determinism.cpu}, gpu {verdict.determinism.gpu}",
+        seen=f"made {safe_text(verdict.made, 40)}: cpu {verdict.determinism.cpu}, gpu {verdict.determinism.gpu}",
     )  # fmt: skip
 
 
-def facts(host: Host) -> Mapping[str, str]:
+def read_machine_facts(host: Host) -> Mapping[str, str]:
     """Return the machine's facts, by the fingerprint's names.
 
     They are those of a fingerprint that a machine reports without the image.

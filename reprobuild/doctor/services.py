@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from reprobuild.config.services import Service, distances
+from reprobuild.config.services import Service, request_distances
 from reprobuild.doctor.model import DoctorFinding
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError, split_credentials
 from reprobuild.infra.http.netrc import Netrc
-from reprobuild.infra.http.redaction import told_address
+from reprobuild.infra.http.redaction import redact_address
 from reprobuild.infra.http.retry import RetryPolicy
 
 SECONDS = 8.0  # in all: a name lookup has no limit of its own, and may take minutes without a network
@@ -26,7 +26,7 @@ _MEANING = "what only it has can neither be locked nor fetched here"
 _FIX = "let it through the firewall or proxy, or name a mirror with `--service NAME=URL`"
 
 
-def address(service: Service) -> str:
+def probe_address(service: Service) -> str:
     """Return the address to request.
 
     It ends at the first placeholder; for an image's name it is that of the registry.
@@ -39,7 +39,7 @@ def address(service: Service) -> str:
     return fixed.rpartition("/")[0] + "/"
 
 
-def not_probed(services: Mapping[str, Service]) -> DoctorFinding:
+def report_unprobed(services: Mapping[str, Service]) -> DoctorFinding:
     """Return the finding for a diagnosis without network."""
     return DoctorFinding(
         name="services",
@@ -58,16 +58,16 @@ def probe(
         seconds: the time after which a service counts as silent.
         netrc: the user's logins.
     """
-    net = Net(manners=_MANNERS, distances=distances(services), netrc=netrc)
-    whole = {address(service) for service in services.values()}
+    net = Net(manners=_MANNERS, distances=request_distances(services), netrc=netrc)
+    whole = {probe_address(service) for service in services.values()}
     net.learn(
-        {}, {told_address(url).rstrip("/"): url.rstrip("/") for url in whole if told_address(url) != url}
+        {}, {redact_address(url).rstrip("/"): url.rstrip("/") for url in whole if redact_address(url) != url}
     )
-    urls = sorted({told_address(url) for url in whole})
+    urls = sorted({redact_address(url) for url in whole})
     came: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
 
     def ask(url: str) -> None:
-        came.put((url, _ask(net, url)))
+        came.put((url, _probe_server(net, url)))
 
     for url in urls:  # not by a pool, because at exit it would wait for hanging requests
         threading.Thread(target=ask, args=(url,), daemon=True).start()
@@ -80,11 +80,11 @@ def probe(
             break
         answers[url] = answer
     for name, service in services.items():
-        url = told_address(address(service))
-        yield _finding(name, url, answers.get(url, f"no answer in {seconds:.0f} s"))
+        url = redact_address(probe_address(service))
+        yield _make_finding(name, url, answers.get(url, f"no answer in {seconds:.0f} s"))
 
 
-def _finding(name: str, url: str, complaint: str) -> DoctorFinding:
+def _make_finding(name: str, url: str, complaint: str) -> DoctorFinding:
     public_url = split_credentials(url)[0]
     if not complaint:
         return DoctorFinding(name=f"service {name}", state="ok", seen=f"{public_url} answers")
@@ -94,7 +94,7 @@ def _finding(name: str, url: str, complaint: str) -> DoctorFinding:
     )  # fmt: skip
 
 
-def _ask(net: Net, url: str) -> str:
+def _probe_server(net: Net, url: str) -> str:
     """Return "" if a server answers, else its complaint.
 
     A page that is not found is an answer, too.

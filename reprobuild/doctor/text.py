@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from reprobuild.doctor.model import Diagnosis, DoctorFinding, State
-from reprobuild.report.difference import safe
+from reprobuild.report.difference import safe_text
 from reprobuild_portable import secrets
 
 _TEXTS = ("name", "seen", "meaning", "fix")
@@ -56,11 +56,13 @@ def render_diagnosis(diagnosis: Diagnosis, subject: str, width: int = 100) -> st
         subject: the subject of the last line: "this machine", "this machine for frozen".
         width: of the terminal, in columns.
     """
-    findings = _together(diagnosis.findings)
+    findings = _merge_similar(diagnosis.findings)
     column = min(_COLUMN, max((len(finding.name) for finding in findings), default=0))
     lines: list[str] = []
     for finding, after in zip(findings, (*findings[1:], None), strict=True):
-        lines += _lines(finding, column, width, alone=after is None or _advice(after) != _advice(finding))
+        lines += _finding_lines(
+            finding, column, width, alone=after is None or _advice_key(after) != _advice_key(finding)
+        )
     counts = Counter(finding.state for finding in diagnosis.findings)
     summary = ", ".join(
         f"{counts[state]} {word(counts[state])}" for state, word in _WORDS.items() if counts[state]
@@ -68,18 +70,18 @@ def render_diagnosis(diagnosis: Diagnosis, subject: str, width: int = 100) -> st
     return "\n".join([*lines, "", f"{subject}: {_ENDS[diagnosis.state]} ({summary})"])
 
 
-def _advice(finding: DoctorFinding) -> tuple[str, ...]:
+def _advice_key(finding: DoctorFinding) -> tuple[str, ...]:
     return finding.state, finding.meaning, finding.fix
 
 
-def _together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
+def _merge_similar(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
     """Return the findings, with long runs of similar ones merged.
 
     Without a network every service gives the same finding.
     """
     result: list[DoctorFinding] = []
     for _, group in itertools.groupby(
-        findings, lambda finding: (*_advice(finding), finding.name.partition(" ")[0])
+        findings, lambda finding: (*_advice_key(finding), finding.name.partition(" ")[0])
     ):
         row = list(group)
         if len(row) < _MANY or not row[0].meaning:
@@ -95,18 +97,18 @@ def _together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
     return result
 
 
-def _lines(finding: DoctorFinding, column: int, width: int, *, alone: bool) -> Iterator[str]:
+def _finding_lines(finding: DoctorFinding, column: int, width: int, *, alone: bool) -> Iterator[str]:
     """Yield the lines of one finding.
 
     Advice that the next finding repeats is left to that one.
     """
-    parts = [("", f"{finding.state:<{_STATE}}{safe(finding.name):<{column}}  ", finding.seen)]
+    parts = [("", f"{finding.state:<{_STATE}}{safe_text(finding.name):<{column}}  ", finding.seen)]
     if alone:
         parts += [(" " * _STATE, "", finding.meaning), (" " * _STATE, "fix: ", finding.fix)]
     for indent, before, text in parts:
         if text:
             yield from textwrap.wrap(
-                safe(text, _LONGEST), max(width, _NARROWEST), initial_indent=indent + before,
+                safe_text(text, _LONGEST), max(width, _NARROWEST), initial_indent=indent + before,
                 subsequent_indent=" " * (_STATE + (len(before) if indent else column + 2)),
                 break_long_words=False, break_on_hyphens=False,
             )  # fmt: skip

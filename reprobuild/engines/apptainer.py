@@ -22,10 +22,10 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.engines.apptainer_cache import Cache, CachedSif
-from reprobuild.engines.apptainer_gpus import bring_options, check_gpus, visible
+from reprobuild.engines.apptainer_gpus import check_gpus, gpu_options, visible_gpu_variables
 from reprobuild.engines.limits import limits_of_caller
 from reprobuild.engines.model import Finished, Sink, Streams, Task
-from reprobuild.engines.output_files import keep_folder, read_folder
+from reprobuild.engines.output_files import keep_directory, read_directory
 from reprobuild.errors import EngineError
 from reprobuild.image.formats.single_file import write_sif
 from reprobuild.image.formats.squashfs_write import find_program
@@ -56,11 +56,11 @@ _INSTALL = "install Apptainer 1.1 or newer, or choose another engine with --engi
 
 def version(env: Mapping[str, str]) -> str | None:
     """Return the version of the program on PATH, or None."""
-    program = _program(env)
+    program = _find_program(env)
     return program and program[1]
 
 
-def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
+def _find_program(env: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the program's name and version, or None."""
     for name in PROGRAMS:
         with contextlib.suppress(EngineError):
@@ -71,13 +71,13 @@ def _program(env: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-def usable_program(env: Mapping[str, str]) -> str:
+def find_usable_program(env: Mapping[str, str]) -> str:
     """Return the name of a usable program.
 
     Raises:
         EngineError: it is missing or too old.
     """
-    program = _program(env)
+    program = _find_program(env)
     if program is None:
         raise EngineError("neither `apptainer` nor `singularity` answers", hint=_INSTALL)
     name, text = program
@@ -95,7 +95,7 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
 
     An intact SIF that is already there stays.
     """
-    usable_program(env)
+    find_usable_program(env)
     cache = Cache.of(env)
     image = read_layout(layout)
     if not {image.manifest, image.config_digest} & set(digests):
@@ -104,7 +104,7 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
             hint="it was built again meanwhile: run the command again",
         )
     with cache.locked():
-        sif, named = cache.of_manifest(image.manifest), cache.find(reference)
+        sif, named = cache.find_by_manifest(image.manifest), cache.find(reference)
         is_intact = sif is not None and cache.whole(sif)
         if not is_intact:
             _check_squashfs(env)
@@ -124,11 +124,11 @@ def _check_squashfs(env: Mapping[str, str]) -> None:
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and remove it."""
     streams = Streams()
-    with _folder() as folder:
+    with _scratch_directory() as folder:
         code = _follow(reference, task, env, folder, streams.take)
         return Finished(
             code=code, stdout=streams.of(1), stderr=streams.of(2),
-            outputs=_outputs(folder / "outputs", task.kept) if task.outputs else {},
+            outputs=_collect_outputs(folder / "outputs", task.kept) if task.outputs else {},
         )  # fmt: skip
 
 
@@ -137,12 +137,12 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 
     The output goes to `sink` as it arrives. The container is removed afterwards.
     """
-    with _folder() as folder:
+    with _scratch_directory() as folder:
         return _follow(reference, task, env, folder, sink, SignalForwarding())
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[Path]:
+def _scratch_directory() -> Iterator[Path]:
     """Yield a directory for a container's files, and remove it.
 
     Directories that even their owner may not read are removed, too.
@@ -161,7 +161,7 @@ def _follow(
     reference: str, task: Task, env: Mapping[str, str], folder: Path, sink: Sink,
     handing: SignalForwarding | None = None,
 ) -> int:  # fmt: skip
-    program = usable_program(env)
+    program = find_usable_program(env)
     _check_user(task.user)
     cache = Cache.of(env)
     sif = cache.find(reference)
@@ -179,12 +179,14 @@ def _follow(
             [program, "--quiet", "exec", *_ISOLATION],
             cache.file(sif),
             task.gpus,
-            _variables(program, task, env),
+            _program_environment(program, task, env),
         )
     try:
         code = stream(
-            [*_limited(task), program, "--silent", *_arguments(cache.file(sif), sif, task, folder)], sink=watch,
-            env=_variables(program, task, env), purpose="run a container", timeout=task.timeout, handing=handing,
+            [*_limit_command(task), program, "--silent", *_container_arguments(cache.file(sif), sif, task, folder)],
+            sink=watch,
+            env=_program_environment(program, task, env), purpose="run a container", timeout=task.timeout,
+            handing=handing,
         )  # fmt: skip
     except ProcessTimeoutError:
         raise EngineError(
@@ -192,11 +194,11 @@ def _follow(
             hint="is the command waiting for input or for the network? There is none in a check",
         ) from None
     if code == FATAL_CODE:
-        _refused(b"".join(tail), task)
+        _check_fatal_error(b"".join(tail), task)
     return code if code >= 0 else 128 - code
 
 
-def _refused(stderr: bytes, task: Task) -> None:
+def _check_fatal_error(stderr: bytes, task: Task) -> None:
     """Raise Apptainer's own error, if it reported one.
 
     A command may have exited with the same code.
@@ -218,7 +220,7 @@ def _refused(stderr: bytes, task: Task) -> None:
     raise EngineError(f"Apptainer refused: {complaint}", hint="try the SIF by hand: apptainer exec FILE true")
 
 
-def _arguments(image: Path, sif: CachedSif, task: Task, folder: Path) -> list[str]:
+def _container_arguments(image: Path, sif: CachedSif, task: Task, folder: Path) -> list[str]:
     """Return the arguments after the program's name."""
     mounts = [*task.volumes, *([(str(folder / "outputs"), task.outputs)] if task.outputs else [])]
     network = {"none": ("--net", "--network", "none"), "host": ()}.get(
@@ -228,32 +230,32 @@ def _arguments(image: Path, sif: CachedSif, task: Task, folder: Path) -> list[st
     home = ("--no-home",) if os.geteuid() == 0 else ()
     folder_of_start = task.workdir if task.workdir and task.bypass else sif.workdir
     return [
-        "exec" if task.bypass else "run", *_ISOLATION, *home, *network, *bring_options(task.gpus),
+        "exec" if task.bypass else "run", *_ISOLATION, *home, *network, *gpu_options(task.gpus),
         "--workdir", str(folder / "work"), "--pwd", folder_of_start,
         *(
             word for source, target in mounts
-            for word in ("--mount", _mount(source, target, read_only=target in task.read_only))
+            for word in ("--mount", _mount_option(source, target, read_only=target in task.read_only))
         ),
         str(image), *task.arguments,
     ]  # fmt: skip
 
 
-def _mount(source: str, target: str, *, read_only: bool) -> str:
+def _mount_option(source: str, target: str, *, read_only: bool) -> str:
     mode = ("ro",) if read_only else ()
     return comma_separated(("type=bind", f"source={source}", f"destination={target}", *mode))
 
 
-def _limited(task: Task) -> list[str]:
+def _limit_command(task: Task) -> list[str]:
     """Return the words that start a program with limits.
 
     The limits are the task's. Without limits it has the caller's.
     """
     limits = limits_of_caller(msgspec.structs.replace(task, generous=False))
-    options = [f"--{limit.name}={_word(limit.soft)}:{_word(limit.hard)}" for limit in limits]
+    options = [f"--{limit.name}={_limit_text(limit.soft)}:{_limit_text(limit.hard)}" for limit in limits]
     return ["prlimit", *options, "--"] if options else []
 
 
-def _word(value: int) -> str:
+def _limit_text(value: int) -> str:
     return "unlimited" if value == -1 else str(value)
 
 
@@ -265,7 +267,7 @@ def _check_user(user: str) -> None:
         )
 
 
-def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, str]:
+def _program_environment(program: str, task: Task, env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the program.
 
     A container sees its variables that have the program's prefix. Proxies would be passed to the container,
@@ -279,7 +281,7 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
         if (not name.startswith(prefixes) or name in _SETTINGS)
         and not (task.network == "none" and name.lower().endswith("_proxy"))
     }
-    variables = {**visible(task.gpus, env), **task.environment}
+    variables = {**visible_gpu_variables(task.gpus, env), **task.environment}
     for name in variables:
         if name == "HOME" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise EngineError(
@@ -289,13 +291,13 @@ def _variables(program: str, task: Task, env: Mapping[str, str]) -> dict[str, st
     return {**environment, **{f"{prefix}ENV_{name}": value for name, value in variables.items()}}
 
 
-def _outputs(folder: Path, destination: Path | None = None) -> dict[str, bytes]:
+def _collect_outputs(folder: Path, destination: Path | None = None) -> dict[str, bytes]:
     """Return or keep the container's output files.
 
     The result is {relative path: content}. With `destination` the files are moved there, and the result is empty. No
     link is followed.
     """
     if destination:
-        keep_folder(folder, destination)
+        keep_directory(folder, destination)
         return {}
-    return read_folder(folder)
+    return read_directory(folder)

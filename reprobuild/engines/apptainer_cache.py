@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
-from reprobuild.image.formats.single_file import filename
+from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.oci.read import Layout
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Digest, OptionalAbsolutePath, Sha256
@@ -98,7 +98,7 @@ class Cache(Struct, frozen=True):
         except (OSError, UnicodeDecodeError):
             return None
 
-    def of_manifest(self, manifest: str) -> CachedSif | None:
+    def find_by_manifest(self, manifest: str) -> CachedSif | None:
         """Return the image with a manifest digest."""
         return self._kept(manifest.partition(":")[2])
 
@@ -124,7 +124,7 @@ class Cache(Struct, frozen=True):
         The whole file is read.
         """
         try:
-            return self.file(sif).stat().st_size == sif.size and _sha256(self.file(sif)) == sif.sha256
+            return self.file(sif).stat().st_size == sif.size and _file_sha256(self.file(sif)) == sif.sha256
         except OSError:
             return False
 
@@ -140,9 +140,9 @@ class Cache(Struct, frozen=True):
         digest = image.manifest.partition(":")[2]
         try:
             yield part
-            written = part / filename("sif")
+            written = part / single_file_name("sif")
             sif = CachedSif(
-                manifest=image.manifest, config=image.config_digest, sha256=_sha256(written),
+                manifest=image.manifest, config=image.config_digest, sha256=_file_sha256(written),
                 size=written.stat().st_size,
                 workdir=image.runtime.directory,
             )  # fmt: skip
@@ -174,7 +174,7 @@ class Cache(Struct, frozen=True):
         part.replace(path)
 
 
-def _sha256(path: Path) -> str:
+def _file_sha256(path: Path) -> str:
     with path.open("rb") as stream:
         digest = hashlib.sha256()
         while chunk := stream.read(1 << 20):

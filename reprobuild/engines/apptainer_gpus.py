@@ -23,7 +23,7 @@ _LOOK = {
 }
 
 
-def bring_options(gpus: str) -> list[str]:
+def gpu_options(gpus: str) -> list[str]:
     """Return the options of `apptainer run` and `exec` for GPUs.
 
     They are chosen by `Task.gpus`.
@@ -31,7 +31,7 @@ def bring_options(gpus: str) -> list[str]:
     return ["--rocm" if gpu.vendor(gpus) == gpu.AMD else "--nv"] if gpus else []
 
 
-def visible(gpus: str, env: Mapping[str, str]) -> dict[str, str]:
+def visible_gpu_variables(gpus: str, env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that select a container's visible GPUs.
 
     They are those of the task, else those of the caller's job. Indices are in the order of the bus, as in the
@@ -41,7 +41,7 @@ def visible(gpus: str, env: Mapping[str, str]) -> dict[str, str]:
     """
     if not gpus:
         return {}
-    ids = ",".join(gpu.ids(gpus))
+    ids = ",".join(gpu.gpu_ids(gpus))
     if ids and gpu.vendor(gpus) == gpu.AMD:
         return {gpu.AMD_VISIBLE: ids}
     if ids:
@@ -61,7 +61,7 @@ def check_gpus(command: Sequence[str], image: Path, gpus: str, env: Mapping[str,
     Raises:
         EngineError: there are none.
     """
-    if gpu.by_cdi(gpus):
+    if gpu.uses_cdi(gpus):
         raise EngineError(
             f"Apptainer knows no GPU by a name of CDI: {gpus}",
             hint="name it by its index or UUID, or give all with --gpu all",
@@ -69,19 +69,20 @@ def check_gpus(command: Sequence[str], image: Path, gpus: str, env: Mapping[str,
     output: list[bytes] = []
     vendor = gpu.vendor(gpus)
     code = stream(
-        [*command, *bring_options(gpus), str(image), "/bin/sh", "-c", _LOOK[vendor]],
+        [*command, *gpu_options(gpus), str(image), "/bin/sh", "-c", _LOOK[vendor]],
         sink=lambda _, data: output.append(data), env=env, purpose="look for the GPU in a container",
         timeout=LOOK_SECONDS,
     )  # fmt: skip
     if code == _NOTHING:
         raise EngineError(
-            f"Apptainer brings no GPU into the container: it has no node of {vendor.upper()}'s{_why(b''.join(output))}",
+            "Apptainer brings no GPU into the container: it has no node of "
+            f"{vendor.upper()}'s{_describe_warning(b''.join(output))}",
             hint="the driver's nodes must be in /dev, and its libraries known to `ldconfig -p`: does `nvidia-smi` or "
             f"`rocminfo` answer on this machine? Install the driver, {gpu.WITHOUT}",
         )
 
 
-def _why(output: bytes) -> str:
+def _describe_warning(output: bytes) -> str:
     """Return Apptainer's warning, such as "While finding nv bind points: ..."."""
     lines = [line.partition(":") for line in output.decode(errors="replace").splitlines()]
     warnings = [rest.strip() for _, _, rest in lines if "bind points" in rest or "Could not find any" in rest]

@@ -28,16 +28,16 @@ from docker.models.containers import Container
 from docker.utils.socket import frames_iter
 
 from reprobuild.engines import gpu
-from reprobuild.engines.docker_gpus import with_gpus
+from reprobuild.engines.docker_gpus import run_with_gpus
 from reprobuild.engines.docker_options import container_options
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
-from reprobuild.engines.output_files import Pieces, folder_tar, keep_tar, read_files, spool_small
+from reprobuild.engines.output_files import Pieces, directory_tar, keep_tar, read_files, spool_small
 from reprobuild.errors import EngineError
-from reprobuild.image.engine_name import named_index
+from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.formats.docker_archive import write_docker_archive
 from reprobuild.image.oci.read import read_layout
-from reprobuild.infra.proc.signals import SignalForwarding, handed_on
+from reprobuild.infra.proc.signals import SignalForwarding, forward_signals
 
 NAME = "docker"
 API_SECONDS = 600
@@ -52,7 +52,7 @@ _LOST: tuple[type[Exception], ...] = (
 
 
 @contextlib.contextmanager
-def connected(env: Mapping[str, str], seconds: float | None = None) -> Iterator[docker.DockerClient]:
+def open_client(env: Mapping[str, str], seconds: float | None = None) -> Iterator[docker.DockerClient]:
     """Yield a client of the daemon that the environment names.
 
     `seconds` bound each wait for an answer.
@@ -64,24 +64,25 @@ def connected(env: Mapping[str, str], seconds: float | None = None) -> Iterator[
         client = docker.from_env(environment=dict(env), timeout=cast(Any, seconds or API_SECONDS))
     except docker.errors.DockerException as err:
         raise EngineError(
-            f"Docker does not answer at {env.get('DOCKER_HOST', 'its default socket')}: {_brief(err)}",
+            f"Docker does not answer at {env.get('DOCKER_HOST', 'its default socket')}: {_describe_error(err)}",
             hint="start the Docker daemon, or point DOCKER_HOST at one that runs",
         ) from None
     try:
         yield client
     except (docker.errors.APIError, docker.errors.DockerException) as err:
-        brief = _brief(err)
+        brief = _describe_error(err)
         hint = LIMITS_HINT if REFUSED in brief else "see the log of the Docker daemon"
-        raise gpu.refusal(f"Docker refused: {brief}", brief, hint=hint) from None
+        raise gpu.gpu_error(f"Docker refused: {brief}", brief, hint=hint) from None
     except _LOST as err:
         raise EngineError(
-            f"the Docker daemon went away: {_brief(err)}", hint="start it again, and run the command again"
+            f"the Docker daemon went away: {_describe_error(err)}",
+            hint="start it again, and run the command again",
         ) from None
     finally:
         client.close()
 
 
-def _brief(err: BaseException) -> str:
+def _describe_error(err: BaseException) -> str:
     lines = str(getattr(err, "explanation", "") or err).strip().splitlines()
     return lines[-1] if lines else type(err).__name__
 
@@ -89,7 +90,7 @@ def _brief(err: BaseException) -> str:
 def version(env: Mapping[str, str]) -> str | None:
     """Return the daemon's version, or None if no daemon answers."""
     try:
-        with connected(env, ANSWER_SECONDS) as client:
+        with open_client(env, ANSWER_SECONDS) as client:
             return str(client.version()["Version"])
     except EngineError:
         return None
@@ -100,12 +101,12 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
 
     A daemon with the classic image store gets a `docker save` archive instead.
     """
-    with connected(env) as client:
+    with open_client(env) as client:
         with contextlib.suppress(docker.errors.ImageNotFound):
             if client.images.get(reference).id in digests:
                 return False
         write = _write_layout_tar if has_containerd_store(client.info()) else _write_docker_archive
-        with contextlib.closing(_streamed(lambda stream: write(layout, reference, stream))) as content:
+        with contextlib.closing(_stream_writes(lambda stream: write(layout, reference, stream))) as content:
             for line in cast(Any, client.api).load_image(content) or ():
                 if "error" in line:
                     raise EngineError(
@@ -125,7 +126,7 @@ def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str
 
     The format is that of `docker save`. `write` gets each piece as it arrives.
     """
-    with connected(env) as client:
+    with open_client(env) as client:
         try:
             image = client.images.get(reference)
         except docker.errors.ImageNotFound:
@@ -147,7 +148,7 @@ def _write_layout_tar(layout: Path, reference: str, stream: IO[bytes]) -> None:
 
     The index in the directory may have other names.
     """
-    index = named_index(read_layout(layout), reference)
+    index = encode_named_index(read_layout(layout), reference)
     with tarfile.open(fileobj=stream, mode="w|") as tar:
         tar.add(layout / "oci-layout", arcname="./oci-layout")
         tar.add(layout / "blobs", arcname="./blobs")
@@ -160,7 +161,7 @@ def _write_docker_archive(layout: Path, reference: str, stream: IO[bytes]) -> No
     write_docker_archive(msgspec.structs.replace(read_layout(layout), reference=reference), stream)
 
 
-def _streamed(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None]:
+def _stream_writes(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None, None]:
     """Yield a function's written bytes as it writes them.
 
     If the function fails, its exception is raised here instead of the end, so that the daemon never sees a
@@ -183,12 +184,12 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and always remove it."""
 
     def work(client: docker.DockerClient, pool: Executor, gpus: Mapping[str, Any]) -> Finished:
-        with _container(client, reference, task, gpus) as container:
+        with _create_container(client, reference, task, gpus) as container:
             return _run(container, task, pool)
 
     # The container is removed before the thread that reads its output, because the thread ends with it.
-    with ThreadPoolExecutor(1) as pool, connected(env) as client:
-        return with_gpus(client, task.gpus, lambda gpus: work(client, pool, gpus))
+    with ThreadPoolExecutor(1) as pool, open_client(env) as client:
+        return run_with_gpus(client, task.gpus, lambda gpus: work(client, pool, gpus))
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
@@ -208,20 +209,20 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     def work(client: docker.DockerClient, gpus: Mapping[str, Any]) -> int:
         with (
-            _container(client, reference, task, gpus) as container,
+            _create_container(client, reference, task, gpus) as container,
             contextlib.closing(_Output(container)) as output,
         ):
             container.start()
-            with _hearing(str(container.id), env):
+            with _forward_signals(str(container.id), env):
                 for stream, data in output:
                     sink(stream, data)
                 return int(container.wait()["StatusCode"])
 
-    with connected(env) as client:
-        return with_gpus(client, task.gpus, lambda gpus: work(client, gpus))
+    with open_client(env) as client:
+        return run_with_gpus(client, task.gpus, lambda gpus: work(client, gpus))
 
 
-def _hearing(container: str, env: Mapping[str, str]) -> AbstractContextManager[None]:
+def _forward_signals(container: str, env: Mapping[str, str]) -> AbstractContextManager[None]:
     """Pass signals to a running container.
 
     Each signal uses its own connection, because the other one is busy with the output.
@@ -229,13 +230,13 @@ def _hearing(container: str, env: Mapping[str, str]) -> AbstractContextManager[N
 
     def send(signum: int) -> None:
         # The daemon refuses if the container has just ended.
-        with contextlib.suppress(EngineError), connected(env, ANSWER_SECONDS) as client:
+        with contextlib.suppress(EngineError), open_client(env, ANSWER_SECONDS) as client:
             cast(Any, client.api).kill(container, int(signum))
 
     def tell(signum: int) -> None:
         threading.Thread(target=send, args=(signum,), daemon=True, name="signal").start()
 
-    return handed_on(tell, lambda: tell(signal.SIGKILL), SignalForwarding())
+    return forward_signals(tell, lambda: tell(signal.SIGKILL), SignalForwarding())
 
 
 class _Output:
@@ -261,7 +262,7 @@ class _Output:
 
 
 @contextlib.contextmanager
-def _container(
+def _create_container(
     client: docker.DockerClient, reference: str, task: Task, gpus: Mapping[str, Any]
 ) -> Iterator[Container]:
     options: dict[str, Any] = {**gpus, **container_options(client, task, gpus.get("environment", {}))}
@@ -283,9 +284,9 @@ def _container(
 
 def _run(container: Container, task: Task, pool: Executor) -> Finished:
     if task.outputs:
-        container.put_archive("/", folder_tar(task.outputs))
+        container.put_archive("/", directory_tar(task.outputs))
     streams, output = Streams(), _Output(container)
-    reading = pool.submit(_read, output, streams)
+    reading = pool.submit(_read_output, output, streams)
     container.start()
     try:
         code = int(container.wait(timeout=task.timeout or None)["StatusCode"])
@@ -299,16 +300,16 @@ def _run(container: Container, task: Task, pool: Executor) -> Finished:
     reading.result()
     return Finished(
         code=code, stdout=streams.of(1), stderr=streams.of(2),
-        outputs=_outputs(container, task) if task.outputs else {},
+        outputs=_collect_outputs(container, task) if task.outputs else {},
     )  # fmt: skip
 
 
-def _read(output: _Output, streams: Streams) -> None:
+def _read_output(output: _Output, streams: Streams) -> None:
     for stream, data in output:
         streams.take(stream, data)
 
 
-def _outputs(container: Container, task: Task) -> dict[str, bytes]:
+def _collect_outputs(container: Container, task: Task) -> dict[str, bytes]:
     """Return or keep the container's output files.
 
     The result is {relative path: content}. With `task.kept` the files are written there, and the result is

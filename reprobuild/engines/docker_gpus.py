@@ -14,7 +14,7 @@ from reprobuild.engines import gpu
 T = TypeVar("T")
 
 
-def with_gpus(client: docker.DockerClient, gpus: str, work: Callable[[Mapping[str, Any]], T]) -> T:
+def run_with_gpus(client: docker.DockerClient, gpus: str, work: Callable[[Mapping[str, Any]], T]) -> T:
     """Run the work with the first accepted GPU request.
 
     The daemon must know the kind of request. If it refuses a request, the work has not run yet.
@@ -40,15 +40,15 @@ def gpu_options(client: docker.DockerClient, gpus: str) -> list[dict[str, Any]]:
     if not gpus:
         return [{}]
     if gpu.vendor(gpus) == gpu.AMD:
-        visible = {gpu.AMD_VISIBLE: gpus} if gpu.ids(gpus) else {}
+        visible = {gpu.AMD_VISIBLE: gpus} if gpu.gpu_ids(gpus) else {}
         devices = [f"{node}:{inside}:rwm" for node, inside in gpu.amd_devices().items()]
         return [{"devices": devices, "group_add": list(gpu.amd_groups()), "environment": visible}]
-    names = list(gpu.ids(gpus))
+    names = list(gpu.gpu_ids(gpus))
     by_capability = DeviceRequest(
         capabilities=[["gpu"]], **({"device_ids": names} if names else {"count": -1})
     )  # fmt: skip
     by_cdi = DeviceRequest(driver="cdi", device_ids=list(gpu.cdi_names(gpus)))
-    requests = [] if gpu.by_cdi(gpus) else [by_capability]
+    requests = [] if gpu.uses_cdi(gpus) else [by_capability]
     if not requests or client.info().get("CDISpecDirs"):
         requests.append(by_cdi)
     return [{"device_requests": [request]} for request in requests]

@@ -9,8 +9,8 @@ from typing import Any
 import docker
 from docker.types import Mount, Ulimit
 
-from reprobuild.engines.limits import limits
-from reprobuild.engines.model import Task, identity
+from reprobuild.engines.limits import task_limits
+from reprobuild.engines.model import Task, identity_variables
 
 
 def container_options(
@@ -23,10 +23,10 @@ def container_options(
         task: the task to run.
         visible: variables that select the visible GPUs.
     """
-    rootless = bool(task.user or task.generous) and _rootless(client)
-    user = user_of(task.user, rootless=rootless)
+    rootless = bool(task.user or task.generous) and _is_rootless(client)
+    user = container_user(task.user, rootless=rootless)
     options: dict[str, Any] = {
-        "environment": {**visible, **identity(user), **task.environment},
+        "environment": {**visible, **identity_variables(user), **task.environment},
         "network_mode": task.network, "shm_size": task.shared_memory, "log_config": {"Type": "none"},
         "mounts": [
             Mount(target=inside, source=host, type="bind", read_only=inside in task.read_only)
@@ -35,7 +35,7 @@ def container_options(
         # A user's own daemon cannot raise limits above the user's.
         "ulimits": [
             Ulimit(name=limit.name, soft=limit.soft, hard=limit.hard)
-            for limit in (task.limits if rootless else limits(task))
+            for limit in (task.limits if rootless else task_limits(task))
         ],
     }  # fmt: skip
     if user:
@@ -45,7 +45,7 @@ def container_options(
     return options | ({"working_dir": task.workdir} if task.workdir else {})
 
 
-def user_of(user: str, *, rootless: bool) -> str:
+def container_user(user: str, *, rootless: bool) -> str:
     """Return the user in the container for `Task.user`.
 
     In a container of a rootless daemon, root is the user of that daemon.
@@ -55,5 +55,5 @@ def user_of(user: str, *, rootless: bool) -> str:
     return "" if rootless or os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"
 
 
-def _rootless(client: docker.DockerClient) -> bool:
+def _is_rootless(client: docker.DockerClient) -> bool:
     return any("name=rootless" in str(option) for option in client.info().get("SecurityOptions") or ())

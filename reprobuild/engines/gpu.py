@@ -50,7 +50,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
 MACHINE = Path("/")  # the parent of /dev, /proc and /sys
 
 
-def vendors(root: Path | None = None) -> tuple[str, ...]:
+def find_vendors(root: Path | None = None) -> tuple[str, ...]:
     """Return the vendors of this machine's GPUs.
 
     The result is a tuple of "nvidia" and "amd", in this order; it may be empty.
@@ -62,9 +62,9 @@ def vendors(root: Path | None = None) -> tuple[str, ...]:
     return tuple(name for name, has_gpu in ((NVIDIA, _has_nvidia(root)), (AMD, _has_amd(root))) if has_gpu)
 
 
-def present(root: Path | None = None) -> bool:
+def has_any_gpu(root: Path | None = None) -> bool:
     """Return whether this machine has a GPU for containers."""
-    return bool(vendors(root))
+    return bool(find_vendors(root))
 
 
 def _has_nvidia(root: Path) -> bool:
@@ -115,7 +115,7 @@ def amd_groups() -> tuple[str, ...]:
     return tuple(str(number) for number in sorted(groups - {0}))
 
 
-def requested(option: str, root: Path | None = None) -> str:
+def parse_gpu_option(option: str, root: Path | None = None) -> str:
     """Return the `Task.gpus` for the option `--gpu`.
 
     Its value is `auto|all|none|ID[,ID...]`, for this machine.
@@ -123,7 +123,7 @@ def requested(option: str, root: Path | None = None) -> str:
     Raises:
         UsageError: the value is not one of these.
     """
-    if option == "none" or (option == "auto" and not present(root)):
+    if option == "none" or (option == "auto" and not has_any_gpu(root)):
         return ""
     if option in ("auto", ALL):
         return ALL
@@ -137,7 +137,7 @@ def requested(option: str, root: Path | None = None) -> str:
     return ",".join(names)
 
 
-def ids(gpus: str) -> tuple[str, ...]:
+def gpu_ids(gpus: str) -> tuple[str, ...]:
     """Return the ids in `Task.gpus`, empty for all."""
     return () if gpus == ALL else tuple(gpus.split(","))
 
@@ -148,10 +148,10 @@ def cdi_names(gpus: str) -> tuple[str, ...]:
     A name of CDI stays as it is.
     """
     kind = f"{NVIDIA}.com/gpu"
-    return tuple(name if "=" in name else f"{kind}={name}" for name in ids(gpus) or (ALL,))
+    return tuple(name if "=" in name else f"{kind}={name}" for name in gpu_ids(gpus) or (ALL,))
 
 
-def by_cdi(gpus: str) -> bool:
+def uses_cdi(gpus: str) -> bool:
     """Return whether `Task.gpus` contains a CDI name."""
     return "=" in gpus
 
@@ -162,14 +162,14 @@ def vendor(gpus: str) -> str:
     It is AMD if the machine has only AMD's, else NVIDIA. Without GPUs it is NVIDIA, too: the engine then
     reports the missing part.
     """
-    return AMD if vendors() == (AMD,) and not by_cdi(gpus) else NVIDIA
+    return AMD if find_vendors() == (AMD,) and not uses_cdi(gpus) else NVIDIA
 
 
-def remedy(stderr: str) -> str:
+def find_remedy(stderr: str) -> str:
     """Return the remedy for an engine's GPU error, or ""."""
     return next((hint for words, hint in REMEDIES if words in stderr), "")
 
 
-def refusal(message: str, stderr: str, hint: str) -> EngineError:
+def gpu_error(message: str, stderr: str, hint: str) -> EngineError:
     """Return an engine's error, with a GPU remedy or `hint`."""
-    return EngineError(message, hint=remedy(stderr) or hint)
+    return EngineError(message, hint=find_remedy(stderr) or hint)

@@ -22,7 +22,7 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-def limits(task: Task) -> list[Limit]:
+def task_limits(task: Task) -> list[Limit]:
     """Return the limits of a container as the task asks.
 
     Its engine may set any limit.
@@ -40,16 +40,21 @@ def limits_of_caller(task: Task) -> list[Limit]:
         EngineError: a requested limit is higher.
     """
     result = []
-    for limit in limits(task):
+    for limit in task_limits(task):
         ceiling = hard_limit(limit.name)
-        if limit in task.limits and (_above(limit.hard, ceiling) or _above(limit.soft, ceiling)):
+        if limit in task.limits and (_is_higher(limit.hard, ceiling) or _is_higher(limit.soft, ceiling)):
             raise EngineError(
-                f"--ulimit {limit.name}: {_text(limit.hard)} is more than you may have here, {_text(ceiling)}",
+                f"--ulimit {limit.name}: {_limit_text(limit.hard)} is more than you may have here, "
+                f"{_limit_text(ceiling)}",
                 hint="ask for no more, or let the administrator raise it (/etc/security/limits.conf, Slurm's "
                 "PropagateResourceLimits)",
             )
         result.append(
-            Limit(name=limit.name, soft=_least(limit.soft, ceiling), hard=_least(limit.hard, ceiling))
+            Limit(
+                name=limit.name,
+                soft=_lower_limit(limit.soft, ceiling),
+                hard=_lower_limit(limit.hard, ceiling),
+            )
         )
     return result
 
@@ -66,20 +71,20 @@ def may_raise() -> bool:
 
 def hard_limit(name: str) -> int:
     """Return the hard limit of this process, -1 for unlimited."""
-    return _number(resource.getrlimit(_NUMBERS[name])[1])
+    return _limit_number(resource.getrlimit(_NUMBERS[name])[1])
 
 
-def _number(value: int) -> int:
+def _limit_number(value: int) -> int:
     return -1 if value == resource.RLIM_INFINITY else value
 
 
-def _above(first: int, second: int) -> bool:
+def _is_higher(first: int, second: int) -> bool:
     return second != -1 and (first == -1 or first > second)
 
 
-def _least(first: int, second: int) -> int:
-    return second if _above(first, second) else first
+def _lower_limit(first: int, second: int) -> int:
+    return second if _is_higher(first, second) else first
 
 
-def _text(value: int) -> str:
+def _limit_text(value: int) -> str:
     return "unlimited" if value == -1 else str(value)

@@ -66,7 +66,7 @@ class Task(Struct, frozen=True, kw_only=True):
     hidden: frozenset[str] = frozenset()
 
 
-def identity(user: str) -> dict[str, str]:
+def identity_variables(user: str) -> dict[str, str]:
     """Return variables for a user unknown to the image.
 
     Programs then find a name, and a home to write to.

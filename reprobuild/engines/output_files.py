@@ -61,15 +61,15 @@ def keep_tar(stream: IO[bytes], folder: Path) -> None:
             for info in tar:
                 opened = tar.extractfile(info) if info.isreg() else None
                 if opened:
-                    _room_for(info.size, folder)
+                    _check_free_space(info.size, folder)
                     name = info.name.partition("/")[2]
-                    with _possible(folder, name), open_below(folder, name) as target:
+                    with _convert_errors(folder, name), open_below(folder, name) as target:
                         shutil.copyfileobj(opened, target, CHUNK)
     except UNREADABLE as err:
-        raise _damaged(err) from None
+        raise _damage_error(err) from None
 
 
-def keep_folder(source: Path, folder: Path) -> None:
+def keep_directory(source: Path, folder: Path) -> None:
     """Move the regular files of a directory into another directory.
 
     The two may be on different file systems.
@@ -77,12 +77,12 @@ def keep_folder(source: Path, folder: Path) -> None:
     Raises:
         EngineError: a name is unsafe, the directories are too deep, or the directory cannot take a file.
     """
-    for path, above, number in _written(source):
-        with _possible(folder, path):
+    for path, above, number in _list_written_files(source):
+        with _convert_errors(folder, path):
             move_below(path.rpartition("/")[2], folder, path, above=above, file=number)
 
 
-def _written(folder: Path) -> Iterator[tuple[str, int, int]]:
+def _list_written_files(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Yield the items of `files_below`, with converted errors.
 
     The errors are about the container.
@@ -93,7 +93,7 @@ def _written(folder: Path) -> Iterator[tuple[str, int, int]]:
         raise EngineError(f"what a container wrote cannot be read: {err.strerror}", hint=_PLAIN) from None
 
 
-def _room_for(size: int, folder: Path) -> None:
+def _check_free_space(size: int, folder: Path) -> None:
     """Refuse a file that exceeds the disk's free space.
 
     A sparse file can have any length.
@@ -107,7 +107,7 @@ def _room_for(size: int, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _possible(folder: Path, name: str) -> Iterator[None]:
+def _convert_errors(folder: Path, name: str) -> Iterator[None]:
     """Convert file errors into errors about the container."""
     strange = EngineError(f"a container wrote a file with a strange name: {ascii(name)[:200]}", hint=_STRANGE)
     if not name.isprintable():
@@ -122,7 +122,7 @@ def _possible(folder: Path, name: str) -> Iterator[None]:
         ) from None
 
 
-def folder_tar(path: str) -> bytes:
+def directory_tar(path: str) -> bytes:
     """Return a tar with one empty directory, writable by everyone.
 
     A container writes its outputs there.
@@ -154,7 +154,7 @@ def read_files(stream: IO[bytes]) -> dict[str, bytes]:
                     refuse_large(whole)
                     files[info.name.partition("/")[2]] = opened.read()
     except UNREADABLE as err:
-        raise _damaged(err) from None
+        raise _damage_error(err) from None
     return files
 
 
@@ -171,7 +171,7 @@ def spool_small(pieces: Iterable[bytes], spool: IO[bytes]) -> None:
         spool.write(piece)
 
 
-def read_folder(folder: Path) -> dict[str, bytes]:
+def read_directory(folder: Path) -> dict[str, bytes]:
     """Return the regular files below a directory by relative path.
 
     No link is followed.
@@ -181,7 +181,7 @@ def read_folder(folder: Path) -> dict[str, bytes]:
     """
     files: dict[str, bytes] = {}
     whole = 0
-    for path, _, number in _written(folder):
+    for path, _, number in _list_written_files(folder):
         with os.fdopen(os.dup(number), "rb") as stream:
             whole += os.fstat(number).st_size
             refuse_large(whole)
@@ -204,5 +204,5 @@ def refuse_large(size: int) -> None:
         )
 
 
-def _damaged(err: Exception) -> EngineError:
+def _damage_error(err: Exception) -> EngineError:
     return EngineError(f"what a container wrote cannot be read: {err}", hint="see the log of the engine")

@@ -21,13 +21,13 @@ import msgspec
 from reprobuild.engines import gpu
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
-from reprobuild.engines.output_files import folder_tar, keep_tar, read_files, refuse_large
+from reprobuild.engines.output_files import directory_tar, keep_tar, read_files, refuse_large
 from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import EngineError
-from reprobuild.image.engine_name import named_index
+from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra import proc
-from reprobuild.infra.untrusted.regular_files import holds
+from reprobuild.infra.untrusted.regular_files import has_content
 
 NAME = "podman"
 ANSWER_SECONDS = 60  # the first call of a user makes the storage
@@ -46,7 +46,7 @@ def version(env: Mapping[str, str]) -> str | None:
     return output.decode(errors="replace").strip()
 
 
-def folder(env: Mapping[str, str]) -> str:
+def find_image_directory(env: Mapping[str, str]) -> str:
     """Return podman's image directory on this machine (podman-info(1)).
 
     It is empty if podman is a client of another machine.
@@ -55,11 +55,13 @@ def folder(env: Mapping[str, str]) -> str:
         EngineError: it does not answer.
     """
     form = "{{.Host.ServiceIsRemote}} {{.Store.GraphRoot}}"
-    remote, _, place = call(env, "info", "--format", form, purpose="ask where images are kept").partition(" ")
+    remote, _, place = run_podman(
+        env, "info", "--format", form, purpose="ask where images are kept"
+    ).partition(" ")
     return place if remote == "false" else ""
 
 
-def call(
+def run_podman(
     env: Mapping[str, str], *arguments: str | Path, purpose: str, stdin: bytes | None = None,
     cwd: Path | None = None, timeout: float = 3600,
 ) -> str:  # fmt: skip
@@ -72,11 +74,11 @@ def call(
     try:
         output = proc.run(argv, env=env, purpose=purpose, stdin=stdin, cwd=cwd, timeout=timeout)
     except proc.ProcessFailedError as failed:
-        raise explained(failed.code, failed.stderr, str(failed)) from None
+        raise podman_error(failed.code, failed.stderr, str(failed)) from None
     return output.decode(errors="replace").strip()
 
 
-def explained(code: int, stderr: str, message: str) -> EngineError:
+def podman_error(code: int, stderr: str, message: str) -> EngineError:
     """Return the error for podman's message, with a known remedy.
 
     The runtimes of podman refuse some options on some machines.
@@ -95,7 +97,7 @@ def explained(code: int, stderr: str, message: str) -> EngineError:
             '`default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]` below [containers] in '
             "~/.config/containers/containers.conf",
         )
-    return gpu.refusal(message, stderr, hint=UNWELL)
+    return gpu.gpu_error(message, stderr, hint=UNWELL)
 
 
 def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
@@ -103,23 +105,25 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
 
     Podman knows an image by the digest of its configuration.
     """
-    if _image_id(reference, env) in digests:
+    if _find_image_id(reference, env) in digests:
         return False
     name = f"reprobuild-{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as folder:
         _link_layout(layout, reference, name, Path(folder))
-        call(env, "load", "--quiet", "--input", name, purpose="load the image into podman", cwd=Path(folder))
+        run_podman(
+            env, "load", "--quiet", "--input", name, purpose="load the image into podman", cwd=Path(folder)
+        )
     try:
-        image_id = _image_id(name, env)
+        image_id = _find_image_id(name, env)
         if image_id not in digests:
             raise EngineError(
                 f"podman loaded {reference} as {image_id}, not as {' or '.join(digests)}",
                 hint="is the layout of another build? Make it again with `reprobuild build`",
             )
-        call(env, "tag", image_id.removeprefix("sha256:"), reference, purpose="name the image")
+        run_podman(env, "tag", image_id.removeprefix("sha256:"), reference, purpose="name the image")
     finally:
         with contextlib.suppress(EngineError):
-            call(env, "rmi", name, purpose="remove a name")  # and the image, if it has no other name
+            run_podman(env, "rmi", name, purpose="remove a name")  # and the image, if it has no other name
     return True
 
 
@@ -129,16 +133,16 @@ def _link_layout(layout: Path, reference: str, name: str, folder: Path) -> None:
     Podman takes the directory's path for the name of the image, or the name in its index.
     """
     image = read_layout(layout)
-    if holds(layout / "index.json", named_index(image, reference)):
+    if has_content(layout / "index.json", encode_named_index(image, reference)):
         (folder / name).symlink_to(layout.absolute())
         return
     (folder / name).mkdir()
-    (folder / name / "index.json").write_bytes(named_index(image, f"localhost/{name}"))
+    (folder / name / "index.json").write_bytes(encode_named_index(image, f"localhost/{name}"))
     for part in ("oci-layout", "blobs"):
         (folder / name / part).symlink_to((layout / part).absolute())
 
 
-def _image_id(reference: str, env: Mapping[str, str]) -> str:
+def _find_image_id(reference: str, env: Mapping[str, str]) -> str:
     """Return the image's id `sha256:...`, or "" if unknown."""
     try:
         argv = ["podman", "image", "inspect", "--format", "{{.Id}}", reference]
@@ -149,18 +153,18 @@ def _image_id(reference: str, env: Mapping[str, str]) -> str:
     except proc.ProcessFailedError as failed:
         if "not known" in failed.stderr or "no such image" in failed.stderr.lower():
             return ""
-        raise explained(failed.code, failed.stderr, str(failed)) from None
+        raise podman_error(failed.code, failed.stderr, str(failed)) from None
 
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and always remove it."""
     streams = Streams()
-    with _container(reference, task, env) as container:
+    with _create_container(reference, task, env) as container:
         if task.outputs:
-            folder = folder_tar(task.outputs)
-            call(env, "cp", "-", f"{container}:/", purpose="make the output directory", stdin=folder)
+            folder = directory_tar(task.outputs)
+            run_podman(env, "cp", "-", f"{container}:/", purpose="make the output directory", stdin=folder)
         code = _start(container, task, env, streams.take)
-        outputs = _outputs(container, task, env) if task.outputs else {}
+        outputs = _collect_outputs(container, task, env) if task.outputs else {}
     return Finished(code=code, stdout=streams.of(1), stderr=streams.of(2), outputs=outputs)
 
 
@@ -179,7 +183,7 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
 
 
 def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    with _container(reference, task, env) as container:
+    with _create_container(reference, task, env) as container:
         tell = _Telling(container, env)
         return _start(
             container, task, env, sink, proc.SignalForwarding(tell=tell, end=lambda: _kill(container, env))
@@ -207,7 +211,7 @@ class _Telling:
         with self._guard:
             while True:
                 with contextlib.suppress(EngineError):  # it does not run yet, or has just ended
-                    call(
+                    run_podman(
                         self._env,
                         "kill",
                         "--signal",
@@ -227,12 +231,12 @@ def _kill(container: str, env: Mapping[str, str]) -> None:
     Ending `podman start`, which passes signals on, would leave the container running.
     """
     with contextlib.suppress(EngineError):  # it has just ended
-        call(env, "kill", container, purpose="end a container")
+        run_podman(env, "kill", container, purpose="end a container")
 
 
 @contextlib.contextmanager
-def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[str]:
-    devices, visible = _gpus(task.gpus)
+def _create_container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[str]:
+    devices, visible = _gpu_options(task.gpus)
     options, environment, stdin = container_options(task, visible, env)
     options += devices
     arguments = task.arguments
@@ -240,7 +244,7 @@ def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[s
         options += ["--entrypoint", arguments[0]]
         arguments = arguments[1:]
     try:
-        output = call(
+        output = run_podman(
             environment, "create", *options, reference, *arguments, purpose="make a container", stdin=stdin
         )  # fmt: skip
     except EngineError as err:
@@ -254,10 +258,12 @@ def _container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[s
         yield container
     finally:
         with contextlib.suppress(EngineError):  # the earlier error is the one to report
-            call(env, "rm", "--force", "--volumes", "--time", "0", container, purpose="remove a container")
+            run_podman(
+                env, "rm", "--force", "--volumes", "--time", "0", container, purpose="remove a container"
+            )
 
 
-def _gpus(gpus: str) -> tuple[list[str], dict[str, str]]:
+def _gpu_options(gpus: str) -> tuple[list[str], dict[str, str]]:
     """Return options and variables for the GPUs of a container.
 
     They are names of CDI, or AMD's nodes with the groups that own them. A user's own groups are not the same
@@ -271,7 +277,7 @@ def _gpus(gpus: str) -> tuple[list[str], dict[str, str]]:
         return [word for name in gpu.cdi_names(gpus) for word in ("--device", name)], {}
     groups = gpu.amd_groups() if os.geteuid() == 0 else ("keep-groups",)
     nodes = [word for node, inside in gpu.amd_devices().items() for word in ("--device", f"{node}:{inside}")]
-    visible = {gpu.AMD_VISIBLE: gpus} if gpu.ids(gpus) else {}
+    visible = {gpu.AMD_VISIBLE: gpus} if gpu.gpu_ids(gpus) else {}
     return [*nodes, *(word for group in groups for word in ("--group-add", group))], visible
 
 
@@ -304,17 +310,17 @@ def _start(
         return code
     # Podman uses these codes for its own failures, too; the container's own code counts only if it has run.
     argv = ["container", "inspect", "--format", "{{.State.Status}} {{.State.ExitCode}}", container]
-    status, _, exit_code = call(env, *argv, purpose="ask how a container ended").partition(" ")
+    status, _, exit_code = run_podman(env, *argv, purpose="ask how a container ended").partition(" ")
     if code < 0 or status not in ("exited", "stopped"):
         stderr = tail.decode(errors="replace").strip()
         message = (
             f"podman could not run a container: {stderr.splitlines()[-1] if stderr else f'exit code {code}'}"
         )
-        raise explained(code, stderr, message)
+        raise podman_error(code, stderr, message)
     return int(exit_code)
 
 
-def _outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, bytes]:
+def _collect_outputs(container: str, task: Task, env: Mapping[str, str]) -> dict[str, bytes]:
     """Return or keep the container's output files.
 
     The result is {relative path: content}. With `task.kept` the files are written there, and the result is

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from reprobuild.engines.limits import hard_limit, limits, limits_of_caller, may_raise
-from reprobuild.engines.model import Limit, Task, identity
+from reprobuild.engines.limits import hard_limit, limits_of_caller, may_raise, task_limits
+from reprobuild.engines.model import Limit, Task, identity_variables
 from reprobuild.errors import EngineError
 
 # Variables that would change podman itself are given on its command line, all others by its environment,
@@ -39,15 +39,15 @@ def container_options(
     # Without the proxies of the host, which podman passes on by default, and without a log.
     options = ["--pull", "never", "--network", task.network, "--log-driver", "none", "--http-proxy=false"]
     options += ["--shm-size", f"{task.shared_memory}b"]
-    user = _user(task.user)
+    user = _container_user(task.user)
     options += ["--user", user] if user else []
     options += ["--workdir", task.workdir] if task.workdir else []
-    for limit in _limits(task):
+    for limit in _container_limits(task):
         options += ["--ulimit", f"{limit.name}={limit.soft}:{limit.hard}"]
     for host, inside in task.volumes:
         options += ["--volume", f"{host}:{inside}:{'ro' if inside in task.read_only else 'rw'}"]
     environment, lines = dict(env), []
-    for name, value in {**visible, **identity(user), **task.environment}.items():
+    for name, value in {**visible, **identity_variables(user), **task.environment}.items():
         if not OF_PODMAN.fullmatch(name):
             options += ["--env", name]
             environment[name] = value
@@ -65,7 +65,7 @@ def container_options(
     return options, environment, "".join(lines).encode("utf-8", "surrogateescape") if lines else None
 
 
-def _user(user: str) -> str:
+def _container_user(user: str) -> str:
     """Return the user in the container.
 
     For a user other than root, root in the container is already the caller.
@@ -73,7 +73,7 @@ def _user(user: str) -> str:
     return "" if user == "caller" else user
 
 
-def _limits(task: Task) -> list[Limit]:
+def _container_limits(task: Task) -> list[Limit]:
     """Return the limits of a container, with podman's defaults added.
 
     If one is given, podman ignores its settings, and requests its own.
@@ -83,13 +83,13 @@ def _limits(task: Task) -> list[Limit]:
     if not (task.limits or task.generous):
         return []
     if os.geteuid() == 0 and may_raise():
-        return limits(task)
+        return task_limits(task)
     caller_limits = limits_of_caller(task)
     named = {limit.name for limit in caller_limits}
-    return [*caller_limits, *(limit for limit in _own() if limit.name not in named)]
+    return [*caller_limits, *(limit for limit in _process_limits() if limit.name not in named)]
 
 
-def _own() -> list[Limit]:
+def _process_limits() -> list[Limit]:
     """Return the process's limits for files and processes.
 
     Podman lowers its own number of processes to pid_max.

@@ -36,7 +36,7 @@ def local_name(reference: str, lock: str, say: Callable[[str], None]) -> str:
     return own_name(lock)
 
 
-def named_index(layout: Layout, reference: str, platform: str = "") -> bytes:
+def encode_named_index(layout: Layout, reference: str, platform: str = "") -> bytes:
     """Return a layout's index with one name for its image.
 
     It has the form that this program writes.

@@ -47,12 +47,12 @@ def tree_digest(tree: Mapping[str, TarEntry], config: RuntimeConfig) -> str:
     """
     digest = hashlib.sha256()
     for path in sorted(tree):
-        digest.update(_line(tree[path]))
-    digest.update(_json(config.digest_part()))
+        digest.update(_entry_line(tree[path]))
+    digest.update(_encode_json(config.digest_part()))
     return f"sha256:{digest.hexdigest()}"
 
 
-def differing(first: Tree, second: Tree) -> list[str]:
+def find_differing_paths(first: Tree, second: Tree) -> list[str]:
     """Return the paths at which two trees differ, sorted.
 
     The root is "".
@@ -60,16 +60,16 @@ def differing(first: Tree, second: Tree) -> list[str]:
     return sorted(
         path
         for path in {*first, *second}
-        if path not in first or path not in second or _line(first[path]) != _line(second[path])
+        if path not in first or path not in second or _entry_line(first[path]) != _entry_line(second[path])
     )
 
 
-# The same bytes as `_json` for plain paths, in half the time: ASCII without quotes, backslashes or controls.
+# The same bytes as `_encode_json` for plain paths, in half the time: ASCII without quotes, backslashes or controls.
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")
 _FAST = msgspec.json.Encoder()
 
 
-def _line(entry: TarEntry) -> bytes:
+def _entry_line(entry: TarEntry) -> bytes:
     if entry.type == "file" and not entry.xattrs and _PLAIN.fullmatch(entry.path):
         line = (entry.path, "file", entry.mode, entry.uid, entry.gid, "", (), entry.sha256, (0, 0))
         return _FAST.encode(line) + b"\n"
@@ -77,8 +77,10 @@ def _line(entry: TarEntry) -> bytes:
     owner = (entry.uid, entry.gid)
     target = entry.target if entry.type == "symlink" else ""
     content = entry.sha256 if entry.type == "file" else ""
-    return _json([entry.path, entry.type, entry.mode, *owner, target, sorted(entry.xattrs), content, device])
+    return _encode_json(
+        [entry.path, entry.type, entry.mode, *owner, target, sorted(entry.xattrs), content, device]
+    )
 
 
-def _json(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     return _ENCODER.encode(value).encode() + b"\n"

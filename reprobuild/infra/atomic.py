@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reprobuild.infra.directory_fd import remove
-from reprobuild.infra.flock import lock
+from reprobuild.infra.flock import try_lock
 
 # No space, or no write permission: the user can solve it, and the next run continues.
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -26,7 +26,7 @@ _POLL = 0.01
 
 
 @contextlib.contextmanager
-def naming(place: Path) -> Iterator[None]:
+def add_path_to_errors(place: Path) -> Iterator[None]:
     """Name a path in each `OSError` that names no file.
 
     An error of writing to a full disk names none.
@@ -47,14 +47,14 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written; it names the file.
     """
-    with private_folder(path.parent, f"{PREFIX}{path.name}.") as folder:
+    with private_directory(path.parent, f"{PREFIX}{path.name}.") as folder:
         part = folder / "new"
         part.write_bytes(content)
         part.replace(path)
 
 
 @contextlib.contextmanager
-def private_folder(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
+def private_directory(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
     """Yield an empty private directory, and remove it afterwards.
 
     Directories of killed processes whose names begin with `prefix` are removed first.
@@ -66,15 +66,15 @@ def private_folder(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
     Raises:
         OSError: there is no space, or no permission to write; it names a file.
     """
-    with naming(parent):
+    with add_path_to_errors(parent):
         parent.mkdir(parents=True, exist_ok=True)
-        folder, holder, dead = _make(parent, prefix)
+        folder, holder, dead = _make_locked(parent, prefix)
     try:
         for number, leftover in dead:
             with contextlib.suppress(OSError):  # of another user
                 remove(leftover)
             os.close(number)
-        with naming(parent):
+        with add_path_to_errors(parent):
             yield folder
     finally:
         with contextlib.suppress(OSError):  # the error of the block is the one to report
@@ -83,13 +83,13 @@ def private_folder(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
+def atomic_directory(target: Path) -> Iterator[Path]:
     """Yield an empty directory that replaces `target` after success.
 
     Raises:
         OSError: there is no space, or no permission to write; `target` is as before.
     """
-    with private_folder(target.parent, f"{PREFIX}{target.name}.") as folder:
+    with private_directory(target.parent, f"{PREFIX}{target.name}.") as folder:
         part, old = folder / "new", folder / "old"
         part.mkdir()
         part.chmod(0o755)
@@ -104,7 +104,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
             raise
 
 
-def _make(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]:
+def _make_locked(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]:
     """Return a new locked directory, and the abandoned ones.
 
     The lock is held by a descriptor. While the parent is locked, every directory in it is locked since its
@@ -112,18 +112,18 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]
     """
     above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        alone = _locked(above)
+        alone = _lock_directory(above)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         holder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        if not (lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no file locks
+        if not (try_lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no file locks
             return folder, holder, []
         others = [path for path in parent.iterdir() if path.name.startswith(prefix) and path != folder]
-        return folder, holder, [pair for path in others if (pair := _abandoned(path)) is not None]
+        return folder, holder, [pair for path in others if (pair := _lock_abandoned(path)) is not None]
     finally:
         os.close(above)
 
 
-def _locked(number: int) -> bool:
+def _lock_directory(number: int) -> bool:
     """Lock a directory, and return whether that was possible.
 
     Every process that may read it can hold its lock forever.
@@ -142,7 +142,7 @@ def _locked(number: int) -> bool:
             return True
 
 
-def _abandoned(path: Path) -> tuple[int, Path] | None:
+def _lock_abandoned(path: Path) -> tuple[int, Path] | None:
     """Return an abandoned path of the caller, locked, or None.
 
     A pipe of that name is not waited for.
@@ -151,7 +151,7 @@ def _abandoned(path: Path) -> tuple[int, Path] | None:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:  # removed meanwhile, or not ours
         return None
-    if os.fstat(number).st_uid == os.geteuid() and lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    if os.fstat(number).st_uid == os.geteuid() and try_lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
         return number, path
     os.close(number)
     return None

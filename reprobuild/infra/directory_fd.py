@@ -67,7 +67,7 @@ def _files_below(number: int, above: str, depth: int) -> Iterator[tuple[str, int
             raise OSError(errno.ELOOP, f"more than {_DEEPEST} directories stand in each other", above[:100])
         with contextlib.ExitStack() as stack:
             try:
-                lower = stack.enter_context(opened(number, name))
+                lower = stack.enter_context(open_directory(number, name))
             except OSError:
                 continue  # closed to the caller, or gone
             yield from _files_below(lower, f"{above}{name}/", depth + 1)
@@ -91,7 +91,7 @@ def _open_file(above: int, name: str) -> int | None:
 
 
 @contextlib.contextmanager
-def opened(above: int, name: str) -> Iterator[int]:
+def open_directory(above: int, name: str) -> Iterator[int]:
     """Yield the descriptor of a directory in an open one.
 
     If it is the caller's own, it gets all permissions for the owner.
@@ -123,19 +123,19 @@ def _open(above: int, name: str) -> int:
 
 
 def _remove_directory(above: int, name: str, depth: int, top: int | None) -> None:
-    with opened(above, name) as number:
-        _empty(number, depth, number if top is None else top)
-        while depth == 0 and _holds_something(number):  # directories moved up from too deep a level
-            _empty(number, depth, number)
+    with open_directory(above, name) as number:
+        _remove_contents(number, depth, number if top is None else top)
+        while depth == 0 and _has_entries(number):  # directories moved up from too deep a level
+            _remove_contents(number, depth, number)
     os.rmdir(name, dir_fd=above)
 
 
-def _holds_something(number: int) -> bool:
+def _has_entries(number: int) -> bool:
     with os.scandir(number) as entries:
         return next(entries, None) is not None
 
 
-def _empty(number: int, depth: int, top: int) -> None:
+def _remove_contents(number: int, depth: int, top: int) -> None:
     """Remove the contents of an open directory.
 
     A directory at too deep a level is moved to the top, to be removed in a later round.
@@ -150,7 +150,7 @@ def _empty(number: int, depth: int, top: int) -> None:
             elif depth < _DEEPEST:
                 _remove_directory(number, name, depth + 1, top)
             else:
-                with opened(number, name):  # else it could not be moved
+                with open_directory(number, name):  # else it could not be moved
                     pass
                 os.rename(name, secrets.token_hex(16), src_dir_fd=number, dst_dir_fd=top)
         except FileNotFoundError:

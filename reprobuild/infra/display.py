@@ -18,18 +18,18 @@ UNSEEN = frozenset(
 )  # fmt: skip
 
 
-def shown(text: str) -> str:
+def display_text(text: str) -> str:
     """Return `text` safe to print, in one bounded line.
 
     It has no terminal escapes and no secrets.
     """
     if len(text) > _LONGEST:  # cutting it first could turn a secret into a text that no rule matches
         return f"({len(text)} characters: too long to show)"
-    plain = escaped(secrets.redact(text))
+    plain = escape_text(secrets.redact(text))
     return plain if len(plain) <= _SHOWN else plain[:_SHOWN] + "…"
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return `text` with unprintable and invisible characters escaped.
 
     A terminal acts on C0 and C1 controls, bidirectional marks make a line read as another one, and two names

@@ -21,7 +21,7 @@ _POLL = 0.1
 
 
 @functools.cache
-def machine() -> str:
+def machine_name() -> str:
     """Return a short name of this machine, for file names.
 
     Other machines have other names.
@@ -33,7 +33,7 @@ def machine() -> str:
 
 
 @contextlib.contextmanager
-def alone(path: Path, halt: CancelToken) -> Iterator[bool]:
+def hold_file_lock(path: Path, halt: CancelToken) -> Iterator[bool]:
     """Take an exclusive lock on `path`; yield False without locks.
 
     It waits for other processes, and yields True; it yields False if the file system cannot lock.
@@ -47,7 +47,7 @@ def alone(path: Path, halt: CancelToken) -> Iterator[bool]:
         OSError: the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    number = _locked(path, halt)
+    number = _open_locked(path, halt)
     try:
         yield number is not None
     finally:
@@ -56,11 +56,11 @@ def alone(path: Path, halt: CancelToken) -> Iterator[bool]:
             os.close(number)
 
 
-def _locked(path: Path, halt: CancelToken) -> int | None:
+def _open_locked(path: Path, halt: CancelToken) -> int | None:
     while True:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
-            is_locked = _wait(number, halt)
+            is_locked = _wait_for_lock(number, halt)
         except BaseException:
             os.close(number)
             raise
@@ -76,7 +76,7 @@ def _locked(path: Path, halt: CancelToken) -> int | None:
         os.close(number)  # removed while this process waited: the others use a new one
 
 
-def _wait(number: int, halt: CancelToken) -> bool:
+def _wait_for_lock(number: int, halt: CancelToken) -> bool:
     """Lock an open file once it is free.
 
     Return whether that was possible.
@@ -92,7 +92,7 @@ def _wait(number: int, halt: CancelToken) -> bool:
             return True
 
 
-def lock(number: int, kind: int) -> bool:
+def try_lock(number: int, kind: int) -> bool:
     """Lock an open file, and return whether that was possible.
 
     The kind is `fcntl.LOCK_SH` or another one; some file systems have no locks.

@@ -41,7 +41,7 @@ def check_consistency(lock: Lock) -> None:
             raise ValueError(f"{source.path} is no place of {source.name} - at `$.sources[{number}].path`")
 
 
-def readable(lock: AnyLock) -> AnyLock:
+def check_readable(lock: AnyLock) -> AnyLock:
     """Return the canonical lock, checked by a round trip through JSON.
 
     Raises:
@@ -81,16 +81,16 @@ def _check_items(struct: Struct, path: str) -> None:
             continue
         items = [item for item in value if isinstance(item, Struct)]
         known = filter(None, map(identity, items))
-        if twice := next(_repeated(known), None):
+        if twice := next(_find_duplicates(known), None):
             raise ValueError(f"two items are {twice} - at `{path}.{name}`")
         for number, item in enumerate(items):
             _check_items(item, f"{path}.{name}[{number}]")
 
 
 def _check_unique(names: Iterable[str], words: str) -> None:
-    if twice := next(_repeated(names), None):
+    if twice := next(_find_duplicates(names), None):
         raise ValueError(f"{words} {twice} - at `$`")
 
 
-def _repeated(names: Iterable[str]) -> Iterator[str]:
+def _find_duplicates(names: Iterable[str]) -> Iterator[str]:
     yield from (name for name, count in Counter(names).items() if count > 1)

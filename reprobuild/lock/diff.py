@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.lock.fields import FieldChange, field_changes
+from reprobuild.lock.fields import FieldChange, compare_fields
 from reprobuild.lock.model import BuildRecord, Bytecode, Lock, SealedLock
 from reprobuild.lock.python import CondaPackage, Sdist, Source, Wheel
 from reprobuild.lock.system import Deb, EnvVar, ImagePackage, dpkg_name
-from reprobuild.snapshot.parsers.conda_names import on_pypi
+from reprobuild.snapshot.parsers.conda_names import find_pypi_name
 
 # The order in which kinds explain different numbers or speed: in the chapter's case it was LD_PRELOAD.
 ORDER = ("interpreter", "environment", "python", "conda", "source", "system", "realised", "other")
@@ -38,34 +38,34 @@ def compare_locks(first: Lock, second: Lock) -> list[Change]:
     A field that no line of an input covers has its own line, of the kind "other" and named by its path.
     """
     changes = [
-        *_maps("interpreter", _interpreter(first), _interpreter(second)),
-        *_maps("environment", _settings(first), _settings(second)),
-        *_maps("python", _wheels(first), _wheels(second)),
-        *_maps("conda", _conda(first), _conda(second)),
-        *_maps("source", _sources(first), _sources(second)),
-        *_maps("system", _packages(first), _packages(second)),
+        *_compare_mappings("interpreter", _interpreter_values(first), _interpreter_values(second)),
+        *_compare_mappings("environment", _setting_values(first), _setting_values(second)),
+        *_compare_mappings("python", _wheel_values(first), _wheel_values(second)),
+        *_compare_mappings("conda", _conda_values(first), _conda_values(second)),
+        *_compare_mappings("source", _source_values(first), _source_values(second)),
+        *_compare_mappings("system", _package_values(first), _package_values(second)),
         *(
-            _maps("realised", outputs, realised(second))
-            if (outputs := realised(first)) and realised(second)
+            _compare_mappings("realised", outputs, realised_values(second))
+            if (outputs := realised_values(first)) and realised_values(second)
             else ()
         ),
-        *_maps("other", rest(first), rest(second)),
+        *_compare_mappings("other", recipe_values(first), recipe_values(second)),
     ]
     lines = {(change.kind, change.name) for change in changes}
     more = [
         Change(kind="other", name=field.path, one=field.one, other=field.other)
-        for field in unstated(first, second, lines)
+        for field in uncovered_changes(first, second, lines)
     ]
-    return _ordered([*changes, *more])
+    return _sort_changes([*changes, *more])
 
 
-def _ordered(changes: Iterable[Change]) -> list[Change]:
+def _sort_changes(changes: Iterable[Change]) -> list[Change]:
     return sorted(
         changes, key=lambda change: (ORDER.index(change.kind), change.name != "LD_PRELOAD", change.name)
     )
 
 
-def _maps(kind: str, first: Mapping[str, str], second: Mapping[str, str]) -> Sequence[Change]:
+def _compare_mappings(kind: str, first: Mapping[str, str], second: Mapping[str, str]) -> Sequence[Change]:
     return [
         Change(kind=kind, name=name, one=first.get(name), other=second.get(name))
         for name in sorted({*first, *second})
@@ -73,7 +73,7 @@ def _maps(kind: str, first: Mapping[str, str], second: Mapping[str, str]) -> Seq
     ]
 
 
-def _interpreter(lock: Lock) -> dict[str, str]:
+def _interpreter_values(lock: Lock) -> dict[str, str]:
     """Return the Python version and build of a lock.
 
     Other lines cover the packages of the base and of conda.
@@ -84,11 +84,11 @@ def _interpreter(lock: Lock) -> dict[str, str]:
     }
 
 
-def _settings(lock: Lock) -> dict[str, str]:
+def _setting_values(lock: Lock) -> dict[str, str]:
     return {setting.name: setting.value for setting in lock.environment}
 
 
-def _wheels(lock: Lock) -> dict[str, str]:
+def _wheel_values(lock: Lock) -> dict[str, str]:
     """Return the wheels by name; builds may need several versions."""
     wheels: dict[str, list[str]] = {}
     for wheel in lock.wheels:
@@ -101,18 +101,18 @@ def _wheels(lock: Lock) -> dict[str, str]:
     return {name: ", ".join(sorted(files)) for name, files in wheels.items()}
 
 
-def _conda(lock: Lock) -> dict[str, str]:
+def _conda_values(lock: Lock) -> dict[str, str]:
     return {
         package.name: f"{package.version} {package.build} sha256:{package.file.sha256}"
         for package in lock.conda
     }
 
 
-def _sources(lock: Lock) -> dict[str, str]:
+def _source_values(lock: Lock) -> dict[str, str]:
     return {source.name: f"commit {source.commit} tree {source.tree}" for source in lock.sources}
 
 
-def _packages(lock: Lock) -> dict[str, str]:
+def _package_values(lock: Lock) -> dict[str, str]:
     base, native = lock.base, lock.base.native
     return base.installed | {
         dpkg_name(deb.name, deb.architecture, native): f"{deb.version} sha256:{deb.file.sha256}"
@@ -120,7 +120,7 @@ def _packages(lock: Lock) -> dict[str, str]:
     }
 
 
-def realised(lock: Lock) -> dict[str, str]:
+def realised_values(lock: Lock) -> dict[str, str]:
     """Return the sha256 of each realised output, by its description.
 
     The result is empty if the lock is not sealed.
@@ -139,7 +139,7 @@ def realised(lock: Lock) -> dict[str, str]:
     }
 
 
-def rest(lock: Lock) -> dict[str, str]:
+def recipe_values(lock: Lock) -> dict[str, str]:
     """Return the fields that decide the image beyond its inputs."""
     return {
         "snapshot": lock.snapshot, "platform": lock.platform, "epoch": str(lock.epoch), "workdir": lock.workdir,
@@ -176,7 +176,7 @@ _ALONE: dict[str, tuple[_Line, ...]] = {
 _IMAGE = (("recipe", "base image"), ("other", "base image"))
 
 
-def unstated(first: Lock, second: Lock, lines: Collection[_Line]) -> Iterator[FieldChange]:
+def uncovered_changes(first: Lock, second: Lock, lines: Collection[_Line]) -> Iterator[FieldChange]:
     """Yield each differing field of two locks without a line.
 
     Args:
@@ -185,27 +185,27 @@ def unstated(first: Lock, second: Lock, lines: Collection[_Line]) -> Iterator[Fi
         lines: kind and name of each difference that already has a line.
     """
     names: dict[str, list[_Line]] = {}
-    for sha256, more in (*_artefacts(first), *_artefacts(second)):
+    for sha256, more in (*_artefact_lines(first), *_artefact_lines(second)):
         names.setdefault(sha256, []).extend(more)
-    for change in field_changes(first, second):
-        if not any(line in lines for line in _lines(change, names)):
+    for change in compare_fields(first, second):
+        if not any(line in lines for line in _covering_lines(change, names)):
             yield change
 
 
-def _artefacts(lock: Lock) -> Iterator[tuple[str, tuple[_Line, ...]]]:
+def _artefact_lines(lock: Lock) -> Iterator[tuple[str, tuple[_Line, ...]]]:
     """Yield each artefact's sha256 with the lines that can cover it."""
     for wheel in (*lock.wheels, *lock.built_wheels):
         more = ("realised", f"wheel of {wheel.name}"), ("realised", f"bytecode of {wheel.name}")
-        yield wheel.file.sha256, (*_python(wheel.name), *more)
+        yield wheel.file.sha256, (*_python_lines(wheel.name), *more)
     for source in lock.sources:
-        yield source.file.sha256, (*_python(source.name, "source"), ("job", source.name))
+        yield source.file.sha256, (*_python_lines(source.name, "source"), ("job", source.name))
 
 
-def _python(name: str, kind: str = "python") -> tuple[_Line, ...]:
+def _python_lines(name: str, kind: str = "python") -> tuple[_Line, ...]:
     return (kind, name), (kind, str(canonicalize_name(name)))
 
 
-def _lines(change: FieldChange, names: Mapping[str, Sequence[_Line]]) -> Iterator[_Line]:
+def _covering_lines(change: FieldChange, names: Mapping[str, Sequence[_Line]]) -> Iterator[_Line]:
     """Yield the lines that cover a field, if they exist."""
     place, item = change.place, change.item
     if place.startswith("base.image"):
@@ -219,20 +219,20 @@ def _lines(change: FieldChange, names: Mapping[str, Sequence[_Line]]) -> Iterato
     elif place.startswith(("devel", "base.tools")) or change.field not in _TOLD.get(type(item), ()):
         return
     else:
-        yield from _of_item(item, place, names)
+        yield from _item_lines(item, place, names)
 
 
-def _of_item(item: Struct, place: str, names: Mapping[str, Sequence[_Line]]) -> Iterator[_Line]:
+def _item_lines(item: Struct, place: str, names: Mapping[str, Sequence[_Line]]) -> Iterator[_Line]:
     if isinstance(item, Wheel) and item.role == "build":
         yield from (("python", f"{item.name} (build)"), ("recipe", f"build with {item.name}"))
     elif isinstance(item, (Wheel, Sdist)):
-        yield from _python(item.name)
+        yield from _python_lines(item.name)
         if place == "realised.wheels":
             yield "realised", f"wheel of {item.name}"
     elif isinstance(item, CondaPackage):
-        yield from (("conda", item.name), ("python", item.name), ("python", on_pypi(item.name)))
+        yield from (("conda", item.name), ("python", item.name), ("python", find_pypi_name(item.name)))
     elif isinstance(item, Source):
-        yield from (*_python(item.name, "source"), ("job", item.name))
+        yield from (*_python_lines(item.name, "source"), ("job", item.name))
     elif isinstance(item, (Deb, ImagePackage)):
         yield from (("system", item.name), ("system", f"{item.name}:{item.architecture}"))
     elif isinstance(item, Bytecode):

@@ -93,22 +93,22 @@ class _Place(Struct, frozen=True):
         )
 
 
-def field_changes(first: Lock, second: Lock) -> Iterator[FieldChange]:
+def compare_fields(first: Lock, second: Lock) -> Iterator[FieldChange]:
     """Yield each differing field of two locks, in field order.
 
     The fields of `SILENT` are left out, and the realised outputs unless both locks are sealed.
     """
     if not (isinstance(first, SealedLock) and isinstance(second, SealedLock)):
         first, second = unseal(first), unseal(second)
-    yield from _walk(canonical(first), canonical(second), _Place(_Eyes()))
+    yield from _compare_values(canonical(first), canonical(second), _Place(_Eyes()))
 
 
-def _walk(first: Any, second: Any, place: _Place) -> Iterator[FieldChange]:
+def _compare_values(first: Any, second: Any, place: _Place) -> Iterator[FieldChange]:
     if first == second:
         return
     struct = first if isinstance(first, Struct) else second
     if isinstance(first, tuple) and any(isinstance(item, Struct) for item in (*first[:1], *second[:1])):
-        yield from _items(first, second, place)
+        yield from _compare_items(first, second, place)
     elif isinstance(struct, Artefact):
         if not _same_file(first, second, place):
             yield place.change(first, second)
@@ -117,11 +117,11 @@ def _walk(first: Any, second: Any, place: _Place) -> Iterator[FieldChange]:
     elif isinstance(first, EnvVar):
         if first.value != second.value:
             yield place.below("value").change(first, second)
-        yield from _walk(first.needs, second.needs, place.below("needs"))
+        yield from _compare_values(first.needs, second.needs, place.below("needs"))
     else:
         for name in first.__struct_fields__:
             if not _is_silent(type(first), name):
-                yield from _walk(getattr(first, name), getattr(second, name), place.below(name))
+                yield from _compare_values(getattr(first, name), getattr(second, name), place.below(name))
 
 
 def _is_silent(kind: type[Struct], name: str) -> bool:
@@ -138,26 +138,28 @@ def _same_file(first: Artefact | None, second: Artefact | None, place: _Place) -
     return (first.filename, first.sha256, first.size) == (second.filename, second.sha256, second.size)
 
 
-def _items(first: Sequence[Struct], second: Sequence[Struct], place: _Place) -> Iterator[FieldChange]:
-    first_groups, second_groups = _keyed(first), _keyed(second)
+def _compare_items(first: Sequence[Struct], second: Sequence[Struct], place: _Place) -> Iterator[FieldChange]:
+    first_groups, second_groups = _group_by_key(first), _group_by_key(second)
     for key in dict.fromkeys((*first_groups, *second_groups)):
         first_group, second_group = first_groups.get(key, []), second_groups.get(key, [])
         if first_group == second_group:
             continue
-        pairs = zip_longest(_without(first_group, second_group), _without(second_group, first_group))
+        pairs = zip_longest(
+            _subtract_items(first_group, second_group), _subtract_items(second_group, first_group)
+        )
         for number, (a, b) in enumerate(pairs):
             # Several items of one name are numbered among those that differ.
-            yield from _walk(a, b, place.at(f"{key}, {number + 1}" if number else key, a or b))
+            yield from _compare_values(a, b, place.at(f"{key}, {number + 1}" if number else key, a or b))
 
 
-def _keyed(items: Sequence[Struct]) -> dict[str, list[Struct]]:
+def _group_by_key(items: Sequence[Struct]) -> dict[str, list[Struct]]:
     groups: dict[str, list[Struct]] = {}
     for number, item in enumerate(items):
         groups.setdefault(key_of(item) or str(number), []).append(item)
     return groups
 
 
-def _without(items: list[Struct], others: list[Struct]) -> list[Struct]:
+def _subtract_items(items: list[Struct], others: list[Struct]) -> list[Struct]:
     return list((Counter(items) - Counter(others)).elements()) if others else items
 
 

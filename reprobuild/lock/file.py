@@ -43,7 +43,7 @@ def read_lock(path: Path) -> Lock:
     try:
         raw = read_plain(path, LARGEST)
     except OSError as err:
-        raise _unread(path, err) from None
+        raise _unreadable_error(path, err) from None
     try:
         header = msgspec.json.decode(raw, type=_Header)
         lock = _decode(raw, sealed=bytes(header.realised) != b"null") if header.version == VERSION else None
@@ -64,7 +64,7 @@ def _decode(raw: bytes, *, sealed: bool) -> Lock:
     return msgspec.json.decode(raw, type=SealedLock) if sealed else msgspec.json.decode(raw, type=Lock)
 
 
-def _unread(path: Path, err: OSError) -> LockError:
+def _unreadable_error(path: Path, err: OSError) -> LockError:
     """Return the error for a lock that cannot be read."""
     if isinstance(err, (FileNotFoundError, NotADirectoryError)):
         return LockError(f"there is no lock at {path}", hint="make one with `reprobuild lock DIR`")
@@ -97,30 +97,30 @@ def write_new_lock(lock: Lock, path: Path) -> None:
     if matches := secrets.find(text, most=1):
         line, rule = matches[0]
         raise LockError(
-            f"line {line} of the lock{_field(lock)} looks like a secret ({rule}); the lock is not written",
+            f"line {line} of the lock{_find_secret_field(lock)} looks like a secret ({rule}); the lock is not written",
             hint="take it out of the snapshot or the decisions, or leave its line or variable out with --drop NAME",
         )
     write_file(path, text)
 
 
-def _field(lock: Lock) -> str:
+def _find_secret_field(lock: Lock) -> str:
     """Return the first field that holds a secret of its own.
 
     It has the form that a reader's errors have.
     """
-    for field, value in _strings("$", msgspec.to_builtins(lock)):
+    for field, value in _list_strings("$", msgspec.to_builtins(lock)):
         if secrets.find(value.encode("utf-8", "surrogateescape"), most=1):
             return f", `{field}`,"
     return ""
 
 
-def _strings(field: str, value: object) -> Iterator[tuple[str, str]]:
+def _list_strings(field: str, value: object) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield field, value
     elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
-            yield from _strings(f"{field}[{number}]", item)
+            yield from _list_strings(f"{field}[{number}]", item)
     elif isinstance(value, dict):
         for key, item in value.items():
             yield field, key
-            yield from _strings(field if secrets.find(key.encode(), most=1) else f"{field}.{key}", item)
+            yield from _list_strings(field if secrets.find(key.encode(), most=1) else f"{field}.{key}", item)

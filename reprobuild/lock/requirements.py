@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Wheel
 from reprobuild.snapshot.file_kinds import field_of
-from reprobuild.snapshot.parsers.conda_names import on_pypi
+from reprobuild.snapshot.parsers.conda_names import find_pypi_name
 
 MOST_SHOWN = 20
 # The most versions of one name to compare a requirement with; an image has one, with conda's two.
@@ -23,7 +23,7 @@ MOST_VERSIONS = 20
 UNLISTED = ("distribute", "pip", "setuptools", "wheel")
 
 
-def conflicts(lock: Lock) -> tuple[str, ...]:
+def find_conflicts(lock: Lock) -> tuple[str, ...]:
     """Return a sentence for each unmet requirement of locked wheels.
 
     The sentences are sorted.
@@ -31,7 +31,7 @@ def conflicts(lock: Lock) -> tuple[str, ...]:
     A freeze is used as it is: a captured conflict also worked in the original environment, so it is not an error. The
     version of a project that is not built yet is unknown, and counts as fitting.
     """
-    versions = _versions(lock)
+    versions = _locked_versions(lock)
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     return tuple(
         sorted(
@@ -39,13 +39,13 @@ def conflicts(lock: Lock) -> tuple[str, ...]:
                 sentence
                 for wheel in wheels
                 for text in wheel.requires
-                for sentence in _unmet(wheel, text, versions)
+                for sentence in _explain_unmet(wheel, text, versions)
             }
         )
     )
 
 
-def absent(lock: Lock) -> set[str]:
+def find_missing_names(lock: Lock) -> set[str]:
     """Return the required names that the lock does not have.
 
     Names that no freeze lists are left out.
@@ -55,10 +55,10 @@ def absent(lock: Lock) -> set[str]:
     names = {
         str(canonicalize_name(requirement.name)) for requirement in requirements if requirement is not None
     }
-    return names - _versions(lock).keys() - set(UNLISTED)
+    return names - _locked_versions(lock).keys() - set(UNLISTED)
 
 
-def in_short(sentences: Sequence[str]) -> list[str]:
+def shorten_conflicts(sentences: Sequence[str]) -> list[str]:
     """Return the first conflicts for a terminal, and the rest's number."""
     more = len(sentences) - MOST_SHOWN
     return [
@@ -75,7 +75,7 @@ def read_requirement(text: str) -> Requirement | None:
         return None
 
 
-def _versions(lock: Lock) -> dict[str, set[str]]:
+def _locked_versions(lock: Lock) -> dict[str, set[str]]:
     """Return each distribution's locked versions, by its PEP 503 name.
 
     The set is empty if the version is not known.
@@ -96,12 +96,12 @@ def _versions(lock: Lock) -> dict[str, set[str]]:
     ):
         versions.setdefault(str(canonicalize_name(name)), set()).add(version)
     for package in lock.conda:
-        for name in {on_pypi(package.name), *package.distributions}:
+        for name in {find_pypi_name(package.name), *package.distributions}:
             versions.setdefault(name, set()).add(package.version)
     return versions
 
 
-def _unmet(wheel: Wheel, text: str, versions: dict[str, set[str]]) -> Iterator[str]:
+def _explain_unmet(wheel: Wheel, text: str, versions: dict[str, set[str]]) -> Iterator[str]:
     requirement = read_requirement(text)
     asker = f"{wheel.name} {wheel.version}"
     if requirement is None:
@@ -116,11 +116,11 @@ def _unmet(wheel: Wheel, text: str, versions: dict[str, set[str]]) -> Iterator[s
         yield f"{asker} requires {text}, and the image has {len(versions[name])} versions of {name}"
         return
     candidates = sorted(versions[name])
-    if candidates and not any(_fits(requirement, version) for version in candidates):
+    if candidates and not any(_version_fits(requirement, version) for version in candidates):
         yield f"{asker} requires {text}, and the image has {name} {', '.join(candidates)}"
 
 
-def _fits(requirement: Requirement, version: str) -> bool:
+def _version_fits(requirement: Requirement, version: str) -> bool:
     try:
         return requirement.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:

@@ -19,9 +19,9 @@ from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
-from reprobuild.lock.requirements import conflicts
+from reprobuild.lock.requirements import find_conflicts
 from reprobuild.store.store import Store
-from reprobuild.verify.determinism.summary import excused_values, upper_bound
+from reprobuild.verify.determinism.summary import count_excused, upper_bound
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.workload.conditions import RUNS
 
@@ -31,18 +31,18 @@ _LARGEST = 1 << 20  # of image.json, which has some 500 bytes
 _BUILD = "build one with `reprobuild from-snapshot DIR -o OUT`"
 
 
-def former_image(out: Path) -> Image | None:
+def find_former_image(out: Path) -> Image | None:
     """Return the image that an output directory states, or None."""
     with contextlib.suppress(UsageError):
-        return _image(out)
+        return _read_record(out)
     return None
 
 
-def _image(out: Path) -> Image:
+def _read_record(out: Path) -> Image:
     try:
         raw = read_plain(out / IMAGE, _LARGEST)
     except OSError as err:
-        raise _unread(out, err) from None
+        raise _record_error(out, err) from None
     try:
         return msgspec.json.decode(raw, type=Image)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
@@ -54,7 +54,7 @@ def _image(out: Path) -> Image:
         ) from None
 
 
-def _unread(out: Path, err: OSError) -> UsageError:
+def _record_error(out: Path, err: OSError) -> UsageError:
     """Return the error for an unreadable image record."""
     if not isinstance(err, (FileNotFoundError, NotADirectoryError)):
         hint = "check its permissions" if isinstance(err, PermissionError) else _BUILD
@@ -85,7 +85,7 @@ def read_image(out: Path) -> tuple[Lock, Image]:
             into it was interrupted.
         LockError: see `read_lock`.
     """
-    image = _image(out)
+    image = _read_record(out)
     lock, layout = read_lock(out / LOCK), out / image.layout
     whole = image.lock == lock.digest
     if whole and layout.exists():
@@ -140,13 +140,13 @@ def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str],
     if known is None:
         raise UsageError(
             f"{out} holds no layers, so that the tree that {IMAGE} states cannot be computed",
-            hint=_rebuild(out),
+            hint=_rebuild_hint(out),
         )
     if known != stated:
-        raise UsageError(f"{out} does not hold the image that its {IMAGE} states", hint=_rebuild(out))
+        raise UsageError(f"{out} does not hold the image that its {IMAGE} states", hint=_rebuild_hint(out))
 
 
-def _rebuild(out: Path) -> str:
+def _rebuild_hint(out: Path) -> str:
     return (
         f"make it of the lock: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
     )
@@ -163,7 +163,7 @@ def remember_built(image: Image, out: Path, store: Store) -> None:
 
     If the store cannot be written to, the image counts as untrusted.
     """
-    _remember(_built_key(image, out), store)
+    _remember_key(_directory_key(image, out), store)
 
 
 def remember_pulled(image: Image, out: Path, store: Store) -> None:
@@ -171,10 +171,10 @@ def remember_pulled(image: Image, out: Path, store: Store) -> None:
 
     Its name is not trusted.
     """
-    _remember(_built_key(image, out, "pulled into"), store)
+    _remember_key(_directory_key(image, out, "pulled into"), store)
 
 
-def _remember(key: str, store: Store) -> None:
+def _remember_key(key: str, store: Store) -> None:
     if store.recall(key) is not True:
         with contextlib.suppress(OSError):
             store.remember(key, True)
@@ -185,15 +185,15 @@ def is_built_here(image: Image, out: Path, store: Store) -> bool:
 
     The record is signed and of a build that succeeded. An untrusted store or directory cannot supply it.
     """
-    return store.recall(_built_key(image, out)) is True
+    return store.recall(_directory_key(image, out)) is True
 
 
 def is_pulled_here(image: Image, out: Path, store: Store) -> bool:
     """Return whether a pull wrote the image of a directory."""
-    return store.recall(_built_key(image, out, "pulled into")) is True
+    return store.recall(_directory_key(image, out, "pulled into")) is True
 
 
-def _built_key(image: Image, out: Path, relation: str = "made in") -> str:
+def _directory_key(image: Image, out: Path, relation: str = "made in") -> str:
     facts = (image.lock, image.manifest, image.tree, image.reference)
     content = (
         "\0".join((f"image {relation} a directory, 1", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
@@ -217,7 +217,7 @@ def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable
     return local_name(image.reference, lock.digest, say)
 
 
-def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:
+def summary_document(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:
     """Return the document of `from-snapshot --json`."""
     nothing = {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
     return {
@@ -231,15 +231,15 @@ def summary(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dic
         "verdict": {
             "determinism": msgspec.to_builtins(verdict.determinism) if verdict else nothing,
             "round_trip": verdict.round_trip if verdict else "not-run",
-            **({"work": _work(verdict)} if verdict and verdict.comparisons else {}),
+            **({"work": _workload_summary(verdict)} if verdict and verdict.comparisons else {}),
             **({"against": verdict.against.verdict} if verdict and verdict.against else {}),
         },
         "deviations": [msgspec.to_builtins(ruling) for ruling in lock.deviations],
-        "conflicts": list(conflicts(lock)),
+        "conflicts": list(find_conflicts(lock)),
     }  # fmt: skip
 
 
-def _work(verdict: Verdict) -> dict[str, Any]:
+def _workload_summary(verdict: Verdict) -> dict[str, Any]:
     """Return the workload's part of the summary."""
     runs = verdict.work.runs if verdict.work else RUNS
     return {
@@ -247,7 +247,7 @@ def _work(verdict: Verdict) -> dict[str, Any]:
         "upper": upper_bound(runs),
         "comparisons": len(verdict.comparisons),
         "identical": sum(comparison.verdict == "identical" for comparison in verdict.comparisons),
-        "excused": dict(excused_values(verdict.comparisons)),
+        "excused": dict(count_excused(verdict.comparisons)),
         "warnings": [line for comparison in verdict.comparisons for line in comparison.warnings],
         "artefacts": [
             {

@@ -40,7 +40,7 @@ def set_aside(out: Path, say: Callable[[str], None]) -> None:
         say(f"not made by this command, and left in {out} as they are: {', '.join(names)}")
 
 
-def aside_of_lock(path: Path, lock: Lock) -> Path:
+def lock_backup_path(path: Path, lock: Lock) -> Path:
     """Return the new path for a lock not made here."""
     return path.with_name(f"{path.stem}-{lock.digest[:12]}{path.suffix}")
 

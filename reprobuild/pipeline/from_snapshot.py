@@ -12,15 +12,15 @@ from msgspec import Struct
 
 from reprobuild.builders.native import build_image
 from reprobuild.builders.registry import NATIVE, build_foreign, find_builder
-from reprobuild.builders.tree_check import native_tree
+from reprobuild.builders.tree_check import make_tree_check
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.doctor.preflight.gpus import check_gpus
-from reprobuild.doctor.preflight.preflight import preflight, this_machine
+from reprobuild.doctor.preflight.preflight import inspect_machine, preflight
 from reprobuild.engines.registry import HINT
 from reprobuild.errors import BuildError, LockError
 from reprobuild.image.engine_name import own_name
-from reprobuild.image.formats.single_file import Kind, kept_singles, remember_singles, write_singles
+from reprobuild.image.formats.single_file import Kind, keep_matching_singles, remember_singles, write_singles
 from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
@@ -30,25 +30,25 @@ from reprobuild.lock.system import Artefact
 from reprobuild.output.directory import (
     IMAGE,
     LOCK,
-    former_image,
+    find_former_image,
     is_built_here,
     remember_built,
     remember_tree,
 )
-from reprobuild.output.foreign import aside_of_lock, set_aside
-from reprobuild.pipeline.verify import VerifyOptions, ready, verify
+from reprobuild.output.foreign import lock_backup_path, set_aside
+from reprobuild.pipeline.verify import VerifyOptions, choose_engine, verify
 from reprobuild.realise.realise import is_realised, realise
 from reprobuild.recipe.build_context import write_context
-from reprobuild.recipe.payload import payload
-from reprobuild.recipe.render import render
-from reprobuild.resolve.interpreter.standalone import mirrored
+from reprobuild.recipe.payload import payload_files
+from reprobuild.recipe.render import render_recipe
+from reprobuild.resolve.interpreter.standalone import with_mirror_address
 from reprobuild.resolve.override_secrets import refuse_secrets as refuse_decision_secrets
-from reprobuild.resolve.python.markers import of_environment
-from reprobuild.resolve.resolver import lock_sources, resolve
+from reprobuild.resolve.python.markers import select_environment_lines
+from reprobuild.resolve.resolver import lock_sources, resolve_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild.store.fetch import artefacts, fetch, of_image
-from reprobuild.store.roots import BUILD, is_lock_of_here, keep, keeping, remember_lock
+from reprobuild.store.fetch import fetch, list_artefacts, list_image_files
+from reprobuild.store.roots import BUILD, gc_root, is_lock_of_here, record_lock, remember_lock
 from reprobuild.verify.verdict import Verdict
 from reprobuild_portable import secrets
 
@@ -70,7 +70,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     afresh: bool = False
 
 
-def from_snapshot(
+def build_from_snapshot(
     captured: Path, out: Path, decisions: Decisions, session: RunContext, making: BuildOptions, *,
     lock_path: Path | None = None, checks: VerifyOptions | None,
 ) -> tuple[SealedLock, Image, Verdict | None]:  # fmt: skip
@@ -95,10 +95,10 @@ def from_snapshot(
         )
     if checks is not None:
         # Fail before minutes of locking and hours of fetching.
-        ready(checks, session, hint=f"{HINT}; or leave the checks out with --no-verify")
+        choose_engine(checks, session, hint=f"{HINT}; or leave the checks out with --no-verify")
     out.mkdir(parents=True, exist_ok=True)
     lock = choose_lock(snapshot, captured, out, decisions, session, lock_path)
-    with keeping(lock, lock_path or out / LOCK, session.store, "build"):
+    with gc_root(lock, lock_path or out / LOCK, session.store, "build"):
         sealed, image = build(lock, out, session, making, checks.gpus if checks else "auto")
     if checks is None:
         return sealed, image, None
@@ -117,9 +117,9 @@ def choose_lock(
 
     The sources of an existing lock are made again if the store lacks them.
     """
-    lock = read_lock(lock_path) if lock_path else _former(out / LOCK, snapshot, decisions, session)
+    lock = read_lock(lock_path) if lock_path else _read_former_lock(out / LOCK, snapshot, decisions, session)
     if lock is None or (lock_path is None and not is_lock_of_here(lock, session.store)):
-        return _new_lock(snapshot, captured, out / LOCK, decisions, session, strange=lock)
+        return _make_lock(snapshot, captured, out / LOCK, decisions, session, strange=lock)
     if lock.snapshot != snapshot.digest:
         raise LockError(
             f"{lock_path} was made from another snapshot ({lock.snapshot[:12]}, not {snapshot.digest[:12]})",
@@ -127,8 +127,8 @@ def choose_lock(
         )
     session.say(f"lock: {lock.digest[:12]}, {f'of {lock_path}' if lock_path else 'made here before'}")
     if not all(session.store.has(source.file.sha256) for source in lock.sources):
-        here, _ = of_environment(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
-        sources, _ = lock_sources(here, decisions, session.surroundings(captured))
+        here, _ = select_environment_lines(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
+        sources, _ = lock_sources(here, decisions, session.resolve_context(captured))
         digests = {source.file.sha256 for source in sources}
         if other := [source for source in lock.sources if source.file.sha256 not in digests]:
             raise LockError(
@@ -139,7 +139,7 @@ def choose_lock(
     return lock
 
 
-def _new_lock(
+def _make_lock(
     snapshot: Snapshot,
     captured: Path,
     path: Path,
@@ -151,23 +151,25 @@ def _new_lock(
 
     An untrusted lock at its path is renamed and kept.
     """
-    aside = path if strange is None else aside_of_lock(path, strange)
+    aside = path if strange is None else lock_backup_path(path, strange)
     if strange is not None:
         session.say(
             f"lock: {path} is not known to be made here, so a new one is made, and it is kept as {aside}; "
             f"to follow it: --lock {shlex.quote(str(aside))}"
         )
-    lock = resolve(snapshot, decisions, session.surroundings(captured))
+    lock = resolve_snapshot(snapshot, decisions, session.resolve_context(captured))
     if strange is not None:
         path.replace(aside)
-        keep(strange, aside, session.store)
+        record_lock(strange, aside, session.store)
     write_new_lock(lock, path)
     remember_lock(lock, session.store)
-    keep(lock, path, session.store, "lock")
+    record_lock(lock, path, session.store, "lock")
     return lock
 
 
-def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: RunContext) -> Lock | None:
+def _read_former_lock(
+    path: Path, snapshot: Snapshot, decisions: Decisions, session: RunContext
+) -> Lock | None:
     """Return the lock at a path if snapshot and decisions match.
 
     It may come from anyone.
@@ -176,7 +178,7 @@ def _former(path: Path, snapshot: Snapshot, decisions: Decisions, session: RunCo
         return None
     refuse_decision_secrets(decisions)  # an earlier program wrote such locks
     lock = read_lock(path)
-    if lock.snapshot == snapshot.digest and lock.decisions.as_dict() == decisions.recorded():
+    if lock.snapshot == snapshot.digest and lock.decisions.as_dict() == decisions.lock_document():
         return lock
     session.say(f"lock: {path} is of another snapshot or other decisions; making a new one")
     return None
@@ -190,17 +192,17 @@ def fetch_lock(lock: Lock, path: Path, session: RunContext) -> int:
     Returns:
         The number of files that were missing.
     """
-    with keeping(lock, path, session.store, "fetch"):
-        return _bring(artefacts(lock), lock, session)
+    with gc_root(lock, path, session.store, "fetch"):
+        return _fetch_files(list_artefacts(lock), lock, session)
 
 
-def _bring(files: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
+def _fetch_files(files: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
     python = lock.interpreter.file
     if python is not None and python.url and not session.store.has(python.sha256):
-        files = [mirrored(lock, file, session.env) if file == python else file for file in files]
+        files = [with_mirror_address(lock, file, session.env) if file == python else file for file in files]
     missing = [artefact for artefact in files if not session.store.has(artefact.sha256)]
     # Asking pip for the credentials of its indexes takes a second; often no file is missing.
-    net = session.surroundings().net if missing and not session.net.offline else session.net
+    net = session.resolve_context().net if missing and not session.net.offline else session.net
     fetch_count = fetch(files, session.store, net, session.progress, caches=session.caches)
     if fetch_count:
         session.say(f"fetched {fetch_count} files")
@@ -224,40 +226,42 @@ def build(
         find_program(session.env)  # before hours of fetching
     if making.builder != NATIVE:
         find_builder(making.builder, session.env)
-    machine = this_machine(session.env)
+    machine = inspect_machine(session.env)
     warnings = preflight(lock, session.store, out, machine, gpus)
     for warning in warnings:
         session.say(f"warning: {warning}")
     out.mkdir(parents=True, exist_ok=True)
     # Each consumer verifies the files it reads. The packages of a base that is already realised are not read again.
     files = (
-        of_image(lock)
+        list_image_files(lock)
         if isinstance(lock, SealedLock) and is_realised(lock, session.store)
-        else artefacts(lock)
+        else list_artefacts(lock)
     )
-    _bring([file for file in files if not session.store.has(file.sha256)], lock, session)
+    _fetch_files([file for file in files if not session.store.has(file.sha256)], lock, session)
     # The GPUs that torch was compiled for are listed in its wheel, which may only now be in the store.
     for warning in check_gpus(lock, session.store, machine.gpus, gpus):
         if warning not in warnings:
             session.say(f"warning: {warning}")
     sealed = realise(lock, session.store, session.say, exact=exact)
-    texts = render(sealed)
+    texts = render_recipe(sealed)
     refuse_secrets(
-        {**{name: text.encode() for name, text in texts.items()}, **payload(sealed, session.store)}
+        {**{name: text.encode() for name, text in texts.items()}, **payload_files(sealed, session.store)}
     )
     if is_lock_of_here(lock, session.store):
         remember_lock(sealed, session.store)
     write_lock(sealed, out / LOCK)
-    with keeping(sealed, out / LOCK, session.store, f"{BUILD}{making.builder}"):
+    with gc_root(sealed, out / LOCK, session.store, f"{BUILD}{making.builder}"):
         for name, text in texts.items():
             if name != "requirements.txt":
                 write_file(out / name, text.encode())
         session.say("image: layers and OCI layout")
-        former = former_image(out)
+        former = find_former_image(out)
         reference = making.tag or own_name(sealed.digest)
         image = _make_image(sealed, out, session, texts, reference, making)
         remember_tree(image, session.store)
-        image = _record(kept_singles(image, former, out, session.store, session.say), out)
+        image = _write_image_record(
+            keep_matching_singles(image, former, out, session.store, session.say), out
+        )
         if former is None or former.tree != image.tree or not is_built_here(former, out, session.store):
             set_aside(out, session.say)
         remember_built(image, out, session.store)
@@ -266,7 +270,7 @@ def build(
                 image, out, making.singles, texts["Apptainer.def"], session.env, session.say,
                 compressor=making.compressor,
             )  # fmt: skip
-            image = _record(msgspec.structs.replace(image, **digests), out)
+            image = _write_image_record(msgspec.structs.replace(image, **digests), out)
             remember_singles(image, session.store)
     return sealed, image
 
@@ -280,7 +284,7 @@ def _make_image(
     making: BuildOptions,
 ) -> Image:
     """Write the context, and make the image from it or beside it."""
-    store, files = session.store, payload(sealed, session.store)
+    store, files = session.store, payload_files(sealed, session.store)
     builder = making.builder
     if builder == NATIVE:
         with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
@@ -291,12 +295,12 @@ def _make_image(
     write_context(sealed, store, out, texts)
     image = build_foreign(
         builder, out, platform=sealed.platform, epoch=sealed.epoch, reference=reference, env=session.env,
-        say=session.say, check=native_tree(sealed, store, files, builder, session.say),
+        say=session.say, check=make_tree_check(sealed, store, files, builder, session.say),
     )  # fmt: skip
     return msgspec.structs.replace(image, lock=sealed.digest)
 
 
-def _record(image: Image, out: Path) -> Image:
+def _write_image_record(image: Image, out: Path) -> Image:
     write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
     return image
 

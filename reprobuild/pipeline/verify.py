@@ -31,8 +31,8 @@ from reprobuild.verify.certificate.read import (
     refuse_other,
     refuse_other_work,
 )
-from reprobuild.verify.check import CheckRequest, record_of, seed_of, verify_image, work_asked
-from reprobuild.verify.determinism.expected import expected
+from reprobuild.verify.check import CheckRequest, check_seed, select_work, verify_image, work_record
+from reprobuild.verify.determinism.expected import read_expected
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.workload.conditions import RUNS
 from reprobuild.verify.workload.work import Work
@@ -70,14 +70,14 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     probes: tuple[str, ...] = ()
 
 
-def ready(checks: VerifyOptions, session: RunContext, *, hint: str = HINT) -> Engine:
+def choose_engine(checks: VerifyOptions, session: RunContext, *, hint: str = HINT) -> Engine:
     """Return the requested engine; `hint` is for a failure.
 
     Raises:
         UsageError: a requested GPU is not a valid name.
         EngineError: no engine answers.
     """
-    gpu.requested(checks.gpus)
+    gpu.parse_gpu_option(checks.gpus)
     return find_engine(checks.engine, session.env, hint=hint)
 
 
@@ -91,7 +91,7 @@ def verify(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ver
         EngineError: no engine answers, or it fails.
     """
     verdict = examine(lock, image, out, session, checks)
-    _keep(out, session)
+    _set_aside_verdict(out, session)
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
     write_file(out / REPORT, render_html(lock, image, verdict).encode())
     return verdict
@@ -105,16 +105,16 @@ def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ve
             not a valid name, or there is no workload to run more often.
         EngineError: no engine answers, or it fails.
     """
-    work = work_asked(lock, checks.work, checks.ignored, checks.runs)
+    work = select_work(lock, checks.work, checks.ignored, checks.runs)
     former = read_certificate(checks.against) if checks.against else None
     if former:
         refuse_failed(former)
-        refuse_other(former, tree=image.tree, seed=seed_of(lock), profile=lock.profile)
-        refuse_other_work(former, record_of(lock, work) if work else None)
-    engine = ready(checks, session)
+        refuse_other(former, tree=image.tree, seed=check_seed(lock), profile=lock.profile)
+        refuse_other_work(former, work_record(lock, work) if work else None)
+    engine = choose_engine(checks, session)
     refuse_misstated(image, out, session.store, session.say)
     take_runtime(out, lock, session.store)  # months later on another machine, the store may not have it
-    expectations = expected(lock, session.store, session.say)
+    expectations = read_expected(lock, session.store, session.say)
     session.store.release()  # the checks take long, and do not need it
     name = engine_name(lock, image, out, session.store, session.say)
     session.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
@@ -122,7 +122,7 @@ def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ve
         session.say(f"loaded {name} into {engine.NAME}")
     request = CheckRequest(
         reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=session.now,
-        control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.requested(checks.gpus),
+        control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=work, smoke_only=checks.smoke_only, probes=checks.probes,
     )  # fmt: skip
@@ -132,7 +132,7 @@ def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ve
     return verdict
 
 
-def _keep(out: Path, session: RunContext) -> None:
+def _set_aside_verdict(out: Path, session: RunContext) -> None:
     """Set aside the verdict file that a new one is to replace.
 
     It may be the only one that passed.

@@ -21,14 +21,14 @@ from reprobuild.ecosystems.apt.deb import DebControl, open_part, read_control
 from reprobuild.errors import BuildError
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox.command import run_in_root
-from reprobuild.infra.sandbox.model import Bind, Root, left_behind
+from reprobuild.infra.sandbox.model import Bind, Root, check_output_file
 from reprobuild.infra.sandbox.namespaces import check_namespaces
 from reprobuild.infra.untrusted.write_below import make_below, touch_below
 from reprobuild.lock.system import Base, Deb, dpkg_name
 from reprobuild.realise.from_image import flatten, write_owners
 from reprobuild.realise.normalise import EMPTY, rewrite
-from reprobuild.realise.order import batches
-from reprobuild.realise.unpack import extract, make_folder
+from reprobuild.realise.order import plan_batches
+from reprobuild.realise.unpack import extract, make_directory
 from reprobuild.realise.unpack import unpack_root as unpack_root
 from reprobuild.store.store import Store, hash_file
 from reprobuild.store.tar_listing import keep_listing
@@ -116,19 +116,19 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
             check_namespaces()  # before any file is unpacked
             over = f" over {base.image.reference}" if base.image else ""
             say(f"installing {len(base.packages)} system packages with dpkg{over}, once for this set")
-            listing = rewrite(_installed(base, store, folder, epoch), tree, epoch)
+            listing = rewrite(_install_packages(base, store, folder, epoch), tree, epoch)
         digest = store.adopt(tree, hash_file(tree))
     keep_listing(digest, listing, store)
     store.remember(_key(base, epoch), {"tree": digest})
     return digest
 
 
-def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
+def _install_packages(base: Base, store: Store, folder: Path, epoch: int) -> Path:
     """Install the packages, over an image if any; return the tar."""
     names = ("root", "tools", "plan", "out", "owners", "debs")
     root, tools, plan, out, owners, debs = (folder / name for name in names)
     for directory in (root, tools, plan, out, owners, debs):
-        make_folder(directory)
+        make_directory(directory)
     if base.image:
         flat = folder / "flat.tar"
         write_owners(flatten(base.image, store, folder, flat, epoch, EMPTY), flat, owners, EMPTY)
@@ -139,8 +139,8 @@ def _installed(base: Base, store: Store, folder: Path, epoch: int) -> Path:
     for deb in base.tools:
         _unpack(deb, store, tools)
     _write_plan(base, store, plan, debs)
-    _install(store, folder, epoch)
-    return left_behind(out / "tree.tar", "the installation of the base")
+    _run_installer(store, folder, epoch)
+    return check_output_file(out / "tree.tar", "the installation of the base")
 
 
 def _key(base: Base, epoch: int) -> str:
@@ -155,13 +155,13 @@ def ingredients(base: Base) -> dict[str, list[Any]]:
     Each package and tool counts: a script of any of them can change what runs in the base.
     """
     return {
-        "packages": [[d.file.sha256, d.essential] for d in sorted(base.packages, key=_place)],
+        "packages": [[d.file.sha256, d.essential] for d in sorted(base.packages, key=_deb_sort_key)],
         "tools": sorted(d.file.sha256 for d in base.tools),
         "layers": [layer.diff_id for layer in base.image.layers] if base.image else [],
     }
 
 
-def _place(deb: Deb) -> tuple[str, str]:
+def _deb_sort_key(deb: Deb) -> tuple[str, str]:
     return deb.name, deb.architecture
 
 
@@ -171,9 +171,9 @@ def _bootstrap(base: Base, store: Store, root: Path) -> None:
     Their dpkg can then run and install them over themselves.
     """
     for name in _MERGED:
-        make_folder(root / "usr" / name)
+        make_directory(root / "usr" / name)
         (root / name).symlink_to(f"usr/{name}")
-    for deb in sorted(base.packages, key=_place):
+    for deb in sorted(base.packages, key=_deb_sort_key):
         if deb.essential:
             _unpack(deb, store, root)
     for path in ("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "etc", "usr/sbin"):
@@ -212,10 +212,12 @@ def _write_plan(base: Base, store: Store, plan: Path, debs: Path) -> None:
             )
         controls.append(control)
         _link(path, debs / f"{deb.file.sha256}.deb")
-        files[_key_of(deb, native)] = f"{_PLACE}/debs/{deb.file.sha256}.deb"
+        files[_dpkg_key(deb, native)] = f"{_PLACE}/debs/{deb.file.sha256}.deb"
     foreign = sorted({deb.architecture for deb in base.packages} - {native, "all"})
     (plan / "foreign").write_text("".join(f"{name}\n" for name in foreign))
-    ordered = batches(controls, [_key_of(deb, native) for deb in base.packages if deb.essential], native)
+    ordered = plan_batches(
+        controls, [_dpkg_key(deb, native) for deb in base.packages if deb.essential], native
+    )
     for number, keys in enumerate(ordered):
         (plan / f"{number:04}").write_text("".join(f"{files[key]}\n" for key in keys))
 
@@ -233,11 +235,11 @@ def _link(path: Path, target: Path) -> None:
         shutil.copyfile(path, target)
 
 
-def _key_of(deb: Deb, native: str) -> str:
+def _dpkg_key(deb: Deb, native: str) -> str:
     return dpkg_name(deb.name, deb.architecture, native)
 
 
-def _install(store: Store, folder: Path, epoch: int) -> None:
+def _run_installer(store: Store, folder: Path, epoch: int) -> None:
     binds = [
         *(
             Bind(source=folder / name, target=f"{_PLACE}/{name}")

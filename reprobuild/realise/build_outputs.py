@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar.entries import TarEntry, parents
+from reprobuild.infra.tar.entries import TarEntry, list_parents
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.names import HOSTILE, check_path, most_bytes
 from reprobuild.infra.untrusted.strings import MemberPath
@@ -84,7 +84,7 @@ def keep_parts(
         tar = scratch / "parts.tar"
         with tar.open("wb") as stream:
             writer = TarWriter(stream, EPOCH)
-            for directory in parents(added):
+            for directory in list_parents(added):
                 check_path(directory, origin)
                 writer.directory(directory)
             for path in added:

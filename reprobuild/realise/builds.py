@@ -29,8 +29,8 @@ def build_projects(
         BuildError: see `build_wheel`.
     """
     built_wheels: list[BuiltWheel] = []
-    for project in _ordered(lock):
-        needs = _needs(project, lock, built_wheels)
+    for project in _order_projects(lock):
+        needs = _required_wheels(project, lock, built_wheels)
         key = wheel_key(project, needs, lock, tree)
         known = recall_wheel(key, store)
         if known is None:
@@ -44,15 +44,17 @@ def build_projects(
 def recall_projects(lock: Lock, tree: str, store: Store) -> tuple[BuiltWheel, ...] | None:
     """Return the stored builds of a lock, or None if one is missing."""
     built_wheels: list[BuiltWheel] = []
-    for project in _ordered(lock):
-        known = recall_wheel(wheel_key(project, _needs(project, lock, built_wheels), lock, tree), store)
+    for project in _order_projects(lock):
+        known = recall_wheel(
+            wheel_key(project, _required_wheels(project, lock, built_wheels), lock, tree), store
+        )
         if known is None:
             return None
         built_wheels.append(known)
     return tuple(built_wheels)
 
 
-def _ordered(lock: Lock) -> Iterator[Source | Sdist]:
+def _order_projects(lock: Lock) -> Iterator[Source | Sdist]:
     """Yield isolated projects first, then those built with the environment.
 
     The isolated ones are part of the environment.
@@ -61,7 +63,7 @@ def _ordered(lock: Lock) -> Iterator[Source | Sdist]:
     yield from sorted(projects, key=lambda project: (project.building.environment, project.name))
 
 
-def _needs(project: Source | Sdist, lock: Lock, built_wheels: Sequence[BuiltWheel]) -> list[Wheel]:
+def _required_wheels(project: Source | Sdist, lock: Lock, built_wheels: Sequence[BuiltWheel]) -> list[Wheel]:
     hashes = set(project.building.requires)
     needs = {wheel.file.sha256: wheel for wheel in lock.wheels if wheel.file.sha256 in hashes}
     if project.building.environment:

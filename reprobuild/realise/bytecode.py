@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from reprobuild.errors import BuildError
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox.command import run_in_root
-from reprobuild.infra.sandbox.model import Bind, Root, left_behind
-from reprobuild.infra.tar.entries import TarEntry, parents
+from reprobuild.infra.sandbox.model import Bind, Root, check_output_file
+from reprobuild.infra.tar.entries import TarEntry, list_parents
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.names import HOSTILE
@@ -73,11 +73,13 @@ def compile_wheels(
         for wheel in todo:
             _unpack_modules(wheel, store, scratch / "from" / wheel.file.sha256)
         by_size = sorted(todo, key=lambda wheel: -wheel.file.size)
-        compile_folders({wheel.file.sha256: site for wheel in by_size}, scratch, interpreter, root)
-        return tuple(_keep(wheel, scratch, site, store) for wheel in todo)
+        compile_directories({wheel.file.sha256: site for wheel in by_size}, scratch, interpreter, root)
+        return tuple(_pack_bytecode(wheel, scratch, site, store) for wheel in todo)
 
 
-def compile_folders(places: Mapping[str, str], scratch: Path, interpreter: Interpreter, root: Root) -> None:
+def compile_directories(
+    places: Mapping[str, str], scratch: Path, interpreter: Interpreter, root: Root
+) -> None:
     """Compile directories from `from/NAME` to `to/NAME` in the sandbox.
 
     Both are below `scratch`.
@@ -113,7 +115,7 @@ def compile_folders(places: Mapping[str, str], scratch: Path, interpreter: Inter
         raise BuildError(str(err), hint=hint) from None
 
 
-def compiled(folder: Path) -> dict[str, bytes]:
+def read_bytecode(folder: Path) -> dict[str, bytes]:
     """Return {path: content} of the bytecode in a directory.
 
     The paths are below the directory, which was written in the sandbox.
@@ -131,7 +133,10 @@ def compiled(folder: Path) -> dict[str, bytes]:
         for name in names
         if name.endswith(".pyc")
     )
-    return {name: read_plain(left_behind(folder / name, "the compiler"), zips.LONGEST_TEXT) for name in paths}
+    return {
+        name: read_plain(check_output_file(folder / name, "the compiler"), zips.LONGEST_TEXT)
+        for name in paths
+    }
 
 
 def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
@@ -144,7 +149,7 @@ def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
     path = store.verified(wheel.file.sha256, wheel.file.filename)
     with zips.open_zip(path, origin) as (archive, members):
         for name, info in members.items():
-            place = _installed_place(name)
+            place = _installed_path(name)
             if place is None or not name.endswith(".py"):
                 continue
             try:
@@ -157,24 +162,24 @@ def _unpack_modules(wheel: Wheel, store: Store, target: Path) -> None:
                 raise BuildError(f"{origin}: {name} cannot be read: {err}", hint=HOSTILE) from None
 
 
-def _installed_place(name: str) -> str | None:
+def _installed_path(name: str) -> str | None:
     parts = PurePosixPath(name).parts
     if parts and parts[0].endswith(".data"):
         return "/".join(parts[2:]) if len(parts) > 2 and parts[1] in ("purelib", "platlib") else None
     return name
 
 
-def _keep(wheel: Wheel, scratch: Path, site: str, store: Store) -> Bytecode:
+def _pack_bytecode(wheel: Wheel, scratch: Path, site: str, store: Store) -> Bytecode:
     """Pack the compiled files at their paths in the image.
 
     The layer adds the parent directories.
     """
     root = site.lstrip("/")
     tar = scratch / f"{wheel.file.sha256}.tar"
-    files = compiled(scratch / "to" / wheel.file.sha256)
+    files = read_bytecode(scratch / "to" / wheel.file.sha256)
     with tar.open("wb") as stream:
         writer = TarWriter(stream, EPOCH)
-        for directory in _caches(list(files), root):
+        for directory in _cache_directories(list(files), root):
             writer.directory(directory)
         for name, content in files.items():
             writer.add(TarEntry(path=f"{root}/{name}", type="file", mode=0o644, size=len(content)), content)
@@ -184,5 +189,5 @@ def _keep(wheel: Wheel, scratch: Path, site: str, store: Store) -> Bytecode:
     return Bytecode(artefact=wheel.file.sha256, tar=digest)
 
 
-def _caches(names: Sequence[str], root: str) -> list[str]:
-    return [f"{root}/{path}" for path in parents(names) if path.endswith("__pycache__")]
+def _cache_directories(names: Sequence[str], root: str) -> list[str]:
+    return [f"{root}/{path}" for path in list_parents(names) if path.endswith("__pycache__")]

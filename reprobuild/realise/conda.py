@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.conda.linking import Linked, link, stem
-from reprobuild.ecosystems.conda.package import opened, split_filename
-from reprobuild.ecosystems.conda.unpacked_package import Unpacked, check_together, prepare
+from reprobuild.ecosystems.conda.linking import Linked, filename_stem, link
+from reprobuild.ecosystems.conda.package import open_package, split_filename
+from reprobuild.ecosystems.conda.unpacked_package import Unpacked, check_together, prepare_package
 from reprobuild.errors import BuildError
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox.command import run_in_root
@@ -59,11 +59,11 @@ def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -
         BuildError: a replaced distribution is not there, or conda's record of it is damaged.
     """
     link_packages(lock.conda, lock.interpreter.minor, lock.platform, tree, root, store, lock.epoch)
-    prefix, names = tree / PREFIX[1:], replaced(lock)
+    prefix, names = tree / PREFIX[1:], find_replaced_projects(lock)
     packages = [package for package in lock.conda if names & set(package.distributions)]
     files_by_name: dict[str, tuple[str, ...]] = {}
     for package in packages:
-        record = f"conda-meta/{stem(package.file.filename)}.json"
+        record = f"conda-meta/{filename_stem(package.file.filename)}.json"
         files = _files(prefix, record)
         if names >= set(package.distributions):  # else the owner of each file is unknown
             files_by_name |= dict.fromkeys(package.distributions, files)
@@ -95,7 +95,7 @@ def _files(prefix: Path, record: str) -> tuple[str, ...]:
         ) from None
 
 
-def replaced(lock: Lock) -> set[str]:
+def find_replaced_projects(lock: Lock) -> set[str]:
     """Return the conda-provided Python projects that wheels replace."""
     conda_names = {name for package in lock.conda for name in package.distributions}
     over = [wheel.name for wheel in lock.wheels if wheel.role == "environment"]
@@ -114,7 +114,7 @@ def conda_key(lock: Lock) -> list[Any]:
         [package.file.filename, package.file.sha256, package.subdir, package.channel, package.file.url]
         for package in lock.conda
     )
-    return [RECIPE, version("py-rattler"), packages, sorted(replaced(lock))]
+    return [RECIPE, version("py-rattler"), packages, sorted(find_replaced_projects(lock))]
 
 
 def link_packages(
@@ -142,7 +142,7 @@ def link_packages(
         home.mkdir()
 
         def unpack(package: CondaPackage) -> Unpacked:
-            return _unpack(package, minor, cache, store)
+            return _unpack_package(package, minor, cache, store)
 
         with ThreadPoolExecutor(WORKERS) as pool:  # zstd, bzip2 and hashing let other threads run
             by_filename = dict(
@@ -153,32 +153,33 @@ def link_packages(
             Linked(package=package, index=by_filename[package.file.filename].index) for package in packages
         ]
         link(linked, cache, prefix, PREFIX, PLATFORMS[platform], home)
-        _run_scripts(_in_order(by_filename), prefix, root, epoch)
+        _run_scripts(_sort_by_dependency(by_filename), prefix, root, epoch)
     _check_kinds(prefix)
 
 
-def _unpack(package: CondaPackage, minor: str, cache: Path, store: Store) -> Unpacked:
+def _unpack_package(package: CondaPackage, minor: str, cache: Path, store: Store) -> Unpacked:
     filename = package.file.filename
     if split_filename(filename) != (package.name, package.version, package.build):
         raise BuildError(
             f"the lock calls {package.name} {package.version} {package.build} by the file name {filename[:200]!r}",
             hint="make the lock again with `reprobuild lock DIR`",
         )
-    folder = cache / stem(filename)
+    folder = cache / filename_stem(filename)
     try:
         folder.mkdir()
     except FileExistsError:
         raise BuildError(
-            f"the lock has {stem(filename)} twice", hint="make the lock again with `reprobuild lock DIR`"
+            f"the lock has {filename_stem(filename)} twice",
+            hint="make the lock again with `reprobuild lock DIR`",
         ) from None
     path = store.verified(package.file.sha256, filename)
-    with opened(path, filename) as tars:
+    with open_package(path, filename) as tars:
         for tar in tars:
             extract(tar, folder, f"the package {filename}", packed=path.stat().st_size)
-    return prepare(folder, filename, PREFIX, minor)
+    return prepare_package(folder, filename, PREFIX, minor)
 
 
-def _in_order(by_filename: Mapping[str, Unpacked]) -> list[Unpacked]:
+def _sort_by_dependency(by_filename: Mapping[str, Unpacked]) -> list[Unpacked]:
     """Return the packages in dependency order.
 
     A cycle is ordered by name.

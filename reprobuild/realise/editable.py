@@ -16,15 +16,17 @@ from pathlib import Path
 from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.infra.untrusted.regular_files import holds, real_place
+from reprobuild.infra.untrusted.regular_files import has_content, resolve_below
 from reprobuild.lock.python import Source
-from reprobuild.realise.unpack import make_folder
+from reprobuild.realise.unpack import make_directory
 
 # Directories of a project that may hold its packages, the most usual first.
 _ROOTS = ("", "src", "python", "lib")
 
 
-def as_editable(wheel_file: Path, tree: Path, source: Source, scratch: Path) -> tuple[Path, frozenset[str]]:
+def make_editable_wheel(
+    wheel_file: Path, tree: Path, source: Source, scratch: Path
+) -> tuple[Path, frozenset[str]]:
     """Return an editable wheel made of a plain one.
 
     It has the same name. The second value is the set of paths in the tree that the plain one supplied.
@@ -47,27 +49,27 @@ def as_editable(wheel_file: Path, tree: Path, source: Source, scratch: Path) -> 
     with zips.open_zip(wheel_file, origin) as (archive, members), zipfile.ZipFile(target, "w") as out:
         modules = [name for name in members if not name.partition("/")[0].endswith((".dist-info", ".data"))]
         root = _root_of(modules, archive, tree, source, origin)
-        inside = _joined(source.subdirectory, root)
+        inside = _join_path(source.subdirectory, root)
         module_paths = set()
         for name in modules:
             executable = bool((members[name].external_attr >> 16) & 0o111)
-            content = _read(archive, name, origin)
-            module_paths.add(_place(tree, _joined(inside, name), content, executable, origin))
+            content = _read_member(archive, name, origin)
+            module_paths.add(_add_file(tree, _join_path(inside, name), content, executable, origin))
         for name in members.keys() - set(modules):
-            out.writestr(members[name], _read(archive, name, origin))
-        place = _joined(source.path, inside)
+            out.writestr(members[name], _read_member(archive, name, origin))
+        place = _join_path(source.path, inside)
         out.writestr(f"__editable__.{source.name}.pth", f"{place}\n")
     return target, frozenset(module_paths)
 
 
-def _read(archive: zipfile.ZipFile, name: str, origin: str) -> bytes:
+def _read_member(archive: zipfile.ZipFile, name: str, origin: str) -> bytes:
     try:
         return archive.read(name)
     except zips.UNREADABLE as err:
         raise BuildError(f"{origin} cannot be read: {err}", hint=HOSTILE) from None
 
 
-def _joined(*parts: str) -> str:
+def _join_path(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
@@ -79,9 +81,11 @@ def _root_of(
     if not python:
         return ""
     for root in _ROOTS:
-        places = {name: real_place(tree, _joined(source.subdirectory, root, name)) for name in python}
+        places = {name: resolve_below(tree, _join_path(source.subdirectory, root, name)) for name in python}
         files = {name: path for name, path in places.items() if path and path.is_file()}
-        if files and all(holds(path, _read(archive, name, origin)) for name, path in files.items()):
+        if files and all(
+            has_content(path, _read_member(archive, name, origin)) for name, path in files.items()
+        ):
             return root
     raise BuildError(
         f"{origin} has its packages in no one directory of the source, so nothing can lead to them there",
@@ -89,7 +93,7 @@ def _root_of(
     )
 
 
-def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> str:
+def _add_file(tree: Path, path: str, content: bytes, executable: bool, origin: str) -> str:
     """Write a wheel's file if the source lacks it.
 
     Return its path in the tree, with links resolved.
@@ -98,13 +102,13 @@ def _place(tree: Path, path: str, content: bytes, executable: bool, origin: str)
     written outside of the tree or through a link.
     """
     above, _, name = path.rpartition("/")
-    folder, place = real_place(tree, above), real_place(tree, path)
+    folder, place = resolve_below(tree, above), resolve_below(tree, path)
     if place and place.is_file():
         return place.relative_to(tree.resolve()).as_posix()
     try:
         if folder is None:
             raise FileExistsError
-        make_folder(folder)
+        make_directory(folder)
         with (folder / name).open("xb") as stream:
             stream.write(content)
             os.fchmod(stream.fileno(), 0o755 if executable else 0o644)

@@ -21,7 +21,7 @@ from msgspec import structs
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Located, Tree, merge
 from reprobuild.image.layering.packed import open_packed
-from reprobuild.infra.atomic import naming
+from reprobuild.infra.atomic import add_path_to_errors
 from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
@@ -58,8 +58,8 @@ def flatten(
         spools = [stack.enter_context(tempfile.TemporaryFile(dir=scratch)) for _ in image.layers]
         listings, allowance = [], Allowance()
         for number, layer in enumerate(image.layers):
-            _spool(layer, store, spools[number], scratch)
-            listings.append(_listed(layer, number, spools[number], allowance))
+            _unpack_layer(layer, store, spools[number], scratch)
+            listings.append(_list_layer(layer, number, spools[number], allowance))
         try:
             merged = merge(listings)
         except BuildError as err:
@@ -70,12 +70,12 @@ def flatten(
             for path, entry in ordered
             if path and (path in empty or path.partition("/")[0] not in empty)
         }
-        with naming(target), target.open("wb") as stream:
-            _write(tree, spools, TarWriter(stream, epoch))
+        with add_path_to_errors(target), target.open("wb") as stream:
+            _write_entries(tree, spools, TarWriter(stream, epoch))
     return tree
 
 
-def _spool(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> None:
+def _unpack_layer(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> None:
     """Unpack a layer into a file, and check it."""
     name, size = layer.file.filename, 0
     path = store.verified(layer.file.sha256, name)
@@ -85,13 +85,13 @@ def _spool(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> 
             size += len(chunk)
             if size > most:
                 raise BuildError(f"{name} unpacks to more than {most} bytes", hint=HOSTILE)
-            with naming(scratch):
+            with add_path_to_errors(scratch):
                 spool.write(chunk)
-    with naming(scratch):
+    with add_path_to_errors(scratch):
         spool.flush()
 
 
-def _listed(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
+def _list_layer(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
     name = layer.file.filename
     entries: list[TarEntry] = []
     try:
@@ -107,7 +107,7 @@ def _listed(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowan
     return entries
 
 
-def _write(tree: Tree, spools: Sequence[IO[bytes]], writer: TarWriter) -> None:
+def _write_entries(tree: Tree, spools: Sequence[IO[bytes]], writer: TarWriter) -> None:
     """Write the entries, with hard links for names of one file.
 
     Merging had made separate files of these names.

@@ -20,18 +20,18 @@ import msgspec
 
 from reprobuild.errors import BuildError
 from reprobuild.infra.sandbox.model import Bind, Root
-from reprobuild.infra.tar.entries import TarEntry, parents
+from reprobuild.infra.tar.entries import TarEntry, list_parents
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.names import HOSTILE, check_path, check_target
 from reprobuild.infra.untrusted.regular_files import is_unlinked
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Interpreter
 from reprobuild.realise.base import ingredients
-from reprobuild.realise.bytecode import compile_folders, compiled
+from reprobuild.realise.bytecode import compile_directories, read_bytecode
 from reprobuild.realise.conda import conda_key, link_conda
-from reprobuild.realise.rootfs import kept_root
+from reprobuild.realise.rootfs import provide_root
 from reprobuild.realise.standalone import unpack_standalone
-from reprobuild.realise.unpack import make_folder
+from reprobuild.realise.unpack import make_directory
 from reprobuild.store.store import Store, hash_file
 
 RECIPE = 2  # to be raised if other bytes come out of the same inputs
@@ -80,7 +80,7 @@ def realise_interpreter(
     say(f"unpacking Python {lock.interpreter.version}, and compiling its modules")
     with store.scratch() as scratch:
         tree = scratch / "tree"
-        make_folder(tree / lock.interpreter.home[1:])
+        make_directory(tree / lock.interpreter.home[1:])
         if lock.interpreter.kind == "conda":
             link_conda(lock, tree, root, store)
         else:
@@ -107,7 +107,7 @@ def with_interpreter(root: Root, interpreter: Interpreter, tree: str, store: Sto
     """
     if not tree:
         return root
-    place = kept_root(tree, store) / interpreter.home[1:]
+    place = provide_root(tree, store) / interpreter.home[1:]
     return msgspec.structs.replace(root, binds=(*root.binds, Bind(source=place, target=interpreter.home)))
 
 
@@ -130,12 +130,12 @@ def finish_tree(tree: Path, interpreter: Interpreter, epoch: int, root: Root, st
     home = interpreter.home[1:]
     library = f"{home}/lib/python{interpreter.minor}"
     with store.scratch() as scratch:
-        code = _compiled(tree, library, interpreter, root, scratch)
+        code = _compile_library(tree, library, interpreter, root, scratch)
         tar = scratch / "tree.tar"
         with tar.open("wb") as stream:
             writer = TarWriter(stream, epoch)
-            entries = {entry.path: entry for entry in _entries(tree, home, library)}
-            for folder in {*parents([*entries, *code])} - entries.keys():
+            entries = {entry.path: entry for entry in _list_entries(tree, home, library)}
+            for folder in {*list_parents([*entries, *code])} - entries.keys():
                 entries[folder] = TarEntry(path=folder, type="directory", mode=0o755)
             for path, content in code.items():
                 entries[path] = TarEntry(path=path, type="file", mode=0o644, size=len(content))
@@ -153,7 +153,7 @@ def _write(writer: TarWriter, entry: TarEntry, tree: Path, code: bytes | None) -
         writer.add(entry, content)
 
 
-def _entries(tree: Path, home: str, library: str) -> Iterator[TarEntry]:
+def _list_entries(tree: Path, home: str, library: str) -> Iterator[TarEntry]:
     """Yield the entries of the tree without bytecode of modules."""
     for folder, folders, names in os.walk(tree / home):
         above = Path(folder).relative_to(tree).as_posix()
@@ -177,7 +177,7 @@ def _entry(place: Path, path: str) -> TarEntry:
     return TarEntry(path=path, type="file", mode=mode, size=facts.st_size)
 
 
-def _compiled(
+def _compile_library(
     tree: Path, library: str, interpreter: Interpreter, root: Root, scratch: Path
 ) -> dict[str, bytes]:
     """Return {path in the image: bytecode} of the library's modules.
@@ -206,9 +206,9 @@ def _compiled(
     running = msgspec.structs.replace(
         root, binds=(*root.binds, Bind(source=tree / interpreter.home[1:], target=interpreter.home))
     )
-    compile_folders(dict.fromkeys(parts.values(), f"/{library}"), scratch, interpreter, running)
+    compile_directories(dict.fromkeys(parts.values(), f"/{library}"), scratch, interpreter, running)
     contents: dict[str, bytes] = {}
     for part in parts.values():
-        code = compiled(scratch / "to" / part)
+        code = read_bytecode(scratch / "to" / part)
         contents |= {f"{library}/{name}": content for name, content in code.items()}
     return contents

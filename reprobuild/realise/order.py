@@ -10,7 +10,7 @@ from reprobuild.ecosystems.apt.relations import Group
 from reprobuild.lock.system import dpkg_name
 
 
-def batches(controls: Sequence[DebControl], essential: Iterable[str], native: str) -> list[list[str]]:
+def plan_batches(controls: Sequence[DebControl], essential: Iterable[str], native: str) -> list[list[str]]:
     """Return the keys of packages in batches, in installation order.
 
     A key is for example `zlib1g` or `zlib1g:i386`.
@@ -31,9 +31,12 @@ def batches(controls: Sequence[DebControl], essential: Iterable[str], native: st
     for key, control in known.items():
         for name in (control.name, *control.provides):
             providers.setdefault(name, []).append(key)
-    before = {key: _targets(c, c.before, known, providers, native) for key, c in known.items()}
-    needs = {key: before[key] | _targets(c, c.needs, known, providers, native) for key, c in known.items()}
-    reach = {key: _reach(key, needs) for key in needs}
+    before = {key: _satisfying_packages(c, c.before, known, providers, native) for key, c in known.items()}
+    needs = {
+        key: before[key] | _satisfying_packages(c, c.needs, known, providers, native)
+        for key, c in known.items()
+    }
+    reach = {key: _reachable_keys(key, needs) for key in needs}
     together = {key: min(other for other in reach[key] if key in reach[other]) for key in needs}
     order = sorted(set(needs) - set(first), key=lambda n: (len(reach[n]), together[n], n))
     result: list[list[str]] = [first]
@@ -46,7 +49,7 @@ def batches(controls: Sequence[DebControl], essential: Iterable[str], native: st
     return [batch for batch in (*result, current) if batch]
 
 
-def _targets(
+def _satisfying_packages(
     wants: DebControl, groups: Iterable[Group], known: Mapping[str, DebControl], providers: Mapping[str, Sequence[str]],
     native: str,
 ) -> set[str]:  # fmt: skip
@@ -74,7 +77,7 @@ def _targets(
     return targets
 
 
-def _reach(name: str, needs: Mapping[str, set[str]]) -> frozenset[str]:
+def _reachable_keys(name: str, needs: Mapping[str, set[str]]) -> frozenset[str]:
     """Return a key and all keys reachable from it."""
     keys = {name}
     stack = [name]

@@ -24,7 +24,7 @@ from reprobuild.realise.unpack import unpack_root
 from reprobuild.store.store import Store
 
 
-def place_of(project: Source | Sdist) -> str:
+def project_path(project: Source | Sdist) -> str:
     """Return the path of a project during its build.
 
     A source has its path in the image.
@@ -32,10 +32,10 @@ def place_of(project: Source | Sdist) -> str:
     return project.path if isinstance(project, Source) else f"/usr/src/{canonicalize_name(project.name)}"
 
 
-def project_folder(project: Source | Sdist) -> str:
+def project_directory(project: Source | Sdist) -> str:
     """Return the project's own directory in the sandbox."""
     inside = project.subdirectory if isinstance(project, Source) else ""
-    return "/".join(part for part in (place_of(project), inside) if part)
+    return "/".join(part for part in (project_path(project), inside) if part)
 
 
 def build_epoch(project: Source | Sdist) -> int:
@@ -72,10 +72,10 @@ def _unpack_sdist(project: Sdist, path: Path, folder: Path) -> None:
             check_target(member.target, member.path, origin)
             links[member.path] = member.target
         else:
-            with _possible(member.path, origin):
+            with _convert_errors(member.path, origin):
                 _write(folder, member, 0o755 if member.executable else 0o644)
     for name, target in links.items():  # links come last, so that no file is written through one
-        with _possible(name, origin):
+        with _convert_errors(name, origin):
             symlink_below(target, folder, name, mode=0o755)
 
 
@@ -86,7 +86,7 @@ def _write(folder: Path, member: SdistMember, mode: int) -> None:
 
 
 @contextlib.contextmanager
-def _possible(name: str, origin: str) -> Iterator[None]:
+def _convert_errors(name: str, origin: str) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as err:

@@ -15,8 +15,8 @@ import msgspec
 
 from reprobuild.errors import BuildError, LockError
 from reprobuild.infra.sandbox.model import Root
-from reprobuild.infra.sandbox.namespaces import can_layer, check_namespaces
-from reprobuild.lock.consistent import readable
+from reprobuild.infra.sandbox.namespaces import can_mount_overlay, check_namespaces
+from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.model import Bytecode, Lock, RealisedOutputs, SealedLock, seal
 from reprobuild.lock.python import Interpreter, Wheel
 from reprobuild.lock.system import EPOCH
@@ -24,7 +24,7 @@ from reprobuild.realise.base import realise_base, recall_base
 from reprobuild.realise.builds import build_projects, recall_projects
 from reprobuild.realise.bytecode import bytecode_key, compile_wheels
 from reprobuild.realise.interpreter import realise_interpreter, recall_interpreter, with_interpreter
-from reprobuild.realise.rootfs import kept_root
+from reprobuild.realise.rootfs import provide_root
 from reprobuild.realise.runtime import compile_runtime, recall_runtime
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.recipe.payload import pack_runtime
@@ -45,13 +45,13 @@ def realise(
     Raises:
         BuildError: a step failed, or an output differs from the sealed lock.
     """
-    if isinstance(lock, SealedLock) and _complete(lock.realised, store):
+    if isinstance(lock, SealedLock) and _has_all_outputs(lock.realised, store):
         return lock
     base = realise_base(lock.base, store, lock.epoch, say)
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     with contextlib.ExitStack() as stack:
         root = stack.enter_context(_Root(lambda: base, lock.interpreter, store))
-        devel = stack.enter_context(_Root(lambda: _devel(lock, store, say), lock.interpreter, store))
+        devel = stack.enter_context(_Root(lambda: _realise_devel(lock, store, say), lock.interpreter, store))
         root.tree = devel.tree = tree = realise_interpreter(lock, root.get, store, say)
         built_wheels = build_projects(
             lock, tree, lambda compiles: (devel if compiles else root).get(), store, say
@@ -64,13 +64,15 @@ def realise(
         base=base, runtime=runtime, wheels=built, bytecode=bytecode, interpreter=tree, builds=builds
     )
     if not isinstance(lock, SealedLock):
-        return _readable(seal(msgspec.structs.replace(lock, wheels=_sized(lock.wheels, store)), outputs))
+        return _check_readable(
+            seal(msgspec.structs.replace(lock, wheels=_with_sizes(lock.wheels, store)), outputs)
+        )
     if exact:
         _check_same(lock, outputs)
-    return _readable(seal(lock, outputs))
+    return _check_readable(seal(lock, outputs))
 
 
-def _readable(lock: SealedLock) -> SealedLock:
+def _check_readable(lock: SealedLock) -> SealedLock:
     """Return a sealed lock after checking that it can be read.
 
     Names of files and versions of tools come from untrusted programs.
@@ -79,7 +81,7 @@ def _readable(lock: SealedLock) -> SealedLock:
         BuildError: a lock cannot hold a value that a build left.
     """
     try:
-        readable(lock)
+        check_readable(lock)
     except LockError as err:
         raise BuildError(
             str(err), hint="a build left it; build that project by hand, and name its wheel"
@@ -93,7 +95,7 @@ def is_realised(lock: Lock, store: Store) -> bool:
     If so, no program must be run.
     """
     if isinstance(lock, SealedLock):
-        return _complete(lock.realised, store)
+        return _has_all_outputs(lock.realised, store)
     if recall_base(lock.base, store, lock.epoch) is None:
         return False
     tree = recall_interpreter(lock, store)
@@ -106,10 +108,10 @@ def is_realised(lock: Lock, store: Store) -> bool:
     wheels += [built_wheel.wheel for built_wheel in built_wheels]
     if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store, tree) is None:
         return False
-    return len(_known_bytecode(wheels, lock, tree, store)) == len({wheel.file.sha256 for wheel in wheels})
+    return len(_recall_bytecode(wheels, lock, tree, store)) == len({wheel.file.sha256 for wheel in wheels})
 
 
-def _sized(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
+def _with_sizes(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
     """Return the wheels with the sizes of their files.
 
     Some indexes do not state the sizes, or not always.
@@ -149,8 +151,8 @@ class _Root:
         """
         if self._root is None:
             check_namespaces()
-        if self._root is None and can_layer():
-            self._root = Root(folder=kept_root(self._base(), self._store), layered=True)
+        if self._root is None and can_mount_overlay():
+            self._root = Root(folder=provide_root(self._base(), self._store), layered=True)
         elif self._root is None:
             folder = self._stack.enter_context(self._store.scratch())
             unpack_root(self._store.verified(self._base(), "the base tree"), folder)
@@ -158,7 +160,7 @@ class _Root:
         return with_interpreter(self._root, self._interpreter, self.tree, self._store)
 
 
-def _devel(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
+def _realise_devel(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
     """Return the tree to compile in; its times do not affect outputs."""
     return realise_base(lock.devel or lock.base, store, EPOCH, say)
 
@@ -166,7 +168,7 @@ def _devel(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
 def _bytecode(
     wheels: Sequence[Wheel], lock: Lock, root: _Root, store: Store, say: Callable[[str], None]
 ) -> tuple[Bytecode, ...]:
-    known = _known_bytecode(wheels, lock, root.tree, store)
+    known = _recall_bytecode(wheels, lock, root.tree, store)
     missing = [wheel for wheel in wheels if wheel.file.sha256 not in known]
     if missing:
         say(f"compiling the modules of {len(missing)} wheels")
@@ -177,7 +179,7 @@ def _bytecode(
     return tuple(Bytecode(artefact=artefact, tar=tar) for artefact, tar in known.items())
 
 
-def _known_bytecode(wheels: Sequence[Wheel], lock: Lock, tree: str, store: Store) -> dict[str, str]:
+def _recall_bytecode(wheels: Sequence[Wheel], lock: Lock, tree: str, store: Store) -> dict[str, str]:
     known: dict[str, str] = {}
     for wheel in wheels:
         tar = store.recall(bytecode_key(wheel, lock.base, lock.interpreter, tree))
@@ -186,7 +188,7 @@ def _known_bytecode(wheels: Sequence[Wheel], lock: Lock, tree: str, store: Store
     return known
 
 
-def _complete(realised: RealisedOutputs, store: Store) -> bool:
+def _has_all_outputs(realised: RealisedOutputs, store: Store) -> bool:
     hashes = [
         realised.base,
         realised.runtime,

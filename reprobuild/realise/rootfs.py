@@ -11,13 +11,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from reprobuild.infra.cancel import CancelToken
-from reprobuild.infra.flock import alone
+from reprobuild.infra.flock import hold_file_lock
 from reprobuild.realise.unpack import unpack_root
 from reprobuild.store.rootfs_key import root_key
 from reprobuild.store.store import Store, touch
 
 
-def kept_root(base: str, store: Store) -> Path:
+def provide_root(base: str, store: Store) -> Path:
     """Return a base tree's directory, for sandboxes with `layered=True`.
 
     Args:
@@ -30,7 +30,7 @@ def kept_root(base: str, store: Store) -> Path:
     # A tree has its own modes, and closed directories: each user of a shared store has a separate one.
     folder = store.root / "roots" / (f"{base}.{os.geteuid()}" if store.shared else base)
     key = root_key(folder.name)
-    with alone(folder.with_suffix(".lock"), CancelToken()):
+    with hold_file_lock(folder.with_suffix(".lock"), CancelToken()):
         if not folder.is_dir() or store.recall(key) != {"state": _state(folder)}:
             with store.scratch() as scratch:
                 fresh, old = scratch / "fresh", scratch / "old"

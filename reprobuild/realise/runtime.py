@@ -16,7 +16,7 @@ from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.lock.python import Interpreter
 from reprobuild.lock.system import EPOCH, FILES, Base
-from reprobuild.realise.bytecode import compile_folders, compiled, compiled_key
+from reprobuild.realise.bytecode import compile_directories, compiled_key, read_bytecode
 from reprobuild.store.store import Store
 
 PLACE = f"{FILES}/lib/reprobuild_runtime"
@@ -50,8 +50,8 @@ def compile_runtime(
     with store.scratch() as scratch:
         for name, content in files.items():
             write_below(scratch, f"from/runtime/{name}", content)
-        compile_folders({"runtime": PLACE}, scratch, interpreter, root)
-        files |= compiled(scratch / "to" / "runtime")
+        compile_directories({"runtime": PLACE}, scratch, interpreter, root)
+        files |= read_bytecode(scratch / "to" / "runtime")
     packed = io.BytesIO()
     writer = TarWriter(packed, EPOCH)
     for name, content in sorted(files.items()):

@@ -23,7 +23,12 @@ from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.elf import read_elf, read_search_path
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain
-from reprobuild.infra.untrusted.relocation import built_for, moved_program, moved_search_path, moved_text
+from reprobuild.infra.untrusted.relocation import (
+    find_build_prefix,
+    relocate_program,
+    relocate_search_path,
+    relocate_text,
+)
 from reprobuild.lock.python import Interpreter
 from reprobuild.realise.unpack import extract
 from reprobuild.store.store import Store
@@ -69,10 +74,10 @@ def unpack_standalone(interpreter: Interpreter, store: Store, tree: Path) -> Non
     program = place / "bin" / interpreter.executable.rpartition("/")[2]
     if not program.is_symlink() and not program.is_file():
         raise BuildError(f"{origin} holds no {_TOP}/bin/{program.name}", hint=_HINT)
-    _tell_place(place, interpreter)
+    _update_paths(place, interpreter)
 
 
-def _tell_place(place: Path, interpreter: Interpreter) -> None:
+def _update_paths(place: Path, interpreter: Interpreter) -> None:
     """Update the paths and compilers in an interpreter's files."""
     library = f"lib/python{interpreter.minor}"
     configs = sorted(place.glob(f"{library}/_sysconfigdata_*.py"))
@@ -87,11 +92,11 @@ def _tell_place(place: Path, interpreter: Interpreter) -> None:
     captured = interpreter.kind == "captured"
     old = _INSTALLED
     if captured:
-        old = next(filter(None, (built_for(_text(place, path)) for path in configs)), "")
+        old = next(filter(None, (find_build_prefix(_text(place, path)) for path in configs)), "")
     compiler = _captured_compiler if captured else _compiler
     for path in texts if old else ():
         text = _text(place, path)
-        new_text = _COMPILER.sub(compiler, moved_text(text, old, interpreter.home))
+        new_text = _COMPILER.sub(compiler, relocate_text(text, old, interpreter.home))
         if new_text != text:
             path.write_text(new_text)
     if captured:
@@ -127,7 +132,7 @@ def _move_program(place: Path, path: Path, old: str, new: str) -> None:
         has_libraries = elf is not None and any(
             (place / "lib" / name).exists() for name in elf.needed if "/" not in name
         )
-        moved = moved_program(data, search, old, new) if has_libraries else None
+        moved = relocate_program(data, search, old, new) if has_libraries else None
         if moved is not None and moved != data:
             path.write_bytes(moved)
 
@@ -143,7 +148,7 @@ def _move_search_path(place: Path, path: Path, old: str, new: str) -> None:
     with contextlib.suppress(OSError):
         with open_plain(path, links=False)[0] as stream:
             search = read_search_path(stream)
-        moved = moved_search_path(search.text, old, new) if search else None
+        moved = relocate_search_path(search.text, old, new) if search else None
         if search and moved is not None and moved != search.text:
             with path.open("r+b") as stream:
                 stream.seek(search.place)

@@ -48,10 +48,13 @@ def remove_replaced(
     projects = {canonicalize_name(name) for name in names}
     site = prefix / library
     removed_names: set[str] = set()
-    for info in sorted(site.iterdir()) if _is_folder(prefix, library) else ():
+    for info in sorted(site.iterdir()) if _is_directory(prefix, library) else ():
         name = _project(info.name)
         if name in projects and not info.is_symlink():
-            for path in (*(tuple(_recorded(info, library)) or files_by_name.get(name, ())), *_scripts(info)):
+            for path in (
+                *(tuple(_recorded_files(info, library)) or files_by_name.get(name, ())),
+                *_scripts(info),
+            ):
                 _remove(prefix, path)
             _remove(prefix, f"{library}/{info.name}")
             shutil.rmtree(info, ignore_errors=True)
@@ -70,7 +73,7 @@ def _project(folder: str) -> str:
     return canonicalize_name(stem.rpartition("-")[0]) if kind in ("dist-info", "egg-info") else ""
 
 
-def _recorded(info: Path, library: str) -> Iterator[str]:
+def _recorded_files(info: Path, library: str) -> Iterator[str]:
     """Yield the files of a RECORD, by their path below the prefix."""
     with contextlib.suppress(csv.Error):
         for row in csv.reader(_text(info / "RECORD").splitlines()):
@@ -101,7 +104,7 @@ def _text(path: Path) -> str:
 def _remove(prefix: Path, path: str) -> None:
     """Remove a file, and the directories above it that become empty."""
     above = posixpath.dirname(path)
-    if path.startswith("../") or not _is_folder(prefix, above):
+    if path.startswith("../") or not _is_directory(prefix, above):
         return
     place = prefix / path
     if place.is_symlink() or place.is_file():
@@ -114,7 +117,7 @@ def _remove(prefix: Path, path: str) -> None:
             above = posixpath.dirname(above)
 
 
-def _is_folder(prefix: Path, path: str) -> bool:
+def _is_directory(prefix: Path, path: str) -> bool:
     """Return whether a path is a directory without links on the way.
 
     The path is below the prefix.

@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar.entries import normal
+from reprobuild.infra.tar.entries import normalise_name
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.names import check_name, check_target
 from reprobuild.store.store import CHUNK
@@ -77,7 +77,7 @@ def extract(tar: tarfile.TarFile, root: Path, name: str, *, packed: int | None =
 
 
 def _extract(tar: tarfile.TarFile, info: tarfile.TarInfo, real: Path, name: str, checked: set[Path]) -> None:
-    path = _inside(info.name, real, name, checked)
+    path = _member_path(info.name, real, name, checked)
     if path == real:
         return
     mode = info.mode & 0o1777
@@ -97,18 +97,18 @@ def _extract(tar: tarfile.TarFile, info: tarfile.TarInfo, real: Path, name: str,
         check_target(info.linkname, info.name, name)
         path.symlink_to(info.linkname)
     elif info.islnk():
-        os.link(_inside(info.linkname, real, name, checked), path, follow_symlinks=False)
+        os.link(_member_path(info.linkname, real, name, checked), path, follow_symlinks=False)
     elif info.isreg():
         _write(tar, info, path, mode | 0o600)
 
 
-def make_folder(path: Path) -> None:
+def make_directory(path: Path) -> None:
     """Make a directory and its parents, mode 755 for any umask.
 
     Existing ones stay as they are.
     """
     if not path.is_dir():
-        make_folder(path.parent)
+        make_directory(path.parent)
         path.mkdir()
         path.chmod(0o755)
 
@@ -121,14 +121,14 @@ def _write(tar: tarfile.TarFile, info: tarfile.TarInfo, path: Path, mode: int) -
     path.chmod(mode)
 
 
-def _inside(member: str, root: Path, name: str, checked: set[Path]) -> Path:
+def _member_path(member: str, root: Path, name: str, checked: set[Path]) -> Path:
     """Return the path for a member, and make its parent directories.
 
     They must be in the root.
 
     `checked` are directories that are known to be in the root.
     """
-    relative = normal(member)
+    relative = normalise_name(member)
     if ".." in relative.split("/"):
         raise BuildError(f"{name} holds a path that leaves its directory: {member!r}", hint=_HINT)
     if relative:
@@ -143,6 +143,6 @@ def _inside(member: str, root: Path, name: str, checked: set[Path]) -> Path:
         inside = False
     if not inside:
         raise BuildError(f"{name} holds a path that leaves its directory: {member!r}", hint=_HINT)
-    make_folder(parent)
+    make_directory(parent)
     checked.add(parent)
     return path

@@ -18,12 +18,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.ecosystems.conda.package import read_facts
-from reprobuild.ecosystems.pypi.requires import UNREADABLE, applies, environment_of
+from reprobuild.ecosystems.pypi.requires import UNREADABLE, marker_environment, marker_holds
 from reprobuild.errors import BuildError
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox.command import run_in_root
-from reprobuild.infra.sandbox.model import Bind, Root, left_behind
+from reprobuild.infra.sandbox.model import Bind, Root, check_output_file
 from reprobuild.infra.sandbox.namespaces import PATH
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Line
@@ -33,9 +33,9 @@ from reprobuild.lock.system import PREFIX, Artefact, Base, EnvVar
 from reprobuild.realise.base import ingredients
 from reprobuild.realise.build_outputs import keep_parts, paths_below
 from reprobuild.realise.canonical import canonical_wheel
-from reprobuild.realise.editable import as_editable
+from reprobuild.realise.editable import make_editable_wheel
 from reprobuild.realise.prefix import make_prefix
-from reprobuild.realise.projects import build_epoch, place_of, project_folder, unpack_project
+from reprobuild.realise.projects import build_epoch, project_directory, project_path, unpack_project
 from reprobuild.realise.rootfs import place_script
 from reprobuild.store.store import Store, hash_file
 
@@ -74,7 +74,7 @@ def wheel_key(project: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree:
     """
     python = [lock.interpreter.version, lock.interpreter.executable, tree]
     python += ["shared"] if lock.interpreter.shared else []
-    place = [project_folder(project), isinstance(project, Source) and project.editable]
+    place = [project_directory(project), isinstance(project, Source) and project.editable]
     identity = [
         project.name,
         project.file.filename,
@@ -91,7 +91,7 @@ def wheel_key(project: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree:
         place,
         tools,
         building,
-        ingredients(_base(project, lock)),
+        ingredients(_choose_base(project, lock)),
         python,
         build_epoch(project),
     ]
@@ -138,16 +138,16 @@ def build_wheel(
         shared = project.building.environment and (conda or lock.interpreter.shared)
         make_prefix(prefix, place, needs, lock.interpreter, store, shared=shared)
         variables = _variables(project, lock)
-        present = partial(_present, project, needs, lock, store)
+        present = partial(_installed_version, project, needs, lock, store)
         binds = [
-            Bind(source=tree, target=place_of(project), writable=True), Bind(source=prefix, target=place),
+            Bind(source=tree, target=project_path(project), writable=True), Bind(source=prefix, target=place),
             Bind(source=out, target="/mnt/out", writable=True),
             Bind(source=place_script("build_wheel.py", scratch), target="/mnt/build_wheel.py"),
         ]  # fmt: skip
         path = f"{place}/bin:{variables.get('PATH', PATH)}:/usr/local/cuda/bin"
         editable = isinstance(project, Source) and project.editable
         argv = [
-            f"{place}/bin/python", "/mnt/build_wheel.py", project_folder(project), "/mnt/out",
+            f"{place}/bin/python", "/mnt/build_wheel.py", project_directory(project), "/mnt/out",
             "editable" if editable else "plain", "compiles" if project.building.compiles else "pure",
         ]  # fmt: skip
         try:
@@ -156,14 +156,14 @@ def build_wheel(
                 purpose=f"build {project.name}", timeout=_TIMEOUT,
             )  # fmt: skip
         except ProcessFailedError as err:
-            _check_asked(project, _answer(out), present, lock)
+            _check_requirements(project, _answer(out), present, lock)
             raise BuildError(str(err), hint=_remedy(project, err)) from None
         answer = _answer(out)
-        _check_asked(project, answer, present, lock)
-        wheel_file, module_paths = _only_wheel(project, out), frozenset[str]()
+        _check_requirements(project, answer, present, lock)
+        wheel_file, module_paths = _find_wheel(project, out), frozenset[str]()
         if isinstance(project, Source) and editable and not answer.editable:
-            wheel_file, module_paths = as_editable(wheel_file, tree, project, scratch)
-        wheel = _keep(project, wheel_file, scratch, store)
+            wheel_file, module_paths = make_editable_wheel(wheel_file, tree, project, scratch)
+        wheel = _store_wheel(project, wheel_file, scratch, store)
         origin = f"the build of {project.name}"
         parts, files = (
             keep_parts(tree, before, project.subdirectory, module_paths, origin, store)
@@ -186,7 +186,7 @@ def build_wheel(
 _TIMEOUT = 6 * 3600
 
 
-def _base(project: Source | Sdist, lock: Lock) -> Base:
+def _choose_base(project: Source | Sdist, lock: Lock) -> Base:
     return lock.devel if project.building.compiles and lock.devel else lock.base
 
 
@@ -195,7 +195,7 @@ def _variables(project: Source | Sdist, lock: Lock) -> dict[str, str]:
 
     They are the constant ones, those of an image to compile in, and those of the decisions.
     """
-    image = _base(project, lock).image
+    image = _choose_base(project, lock).image
     inherited = {setting.name: setting.value for setting in (image.environment if image else ())}
     return _CONSTANT | inherited | {setting.name: setting.value for setting in project.building.variables}
 
@@ -205,7 +205,7 @@ def _answer(out: Path) -> _Answer:
     path = out / "answer.json"
     if not path.exists() and not path.is_symlink():
         return _Answer()
-    stream, _ = open_plain(left_behind(path, "the build"), links=False)
+    stream, _ = open_plain(check_output_file(path, "the build"), links=False)
     with stream:
         raw = stream.read(_MOST)  # the size of a file with holes is not that of its content
     try:
@@ -214,7 +214,7 @@ def _answer(out: Path) -> _Answer:
         return _Answer()
 
 
-def _present(
+def _installed_version(
     project: Source | Sdist, needs: Sequence[Wheel], lock: Lock, store: Store, name: str
 ) -> Version | None:
     """Return the version of a distribution that a build can import.
@@ -237,25 +237,25 @@ def _present(
         return None
 
 
-def _check_asked(
+def _check_requirements(
     project: Source | Sdist, answer: _Answer, present: Callable[[str], Version | None], lock: Lock
 ) -> None:
     """Check that the requirements of the back end are present.
 
     Markers are evaluated for the image's interpreter, which builds, and never for the one that runs reprobuild.
     """
-    markers = environment_of(lock.interpreter.version, lock.machine)
+    markers = marker_environment(lock.interpreter.version, lock.machine)
     missing = []
     for text in answer.requires:
         try:
             requirement = Requirement(text)
         except UNREADABLE:
             continue  # the build came to its own end with it
-        if not applies(requirement.marker, markers):
+        if not marker_holds(requirement.marker, markers):
             continue
         version = present(canonicalize_name(requirement.name))
         if version is None or not requirement.specifier.contains(version, prereleases=True):
-            missing.append(shown(str(requirement)))
+            missing.append(display_text(str(requirement)))
     if missing:
         raise BuildError(
             f"the back end of {project.name} asks for {', '.join(missing)}, which its files did not tell when the lock "
@@ -285,17 +285,17 @@ def _remedy(project: Source | Sdist, err: ProcessFailedError) -> str:
     return f"build {project.name} by hand with its backend; there is no network while it is built"
 
 
-def _only_wheel(project: Source | Sdist, out: Path) -> Path:
+def _find_wheel(project: Source | Sdist, out: Path) -> Path:
     wheels = sorted(out.glob("*.whl"))
     if len(wheels) != 1:
         raise BuildError(
             f"the backend of {project.name} left {len(wheels) or 'no'} wheel{'s' * (len(wheels) > 1)}",
             hint="build it by hand with `python -m build --wheel`",
         )
-    return left_behind(wheels[0], f"the backend of {project.name}")
+    return check_output_file(wheels[0], f"the backend of {project.name}")
 
 
-def _keep(project: Source | Sdist, wheel_file: Path, scratch: Path, store: Store) -> Wheel:
+def _store_wheel(project: Source | Sdist, wheel_file: Path, scratch: Path, store: Store) -> Wheel:
     """Store the wheel in canonical form."""
     target = scratch / wheel_file.name
     version = canonical_wheel(wheel_file, target, project.name)

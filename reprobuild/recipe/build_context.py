@@ -16,8 +16,8 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.infra.atomic import whole_folder
-from reprobuild.infra.tar.entries import parents
+from reprobuild.infra.atomic import atomic_directory
+from reprobuild.infra.tar.entries import list_parents
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.write_below import link_below
 from reprobuild.lock.model import SealedLock
@@ -25,8 +25,8 @@ from reprobuild.lock.python import Source
 from reprobuild.lock.system import PREFIX
 from reprobuild.recipe.image_config import environ_file
 from reprobuild.recipe.layer_order import order_wheels
-from reprobuild.recipe.payload import payload
-from reprobuild.recipe.render import base_file, interpreter_file, own_folder, parts_file, source_file
+from reprobuild.recipe.payload import payload_files
+from reprobuild.recipe.render import base_file, interpreter_file, own_directory, parts_file, source_file
 from reprobuild.store.store import Store
 
 OWN = (
@@ -47,13 +47,13 @@ def write_context(lock: SealedLock, store: Store, out: Path, texts: dict[str, st
         texts: the recipe, of which `requirements.txt` goes into the context.
     """
     target = out / "context"
-    with whole_folder(target) as part:
-        _fill(lock, store, part, texts)
+    with atomic_directory(target) as part:
+        _fill_context(lock, store, part, texts)
     return target
 
 
-def _fill(lock: SealedLock, store: Store, part: Path, texts: dict[str, str]) -> None:
-    for folder in ("wheels", "bytecode", "sources", own_folder(lock)):
+def _fill_context(lock: SealedLock, store: Store, part: Path, texts: dict[str, str]) -> None:
+    for folder in ("wheels", "bytecode", "sources", own_directory(lock)):
         (part / folder).mkdir(parents=True)
     blobs = context_blobs(lock)
     with ThreadPoolExecutor() as pool:  # hashing lets other threads run
@@ -63,7 +63,7 @@ def _fill(lock: SealedLock, store: Store, part: Path, texts: dict[str, str]) -> 
     sizes = {sha256: path.stat().st_size for sha256, path in zip(blobs.values(), paths, strict=True)}
     for name, content in own_files(lock, store, texts, sizes).items():
         (part / name).write_bytes(content)
-    _settle(part, lock.epoch)
+    _normalise_metadata(part, lock.epoch)
 
 
 def context_blobs(lock: SealedLock) -> dict[str, str]:
@@ -96,7 +96,7 @@ def own_files(
         "install.py": files("reprobuild_runtime").joinpath("install.py").read_bytes(),
         "payload.tar": _pack_payload(lock, store),
     }
-    return {f"{own_folder(lock)}/{name}": content for name, content in contents.items()}
+    return {f"{own_directory(lock)}/{name}": content for name, content in contents.items()}
 
 
 def install_facts(lock: SealedLock, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -123,7 +123,11 @@ def _wheel_facts(lock: SealedLock) -> dict[str, dict[str, Any]]:
     The key is the file name.
     """
     bytecode = {code.artefact: code.tar for code in lock.realised.bytecode}
-    urls = {canonicalize_name(source.name): _direct_url(source) for source in lock.sources if source.editable}
+    urls = {
+        canonicalize_name(source.name): _direct_url_record(source)
+        for source in lock.sources
+        if source.editable
+    }
     wheels: dict[str, dict[str, Any]] = {}
     for wheel in (*lock.wheels, *lock.built_wheels):
         if wheel.role == "environment":
@@ -131,24 +135,27 @@ def _wheel_facts(lock: SealedLock) -> dict[str, dict[str, Any]]:
             name, sha256 = wheel.file.filename, wheel.file.sha256
             code = bytecode.get(sha256)
             wheels[name] = {
-                "wheel": {"path": f"{own_folder(lock) if made_here else 'wheels'}/{name}", "sha256": sha256},
+                "wheel": {
+                    "path": f"{own_directory(lock) if made_here else 'wheels'}/{name}",
+                    "sha256": sha256,
+                },
                 "bytecode": code and {"path": f"bytecode/{name}-{code[:12]}.tar", "sha256": code},
                 "direct_url": urls.get(canonicalize_name(wheel.name)) if made_here else None,
             }
     return wheels
 
 
-def _direct_url(source: Source) -> dict[str, Any]:
+def _direct_url_record(source: Source) -> dict[str, Any]:
     """Return PEP 610's record of an editable source."""
     place = "/".join(part for part in (source.path, source.subdirectory) if part)
     return {"dir_info": {"editable": True}, "url": f"file://{place}"}
 
 
 def _pack_payload(lock: SealedLock, store: Store) -> bytes:
-    contents = {**environ_file(lock), **payload(lock, store)}
+    contents = {**environ_file(lock), **payload_files(lock, store)}
     stream = io.BytesIO()
     writer = TarWriter(stream, lock.epoch)
-    for directory in parents(contents):
+    for directory in list_parents(contents):
         writer.directory(directory)
     for name, content in sorted(contents.items()):
         writer.file(name, content)
@@ -156,7 +163,7 @@ def _pack_payload(lock: SealedLock, store: Store) -> bytes:
     return stream.getvalue()
 
 
-def _settle(folder: Path, epoch: int) -> None:
+def _normalise_metadata(folder: Path, epoch: int) -> None:
     """Normalise times and modes of the context's own files.
 
     Every file gets the epoch and the common modes; links keep the store's.

@@ -76,19 +76,19 @@ def image_config(lock: Lock) -> RuntimeConfig:
         cmd=("/bin/bash",),
         working_dir=lock.workdir,
         labels={
-            "org.opencontainers.image.created": created(lock),
+            "org.opencontainers.image.created": creation_time(lock),
             "org.reprobuild.lock": f"sha256:{lock.digest}",
             "org.reprobuild.snapshot": f"sha256:{lock.snapshot}",
         },
     )
 
 
-def created(lock: Lock) -> str:
+def creation_time(lock: Lock) -> str:
     """Return the epoch of the lock in the form of RFC 3339."""
-    return instant(lock.epoch)
+    return format_time(lock.epoch)
 
 
-def instant(epoch: int) -> str:
+def format_time(epoch: int) -> str:
     """Return a time in the form of RFC 3339, in UTC.
 
     The time is in seconds since 1970.

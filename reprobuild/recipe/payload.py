@@ -64,7 +64,7 @@ def read_runtime(lock: SealedLock, store: Store) -> dict[str, bytes]:
             ) from None
 
 
-def payload(lock: SealedLock, store: Store) -> dict[str, bytes]:
+def payload_files(lock: SealedLock, store: Store) -> dict[str, bytes]:
     """Return {path: content} of our own files in an image.
 
     The paths have no leading slash.
@@ -76,14 +76,14 @@ def payload(lock: SealedLock, store: Store) -> dict[str, bytes]:
     contents = {f"{package}/{name}": content for name, content in runtime.items()}
     if FACADE in runtime:  # locks that an earlier version sealed have no such module
         contents[f"{FILES}/lib/reprobuild/__init__.py"] = runtime[FACADE]
-    contents |= dict(origin(source, lock) for source in lock.sources if source.watched)
+    contents |= dict(origin_file(source, lock) for source in lock.sources if source.watched)
     contents[f"{site}/reprobuild.pth"] = f"{FILES}/lib\nimport reprobuild_runtime.startup\n".encode()
     # used from Python 3.15 on, instead of the line `import` above (https://peps.python.org/pep-0829/)
     contents[f"{site}/reprobuild.start"] = b"reprobuild_runtime.startup:start\n"
     return {path.lstrip("/"): content for path, content in contents.items()}
 
 
-def origin(source: Source, lock: SealedLock) -> tuple[str, bytes]:
+def origin_file(source: Source, lock: SealedLock) -> tuple[str, bytes]:
     """Return path and content of a source's origin file.
 
     It is for a source that runs from its path in the image.
@@ -101,8 +101,8 @@ def origin(source: Source, lock: SealedLock) -> tuple[str, bytes]:
         "subdirectory": source.subdirectory,
         "generated": [*GENERATED, *added],
     }
-    return f"{FILES}/sources/{source.path.strip('/').replace('/', '-')}.json", _json(facts)
+    return f"{FILES}/sources/{source.path.strip('/').replace('/', '-')}.json", _encode_json(facts)
 
 
-def _json(value: object) -> bytes:
+def _encode_json(value: object) -> bytes:
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"

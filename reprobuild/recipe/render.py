@@ -47,17 +47,17 @@ _GRAMMARS: Mapping[str, Any] = {
 TEMPLATES = ("Dockerfile", "Apptainer.def", "requirements.txt")
 
 
-def render(lock: SealedLock) -> dict[str, str]:
+def render_recipe(lock: SealedLock) -> dict[str, str]:
     """Return {file name: text} of the recipe files.
 
     They are Dockerfile, Apptainer.def, requirements.txt and pylock.toml.
     """
-    facts = _facts(lock)
-    texts = {name: _environment().get_template(f"{name}.j2").render(facts) for name in TEMPLATES}
+    facts = _template_facts(lock)
+    texts = {name: _jinja_environment().get_template(f"{name}.j2").render(facts) for name in TEMPLATES}
     return {**texts, "pylock.toml": render_pylock(lock)}
 
 
-def own_folder(lock: SealedLock) -> str:
+def own_directory(lock: SealedLock) -> str:
     """Return the context's directory for files of this lock alone.
 
     Two contexts must not hold different content under one path: BuildKit keeps the files of a context from one build to
@@ -95,7 +95,7 @@ def parts_file(source: Source, lock: SealedLock) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _jinja_environment() -> jinja2.Environment:
     environment = jinja2.Environment(  # text files; each value goes through a quoting filter
         loader=jinja2.FileSystemLoader(template_folder()), undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701  # text files; each value goes through a quoting filter
@@ -109,11 +109,11 @@ def _environment() -> jinja2.Environment:
     environment.filters["line"] = _one_line
     environment.filters["comment"] = _definition_comment
     for name, kind in _GRAMMARS.items():
-        environment.filters[name] = partial(_checked, kind)
+        environment.filters[name] = partial(_check_value, kind)
     return environment
 
 
-def _checked(kind: Any, value: Any) -> Any:
+def _check_value(kind: Any, value: Any) -> Any:
     """Return an unquoted value after a check of its grammar.
 
     A lock may come without `read_lock`.
@@ -197,7 +197,7 @@ def _definition_comment(value: str) -> str:
     return re.sub(r"\{(?=\{)", "{ ", _one_line(value))
 
 
-def _facts(lock: SealedLock) -> Mapping[str, Any]:
+def _template_facts(lock: SealedLock) -> Mapping[str, Any]:
     _, special = split_environment(lock.environment)
     config = image_config(lock)
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
@@ -205,7 +205,7 @@ def _facts(lock: SealedLock) -> Mapping[str, Any]:
         "snapshot": lock.snapshot,
         "lock": lock.digest,
         "epoch": lock.epoch,
-        "own": own_folder(lock),
+        "own": own_directory(lock),
         "base": base_file(lock),
         "interpreter": interpreter_file(lock),
         "home": lock.interpreter.home,

@@ -38,8 +38,8 @@ class RuntimeConfig(Struct, frozen=True, kw_only=True, rename="pascal"):
 
     @property
     def settings(self) -> list[str]:
-        """The lines of `env`, as `sorted_settings` sorts them."""
-        return sorted_settings(self.env)
+        """The lines of `env`, as `sort_settings` sorts them."""
+        return sort_settings(self.env)
 
     @property
     def directory(self) -> str:
@@ -102,7 +102,7 @@ def read_runtime_config(config: object) -> RuntimeConfig:
     """
     document = msgspec.convert({"config": config}, _Image).config or _Document()  # its error is a ValueError
     return RuntimeConfig(
-        env=tuple(sorted_settings(document.env or ())),
+        env=tuple(sort_settings(document.env or ())),
         entrypoint=tuple(document.entrypoint or ()),
         cmd=tuple(document.cmd or ()),
         working_dir=document.working_dir or "",
@@ -123,7 +123,7 @@ def _starts_program(check: HealthCheck | None) -> bool:
     return check is not None and check.get("Test") not in (None, [], ["NONE"])
 
 
-def sorted_settings(settings: Iterable[str]) -> list[str]:
+def sort_settings(settings: Iterable[str]) -> list[str]:
     """Return lines `NAME=VALUE`, sorted.
 
     If a name occurs twice, engines differ in the value they use, so such lists are sorted by name alone and keep their

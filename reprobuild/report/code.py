@@ -12,13 +12,13 @@ from collections.abc import Collection
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.strings import ProjectName, is_valid
-from reprobuild.report.difference import safe
-from reprobuild.resolve.environment.path_mapping import place_repositories, text_of
+from reprobuild.report.difference import safe_text
+from reprobuild.resolve.environment.path_mapping import place_repositories, unquote_directory
 from reprobuild.snapshot.capture_model import CapturedRepository
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.parsers.capture_json import unquoted
+from reprobuild.snapshot.parsers.capture_json import unquote_path
 
 _MANY = 20
 _SHORT = 12  # characters of a commit
@@ -74,10 +74,10 @@ def find_code(snapshot: Snapshot, drop: Collection[str] = ()) -> JobCode:
     placed = place_repositories(captured, snapshot.requirements, drop)
     places = {placement.repository.name: placement.path for placement in placed}
     lines = {placement.line for placement in placed}
-    folder = text_of(captured.command.folder) if captured and captured.command else ""
-    inner = _innermost(captured.repositories, folder) if captured and folder else None
+    folder = unquote_directory(captured.command.folder) if captured and captured.command else ""
+    inner = _find_innermost(captured.repositories, folder) if captured and folder else None
     repositories = [
-        _of_capture(repository, places.get(repository.name), folder if repository is inner else "")
+        _repository_code(repository, places.get(repository.name), folder if repository is inner else "")
         for repository in (captured.repositories if captured else ())
     ]
     repositories += [
@@ -87,12 +87,12 @@ def find_code(snapshot: Snapshot, drop: Collection[str] = ()) -> JobCode:
     ]
     notes = (captured.notes or ()) if captured else ()
     return JobCode(
-        repositories=tuple(repositories), folder=folder or None, diffs=_diffs(snapshot),
+        repositories=tuple(repositories), folder=folder or None, diffs=_unmatched_diffs(snapshot),
         left_out=any(_LEFT_OUT in note for note in notes),
     )  # fmt: skip
 
 
-def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
+def _unmatched_diffs(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the diffs without a line or repository of their name."""
     known = {canonicalize_name(line.name) for line in snapshot.requirements}
     for line in snapshot.requirements:
@@ -109,26 +109,31 @@ def _diffs(snapshot: Snapshot) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _innermost(repositories: Collection[CapturedRepository], folder: str) -> CapturedRepository | None:
+def _find_innermost(repositories: Collection[CapturedRepository], folder: str) -> CapturedRepository | None:
     """Return the innermost repository that contains a directory."""
-    holders = [repository for repository in repositories if _inside(folder, text_of(repository.folder))]
-    return max(holders, key=lambda repository: len(text_of(repository.folder)), default=None)
+    holders = [
+        repository for repository in repositories if _is_inside(folder, unquote_directory(repository.folder))
+    ]
+    return max(holders, key=lambda repository: len(unquote_directory(repository.folder)), default=None)
 
 
-def _inside(folder: str, top: str) -> bool:
+def _is_inside(folder: str, top: str) -> bool:
     return folder == top or folder.startswith(top.rstrip("/") + "/")
 
 
-def _of_capture(repository: CapturedRepository, place: str | None, folder: str) -> Code:
-    top = text_of(repository.folder)
-    branch = unquoted(repository.branch).decode("utf-8", "surrogateescape") if repository.branch else None
+def _repository_code(repository: CapturedRepository, place: str | None, folder: str) -> Code:
+    top = unquote_directory(repository.folder)
+    branch = unquote_path(repository.branch).decode("utf-8", "surrogateescape") if repository.branch else None
     job = posixpath.relpath(folder, top) if folder else None
     return Code(name=repository.name, folder=top, commit=repository.head, branch=branch, place=place, job=job)
 
 
 def render_code(code: JobCode) -> list[str]:
     """Return the lines of `show` on the job's own code."""
-    lines = [f"code          {_described(repository)}" for repository in _first(code.repositories)]
+    lines = [
+        f"code          {_describe_repository(repository)}"
+        for repository in _select_repositories(code.repositories)
+    ]
     if len(code.repositories) > len(lines):
         lines.append(
             f"code          {len(code.repositories) - len(lines)} more repositories; all with --json"
@@ -136,29 +141,33 @@ def render_code(code: JobCode) -> list[str]:
     for file in code.diffs[:_MANY]:
         name = canonicalize_name(file.removesuffix(".diff"))
         option = f"--source {shlex.quote(name)}=PATH@COMMIT" if is_valid(name, ProjectName) else "--source"
-        lines.append(f"code          {safe(file)}: nothing of this name is installed; name it by {option}")
-    return lines if code.captured else [*lines, *_missing(code)]
+        lines.append(
+            f"code          {safe_text(file)}: nothing of this name is installed; name it by {option}"
+        )
+    return lines if code.captured else [*lines, *_missing_code_lines(code)]
 
 
-def _first(repositories: Collection[Code]) -> list[Code]:
+def _select_repositories(repositories: Collection[Code]) -> list[Code]:
     """Return the repositories to show, the job's own first."""
     return sorted(repositories, key=lambda repository: repository.job is None)[:_MANY]
 
 
-def _described(repository: Code) -> str:
+def _describe_repository(repository: Code) -> str:
     facts = [f"commit {repository.commit[:_SHORT]}" if repository.commit else "no commit"]
     if repository.branch:
-        facts.append(f"branch {safe(repository.branch.removeprefix('refs/heads/'))}")
+        facts.append(f"branch {safe_text(repository.branch.removeprefix('refs/heads/'))}")
     if repository.place:
         facts.append(f"{repository.place} in the image")
     if repository.job is not None:
         facts.append(
-            "the job ran in it" if repository.job == "." else f"the job ran in its {safe(repository.job)}"
+            "the job ran in it"
+            if repository.job == "."
+            else f"the job ran in its {safe_text(repository.job)}"
         )
-    return f"{safe(repository.name)}: {safe(repository.folder)} ({', '.join(facts)})"
+    return f"{safe_text(repository.name)}: {safe_text(repository.folder)} ({', '.join(facts)})"
 
 
-def _missing(code: JobCode) -> list[str]:
+def _missing_code_lines(code: JobCode) -> list[str]:
     """Return the lines for a snapshot without the job's own code.
 
     They have the commands to capture or mount it.
@@ -168,10 +177,10 @@ def _missing(code: JobCode) -> list[str]:
         start, mount = "", '"$PWD":/job'
     else:
         status = (
-            f"none of the job's own: it ran in {escaped(code.folder)}, which is in no captured repository"
+            f"none of the job's own: it ran in {escape_text(code.folder)}, which is in no captured repository"
         )
-        start = f"cd {escaped(shlex.quote(code.folder))} && "
-        mount = escaped(shlex.quote(f"{code.folder}:/job"))
+        start = f"cd {escape_text(shlex.quote(code.folder))} && "
+        mount = escape_text(shlex.quote(f"{code.folder}:/job"))
     capture = f"{start}{{ git rev-parse --git-dir || git init; }} && reprobuild capture -o ~/with-code"
     if code.left_out:
         capture = "a repository was left out; the note on it says what admits it"

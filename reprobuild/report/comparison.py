@@ -14,8 +14,8 @@ from reprobuild.compare.environments.difference import (
     EnvironmentDifference,
     NotCompared,
 )
-from reprobuild.compare.environments.model import Kind, entries
-from reprobuild.report.difference import safe
+from reprobuild.compare.environments.model import Kind, compare_entries
+from reprobuild.report.difference import safe_text
 
 # Most lines of one table, and names of one line, unless everything is asked for.
 SHOWN = 40
@@ -56,11 +56,11 @@ def render_comparison(comparison: EnvironmentComparison, *, everything: bool = F
     noise = sum(difference.noise for difference in comparison.differences)
     shown = [difference for difference in comparison.differences if everything or not difference.noise]
     grave = sum(item.grave for item in comparison.not_compared)
-    lines = list(_headline(shown, noise, _between(comparison), grave))
+    lines = list(_headline_lines(shown, noise, _describe_scope(comparison), grave))
     lines += [
         "",
-        f"A  {safe(comparison.one.name)} ({comparison.one.form})",
-        f"B  {safe(comparison.other.name)} ({comparison.other.form})",
+        f"A  {safe_text(comparison.one.name)} ({comparison.one.form})",
+        f"B  {safe_text(comparison.other.name)} ({comparison.other.form})",
     ]
     tables = [
         ("differ", [d for d in shown if d.one is not None and d.other is not None]),
@@ -69,18 +69,22 @@ def render_comparison(comparison: EnvironmentComparison, *, everything: bool = F
     ]
     for title, rows in sorted(tables, key=lambda table: table[1][0].rank if table[1] else 0):
         if rows:
-            lines += ["", f"{title}: {len(rows)}", *_table(rows, None if everything else SHOWN)]
+            lines += ["", f"{title}: {len(rows)}", *_table_lines(rows, None if everything else SHOWN)]
     if noise and shown and not everything:
         lines += [
             "",
             f"noise: {noise} more differ, of the session, the job or the host: --verbose lists them",
         ]
     if comparison.not_compared:
-        lines += ["", "not compared:", *_unsaid(comparison.not_compared, None if everything else NAMES)]
+        lines += [
+            "",
+            "not compared:",
+            *_not_compared_lines(comparison.not_compared, None if everything else NAMES),
+        ]
     return "\n".join(lines)
 
 
-def _between(comparison: EnvironmentComparison) -> str:
+def _describe_scope(comparison: EnvironmentComparison) -> str:
     """Describe the scope of a comparison of two locks.
 
     The text is empty for other comparisons. Of an output directory, only the lock is read.
@@ -94,12 +98,14 @@ def _between(comparison: EnvironmentComparison) -> str:
     return f" between the two locks{', of which one is not sealed' if half else ''}; no image was read"
 
 
-def _headline(shown: Sequence[EnvironmentDifference], noise: int, between: str, grave: int) -> Iterator[str]:
+def _headline_lines(
+    shown: Sequence[EnvironmentDifference], noise: int, between: str, grave: int
+) -> Iterator[str]:
     doubt = f"; in doubt: {grave} of the things that were not compared, see below" if grave else ""
     if shown:
         first = shown[0]
         where = ", only in A" if first.other is None else ", only in B" if first.one is None else ""
-        yield f"likeliest: {safe(first.name, LONGEST_NAME)}{where}: {_value(first)} ({first.reason})"
+        yield f"likeliest: {safe_text(first.name, LONGEST_NAME)}{where}: {_format_values(first)} ({first.reason})"
     elif noise:
         summary = f"{noise}, of the session, the job or the host: --verbose lists them"
         yield f"no difference but noise{between}: {summary}{doubt}"
@@ -107,8 +113,11 @@ def _headline(shown: Sequence[EnvironmentDifference], noise: int, between: str, 
         yield f"no difference{between}{doubt}"
 
 
-def _table(rows: Sequence[EnvironmentDifference], most: int | None) -> Iterator[str]:
-    cells = [(row.kind, safe(row.name, LONGEST_NAME), _value(row), _why(row)) for row in rows[:most]]
+def _table_lines(rows: Sequence[EnvironmentDifference], most: int | None) -> Iterator[str]:
+    cells = [
+        (row.kind, safe_text(row.name, LONGEST_NAME), _format_values(row), _describe_reason(row))
+        for row in rows[:most]
+    ]
     widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
     for kind, name, value, why in cells:
         yield f"  {kind:<{widths[0]}}  {name:<{widths[1]}}  {value:<{widths[2]}}  {why}"
@@ -116,37 +125,39 @@ def _table(rows: Sequence[EnvironmentDifference], most: int | None) -> Iterator[
         yield f"  ... and {len(rows) - len(cells)} more: --verbose or --json lists them"
 
 
-def _why(difference: EnvironmentDifference) -> str:
+def _describe_reason(difference: EnvironmentDifference) -> str:
     """Return the reason of the rank, and the note.
 
     For a line on one side only, the note replaces the reason.
     """
-    note = safe(difference.note)
+    note = safe_text(difference.note)
     if difference.one is None or difference.other is None:
         return note or difference.reason
     return f"{difference.reason}; {note}" if note else difference.reason
 
 
-def _value(difference: EnvironmentDifference) -> str:
+def _format_values(difference: EnvironmentDifference) -> str:
     """Return both values, or the differing entries of two lists."""
     first, second = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
     if first is None or second is None:
-        return safe(first or second or "", LONGEST) or _EMPTY
+        return safe_text(first or second or "", LONGEST) or _EMPTY
     # Channels and fields of a lock hold addresses, which are not lists.
-    lists = entries(difference.name, first, second) if difference.kind in _WITH_LISTS else None
+    lists = compare_entries(difference.name, first, second) if difference.kind in _WITH_LISTS else None
     if lists is None:
-        return " -> ".join(safe(value, LONGEST // 2) or _EMPTY for value in _parted(first, second))
+        return " -> ".join(
+            safe_text(value, LONGEST // 2) or _EMPTY for value in _strip_common_start(first, second)
+        )
     only_a, only_b = (":".join(items) for items in lists)
     if not only_a and not only_b:
         return "the same entries, in another order or number"
     parts = [
-        f"only A {safe(only_a, LONGEST // 2)}" if only_a else "",
-        f"only B {safe(only_b, LONGEST // 2)}" if only_b else "",
+        f"only A {safe_text(only_a, LONGEST // 2)}" if only_a else "",
+        f"only B {safe_text(only_b, LONGEST // 2)}" if only_b else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
-def _parted(first: str, second: str) -> tuple[str, str]:
+def _strip_common_start(first: str, second: str) -> tuple[str, str]:
     """Return two values without a long common start.
 
     The start of long values would hide the difference.
@@ -159,19 +170,19 @@ def _parted(first: str, second: str) -> tuple[str, str]:
     return (f"...{first[start:]}", f"...{second[start:]}") if start else (first, second)
 
 
-def _unsaid(unsaid: Sequence[NotCompared], most: int | None) -> Iterator[str]:
+def _not_compared_lines(unsaid: Sequence[NotCompared], most: int | None) -> Iterator[str]:
     unsaid = sorted(unsaid, key=lambda item: not item.grave)
-    neither = [_word(item) for item in unsaid if item.reason == NEITHER]
+    neither = [_kind_text(item) for item in unsaid if item.reason == NEITHER]
     for item in unsaid:
         if item.reason != NEITHER:
-            names = ", ".join(safe(name, LONGEST_NAME) for name in item.names[:most])
+            names = ", ".join(safe_text(name, LONGEST_NAME) for name in item.names[:most])
             more = ", ..." if len(item.names) > len(item.names[:most]) else ""
             detail = f" ({len(item.names)}: {names}{more})" if item.names else ""
             doubt = "in doubt: " if item.grave else ""
-            yield f"  {doubt}{_word(item)}: {safe(item.reason)}{detail}"
+            yield f"  {doubt}{_kind_text(item)}: {safe_text(item.reason)}{detail}"
     if neither:
         yield f"  {NEITHER}: {'; '.join(neither)}"
 
 
-def _word(item: NotCompared) -> str:
+def _kind_text(item: NotCompared) -> str:
     return "files of the snapshot" if item.kind == "file" else _WORDS.get(item.kind, item.kind)

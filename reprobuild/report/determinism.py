@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from reprobuild.report.difference import safe
-from reprobuild.report.units import in_bytes
+from reprobuild.report.difference import safe_text
+from reprobuild.report.units import format_bytes
 from reprobuild.verify.certificate.compare import WORK
-from reprobuild.verify.determinism.summary import excused_words, work_bound
+from reprobuild.verify.determinism.summary import describe_excused, describe_work_bound
 from reprobuild.verify.verdict import Against, Deviation, ProbeVerdict, Smoke, Verdict
 
 # Most lines of one list.
@@ -20,46 +20,49 @@ _WORDS = {"refused": "refused as torch's own text says", "not-applicable": "not 
 BRIEF = 12  # characters of a digest, which identify it
 
 
-def certificate_lines(verdict: Verdict) -> list[str]:
+def verdict_lines(verdict: Verdict) -> list[str]:
     """Return the escaped lines on a verdict.
 
     They list the compared and uncompared parts, and the differences from an earlier verdict.
     """
-    lines = [line for smoke in verdict.smoke for line in _smoke(smoke, verdict.seed)]
+    lines = [line for smoke in verdict.smoke for line in _test_lines(smoke, verdict.seed)]
     if verdict.comparisons:
         same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
-        excused = safe(excused_words(verdict.comparisons))
+        excused = safe_text(describe_excused(verdict.comparisons))
         lines.append(f"your work: {same} of {len(verdict.comparisons)} comparisons identical{excused}")
         if verdict.work and same == len(verdict.comparisons):
-            lines.append(f"  {work_bound(verdict.work.runs)}")
-        lines += _limited(f"  {line}" for line in _mounts(verdict))
-        lines += [f"  warning: {safe(line, 600)}" for c in verdict.comparisons for line in c.warnings]
+            lines.append(f"  {describe_work_bound(verdict.work.runs)}")
+        lines += _limit_lines(f"  {line}" for line in _mount_lines(verdict))
+        lines += [f"  warning: {safe_text(line, 600)}" for c in verdict.comparisons for line in c.warnings]
         lines += [
-            f"  {safe(c.name)}: {c.verdict}: {safe(c.detail, 600)}"
+            f"  {safe_text(c.name)}: {c.verdict}: {safe_text(c.detail, 600)}"
             for c in verdict.comparisons
             if c.verdict != "identical"
         ]
         for comparison in verdict.comparisons:
-            lines += _limited(f"    {safe(line, 600)}" for line in comparison.details)
+            lines += _limit_lines(f"    {safe_text(line, 600)}" for line in comparison.details)
     if verdict.against:
-        lines += against_lines(verdict.against)
+        lines += earlier_verdict_lines(verdict.against)
     return lines
 
 
-def _mounts(verdict: Verdict) -> Iterator[str]:
+def _mount_lines(verdict: Verdict) -> Iterator[str]:
     """Yield the workload's mounts, by digest.
 
     Mounts without a digest are marked, because later checks cannot compare them.
     """
     for mount in verdict.work.mounts if verdict.work else ():
         if mount.digest:
-            amount = f"{mount.paths:,} paths, {in_bytes(mount.size)}"
-            yield f"mount {safe(mount.place)}: {mount.digest.removeprefix('sha256:')[:BRIEF]} ({amount})"
+            amount = f"{mount.paths:,} paths, {format_bytes(mount.size)}"
+            yield f"mount {safe_text(mount.place)}: {mount.digest.removeprefix('sha256:')[:BRIEF]} ({amount})"
         else:
-            yield f"mount {safe(mount.place)}: no digest, so --against cannot compare your work: {safe(mount.why)}"
+            yield (
+                f"mount {safe_text(mount.place)}: no digest, so --against cannot compare your work: "
+                f"{safe_text(mount.why)}"
+            )
 
 
-def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
+def _test_lines(smoke: Smoke, seed: int) -> Iterator[str]:
     where = f"smoke test, {smoke.device}, seed {seed}"
     if not smoke.probes:
         yield f"{where}: {smoke.verdict}"
@@ -68,51 +71,51 @@ def _smoke(smoke: Smoke, seed: int) -> Iterator[str]:
         how = "with the image's own threads, and with one" if smoke.libraries else "in strict mode"
         summary = ", ".join(f"{number} {_WORDS.get(name, name)}" for name, number in counts.most_common())
         yield f"{where}: {len(smoke.probes)} probes {how}: {summary}"
-    yield from _bound(smoke)
-    away = [safe(probe.name) for probe in smoke.probes if probe.verdict == "not-applicable"]
-    foreign = [probe for probe in smoke.probes if smoke.libraries and _of_absent_library(probe)]
+    yield from _bound_lines(smoke)
+    away = [safe_text(probe.name) for probe in smoke.probes if probe.verdict == "not-applicable"]
+    foreign = [probe for probe in smoke.probes if smoke.libraries and _lacks_library(probe)]
     if foreign:
-        away = [name for name in away if name not in {safe(probe.name) for probe in foreign}]
+        away = [name for name in away if name not in {safe_text(probe.name) for probe in foreign}]
         yield f"  not applicable here: {len(foreign)} probes of libraries that the image does not have"
     if away:
         yield f"  not applicable here: {', '.join(away)}"
     if smoke.left_out:
-        yield f"  not run without --thorough: {', '.join(map(safe, smoke.left_out))}"
-    yield from _limited(
-        f"  {safe(probe.name)}: drift: {safe(probe.why, 600)}"
+        yield f"  not run without --thorough: {', '.join(map(safe_text, smoke.left_out))}"
+    yield from _limit_lines(
+        f"  {safe_text(probe.name)}: drift: {safe_text(probe.why, 600)}"
         for probe in smoke.probes
         if probe.verdict == "drift"
     )
     if smoke.hook == "drift":
         yield "  seeding hook: drift: what is drawn before anything is seeded differs between two containers"
-    yield from _limited(f"  open: {safe(reason, 600)}" for reason in smoke.open)
+    yield from _limit_lines(f"  open: {safe_text(reason, 600)}" for reason in smoke.open)
     if smoke.controls:
         good = sum(control.verdict == "effective" for control in smoke.controls)
         yield f"controls, {smoke.device}: {good} of {len(smoke.controls)} drifted by default, and stopped when cured"
-        yield from _limited(
-            f"  {safe(control.name)}: {control.verdict}: {safe(control.why, 600)}"
+        yield from _limit_lines(
+            f"  {safe_text(control.name)}: {control.verdict}: {safe_text(control.why, 600)}"
             for control in smoke.controls
             if control.verdict != "effective"
         )
     several = smoke.collectives
     if several and several.verdict not in ("not-covered", "inconclusive"):  # those are notes
         same = sum(probe.verdict == "identical" for probe in several.probes)
-        by = f", by {', '.join(map(safe, several.algorithms))}" if several.algorithms else ""
-        yield f"collectives, {smoke.device}: {safe(several.backend)}, {several.world} ranks: " + (
+        by = f", by {', '.join(map(safe_text, several.algorithms))}" if several.algorithms else ""
+        yield f"collectives, {smoke.device}: {safe_text(several.backend)}, {several.world} ranks: " + (
             f"{same} of {len(several.probes)} identical{by}"
         )
-        yield from _limited(
-            f"  {safe(p.name)}: {p.verdict}: {safe(p.why, 600)}"
+        yield from _limit_lines(
+            f"  {safe_text(p.name)}: {p.verdict}: {safe_text(p.why, 600)}"
             for p in several.probes
             if p.verdict == "drift"
         )
 
 
-def _of_absent_library(probe: ProbeVerdict) -> bool:
+def _lacks_library(probe: ProbeVerdict) -> bool:
     return probe.verdict == "not-applicable" and "does not import" in probe.why
 
 
-def _bound(smoke: Smoke) -> Iterator[str]:
+def _bound_lines(smoke: Smoke) -> Iterator[str]:
     """Yield the number of runs, and the bound for drifting runs.
 
     The runs are those of the identical probes.
@@ -127,9 +130,9 @@ def _bound(smoke: Smoke) -> Iterator[str]:
     yield f"  N = {runs}{all_of_them}: fewer than {upper:.0%} of runs drift, at 95 %{smallest}"
 
 
-def against_lines(comparison: Against) -> list[str]:
+def earlier_verdict_lines(comparison: Against) -> list[str]:
     """Return the differences between this check and an earlier verdict."""
-    start = f"against the certificate of {safe(comparison.made)}"
+    start = f"against the certificate of {safe_text(comparison.made)}"
     differ = len(comparison.failed) + len(comparison.other)
     if comparison.verdict == "differ":
         head = f"{start}: FAILED: {len(comparison.failed)} of {comparison.compared} digests differ on the same platform"
@@ -144,24 +147,30 @@ def against_lines(comparison: Against) -> list[str]:
         head = f"{start}: another platform: {differ} of {comparison.compared} digests differ, which is no failure"
     return [
         head,
-        *_limited(f"  {describe(item)}" for item in comparison.failed),
-        *_limited(f"  platform: {describe(item)}" for item in comparison.platform),
-        *_limited(f"  {describe(item)}" for item in comparison.other),
-        *_limited(
-            f"  other mounts, so your work is not compared: {describe(item)}" for item in comparison.mounts
+        *_limit_lines(f"  {describe_deviation(item)}" for item in comparison.failed),
+        *_limit_lines(f"  platform: {describe_deviation(item)}" for item in comparison.platform),
+        *_limit_lines(f"  {describe_deviation(item)}" for item in comparison.other),
+        *_limit_lines(
+            f"  other mounts, so your work is not compared: {describe_deviation(item)}"
+            for item in comparison.mounts
         ),
-        *_limited(f"  {_alone(item, comparison)}: {describe(item)}" for item in comparison.unmatched),
-        *_limited(f"  changes no result: {describe(item)}" for item in comparison.beside),
+        *_limit_lines(
+            f"  {_describe_unmatched(item, comparison)}: {describe_deviation(item)}"
+            for item in comparison.unmatched
+        ),
+        *_limit_lines(f"  changes no result: {describe_deviation(item)}" for item in comparison.beside),
     ]
 
 
-def describe(item: Deviation) -> str:
+def describe_deviation(item: Deviation) -> str:
     """Return one escaped line on a difference from a verdict file."""
-    values = " -> ".join("nothing" if value is None else _value(value) for value in (item.then, item.now))
-    return f"{safe(item.scope)}: {safe(item.name)}: {values}"
+    values = " -> ".join(
+        "nothing" if value is None else _format_value(value) for value in (item.then, item.now)
+    )
+    return f"{safe_text(item.scope)}: {safe_text(item.name)}: {values}"
 
 
-def _alone(item: Deviation, comparison: Against) -> str:
+def _describe_unmatched(item: Deviation, comparison: Against) -> str:
     if item.then is None or item.now is None:
         return "only in one of them"
     if item.scope == WORK and comparison.mounts:
@@ -169,13 +178,13 @@ def _alone(item: Deviation, comparison: Against) -> str:
     return "computed on another kind of device"
 
 
-def _value(text: str) -> str:
+def _format_value(text: str) -> str:
     if len(text) == 64 and set(text) <= set("0123456789abcdef"):
         return text[:BRIEF]
-    return safe(text, 80)
+    return safe_text(text, 80)
 
 
-def _limited(lines: Iterable[str]) -> Sequence[str]:
+def _limit_lines(lines: Iterable[str]) -> Sequence[str]:
     known = list(lines)
     rest = len(known) - SHOWN
     return known if rest <= 0 else [*known[:SHOWN], f"  ... and {rest} more in report.html"]

@@ -25,7 +25,7 @@ _LEVELS = {
 }
 
 
-def render_explanation(diff: ImageDiff, *, everything: bool = False) -> str:
+def render_image_diff(diff: ImageDiff, *, everything: bool = False) -> str:
     """Return the report of `diff`.
 
     Names and values of images are escaped, and long ones shortened.
@@ -35,25 +35,25 @@ def render_explanation(diff: ImageDiff, *, everything: bool = False) -> str:
         everything: list all, and report a missing diffoscope, too.
     """
     most = None if everything else SHOWN
-    lines = [*_side(diff.one), *_side(diff.other), "", _LEVELS[diff.level]]
+    lines = [*_side_lines(diff.one), *_side_lines(diff.other), "", _LEVELS[diff.level]]
     if diff.files:
-        lines += ["", *_summary(diff)]
+        lines += ["", *_summary_lines(diff)]
     by_culprit: dict[tuple[str, str], list[FileChange]] = {}
     for file in diff.files:
         by_culprit.setdefault(file.culprit, []).append(file)
     for culprit in diff.culprits:
         files = by_culprit[culprit.kind, culprit.name]
-        lines += ["", _headline(culprit), *_limited([_file(file) for file in files], most)]
+        lines += ["", _cause_headline(culprit), *_limit_lines([_format_file(file) for file in files], most)]
     for title, kinds in _SECTIONS:
         changes = [change for kind in kinds for change in diff.changes if change.kind == kind]
         if changes:
-            lines += ["", title, *_limited([_change(change) for change in changes], most)]
+            lines += ["", title, *_limit_lines([_format_change(change) for change in changes], most)]
     for deeper in diff.diffoscope:
-        lines += ["", f"diffoscope of /{safe(deeper.path)}:"]
-        lines += [f"  {safe(line)}" for line in deeper.text.splitlines()]
+        lines += ["", f"diffoscope of /{safe_text(deeper.path)}:"]
+        lines += [f"  {safe_text(line)}" for line in deeper.text.splitlines()]
     notes = [note for note in diff.notes if everything or note != ABSENT]
     if notes:
-        lines += ["", *(safe(note, 4 * LONGEST) for note in notes)]
+        lines += ["", *(safe_text(note, 4 * LONGEST) for note in notes)]
     return "\n".join(lines)
 
 
@@ -67,57 +67,57 @@ _SECTIONS = (
 )
 
 
-def _side(side: ImageSummary) -> Iterator[str]:
+def _side_lines(side: ImageSummary) -> Iterator[str]:
     digests = (("tree", side.tree), ("config", side.config), ("manifest", side.manifest or "none"))
-    yield f"{safe(side.name)} ({side.form})"
+    yield f"{safe_text(side.name)} ({side.form})"
     for name, digest in (*digests, *((("lock", side.lock),) if side.lock else ())):
         yield f"  {name:<8}  {digest}"
 
 
-def _summary(diff: ImageDiff) -> Iterator[str]:
+def _summary_lines(diff: ImageDiff) -> Iterator[str]:
     kinds = Counter(file.kind for file in diff.files)
     paths = len({file.path for file in diff.files})
-    yield f"{_count(paths, 'path')} differ: " + ", ".join(
+    yield f"{_format_count(paths, 'path')} differ: " + ", ".join(
         f"{number} {kind}" for kind, number in kinds.items()
     )
 
 
-def _headline(culprit: Cause) -> str:
-    files = _count(culprit.files, "path")
+def _cause_headline(culprit: Cause) -> str:
+    files = _format_count(culprit.files, "path")
     if culprit.explains == "unknown":
         return f"of no known input: {files}"
-    name = safe(f"{culprit.kind} {culprit.name}")
+    name = safe_text(f"{culprit.kind} {culprit.name}")
     if culprit.explains == "no":
-        same = f" ({safe(culprit.one)})" if culprit.one else ""
+        same = f" ({safe_text(culprit.one)})" if culprit.one else ""
         return f"{name} is the same in both{same}, and does not explain {files}"
-    return f"{name}: {safe(culprit.one) or 'nothing'} -> {safe(culprit.other) or 'nothing'} explains {files}"
+    return f"{name}: {safe_text(culprit.one) or 'nothing'} -> {safe_text(culprit.other) or 'nothing'} explains {files}"
 
 
-def _count(number: int, word: str) -> str:
+def _format_count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _file(file: FileChange) -> str:
-    values = f"{safe(file.one) or 'nothing'} -> {safe(file.other) or 'nothing'}"
-    detail = values if file.kind in _VALUED else safe(file.detail, 3 * LONGEST)
-    return f"{file.kind:<10}  /{safe(file.path)}{f': {detail}' if detail else ''}"
+def _format_file(file: FileChange) -> str:
+    values = f"{safe_text(file.one) or 'nothing'} -> {safe_text(file.other) or 'nothing'}"
+    detail = values if file.kind in _VALUED else safe_text(file.detail, 3 * LONGEST)
+    return f"{file.kind:<10}  /{safe_text(file.path)}{f': {detail}' if detail else ''}"
 
 
 _VALUED = ("type", "mode", "owner", "link", "attributes", "device", "added", "removed")
 
 
-def _change(change: Change) -> str:
-    first, second = ("nothing" if value is None else safe(value) for value in (change.one, change.other))
-    return f"{change.kind}: {safe(change.name)}: {first} -> {second}"
+def _format_change(change: Change) -> str:
+    first, second = ("nothing" if value is None else safe_text(value) for value in (change.one, change.other))
+    return f"{change.kind}: {safe_text(change.name)}: {first} -> {second}"
 
 
-def _limited(lines: Sequence[str], most: int | None) -> list[str]:
+def _limit_lines(lines: Sequence[str], most: int | None) -> list[str]:
     shown = [f"  {line}" for line in lines[:most]]
     rest = len(lines) - len(shown)
     return [*shown, f"  ... and {rest} more: -v or --json lists them"] if rest else shown
 
 
-def safe(text: str, longest: int = LONGEST) -> str:
+def safe_text(text: str, longest: int = LONGEST) -> str:
     """Escape and shorten text from an image for a terminal.
 
     Unprintable characters are escaped, and long text loses its middle.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.report.difference import safe
+from reprobuild.report.difference import safe_text
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 _SYSTEMS = ("Windows", "macOS")
@@ -43,25 +43,26 @@ _NOTHING = re.compile(r"(?i)n/?a|none|could not collect|")
 
 def machine_lines(snapshot: Snapshot) -> list[str]:
     """Return lines on features that a CUDA image of Linux lacks."""
-    return [*_of_systems(snapshot), *_of_rocm(snapshot), *_of_ascend(snapshot)]
+    return [*_system_lines(snapshot), *_rocm_lines(snapshot), *_ascend_lines(snapshot)]
 
 
-def _of_systems(snapshot: Snapshot) -> Iterator[str]:
+def _system_lines(snapshot: Snapshot) -> Iterator[str]:
     for system in _SYSTEMS:
-        signs = list(_signs(snapshot, system))
+        signs = list(_system_signs(snapshot, system))
         if signs:
             yield (
-                f"captured on   {system}: {_some(signs)}; the image is Linux: what {system} alone has is refused when "
+                f"captured on   {system}: {_join_signs(signs)}; the image is Linux: what {system} alone has "
+                "is refused when "
                 "the lock is made, and results of another system need not be the same"
             )
 
 
-def _signs(snapshot: Snapshot, system: str) -> Iterator[str]:
+def _system_signs(snapshot: Snapshot, system: str) -> Iterator[str]:
     for report in snapshot.reports:
         if _REPORTS[system].match(report.os):
             yield f"{report.os} ({report.place('OS')})"
     for line in snapshot.requirements:
-        if _is_of(line, system):
+        if _is_for_system(line, system):
             yield f"{line.name} ({line.place})"
     conda = [
         package for package in snapshot.conda
@@ -71,7 +72,7 @@ def _signs(snapshot: Snapshot, system: str) -> Iterator[str]:
         yield f"{len(conda)} packages of conda ({conda[0].place})"
 
 
-def _is_of(line: Requirement, system: str) -> bool:
+def _is_for_system(line: Requirement, system: str) -> bool:
     if _NAMES[system].fullmatch(canonicalize_name(line.name)):
         return True
     address = line.path or line.url or ""
@@ -80,7 +81,7 @@ def _is_of(line: Requirement, system: str) -> bool:
     return line.kind != "conda" and bool(_PATHS[system].fullmatch(address))
 
 
-def _of_rocm(snapshot: Snapshot) -> Iterator[str]:
+def _rocm_lines(snapshot: Snapshot) -> Iterator[str]:
     signs = []
     for report in snapshot.reports:
         for fact in report.facts:
@@ -90,10 +91,10 @@ def _of_rocm(snapshot: Snapshot) -> Iterator[str]:
         if match := _ROCM.fullmatch(line.version or ""):
             signs.append(f"{line.name} {line.version} is for ROCm {match['version']} ({line.place})")
     if signs:
-        yield f"ROCm          {_some(signs)}: it needs GPUs of AMD"
+        yield f"ROCm          {_join_signs(signs)}: it needs GPUs of AMD"
 
 
-def _of_ascend(snapshot: Snapshot) -> Iterator[str]:
+def _ascend_lines(snapshot: Snapshot) -> Iterator[str]:
     signs: list[str] = []
     short: list[str] = []
     for report in snapshot.reports:
@@ -110,10 +111,10 @@ def _of_ascend(snapshot: Snapshot) -> Iterator[str]:
         if _ASCEND_VARIABLES.fullmatch(variable.name):
             signs.append(f"{variable.name} ({variable.place})")
     if signs:
-        yield f"Ascend        {_some([*signs, *short])}: it needs NPUs of Huawei, which no check here uses"
+        yield f"Ascend        {_join_signs([*signs, *short])}: it needs NPUs of Huawei, which no check here uses"
 
 
-def _some(signs: Sequence[str]) -> str:
+def _join_signs(signs: Sequence[str]) -> str:
     """Return the first signs for a terminal, and the others' number."""
     more = len(signs) - 3
-    return safe("; ".join(signs[:3]), 600) + (f" and {more} more" if more > 0 else "")
+    return safe_text("; ".join(signs[:3]), 600) + (f" and {more} more" if more > 0 else "")

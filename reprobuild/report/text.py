@@ -15,16 +15,16 @@ from msgspec import UNSET
 from reprobuild.builders.registry import NATIVE
 from reprobuild.image.model import Image
 from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
-from reprobuild.lock.requirements import conflicts, in_short
+from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.report.code import find_code, render_code
-from reprobuild.report.determinism import certificate_lines
-from reprobuild.report.difference import safe
+from reprobuild.report.determinism import verdict_lines
+from reprobuild.report.difference import safe_text
 from reprobuild.report.machine import machine_lines
-from reprobuild.resolve.cuda.evidence import weigh
+from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.python.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import VendorOrigin
 from reprobuild.snapshot.model import Requirement, Snapshot
-from reprobuild.verify.determinism.summary import scope_words
+from reprobuild.verify.determinism.summary import describe_scope
 from reprobuild.verify.verdict import Verdict
 
 _MANY = 12  # deviations of one kind that are all listed with their reasons
@@ -36,10 +36,10 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) ->
 
     `out` is the output directory, as the user named it.
     """
-    lines = [*_counts(lock), *_deviations(lock), *_conflicts(lock), ""]
+    lines = [*_outcome_lines(lock), *_deviation_lines(lock), *_conflict_lines(lock), ""]
     if verdict:
-        notes = [safe(note, 600) for note in verdict.notes]
-        lines += [*certificate_lines(verdict), *_round_trip(verdict), *notes, ""]
+        notes = [safe_text(note, 600) for note in verdict.notes]
+        lines += [*verdict_lines(verdict), *_round_trip_lines(verdict), *notes, ""]
     lines += [
         f"run it: reprobuild run {shlex.quote(str(out))} --seed 7 -- COMMAND",
         "",
@@ -57,13 +57,13 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) ->
         [
             *lines,
             f"round trip: {verdict.round_trip}",
-            f"determinism: cpu {answers.cpu}{scope_words(verdict)}, gpu {answers.gpu}, "
+            f"determinism: cpu {answers.cpu}{describe_scope(verdict)}, gpu {answers.gpu}, "
             f"collectives {answers.collectives}",
         ]
     )
 
 
-def _counts(lock: Lock) -> list[str]:
+def _outcome_lines(lock: Lock) -> list[str]:
     by_file: dict[str, Counter[str]] = {}
     for ruling in lock.rulings:
         if ruling.kind not in OF_NO_LINE:
@@ -75,7 +75,7 @@ def _counts(lock: Lock) -> list[str]:
     ]
 
 
-def _deviations(lock: Lock) -> list[str]:
+def _deviation_lines(lock: Lock) -> list[str]:
     if not lock.deviations:
         return ["deviations: none"]
     lines = ["deviations:"]
@@ -85,7 +85,7 @@ def _deviations(lock: Lock) -> list[str]:
         alike = subjects.setdefault(ruling.kind, [])
         alike.append(ruling.subject)
         if kinds[ruling.kind] <= _MANY or len(alike) <= _FIRST:
-            lines.append(f"  {describe(ruling)}")
+            lines.append(f"  {describe_resolution(ruling)}")
         elif len(alike) == kinds[ruling.kind]:
             lines.append(
                 f"  {len(alike) - _FIRST} more ({ruling.kind}), whose reasons the lock has: {', '.join(alike[_FIRST:])}"
@@ -93,26 +93,27 @@ def _deviations(lock: Lock) -> list[str]:
     return lines
 
 
-def _conflicts(lock: Lock) -> list[str]:
-    conflict_lines = conflicts(lock)
+def _conflict_lines(lock: Lock) -> list[str]:
+    conflict_lines = find_conflicts(lock)
     return (
-        ["requirements that are not met:", *(f"  {line}" for line in in_short(conflict_lines))]
+        ["requirements that are not met:", *(f"  {line}" for line in shorten_conflicts(conflict_lines))]
         if conflict_lines
         else []
     )
 
 
-def describe(ruling: Resolution) -> str:
+def describe_resolution(ruling: Resolution) -> str:
     """Return one line for a resolution."""
     reason = "; ".join(line.strip() for line in ruling.reason.splitlines())  # from the output of a program
     return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {reason}"
 
 
-def _round_trip(verdict: Verdict) -> list[str]:
+def _round_trip_lines(verdict: Verdict) -> list[str]:
     """Return the unexplained lines, and the number of lines for each code."""
     counts = Counter(difference.code for difference in verdict.differences)
     bare = [
-        f"  {safe(d.list)}: captured {safe(d.captured) or 'nothing'}, image {safe(d.image) or 'nothing'}: UNEXPLAINED"
+        f"  {safe_text(d.list)}: captured {safe_text(d.captured) or 'nothing'}, image "
+        f"{safe_text(d.image) or 'nothing'}: UNEXPLAINED"
         for d in verdict.differences
         if d.code == "unexplained"
     ]
@@ -120,10 +121,16 @@ def _round_trip(verdict: Verdict) -> list[str]:
     return [*bare, f"not in the image as captured: {known or 'nothing else'}"]
 
 
-def render_rulings(lock: Lock) -> str:
+def render_resolutions(lock: Lock) -> str:
     """Return a short report on the resolution of captured lines."""
     return "\n".join(
-        [*_counts(lock), *_deviations(lock), *_conflicts(lock), "", f"lock      sha256:{lock.digest}"]
+        [
+            *_outcome_lines(lock),
+            *_deviation_lines(lock),
+            *_conflict_lines(lock),
+            "",
+            f"lock      sha256:{lock.digest}",
+        ]
     )
 
 
@@ -144,18 +151,18 @@ def render_snapshot(
     lines = [
         f"snapshot      sha256:{snapshot.digest}",
         f"python        {len(snapshot.requirements)} distributions",
-        *_other_pip(snapshot),
+        *_other_pip_lines(snapshot),
         f"system        {len(snapshot.packages)} packages",
         f"environment   {len(snapshot.variables)} variables",
-        f"modules       {', '.join(_module(m.name, m.version) for m in snapshot.modules) or 'none'}",
-        *_also(snapshot),
-        *_packed(snapshot),
+        f"modules       {', '.join(_module_text(m.name, m.version) for m in snapshot.modules) or 'none'}",
+        *_optional_part_lines(snapshot),
+        *_interpreter_lines(snapshot),
         *machine_lines(snapshot),
-        *(f"image         {safe(line, 600)}" for line in (origin.lines() if origin else ())),
-        *_cuda(snapshot),
+        *(f"image         {safe_text(line, 600)}" for line in (origin.lines() if origin else ())),
+        *_cuda_lines(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
         *render_code(find_code(snapshot, drop)),
-        *_lost(snapshot),
+        *_uncaptured_lines(snapshot),
         f"absent        {', '.join(snapshot.absent) or 'nothing'}",
         f"secrets       {', '.join(secret) or 'none'} (values are not kept)",
         f"suspect       {', '.join(suspect) or 'none'}",
@@ -163,27 +170,27 @@ def render_snapshot(
     strange = [remark for remark in snapshot.remarks if not remark.understood]
     lines += [f"not understood  {remark.place}: {remark.reason}: {remark.text}" for remark in strange]
     hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
-    lines += [f"needs more      {line.place}: {line.kind}: {line.text}{_version(line)}" for line in hard]
+    lines += [f"needs more      {line.place}: {line.kind}: {line.text}{_version_text(line)}" for line in hard]
     return "\n".join(lines)
 
 
-def _other_pip(snapshot: Snapshot) -> list[str]:
+def _other_pip_lines(snapshot: Snapshot) -> list[str]:
     """Return the line on a freeze that another pip wrote, if one did."""
     other_pip = find_other_pip(snapshot)
-    return [f"other pip     {safe(other_pip.sentence(), 1200)}"] if other_pip else []
+    return [f"other pip     {safe_text(other_pip.sentence(), 1200)}"] if other_pip else []
 
 
-def _packed(snapshot: Snapshot) -> list[str]:
+def _interpreter_lines(snapshot: Snapshot) -> list[str]:
     """Return the line on the snapshot's packed interpreter, if any."""
     packed = snapshot.captured.interpreter if snapshot.captured else None
     if not packed:
         return []
     return [
-        f"interpreter   Python {safe(packed.build)}, packed from {packed.prefix} ({packed.size >> 20} MB)"
+        f"interpreter   Python {safe_text(packed.build)}, packed from {packed.prefix} ({packed.size >> 20} MB)"
     ]
 
 
-def _lost(snapshot: Snapshot) -> list[str]:
+def _uncaptured_lines(snapshot: Snapshot) -> list[str]:
     """Return the lines on uncaptured work, and the capture's notes."""
     if snapshot.captured is None:
         return []
@@ -191,22 +198,22 @@ def _lost(snapshot: Snapshot) -> list[str]:
     for repository in snapshot.captured.repositories:
         number = max(repository.left_out_count, len(repository.left_out))
         lines += [
-            f"not captured  {repository.name}: {safe(file.path)}: {safe(file.reason)}"
+            f"not captured  {repository.name}: {safe_text(file.path)}: {safe_text(file.reason)}"
             for file in repository.left_out
         ]
         if number > len(repository.left_out):
             lines.append(
                 f"not captured  {repository.name}: {number - len(repository.left_out)} more, which are not named"
             )
-    return lines + [f"note          {safe(note, 600)}" for note in snapshot.captured.notes or ()]
+    return lines + [f"note          {safe_text(note, 600)}" for note in snapshot.captured.notes or ()]
 
 
-def _version(line: Requirement) -> str:
+def _version_text(line: Requirement) -> str:
     known = line.version is not None and line.version_from is not UNSET
     return f" is {line.version} ({line.version_from})" if known else ""
 
 
-def _also(snapshot: Snapshot) -> list[str]:
+def _optional_part_lines(snapshot: Snapshot) -> list[str]:
     """Return the lines on the optional parts of a snapshot."""
     lines = []
     if snapshot.conda:
@@ -228,10 +235,10 @@ def _also(snapshot: Snapshot) -> list[str]:
     return lines
 
 
-def _cuda(snapshot: Snapshot) -> list[str]:
-    cuda = weigh(snapshot)
+def _cuda_lines(snapshot: Snapshot) -> list[str]:
+    cuda = determine_cuda(snapshot)
     return [f"CUDA          {line}" for line in cuda.lines()] if cuda else []
 
 
-def _module(name: str, version: str | None) -> str:
+def _module_text(name: str, version: str | None) -> str:
     return f"{name}/{version}" if version else name

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.lock.model import Resolution
 
 
@@ -20,7 +20,7 @@ def render_triage(rulings: Iterable[Resolution]) -> str:
     lines: list[str] = []
     counts: Counter[str] = Counter()
     for ruling in rulings:
-        name, reason = escaped(ruling.subject), escaped(ruling.reason)
+        name, reason = escape_text(ruling.subject), escape_text(ruling.reason)
         if ruling.outcome == "pinned":
             lines.append(f"baked         {name} ({ruling.kind}): {reason}")
         elif ruling.outcome in ("unresolved", "replaced"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def in_bytes(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Return a number of bytes with a decimal unit, as for disks."""
     value = float(size)
     for unit in ("B", "kB", "MB"):

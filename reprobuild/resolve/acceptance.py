@@ -13,7 +13,7 @@ from reprobuild.errors import LockError
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.other_pip import OTHER
-from reprobuild.resolve.python.python_versions import in_words
+from reprobuild.resolve.python.python_versions import format_python_ranges
 from reprobuild.snapshot.file_kinds import field_of
 
 # Fields of Snapshot with lines of one package each.
@@ -48,7 +48,7 @@ _PATCH = "python-patch"  # the class of another patch release of Python
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
-def accept(
+def accept_deviations(
     rulings: Iterable[Resolution], accepted: Iterable[str], pythons: Sequence[str] = ()
 ) -> tuple[Resolution, ...]:
     """Mark the deviations that the user accepts.
@@ -74,34 +74,34 @@ def accept(
             refused.append(ruling)
         marked.append(ruling)
     if refused:
-        groups = _grouped(refused)
+        groups = _group_by_title(refused)
         lines = [line for title, group in groups.items() for line in _summary(title, group)]
         raise LockError(
             f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
             hint="\n".join(
                 [
-                    *_meant(words, rulings, refused),
-                    *_pythons(pythons),
-                    *_capturing(refused),
-                    *_freezing(refused),
-                    *_pinning(refused),
-                    *_naming(refused),
-                    *_bringing(refused),
-                    *_accepting(refused),
+                    *_suggest_names(words, rulings, refused),
+                    *_python_advice(pythons),
+                    *_capture_advice(refused),
+                    *_freeze_advice(refused),
+                    *_pin_advice(refused),
+                    *_source_advice(refused),
+                    *_index_advice(refused),
+                    *_accept_advice(refused),
                 ]
             ),
-            listing=["all of them:", *map(_line, refused)] if _sums_up(groups) else (),
-            refused=[_facts(ruling) for ruling in refused],
+            listing=["all of them:", *map(_format_resolution, refused)] if _has_long_group(groups) else (),
+            refused=[_resolution_facts(ruling) for ruling in refused],
         )
     return tuple(marked)
 
 
 def names_of(ruling: Resolution) -> set[str]:
-    """Return the words by which `accept` may name a line: class, name and place."""
+    """Return the words by which `accept_deviations` may name a line: class, name and place."""
     return {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}
 
 
-def _meant(
+def _suggest_names(
     words: Iterable[str], rulings: Sequence[Resolution], refused: Sequence[Resolution]
 ) -> Iterator[str]:
     """Yield a hint for each word that names no line, if a refused line has a close name."""
@@ -112,7 +112,7 @@ def _meant(
             yield f"--accept {shlex.quote(word)} names no captured line: {meant}"
 
 
-def _grouped(refused: Iterable[Resolution]) -> dict[str, list[Resolution]]:
+def _group_by_title(refused: Iterable[Resolution]) -> dict[str, list[Resolution]]:
     """Return the refused lines by file, outcome and class.
 
     The key is a title.
@@ -123,33 +123,33 @@ def _grouped(refused: Iterable[Resolution]) -> dict[str, list[Resolution]]:
     return groups
 
 
-def _sums_up(groups: Mapping[str, Sequence[Resolution]]) -> bool:
+def _has_long_group(groups: Mapping[str, Sequence[Resolution]]) -> bool:
     return any(len(group) >= _GROUP for group in groups.values())
 
 
 def _summary(title: str, group: Sequence[Resolution]) -> list[str]:
     """Return a group in lines: in full, or its number and examples."""
-    if not _sums_up({title: group}):
-        return [_line(ruling) for ruling in group]
+    if not _has_long_group({title: group}):
+        return [_format_resolution(ruling) for ruling in group]
     more = len(group) - _EXAMPLES
     examples = [f"    {r.file}:{r.line}: {r.subject}: {r.reason}" for r in group[:_EXAMPLES]]
     return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, which --verbose lists"]
 
 
-def _facts(ruling: Resolution) -> dict[str, object]:
+def _resolution_facts(ruling: Resolution) -> dict[str, object]:
     return {
         "file": ruling.file, "line": ruling.line, "subject": ruling.subject, "outcome": ruling.outcome,
         "class": ruling.kind, "reason": ruling.reason,
     }  # fmt: skip
 
 
-def _line(ruling: Resolution) -> str:
+def _format_resolution(ruling: Resolution) -> str:
     return (
         f"  {ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
     )
 
 
-def _pythons(pythons: Sequence[str]) -> list[str]:
+def _python_advice(pythons: Sequence[str]) -> list[str]:
     """Return advice on a Python that fits every pinned release.
 
     Of several such Pythons it names the newest.
@@ -157,12 +157,12 @@ def _pythons(pythons: Sequence[str]) -> list[str]:
     if not pythons:
         return []
     return [
-        f"every pinned release has a file for Python {in_words(pythons)}: the environment ran one of them; "
+        f"every pinned release has a file for Python {format_python_ranges(pythons)}: the environment ran one of them; "
         f"name it, such as `--python {shlex.quote(pythons[-1])}`"
     ]
 
 
-def _capturing(refused: Sequence[Resolution]) -> list[str]:
+def _capture_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return advice on capturing the exact Python.
 
     It is given if another patch release replaces it.
@@ -174,13 +174,13 @@ def _capturing(refused: Sequence[Resolution]) -> list[str]:
     ]
 
 
-def _freezing(refused: Sequence[Resolution]) -> list[str]:
+def _freeze_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return how the freeze is taken, where another pip than the environment's wrote it."""
     commands = [ruling.reason.rpartition("; take it again ")[2] for ruling in refused if ruling.kind == OTHER]
     return [f"take the freeze again in the environment that ran {command}" for command in commands]
 
 
-def _pinning(refused: Sequence[Resolution]) -> list[str]:
+def _pin_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return advice on pinning requirements without versions."""
     open_lines = [ruling for ruling in refused if ruling.kind == _OPEN]
     if not open_lines:
@@ -193,7 +193,7 @@ def _pinning(refused: Sequence[Resolution]) -> list[str]:
     ]
 
 
-def _naming(refused: Sequence[Resolution]) -> list[str]:
+def _source_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the options for repositories of unavailable sources."""
     names = sorted({ruling.subject for ruling in refused if ruling.kind == _SOURCE})
     if not names:
@@ -202,7 +202,7 @@ def _naming(refused: Sequence[Resolution]) -> list[str]:
     return [f"name a bundle, a clone or another remote with {options}"]
 
 
-def _bringing(refused: Sequence[Resolution]) -> list[str]:
+def _index_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return advice on finding torch, CUDA and other computing packages.
 
     Without them the job is different.
@@ -216,22 +216,23 @@ def _bringing(refused: Sequence[Resolution]) -> list[str]:
             r.subject for r in refused
             if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == field
         )  # fmt: skip
-        names = [name for name in dict.fromkeys(lost) if _computes(name)]
+        names = [name for name in dict.fromkeys(lost) if _is_compute_package(name)]
         options = " ".join(f"--index {shlex.quote(name)}=URL" for name in names[:_SHOWN])
         if names:
             lines.append(
-                f"{_names(names)} can come from {places}: {options if field == 'requirements' else '--channel URL'}"
+                f"{_shorten_names(names)} can come from {places}: "
+                f"{options if field == 'requirements' else '--channel URL'}"
             )
     return lines
 
 
-def _computes(name: str) -> bool:
+def _is_compute_package(name: str) -> bool:
     """Tell whether a distribution computes, or is a part of CUDA."""
     canonical = str(canonicalize_name(name))
     return canonical in _COMPUTING or _CUDA.fullmatch(canonical) is not None
 
 
-def _accepting(refused: Sequence[Resolution]) -> list[str]:
+def _accept_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the options that accept each class.
 
     The packages that the image would lack are listed.
@@ -248,11 +249,11 @@ def _accepting(refused: Sequence[Resolution]) -> list[str]:
             and (field_of(ruling.file), kind) != _ANOTHER
         ]
         if lost:
-            lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_names(lost)}")
+            lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_shorten_names(lost)}")
     return lines
 
 
-def _names(names: Sequence[str]) -> str:
+def _shorten_names(names: Sequence[str]) -> str:
     """Return the first names for a sentence, and the others' number."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -18,7 +18,7 @@ _CONDA = {"linux-64": "linux/amd64", "linux-aarch64": "linux/arm64"}
 _NONE = ("all", "noarch", "")  # of packages for every machine
 
 
-def known_platform(platform: str) -> str:
+def check_platform(platform: str) -> str:
     """Return a platform if images can be made for it.
 
     Raises:
@@ -39,37 +39,37 @@ def captured_platform(snapshot: Snapshot) -> str:
     Raises:
         LockError: two files show different ones, or one shows a machine that images cannot be made for.
     """
-    shown = dict(_shown(snapshot))
+    shown = dict(_platform_evidence(snapshot))
     if len(shown) > 1:
         platforms = " and ".join(f"{platform} ({evidence})" for platform, evidence in shown.items())
         raise LockError(
             f"the snapshot shows two architectures: {platforms}",
             hint=f"say which one the job ran on: --platform {' or --platform '.join(MACHINES)}",
         )
-    return known_platform(next(iter(shown), "linux/amd64"))
+    return check_platform(next(iter(shown), "linux/amd64"))
 
 
 def tells_platform(snapshot: Snapshot) -> bool:
     """Return whether a captured file shows the machine."""
-    return any(True for _ in _shown(snapshot))
+    return any(True for _ in _platform_evidence(snapshot))
 
 
-def _shown(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+def _platform_evidence(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     debian = {package.architecture: str(package.place) for package in snapshot.packages}
     rpm = {package.architecture: str(package.place) for package in snapshot.rpms}
-    yield from _of_list(debian)
-    yield from _of_list(rpm)
+    yield from _package_list_platform(debian)
+    yield from _package_list_platform(rpm)
     urls = [(package.url, package.place) for package in snapshot.conda if package.url]
     subdirs = {url.rpartition("/")[0].rpartition("/")[2]: str(place) for url, place in urls}
     known = {_CONDA[subdir]: evidence for subdir, evidence in subdirs.items() if subdir in _CONDA}
     if len(known) == 1:
         yield from known.items()
     for report in snapshot.reports:
-        if machine := _of_report(report):
+        if machine := _report_machine(report):
             yield _platform(machine), report.file
 
 
-def _of_list(architectures: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _package_list_platform(architectures: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the platform of a package list.
 
     A system may hold packages of a second architecture.
@@ -83,7 +83,7 @@ def _of_list(architectures: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield _platform(name), evidence
 
 
-def _of_report(report: MachineReport) -> str:
+def _report_machine(report: MachineReport) -> str:
     if isinstance(report.machine, str):
         return report.machine
     facts = {fact.name: fact.value or "" for fact in report.facts}

@@ -25,23 +25,23 @@ from reprobuild.lock.system import Base
 from reprobuild.resolve.conda.packages import Conda
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.environment.triage import EnvDecision
-from reprobuild.resolve.interpreter.captured import take_captured
+from reprobuild.resolve.interpreter.captured import adopt_captured_interpreter
 from reprobuild.resolve.interpreter.choice import (
     Find,
     InterpreterChoice,
-    brought,
-    requested,
-    settle,
-    standalone,
+    finalise_interpreter,
+    format_build_version,
+    make_standalone,
+    try_choose_build,
     with_build,
 )
 from reprobuild.resolve.interpreter.local import find_local
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError, find_build
-from reprobuild.resolve.python.context import asked_of_indexes
+from reprobuild.resolve.python.context import filter_index_lines
 from reprobuild.resolve.python.debian_names import packages_of
-from reprobuild.resolve.python.unreachable import refuse_lost
+from reprobuild.resolve.python.unreachable import check_availability
 from reprobuild.resolve.system.base import BaseRequest, ReleaseBase
-from reprobuild.resolve.system.base_fallback import ReleaseNeed, default_release, what_is_needed
+from reprobuild.resolve.system.base_fallback import ReleaseNeed, choose_default_release, derive_release_need
 from reprobuild.resolve.system.image import ImageBase, ImageDecision
 from reprobuild.resolve.system.release import DistributionRelease, infer_release
 from reprobuild.snapshot.model import Requirement, Snapshot
@@ -115,7 +115,7 @@ class ResolvedBase(Struct, frozen=True, kw_only=True):
     lost: tuple[LockError, ...] = ()
 
 
-def find_ground(subject: ResolveRequest, files: FileLists, around: ResolveContext) -> ResolvedBase:
+def find_base_and_python(subject: ResolveRequest, files: FileLists, around: ResolveContext) -> ResolvedBase:
     """Choose interpreter and base.
 
     The interpreter is the distribution's own Python if it is the captured one, else a build of it.
@@ -131,15 +131,15 @@ def find_ground(subject: ResolveRequest, files: FileLists, around: ResolveContex
             return find_local(version, subject.snapshot.reports, subject.machine, err, around)
 
     snapshot = subject.snapshot
-    choice = brought(_wanted(subject, around), snapshot, find)
+    choice = try_choose_build(_select_interpreter(subject, around), snapshot, find)
     try:
-        choice, system = _system(subject, choice, find, files, around)
-        freeze_packages = _listed(snapshot)
+        choice, system = _choose_provider(subject, choice, find, files, around)
+        freeze_packages = _freeze_packages(snapshot)
         base, packages = system.pin(called=freeze_packages)
     except (LockError, FetchError) as err:
-        refuse_lost((choice.lost, err) if choice.lost else (), (), ())
+        check_availability((choice.lost, err) if choice.lost else (), (), ())
         raise
-    settled = settle(choice, base, snapshot, find)
+    settled = finalise_interpreter(choice, base, snapshot, find)
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
         base, packages = system.pin(called=freeze_packages)
@@ -149,7 +149,7 @@ def find_ground(subject: ResolveRequest, files: FileLists, around: ResolveContex
     )  # fmt: skip
 
 
-def _wanted(subject: ResolveRequest, around: ResolveContext) -> Interpreter:
+def _select_interpreter(subject: ResolveRequest, around: ResolveContext) -> Interpreter:
     """Return the packed interpreter of the snapshot, or the chosen one.
 
     The chosen one is used if there is no packed one, or if the user overrides it.
@@ -161,10 +161,10 @@ def _wanted(subject: ResolveRequest, around: ResolveContext) -> Interpreter:
     if subject.decisions.python:
         around.say(f"python: the captured Python {packed.version} is not used, because `--python` was given")
         return subject.interpreter
-    return take_captured(subject.snapshot, subject.machine, around) or subject.interpreter
+    return adopt_captured_interpreter(subject.snapshot, subject.machine, around) or subject.interpreter
 
 
-def _listed(snapshot: Snapshot) -> dict[str, str]:
+def _freeze_packages(snapshot: Snapshot) -> dict[str, str]:
     return {package: "the freeze" for line in snapshot.requirements for package in packages_of(line.name)}
 
 
@@ -177,7 +177,7 @@ def _roots(subject: ResolveRequest, interpreter: Interpreter) -> tuple[str, ...]
     )
 
 
-def _system(
+def _choose_provider(
     subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, around: ResolveContext
 ) -> tuple[InterpreterChoice, BaseProvider]:
     """Return the interpreter choice and the base's source.
@@ -213,7 +213,7 @@ def _system(
         and interpreter.kind == "system"
         and not system.has(f"python{interpreter.minor}")
     ):
-        choice = brought(standalone(interpreter), snapshot, find)
+        choice = try_choose_build(make_standalone(interpreter), snapshot, find)
         system.roots = _roots(subject, choice.interpreter)
     return choice, system
 
@@ -225,24 +225,26 @@ def _default_release(
 
     If no release has that Python, any other suitable one is used, for a standalone build.
     """
-    lines = asked_of_indexes(subject.lines, read_services(subject.decisions.services))
-    need = what_is_needed(subject.snapshot, choice.interpreter, lines, files, subject.machine)
+    lines = filter_index_lines(subject.lines, read_services(subject.decisions.services))
+    need = derive_release_need(subject.snapshot, choice.interpreter, lines, files, subject.machine)
     need = need.with_conda(*subject.conda.glibc) if subject.conda else need
     offered = configured_releases(around.env, subject.architecture)
     try:
-        return choice, default_release(need, offered)
+        return choice, choose_default_release(need, offered)
     except LockError as err:
         if not need.python:
             raise
         try:
-            build = find(requested(choice.interpreter))
+            build = find(format_build_version(choice.interpreter))
         except NoBuildError as none:
             lost = LockError(f"{err}; {none}", hint=err.hint)
-            return InterpreterChoice(interpreter=standalone(choice.interpreter), lost=lost), default_release(
-                _without_python(need), offered
-            )
+            return InterpreterChoice(
+                interpreter=make_standalone(choice.interpreter), lost=lost
+            ), choose_default_release(_without_python(need), offered)
         interpreter = with_build(choice.interpreter, build)
-        return InterpreterChoice(interpreter=interpreter), default_release(_without_python(need), offered)
+        return InterpreterChoice(interpreter=interpreter), choose_default_release(
+            _without_python(need), offered
+        )
 
 
 def _without_python(need: ReleaseNeed) -> ReleaseNeed:

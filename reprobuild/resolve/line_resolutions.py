@@ -36,13 +36,13 @@ def rule_unread(snapshot: Snapshot) -> list[Resolution]:
 def rule_dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Resolution]:
     """Return resolutions for the lines that a decision drops."""
     return [
-        _excluded(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
+        _exclude_line(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
         for line in (*snapshot.requirements, *snapshot.unlisted)
         if is_named(line.name, drop)
     ]
 
 
-def without_unlisted(rulings: Iterable[Resolution], snapshot: Snapshot) -> tuple[Resolution, ...]:
+def exclude_unlisted(rulings: Iterable[Resolution], snapshot: Snapshot) -> tuple[Resolution, ...]:
     """Exclude unresolved lines that are not in the freeze.
 
     A snapshot without capture.json has no such lines.
@@ -56,7 +56,7 @@ def without_unlisted(rulings: Iterable[Resolution], snapshot: Snapshot) -> tuple
     )
 
 
-def _excluded(file: str, line: int, subject: str, reason: str, captured: str) -> Resolution:
+def _exclude_line(file: str, line: int, subject: str, reason: str, captured: str) -> Resolution:
     return Resolution(
         file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured, kind="decision"
     )  # fmt: skip

@@ -14,10 +14,10 @@ from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.resolve.interpreter.evidence import is_free_threaded
 from reprobuild.snapshot.model import CapturedCondaPackage, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import PYPI
-from reprobuild.snapshot.parsers.conda_names import on_pypi
+from reprobuild.snapshot.parsers.conda_names import find_pypi_name
 
 
-def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CapturedCondaPackage | None:
+def find_conda_python(snapshot: Snapshot, decisions: Decisions) -> CapturedCondaPackage | None:
     """Return the captured Python of conda, if it is to be used.
 
     Return None if wheels make the environment.
@@ -36,20 +36,20 @@ def python_of_conda(snapshot: Snapshot, decisions: Decisions) -> CapturedCondaPa
     return python if version == decisions.python and version.count(".") == 2 else None
 
 
-def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution]:
+def rule_uninstalled_packages(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution]:
     """Yield resolutions for packages that are not installed.
 
     They are packages of rpm, packages of conda if wheels make the environment, and dropped directories of the job.
     """
     names = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
     drop = decisions.drop
-    for package in () if python_of_conda(snapshot, decisions) else snapshot.conda:
-        outcome, reason, kind = _of_conda(package, names, drop)
-        yield _ruling(package.place, package.name, outcome, reason, kind)
+    for package in () if find_conda_python(snapshot, decisions) else snapshot.conda:
+        outcome, reason, kind = _decide_conda_package(package, names, drop)
+        yield _make_resolution(package.place, package.name, outcome, reason, kind)
     for repository in snapshot.captured.repositories if snapshot.captured else ():
         if repository.parent is None and not repository.distributions and is_named(repository.name, drop):
             place = SourceLocation("capture.json", 0)
-            yield _ruling(
+            yield _make_resolution(
                 place,
                 repository.name,
                 "excluded",
@@ -58,15 +58,15 @@ def rule_others(snapshot: Snapshot, decisions: Decisions) -> Iterator[Resolution
             )
     for rpm in snapshot.rpms:
         reason = "an rpm of the captured host; the image's system is another distribution"
-        yield _ruling(rpm.place, rpm.name, "excluded", reason, "host-package")
+        yield _make_resolution(rpm.place, rpm.name, "excluded", reason, "host-package")
 
 
-def _of_conda(
+def _decide_conda_package(
     package: CapturedCondaPackage, names: Collection[str], drop: Collection[str]
 ) -> tuple[Outcome, str, str]:
     if is_named(package.name, drop):
         return "excluded", "dropped by decision", "decision"
-    if on_pypi(package.name) in names:
+    if find_pypi_name(package.name) in names:
         return "excluded", "the freeze has it, too, and says what becomes of it", "conda"
     if package.name == "python":
         return "excluded", "the interpreter; the image has its own of this version", "conda"
@@ -75,7 +75,9 @@ def _of_conda(
     return "unresolved", f"{package.version}{build} of conda: {reason}", "conda-package"
 
 
-def _ruling(place: SourceLocation, name: str, outcome: Outcome, reason: str, kind: str) -> Resolution:
+def _make_resolution(
+    place: SourceLocation, name: str, outcome: Outcome, reason: str, kind: str
+) -> Resolution:
     return Resolution(
         file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind
     )

@@ -38,15 +38,15 @@ def refuse_secrets(decisions: Decisions) -> None:
 
 def secret_decisions(decisions: Decisions) -> dict[str, str]:
     """Return {name: rule} of the decisions with a secret."""
-    texts = _texts("", decisions.recorded())
+    texts = _decision_texts("", decisions.lock_document())
     rules = {}
     for name, text in texts:
-        if name not in rules and (rule := _rule(name, text)):
+        if name not in rules and (rule := _find_secret_rule(name, text)):
             rules[name] = rule
     return rules
 
 
-def _rule(name: str, text: str) -> str | None:
+def _find_secret_rule(name: str, text: str) -> str | None:
     findings = secrets.find(text.encode("utf-8", "surrogateescape"), most=1)
     if findings:
         return findings[0][1]
@@ -56,7 +56,7 @@ def _rule(name: str, text: str) -> str | None:
     return None
 
 
-def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+def _decision_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
     """Yield the name of each decision with its text.
 
     For a list, each item is yielded, and all as one command line.
@@ -64,10 +64,10 @@ def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield name or str(key), str(key)
-            yield from _texts(f"{name}.{key}" if name else str(key), item)
+            yield from _decision_texts(f"{name}.{key}" if name else str(key), item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(name, item)
+            yield from _decision_texts(name, item)
         if all(isinstance(item, str) for item in value):
             yield name, " ".join(value)
             yield name, shlex.join(value)

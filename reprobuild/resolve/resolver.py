@@ -11,56 +11,56 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
-from reprobuild.config.profiles import DEFAULT, suggestions
+from reprobuild.config.profiles import DEFAULT, suggest_profiles
 from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.pypi.requires import with_requires
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.git.addresses import RepositoryAddress, of_this_machine, read_origin
+from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin
 from reprobuild.infra.untrusted.strings import AbsolutePath, is_valid
-from reprobuild.lock.consistent import readable
+from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.file import VERSION
 from reprobuild.lock.model import Lock, Resolution, Workload
 from reprobuild.lock.python import Source
 from reprobuild.lock.recorded import RecordedDecisions
-from reprobuild.lock.requirements import conflicts, in_short
+from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.lock.system import EPOCH, Artefact, Base
-from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.architecture import MACHINES, captured_platform, known_platform
-from reprobuild.resolve.base_and_python import ResolvedBase, ResolveRequest, find_ground
+from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.architecture import MACHINES, captured_platform, check_platform
+from reprobuild.resolve.base_and_python import ResolvedBase, ResolveRequest, find_base_and_python
 from reprobuild.resolve.base_packages import add_libraries
-from reprobuild.resolve.builds.build_requires import BuildWheelSource, resolve_buildings
+from reprobuild.resolve.builds.build_requires import BuildWheelSource, lock_build_wheels
 from reprobuild.resolve.builds.devel import devel_base
 from reprobuild.resolve.builds.extensions import Toolkit
-from reprobuild.resolve.builds.prebuilt import with_prebuilt
-from reprobuild.resolve.conda.environment import in_prefix
+from reprobuild.resolve.builds.prebuilt import use_prebuilt_wheels
+from reprobuild.resolve.conda.environment import add_activation_variables
 from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.evidence import rule_cuda
-from reprobuild.resolve.environment.path_mapping import PathMap, text_of
+from reprobuild.resolve.environment.path_mapping import PathMap, unquote_directory
 from reprobuild.resolve.environment.triage import triage_snapshot
-from reprobuild.resolve.interpreter.choice import guess, resolve_interpreter
-from reprobuild.resolve.interpreter.evidence import not_used
-from reprobuild.resolve.line_resolutions import rule_dropped, rule_unread, without_unlisted
+from reprobuild.resolve.interpreter.choice import resolve_interpreter, rule_guessed_python
+from reprobuild.resolve.interpreter.evidence import describe_unused_modules
+from reprobuild.resolve.line_resolutions import exclude_unlisted, rule_dropped, rule_unread
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.python.base_distributions import OF_BASE, Below
 from reprobuild.resolve.python.completeness import rule_list
-from reprobuild.resolve.python.context import file_lists, known_of
-from reprobuild.resolve.python.markers import of_environment
+from reprobuild.resolve.python.context import make_file_lists, make_line_context
+from reprobuild.resolve.python.markers import select_environment_lines
 from reprobuild.resolve.python.other_pip import rule_other_pip
 from reprobuild.resolve.python.python_versions import common_pythons
 from reprobuild.resolve.python.resolve import resolve_requirements
-from reprobuild.resolve.python.unreachable import Lost, refuse_lost
+from reprobuild.resolve.python.unreachable import Lost, check_availability
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.resolve.system.sonames import glibc_of
-from reprobuild.resolve.unused_overrides import misspelt, unused
+from reprobuild.resolve.unused_overrides import describe_misspelt_words, describe_unused_overrides
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.fetch import fetch
 
 
-def resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
+def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
     """Pin every captured line, or give the reason against it.
 
     Raises:
@@ -82,41 +82,41 @@ def resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) ->
 
 
 def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
-    subject = _subject(snapshot, decisions)
+    subject = _make_request(snapshot, decisions)
     captured_python = subject.interpreter.version
     other_pip = rule_other_pip(snapshot)
-    snapshot, elsewhere = of_environment(snapshot, captured_python, subject.machine, decisions.drop)
+    snapshot, elsewhere = select_environment_lines(snapshot, captured_python, subject.machine, decisions.drop)
     if elsewhere:
-        subject = _subject(snapshot, decisions)
+        subject = _make_request(snapshot, decisions)
     subject = _with_conda(subject, around)
-    for remark in (*not_used(snapshot), *unused(decisions, snapshot)):
+    for remark in (*describe_unused_modules(snapshot), *describe_unused_overrides(decisions, snapshot)):
         around.say(f"warning: {remark}")
     services = read_services(decisions.services)
-    files = file_lists(decisions, services, around)
+    files = make_file_lists(decisions, services, around)
     lost: tuple[Lost, ...] = subject.conda.lost if subject.conda else ()
     try:
-        ground = find_ground(subject, files, around)
+        ground = find_base_and_python(subject, files, around)
     except (LockError, FetchError) as err:
-        refuse_lost((*lost, err) if lost else (), (), ())
+        check_availability((*lost, err) if lost else (), (), ())
         raise
     base, interpreter = ground.base, ground.interpreter
 
     target = WheelTarget(
-        python=interpreter.version, glibc=_glibc(base), machine=subject.machine,
+        python=interpreter.version, glibc=_base_glibc(base), machine=subject.machine,
         free_threaded=interpreter.free_threaded,
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
-    below = _below(subject, ground, services)
-    known = known_of(snapshot, services, base, around, below)
+    below = _base_distributions(subject, ground, services)
+    known = make_line_context(snapshot, services, base, around, below)
     python = resolve_requirements(subject.lines, files, target, known)
     if any(ruling.kind == OF_BASE for ruling in python.rulings):
         interpreter = msgspec.structs.replace(interpreter, shared=True)
-    python = msgspec.structs.replace(python, rulings=without_unlisted(python.rulings, snapshot))
+    python = msgspec.structs.replace(python, rulings=exclude_unlisted(python.rulings, snapshot))
     sources, trees = lock_sources(snapshot, decisions, around)
     others = [
         *subject.triage.rulings,
         *ground.rulings,
-        *guess(
+        *rule_guessed_python(
             snapshot,
             decisions.python,
             ground.interpreter,
@@ -127,16 +127,16 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         *rule_unread(snapshot),
         *other_pip,
         *elsewhere,
-        *(subject.conda.too_new(_glibc(base)) if subject.conda else ()),
+        *(subject.conda.too_new(_base_glibc(base)) if subject.conda else ()),
     ]
     files.save()
-    refuse_lost(
+    check_availability(
         (*ground.lost, *lost, *python.lost), [*others, *python.rulings, *ground.packages], decisions.accept
     )
-    accept(
+    accept_deviations(
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched
-    python = with_prebuilt(python, _of_index(subject), target, services, around)
+    python = use_prebuilt_wheels(python, _index_names(subject), target, services, around)
     base, libraries = add_libraries(ground, python.wheels, sources, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     toolkit = Toolkit(
@@ -144,10 +144,14 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         image=decisions.devel is not None,
     )  # fmt: skip
     linked = subject.conda.distributions if subject.conda else {}
-    shelf = BuildWheelSource(files, target, around.store, _fetcher(around), python.wheels, toolkit, linked)
-    built = resolve_buildings(sources, python.sdists, decisions.build, shelf)
+    shelf = BuildWheelSource(
+        files, target, around.store, _make_fetcher(around), python.wheels, toolkit, linked
+    )
+    built = lock_build_wheels(sources, python.sdists, decisions.build, shelf)
     files.save()
-    rulings = accept([*others, *python.rulings, *libraries, *cuda, *built.rulings], decisions.accept)
+    rulings = accept_deviations(
+        [*others, *python.rulings, *libraries, *cuda, *built.rulings], decisions.accept
+    )
     lock = Lock(
         version=VERSION,
         snapshot=snapshot.digest,
@@ -163,23 +167,25 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         devel=devel_base(subject, ground.system, base, interpreter, built.packages, around),
         conda=subject.conda.packages if subject.conda else (),
         environment=subject.triage.settings,
-        workdir=_workdir(snapshot, subject.triage.places, sources),
+        workdir=_choose_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
-        decisions=_recorded(decisions),
+        decisions=_record_decisions(decisions),
         rulings=rulings,
     )
-    rulings = accept([*lock.rulings, *rule_list(snapshot, lock)], decisions.accept)
+    rulings = accept_deviations([*lock.rulings, *rule_list(snapshot, lock)], decisions.accept)
     lock = msgspec.structs.replace(lock, rulings=rulings)
-    for remark in misspelt(decisions, rulings):
+    for remark in describe_misspelt_words(decisions, rulings):
         around.say(f"warning: {remark}")
-    for conflict in in_short(conflicts(lock)):
+    for conflict in shorten_conflicts(find_conflicts(lock)):
         around.say(f"warning: {conflict}")
-    for suggestion in suggestions(distributions(lock), lock.profile):
+    for suggestion in suggest_profiles(distributions(lock), lock.profile):
         around.say(f"note: {suggestion}")
-    return readable(lock)
+    return check_readable(lock)
 
 
-def _below(subject: ResolveRequest, ground: ResolvedBase, services: Mapping[str, Service]) -> Below:
+def _base_distributions(
+    subject: ResolveRequest, ground: ResolvedBase, services: Mapping[str, Service]
+) -> Below:
     """Return the distributions of the base's image, if they are visible.
 
     They are visible if the environment is of that image's Python.
@@ -202,15 +208,15 @@ def _with_conda(subject: ResolveRequest, around: ResolveContext) -> ResolveReque
     conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, around)
     if conda is None:
         return subject
-    triage = in_prefix(subject.triage, subject.snapshot, conda.activated)
+    triage = add_activation_variables(subject.triage, subject.snapshot, conda.activated)
     triage = msgspec.structs.replace(triage, rulings=(*triage.rulings, *conda.rulings))
     return msgspec.structs.replace(
         subject, conda=conda, lines=conda.lines, interpreter=conda.interpreter, triage=triage
     )
 
 
-def _subject(snapshot: Snapshot, decisions: Decisions) -> ResolveRequest:
-    platform = known_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
+def _make_request(snapshot: Snapshot, decisions: Decisions) -> ResolveRequest:
+    platform = check_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
     architecture, machine = MACHINES[platform]
     every = (*snapshot.requirements, *snapshot.unlisted)
     lines = (line for line in every if not is_named(line.name, decisions.drop))
@@ -235,7 +241,7 @@ def lock_sources(
         canonicalize_name(name): read_origin(place, around.folder, confirmed=name not in around.doubted)
         for name, place in decisions.sources.items()
     }
-    for place in of_this_machine(origins):
+    for place in local_origin_lines(origins):
         around.say(f"sources: {place}")
     inputs = SourceInputs(
         patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
@@ -244,7 +250,7 @@ def lock_sources(
     return resolve_sources(lines, inputs)
 
 
-def _of_index(subject: ResolveRequest) -> set[str]:
+def _index_names(subject: ResolveRequest) -> set[str]:
     """Return the names to look up on an index.
 
     Names with a build override are left out.
@@ -253,7 +259,7 @@ def _of_index(subject: ResolveRequest) -> set[str]:
     return {str(canonicalize_name(line.name)) for line in subject.lines if line.kind == "index"} - decided
 
 
-def _glibc(base: Base) -> tuple[int, int]:
+def _base_glibc(base: Base) -> tuple[int, int]:
     if "libc6" not in base.installed:
         raise LockError("the base has no libc6", hint="choose another with --base")
     version = glibc_of(base.installed["libc6"])
@@ -265,20 +271,20 @@ def _glibc(base: Base) -> tuple[int, int]:
     return version
 
 
-def _fetcher(around: ResolveContext) -> Callable[[Artefact], None]:
+def _make_fetcher(around: ResolveContext) -> Callable[[Artefact], None]:
     def bring(artefact: Artefact) -> None:
         fetch([artefact], around.store, around.net)
 
     return bring
 
 
-def _workdir(snapshot: Snapshot, places: PathMap, sources: Sequence[Source]) -> str:
+def _choose_workdir(snapshot: Snapshot, places: PathMap, sources: Sequence[Source]) -> str:
     """Return the working directory of commands.
 
     It is that of the job, or else the only source.
     """
     command = snapshot.captured.command if snapshot.captured else None
-    directory = places.move(text_of(command.folder)) if command and command.folder else None
+    directory = places.move(unquote_directory(command.folder)) if command and command.folder else None
     if (
         directory
         and directory.isprintable()
@@ -291,9 +297,9 @@ def _workdir(snapshot: Snapshot, places: PathMap, sources: Sequence[Source]) -> 
     return sources[0].path if len(sources) == 1 else "/workspace"
 
 
-def _recorded(decisions: Decisions) -> RecordedDecisions:
+def _record_decisions(decisions: Decisions) -> RecordedDecisions:
     try:
-        return msgspec.convert(decisions.recorded(), RecordedDecisions)
+        return msgspec.convert(decisions.lock_document(), RecordedDecisions)
     except msgspec.ValidationError as err:
         raise LockError(f"a lock cannot hold a decision: {err}", hint="write it in printable words") from None
 

@@ -16,7 +16,7 @@ from reprobuild.resolve.acceptance import names_of
 from reprobuild.snapshot.model import Snapshot
 
 
-def unused(decisions: Decisions, snapshot: Snapshot) -> Iterator[str]:
+def describe_unused_overrides(decisions: Decisions, snapshot: Snapshot) -> Iterator[str]:
     """Yield a message for each override of an uncaptured project.
 
     The override is a source or a build.
@@ -37,14 +37,14 @@ def unused(decisions: Decisions, snapshot: Snapshot) -> Iterator[str]:
                 yield f"{text}; {meant}" if meant else text
 
 
-def misspelt(decisions: Decisions, rulings: Iterable[Resolution]) -> Iterator[str]:
+def describe_misspelt_words(decisions: Decisions, rulings: Iterable[Resolution]) -> Iterator[str]:
     """Yield a text for each word of `drop`, `accept` and `indexes` that names no line, if a line has a close name."""
     every = tuple(rulings)
     subjects = sorted({ruling.subject for ruling in every})
     projects = sorted(set(map(canonicalize_name, subjects)))
     accepted = sorted(set[str]().union(*map(names_of, every)))
     for option, words, names in (
-        ("--drop", [word for word in decisions.drop if not _fits(word, subjects)], subjects),
+        ("--drop", [word for word in decisions.drop if not _fits_subject(word, subjects)], subjects),
         ("--accept", [word for word in decisions.accept if word not in accepted], accepted),
         (
             "--index",
@@ -57,5 +57,5 @@ def misspelt(decisions: Decisions, rulings: Iterable[Resolution]) -> Iterator[st
                 yield f"{option} {word} names no captured line; {meant}"
 
 
-def _fits(word: str, subjects: Iterable[str]) -> bool:
+def _fits_subject(word: str, subjects: Iterable[str]) -> bool:
     return any(is_named(subject, (word,)) for subject in subjects)

@@ -114,7 +114,7 @@ def read_volumes(texts: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], f
     return tuple(pairs), frozenset(read_only)
 
 
-def absolute(volume: str) -> str:
+def make_volume_absolute(volume: str) -> str:
     """Return a volume with an absolute path on this machine."""
     host, colon, rest = volume.partition(":")
     return f"{Path(host).absolute()}:{rest}" if host and colon else volume
@@ -146,7 +146,12 @@ def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
         soft, _, hard = values.partition(":")
         numbers = [-1 if part in (UNLIMITED, "-1") else int(part) if re.fullmatch(r"\d{1,18}", part) else None
                    for part in (soft, hard or soft)]  # fmt: skip
-        if name not in LIMITS or numbers[0] is None or numbers[1] is None or _more(numbers[0], numbers[1]):
+        if (
+            name not in LIMITS
+            or numbers[0] is None
+            or numbers[1] is None
+            or _is_above(numbers[0], numbers[1])
+        ):
             raise UsageError(
                 f"--ulimit {text}: not of the form NAME=SOFT[:HARD]",
                 hint="for example --ulimit nofile=1048576, --ulimit memlock=unlimited; "
@@ -156,7 +161,7 @@ def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:
     return tuple(limits)
 
 
-def _more(first: int, second: int) -> bool:
+def _is_above(first: int, second: int) -> bool:
     """Return whether a limit is above another; -1 is unlimited."""
     return second != -1 and (first == -1 or first > second)
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
-from reprobuild.image.formats.single_file import filename
+from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import Image
 from reprobuild.lock.model import Lock
 from reprobuild.recipe.image_config import image_config
 from reprobuild.run.options import RunOptions
-from reprobuild.run.pyxis_gpus import CAPABILITIES, COUNTED, counted_anew, hook_variables
-from reprobuild.run.run import frozen, prepare
+from reprobuild.run.pyxis_gpus import CAPABILITIES, COUNTED, are_gpus_renumbered, hook_variables
+from reprobuild.run.run import image_variables, prepare
 from reprobuild.store.store import Store, hash_open, is_still
 
 # Variables that would change srun here, or pyxis and enroot, which is written in bash, on the nodes.
@@ -53,15 +53,15 @@ def pyxis_command(
     Raises:
         UsageError: there is no squashfs, or it is not that of the image; or pyxis does not support an option.
     """
-    _refuse(run_options, options)
-    squashfs = _squashfs(out, image, session)
+    _refuse_options(run_options, options)
+    squashfs = _find_squashfs(out, image, session)
     ready = prepare(lock, (), run_options, session.env)
-    frozen_variables = frozen(lock)
+    frozen_variables = image_variables(lock)
     gpus, messages = hook_variables(run_options.gpus, ready.task.gpus, session.env, options)
     for line in (*ready.said, *messages):
         session.say(line)
     mounts = [
-        f"{_plain(host)}:{_plain(inside)}{':ro' if inside in ready.task.read_only else ''}"
+        f"{_check_mount_path(host)}:{_check_mount_path(inside)}{':ro' if inside in ready.task.read_only else ''}"
         for host, inside in ready.task.volumes
     ]
     variables, inside = _variables(ready.task, session.env)
@@ -72,7 +72,7 @@ def pyxis_command(
             variables.setdefault(name, value)
     names = sorted(name for name in variables if not name.startswith("SLURM"))  # srun passes its own on
     over = sorted(set(names) & set(frozen_variables))
-    env_words = ["-u", COUNTED] * counted_anew(ready.task.gpus, ready.task.environment)
+    env_words = ["-u", COUNTED] * are_gpus_renumbered(ready.task.gpus, ready.task.environment)
     env_words += [f"{name}={value}" for name, value in sorted(inside.items())]
     argv = [
         "srun", *options, f"--container-image={squashfs}", "--no-container-mount-home", "--no-container-entrypoint",
@@ -86,7 +86,7 @@ def pyxis_command(
     return argv, {**session.env, **variables}
 
 
-def _refuse(run_options: RunOptions, options: Sequence[str]) -> None:
+def _refuse_options(run_options: RunOptions, options: Sequence[str]) -> None:
     values = {
         "--user": run_options.user,
         "--shm-size": run_options.shm_size,
@@ -109,9 +109,9 @@ def _refuse(run_options: RunOptions, options: Sequence[str]) -> None:
             )
 
 
-def _squashfs(out: Path, image: Image, session: RunContext) -> Path:
+def _find_squashfs(out: Path, image: Image, session: RunContext) -> Path:
     """Return the squashfs to start, after comparing it with `image.json`."""
-    squashfs = (out / filename("sqsh")).absolute()
+    squashfs = (out / single_file_name("sqsh")).absolute()
     lock, place = shlex.quote(str(out / "reprobuild.lock")), shlex.quote(str(out))
     remedy = f"write it: reprobuild build {lock} -o {place} --sqsh; or choose --engine apptainer"
     if not image.sqsh or not squashfs.is_file():
@@ -168,7 +168,7 @@ def _variables(task: Task, env: Mapping[str, str]) -> tuple[dict[str, str], dict
     return {name: value for name, value in task.environment.items() if name not in inside}, inside
 
 
-def _plain(path: str) -> str:
+def _check_mount_path(path: str) -> str:
     if re.search("[,:]", path):
         raise UsageError(
             f"pyxis cannot be told the directory {path}: its mounts are separated by commas and colons",

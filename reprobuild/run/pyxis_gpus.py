@@ -43,24 +43,24 @@ def hook_variables(
     Raises:
         UsageError: enroot does not support the name of a GPU.
     """
-    if gpu.by_cdi(gpus):
+    if gpu.uses_cdi(gpus):
         raise UsageError(
             f"pyxis knows no GPU by a name of CDI: {gpus}",
             hint="name it by its index or UUID, or give all with --gpu all",
         )
     if option == "none":
         return {VISIBLE: NONE}, ()
-    if gpus or _job_has(env, options):
+    if gpus or _job_has_gpus(env, options):
         return {VISIBLE: gpus or gpu.ALL, CAPABILITIES: COMPUTE}, ()
     return {}, (_UNKNOWN,)
 
 
-def _job_has(env: Mapping[str, str], options: Sequence[str]) -> bool:
+def _job_has_gpus(env: Mapping[str, str], options: Sequence[str]) -> bool:
     in_env = any(value not in ("", "0") for name, value in env.items() if _OF_JOB.fullmatch(name))
     return in_env or any(_ASKING.fullmatch(word) for word in options)
 
 
-def counted_anew(gpus: str, environment: Mapping[str, str]) -> bool:
+def are_gpus_renumbered(gpus: str, environment: Mapping[str, str]) -> bool:
     """Return whether Slurm's GPU numbers are invalid in the container.
 
     Named GPUs are counted from 0 there.

@@ -21,7 +21,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.recipe.image_config import image_config, split_environment, static_variables
 from reprobuild.run.options import RunOptions, read_limits, read_size, read_user, read_variables, read_volumes
-from reprobuild.run.site_env import hidden, is_first, let_in, processes
+from reprobuild.run.site_env import count_processes, find_hidden_variables, is_first, select_site_env
 
 SHARED_MEMORY = Path("/dev/shm")
 LEAST_SHARED = 1 << 30  # used if this machine's is smaller, or unknown
@@ -55,7 +55,7 @@ def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, ru
     say = session.say if is_first(session.env) else _say_nothing
     say(f"looking for {run_options.engine or 'an engine'}")
     engine = find_engine(run_options.engine, session.env)
-    for line in (*ready.said, *_of_engine(engine.NAME, run_options, ready.task)):
+    for line in (*ready.said, *_engine_notes(engine.NAME, run_options, ready.task)):
         say(line)
     name = engine_name(lock, image, out, session.store, say)
     say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
@@ -79,18 +79,19 @@ def prepare(
     variables = read_variables(run_options, env)
     volumes, read_only = read_volumes(run_options.volumes)
     named_gpus = run_options.gpus not in ("auto", gpu.ALL)  # `none` names no GPU
-    site = let_in(env, frozen(lock), variables, named_gpus=named_gpus)
+    site = select_site_env(env, image_variables(lock), variables, named_gpus=named_gpus)
     written = [inside for _, inside in volumes if inside not in read_only]
-    workdir = _workdir(run_options.workdir)
+    workdir = _check_workdir(run_options.workdir)
     # Apptainer's own way to the entrypoint changes to the image's directory first.
     words = (*image_config(lock).entrypoint, *arguments) if workdir else tuple(arguments)
-    network, why = _network(run_options.network, env)
+    network, why = _choose_network(run_options.network, env)
     task = Task(
         arguments=words, bypass=bool(workdir), workdir=workdir, environment={**site.values, **variables},
-        network=network, volumes=volumes, read_only=read_only, timeout=0, gpus=gpu.requested(run_options.gpus),
+        network=network, volumes=volumes, read_only=read_only, timeout=0, gpus=gpu.parse_gpu_option(run_options.gpus),
         user=("caller" if written else "") if run_options.user is None else read_user(run_options.user),
         shared_memory=read_size(run_options.shm_size) if run_options.shm_size else _shared_memory(),
-        generous=True, limits=read_limits(run_options.limits), hidden=hidden(variables, run_options.hidden),
+        generous=True, limits=read_limits(run_options.limits),
+        hidden=find_hidden_variables(variables, run_options.hidden),
     )  # fmt: skip
     shown = [
         name
@@ -104,7 +105,7 @@ def prepare(
     return PreparedRun(task=task, said=(*site.conflicts, *warned, *why))
 
 
-def frozen(lock: Lock) -> dict[str, str]:
+def image_variables(lock: Lock) -> dict[str, str]:
     """Return the variables of an image.
 
     They come from its configuration and `environ.json`.
@@ -112,7 +113,7 @@ def frozen(lock: Lock) -> dict[str, str]:
     return {**split_environment(lock.environment)[1], **static_variables(lock)}
 
 
-def _workdir(text: str) -> str:
+def _check_workdir(text: str) -> str:
     if text and not text.startswith("/"):
         raise UsageError(
             f"--workdir {text}: not a path in the container",
@@ -121,14 +122,14 @@ def _workdir(text: str) -> str:
     return text
 
 
-def _network(option: str | None, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def _choose_network(option: str | None, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """Return the network, and a message if it was chosen automatically.
 
     Processes of one job must reach each other.
     """
     if option is not None:
         return option, ()
-    if processes(env) == 1:
+    if count_processes(env) == 1:
         return "none", ()
     return "host", (
         "network: the host's, since this is one of several processes of a job; --network none cuts it off",
@@ -147,7 +148,7 @@ def _shared_memory() -> int:
     return max(LEAST_SHARED, status.f_blocks * status.f_frsize)
 
 
-def _of_engine(name: str, run_options: RunOptions, task: Task) -> list[str]:
+def _engine_notes(name: str, run_options: RunOptions, task: Task) -> list[str]:
     """Return messages about the engine's special cases."""
     messages = []
     if name == "apptainer" and run_options.shm_size:

@@ -44,7 +44,7 @@ class SiteEnv(Struct, frozen=True, kw_only=True):
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], SiteRule], ...]:
+def read_rules() -> tuple[tuple[re.Pattern[str], SiteRule], ...]:
     """Return the table, each rule with one compiled pattern."""
     raw = files("reprobuild.run").joinpath("site.toml").read_bytes()
     table = msgspec.toml.decode(raw, type=dict[str, tuple[SiteRule, ...]])["rule"]
@@ -53,10 +53,10 @@ def rules() -> tuple[tuple[re.Pattern[str], SiteRule], ...]:
 
 def kind_of(name: str) -> str:
     """Return the kind of a variable, empty if unknown."""
-    return next((rule.kind for pattern, rule in rules() if pattern.fullmatch(name)), "")
+    return next((rule.kind for pattern, rule in read_rules() if pattern.fullmatch(name)), "")
 
 
-def let_in(
+def select_site_env(
     env: Mapping[str, str], frozen: Mapping[str, str], user_variables: Mapping[str, str], *, named_gpus: bool
 ) -> SiteEnv:  # fmt: skip
     """Choose the variables of this machine for a container.
@@ -73,7 +73,7 @@ def let_in(
         value, kind = env[name], kind_of(name)
         if name in frozen:
             if value != frozen[name] and not _OWN.fullmatch(name):
-                both = f"here {shown(name, value)}, in the image {shown(name, frozen[name])}"
+                both = f"here {display_value(name, value)}, in the image {display_value(name, frozen[name])}"
                 messages.append(
                     f"{name}: the frozen value is kept ({both}); --env {shlex.quote(name)} takes this machine's"
                 )
@@ -94,12 +94,12 @@ def let_in(
     for name in sorted(user_variables.keys() & frozen.keys()):
         if user_variables[name] != frozen[name]:
             messages.append(
-                f"{name}: the given value is used, and not the frozen one ({shown(name, frozen[name])})"
+                f"{name}: the given value is used, and not the frozen one ({display_value(name, frozen[name])})"
             )
     return SiteEnv(values=values, conflicts=tuple(messages))
 
 
-def shown(name: str, value: str) -> str:
+def display_value(name: str, value: str) -> str:
     """Return a value for display, in one line and without secrets."""
     if secrets.secret_variable(name, value):
         return "a secret"
@@ -107,12 +107,14 @@ def shown(name: str, value: str) -> str:
     return text if len(text) <= 80 else text[:80] + "..."
 
 
-def processes(env: Mapping[str, str]) -> int:
+def count_processes(env: Mapping[str, str]) -> int:
     """Return the number of processes in this process's job.
 
     It is 1 if no variable states more, and 2 if there are several but the number is unknown.
     """
-    counts = [number for number in (_told(env.get(size, "")) for _, size in LAUNCHERS) if number]
+    counts = [
+        number for number in (_parse_process_count(env.get(size, "")) for _, size in LAUNCHERS) if number
+    ]
     if counts:
         return (
             counts[0] if env.get(WORKER_OF_TORCHRUN) else next((number for number in counts if number > 1), 1)
@@ -128,7 +130,7 @@ def is_first(env: Mapping[str, str]) -> bool:
     It does if no variable states another rank.
     """
     ranks = [
-        (int(env[rank][:20]), _told(env.get(size, "")) > 1)
+        (int(env[rank][:20]), _parse_process_count(env.get(size, "")) > 1)
         for rank, size in LAUNCHERS
         if _is_number(env.get(rank, ""))
     ]
@@ -143,14 +145,14 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _told(text: str) -> int:
+def _parse_process_count(text: str) -> int:
     """Return a launcher's number of processes, or 0 if not given."""
     if _is_number(text):
         return max(1, int(text[:20]))
     return 2 if ":" in text else 0  # torchrun's MIN:MAX
 
 
-def hidden(values: Mapping[str, str], secret: Collection[str]) -> frozenset[str]:
+def find_hidden_variables(values: Mapping[str, str], secret: Collection[str]) -> frozenset[str]:
     """Return the variables whose values a command line must not show."""
     return frozenset(
         {*secret, *(name for name, value in values.items() if secrets.secret_variable(name, value))}

@@ -19,7 +19,7 @@ from reprobuild.errors import UsageError
 from reprobuild.infra import proc
 from reprobuild.infra.proc.signals import GRACE_SECONDS
 from reprobuild.output.directory import read_image
-from reprobuild.run.options import RunOptions, absolute
+from reprobuild.run.options import RunOptions, make_volume_absolute
 from reprobuild.run.pyxis import pyxis_command
 
 ANSWER_SECONDS = 60
@@ -122,7 +122,7 @@ def words_of(run_options: RunOptions) -> list[str]:
     }  # fmt: skip
     several = {
         "--env": run_options.variables, "--secret": run_options.hidden,
-        "--volume": tuple(map(absolute, run_options.volumes)), "--ulimit": run_options.limits,
+        "--volume": tuple(map(make_volume_absolute, run_options.volumes)), "--ulimit": run_options.limits,
     }  # fmt: skip
     return [
         *(word for name, value in single.items() if value is not None for word in (name, str(value))),

@@ -158,17 +158,17 @@ class CaptureFacts(Struct, frozen=True, kw_only=True):
     notes: tuple[Text, ...] | UnsetType = UNSET  # notes for people; older captures have none
     interpreter: PackedInterpreter | UnsetType | None = UNSET  # UNSET if it was not asked for
 
-    def installs(self, name: str) -> CapturedRepository | None:
+    def find_installed_repository(self, name: str) -> CapturedRepository | None:
         """Return the repository of an installed distribution.
 
         The distribution is given by its canonical name.
         """
-        return next((r for r in self.repositories if name in _canonical(r.distributions)), None)
+        return next((r for r in self.repositories if name in _canonical_names(r.distributions)), None)
 
     def inside(self, name: str) -> tuple[CapturedRepository, ...]:
         """Return the submodules and embedded repositories of a repository."""
         return tuple(repository for repository in self.repositories if repository.parent == name)
 
 
-def _canonical(names: Iterable[str]) -> set[str]:
+def _canonical_names(names: Iterable[str]) -> set[str]:
     return {str(canonicalize_name(name)) for name in names}

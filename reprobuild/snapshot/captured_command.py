@@ -34,7 +34,7 @@ class _Document(Struct, frozen=True):
     command: _Command | None = None
 
 
-def captured_commands(folder: Path) -> tuple[str, ...]:
+def read_captured_commands(folder: Path) -> tuple[str, ...]:
     """Return the command lines of the job and of the processes that started it; none where the snapshot has none.
 
     They may hold secrets, so they are searched and never shown.
@@ -49,10 +49,10 @@ def captured_commands(folder: Path) -> tuple[str, ...]:
     except (OSError, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return ()
     lines = [command.argv, *(process.arguments for process in command.processes)] if command else []
-    return tuple(" ".join(_without_shell(words)) for words in lines if words)
+    return tuple(" ".join(_strip_shell(words)) for words in lines if words)
 
 
-def _without_shell(words: tuple[str, ...]) -> tuple[str, ...]:
+def _strip_shell(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return a command line without the shell or terminal that it begins with."""
     first = words[0].lstrip("-").partition(":")[0].rpartition("/")[2]
     return words[1:] if first in (*_SHELLS, *_LOGINS, *_WINDOWS) else words

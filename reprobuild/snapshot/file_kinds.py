@@ -39,7 +39,7 @@ class FileKind(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-def _conda_yaml(data: bytes, file: str) -> tuple[tuple[Any, ...], tuple[ParseNote, ...]]:
+def _parse_conda_yaml(data: bytes, file: str) -> tuple[tuple[Any, ...], tuple[ParseNote, ...]]:
     from reprobuild.snapshot.parsers import (
         environment_yml,  # with the parser of YAML, 20 ms, and few snapshots have such a file
     )
@@ -61,7 +61,7 @@ KINDS: tuple[FileKind, ...] = (
     FileKind("conda-explicit.txt", "conda", conda_list.parse, ("explicit.txt", "conda-list-explicit.txt")),
     FileKind("conda-list.txt", "conda", conda_list.parse),
     FileKind("conda.txt", "conda", conda_list.parse, ("conda-export.txt", "conda-list-export.txt")),
-    FileKind("environment.yml", "conda", _conda_yaml,
+    FileKind("environment.yml", "conda", _parse_conda_yaml,
          ("environment.yaml", "conda.yml", "conda.yaml", "conda-env.yml", "conda-env.yaml")),
     FileKind("rpm-packages.txt", "rpms", rpm.parse, ("rpm.txt", "rpm-qa.txt")),
     FileKind("capture.json", "reports", capture_json_report.parse),
@@ -105,6 +105,6 @@ def has_freeze(snapshot: Snapshot) -> bool:
     return any(field_of(line.place.file) == "requirements" for line in snapshot.requirements)
 
 
-def explicit_lock(name: str, head: bytes) -> FileKind | None:
+def explicit_lock_kind(name: str, head: bytes) -> FileKind | None:
     """Return the kind of a `*.lock` that is an explicit list, or None."""
     return _BY_NAME["conda-explicit.txt"] if name.endswith(".lock") and conda_list.is_explicit(head) else None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, Requirement, Variable
 from reprobuild.snapshot.parsers.conda_list import PYPI
@@ -22,7 +22,7 @@ _MOST = 10  # names in one remark
 _CALLED = {"torch": "pytorch", "tables": "pytables"}
 
 
-def exact_variables(
+def merge_exact_variables(
     exact: Sequence[Variable], text_variables: Sequence[Variable], file: str, lines: int
 ) -> tuple[tuple[Variable, ...], tuple[ParseNote, ...]]:
     """Return the variables of `env.nul`, and remarks on `env.txt`.
@@ -47,9 +47,11 @@ def exact_variables(
         elif variable.suspect or variable.name == "_":  # the shell sets `_` for each command
             continue
         elif match is None:
-            remarks.append(_differs(variable, "env.nul does not have it: not read"))
+            remarks.append(_difference_remark(variable, "env.nul does not have it: not read"))
         elif match.value != variable.value and match.value is not None and variable.value is not None:
-            remarks.append(_differs(variable, f"it has another value at {match.place}, which is taken"))
+            remarks.append(
+                _difference_remark(variable, f"it has another value at {match.place}, which is taken")
+            )
     names = {variable.name for variable in text_variables}
     lost = [
         variable.name
@@ -63,7 +65,7 @@ def exact_variables(
     return (*exact, *withheld), tuple(remarks)
 
 
-def _differs(variable: Variable, reason: str) -> ParseNote:
+def _difference_remark(variable: Variable, reason: str) -> ParseNote:
     return text.remark(
         variable.place.file,
         variable.place.line,
@@ -74,7 +76,7 @@ def _differs(variable: Variable, reason: str) -> ParseNote:
     )
 
 
-def conda_versions(
+def apply_conda_versions(
     requirements: Sequence[Requirement], packages: Sequence[CapturedCondaPackage]
 ) -> tuple[Requirement, ...]:
     """Return the lines of a freeze, with versions from conda's lists.
@@ -86,10 +88,10 @@ def conda_versions(
     for package in packages:
         if package.channel != PYPI and (package.build is None or "py" in package.build):
             by_name.setdefault(canonicalize_name(package.name), []).append(package)
-    return tuple(_with_version(line, by_name) if line.kind == "conda" else line for line in requirements)
+    return tuple(_add_conda_version(line, by_name) if line.kind == "conda" else line for line in requirements)
 
 
-def _with_version(line: Requirement, by_name: dict[str, list[CapturedCondaPackage]]) -> Requirement:
+def _add_conda_version(line: Requirement, by_name: dict[str, list[CapturedCondaPackage]]) -> Requirement:
     name = canonicalize_name(line.name)
     # `graphviz` is the C program and `python-graphviz` the distribution, so the plain name comes last.
     names = (_CALLED.get(name, ""), f"python-{name}", f"{name}-python", f"{name}-py", f"py-{name}", name)
@@ -100,14 +102,14 @@ def _with_version(line: Requirement, by_name: dict[str, list[CapturedCondaPackag
     if line.version is None:
         return replace(line, version=first.version, version_from=first.place)
     if not same_version(line.version, first.version):
-        raise text.broken(
+        raise text.parse_error(
             line.place,
-            f"`{shown(line.name)}` is {line.version} here and {first.version} at {first.place}",
+            f"`{display_text(line.name)}` is {line.version} here and {first.version} at {first.place}",
             "these are of two environments: keep the files of the one that ran",
         )
     return line
 
 
-def last_line(data: bytes) -> int:
+def last_line_number(data: bytes) -> int:
     """Return the number of the last line of a file."""
     return max(1, data.count(b"\n") + (not data.endswith(b"\n")))

@@ -23,7 +23,8 @@ _LARGEST = 64 << 20  # of capture.json, as it is read whole
 class StatedBuild(Struct, frozen=True, kw_only=True):
     """The build of Python that a snapshot states.
 
-    `words` are the text of `in_words`, or the first line of `python -VV` without its first word. `platform` is that of
+    `words` are the text of `format_build`,
+    or the first line of `python -VV` without its first word. `platform` is that of
     `sysconfig`, `prefix` the installation directory, if known.
     """
 
@@ -46,7 +47,7 @@ class _Document(Struct, frozen=True):
     python: _Python | None = None
 
 
-def stated_build(folder: Path, reports: Sequence[MachineReport]) -> StatedBuild | None:
+def find_stated_build(folder: Path, reports: Sequence[MachineReport]) -> StatedBuild | None:
     """Return the build stated by capture.json or python.txt, or None.
 
     It needs version, date and platform.
@@ -55,15 +56,15 @@ def stated_build(folder: Path, reports: Sequence[MachineReport]) -> StatedBuild 
         folder: of the snapshot.
         reports: the reports of the snapshot.
     """
-    return _captured(folder) or next(filter(None, map(_of_recipe, reports)), None)
+    return _read_captured_build(folder) or next(filter(None, map(_parse_report_build, reports)), None)
 
 
-def in_words(version: str, build: Sequence[str], compiler: str) -> str:
+def format_build(version: str, build: Sequence[str], compiler: str) -> str:
     """Return a build as text, from the parts of Python's `platform`."""
     return f"{version} ({', '.join(build)}) [{compiler}]"
 
 
-def _captured(folder: Path) -> StatedBuild | None:
+def _read_captured_build(folder: Path) -> StatedBuild | None:
     try:
         stream, _ = open_within(folder, FILE)
         with stream:
@@ -73,12 +74,12 @@ def _captured(folder: Path) -> StatedBuild | None:
     if python is None or python.implementation != "CPython" or not all((*python.build, python.platform)):
         return None
     return StatedBuild(
-        version=python.version.rstrip("+"), words=in_words(python.version, python.build, python.compiler),
+        version=python.version.rstrip("+"), words=format_build(python.version, python.build, python.compiler),
         platform=python.platform, prefix=python.base_prefix,
     )  # fmt: skip
 
 
-def _of_recipe(report: MachineReport) -> StatedBuild | None:
+def _parse_report_build(report: MachineReport) -> StatedBuild | None:
     facts = {fact.name: fact.value or "" for fact in report.facts}
     words = facts.get("Python version", "").removeprefix("Python ")
     if report.kind != "python" or not report.python or not re.search(r"\(.+\)", words):

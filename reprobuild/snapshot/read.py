@@ -15,15 +15,15 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.snapshot import text, unlisted
-from reprobuild.snapshot.file_kinds import KINDS, RECIPE, FileKind, explicit_lock, kind_of
-from reprobuild.snapshot.merge import conda_versions, exact_variables, last_line
+from reprobuild.snapshot.file_kinds import KINDS, RECIPE, FileKind, explicit_lock_kind, kind_of
+from reprobuild.snapshot.merge import apply_conda_versions, last_line_number, merge_exact_variables
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
 from reprobuild.snapshot.parsers import apt_lists, capture_json, conda_list, env
 
-__all__ = ["digest", "read_snapshot"]
+__all__ = ["read_snapshot", "snapshot_digest"]
 
 # Our files or files for people, which are not captured lines.
 _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.tar\.gz")
@@ -49,13 +49,13 @@ def read_snapshot(folder: Path) -> Snapshot:
             itself or another one, leads out of the directory, or is a patch with a secret.
     """
     reader = _Held(folder)
-    for path in _files(folder):
+    for path in _list_files(folder):
         reader.take(path)
     if not reader.first:
-        inside = _elsewhere(folder)
+        inside = _find_subdirectory(folder)
         raise SnapshotError(
-            f"nothing captured in `{escaped(str(folder))}`",
-            hint=f"did you mean `{escaped(str(inside))}`?" if inside else _RECIPE,
+            f"nothing captured in `{escape_text(str(folder))}`",
+            hint=f"did you mean `{escape_text(str(inside))}`?" if inside else _RECIPE,
         )
     reader.join()
     names = {"env.txt" if name == "env.nul" else name for name in reader.first}
@@ -70,27 +70,27 @@ def read_snapshot(folder: Path) -> Snapshot:
         absent=tuple(name for name in RECIPE if name not in names),
         **{field: tuple(values) for field, values in reader.found.items()},
     )
-    return replace(snapshot, digest=digest(snapshot))
+    return replace(snapshot, digest=snapshot_digest(snapshot))
 
 
-def digest(snapshot: Snapshot) -> str:
+def snapshot_digest(snapshot: Snapshot) -> str:
     """Return the sha256 of a snapshot's content.
 
     Secrets have been dropped by now, so it does not depend on them.
     """
     fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
-    fields["reports"] = tuple(_as_before(report) for report in snapshot.reports)
-    fields["remarks"] = tuple(_as_unknown(remark) for remark in snapshot.remarks)
+    fields["reports"] = tuple(_drop_assumed_machine(report) for report in snapshot.reports)
+    fields["remarks"] = tuple(_restore_former_remark(remark) for remark in snapshot.remarks)
     content = {name: value for name, value in fields.items() if value or name not in _LATER}
     return hashlib.sha256(msgspec.json.encode(content | {"digest": ""})).hexdigest()
 
 
-def _as_before(report: MachineReport) -> MachineReport:
+def _drop_assumed_machine(report: MachineReport) -> MachineReport:
     """Return a report without the machine that older ones assumed."""
     return replace(report, machine=UNSET) if report.machine == "x86_64" else report
 
 
-def _as_unknown(remark: ParseNote) -> ParseNote:
+def _restore_former_remark(remark: ParseNote) -> ParseNote:
     """Return a remark in the form of older versions.
 
     Lines of functions were not recognised then; digests of older snapshots stay.
@@ -113,12 +113,12 @@ class _Held:
 
     def take(self, path: Path) -> None:
         """Read one file, or add a remark on it."""
-        shown = escaped(path.name)
+        shown = escape_text(path.name)
         kind = kind_of(path.name)
         if kind is None and path.suffix == ".lock" and path.is_file() and not path.is_symlink():
-            kind = explicit_lock(path.name, _bytes(path, self.folder))
+            kind = explicit_lock_kind(path.name, _read_file(path, self.folder))
         if kind is not None:
-            self._read(kind, shown, _bytes(path, self.folder))
+            self._read(kind, shown, _read_file(path, self.folder))
         elif aside := _ASIDE.fullmatch(path.name):
             reason = "the changes of a repository" if aside["changes"] else "names of untracked files"
             self.remarks.append(text.remark(shown, 1, "", f"{reason}, for people: not read"))
@@ -135,7 +135,7 @@ class _Held:
                     hint="keep the one of the environment that ran",
                 )
             reason = f"the same as {other}"
-            self.remarks.append(text.remark(shown, 1, "", reason, lines=last_line(data)))
+            self.remarks.append(text.remark(shown, 1, "", reason, lines=last_line_number(data)))
             return
         values, notes = kind.parse(data, shown)
         self.found[kind.field] += values
@@ -151,7 +151,7 @@ class _Held:
         Raises:
             SnapshotError: they contradict each other.
         """
-        packages, repeated = conda_list.unique(self.found["conda"])
+        packages, repeated = conda_list.merge_duplicates(self.found["conda"])
         self.found["conda"] = list(packages)
         self.remarks += repeated
         if packages and "requirements.txt" not in self.first:
@@ -161,22 +161,22 @@ class _Held:
             from reprobuild.snapshot.parsers import environment_yml_pip  # with the parser of YAML; see kinds
 
             file, data = self.first["environment.yml"]
-            lines, remarks = environment_yml_pip.without_freeze(data, file, packages, self.remarks)
+            lines, remarks = environment_yml_pip.read_pip_section(data, file, packages, self.remarks)
             self.found["requirements"] += lines
             self.remarks = list(remarks)
-        self.found["requirements"] = list(conda_versions(self.found["requirements"], packages))
+        self.found["requirements"] = list(apply_conda_versions(self.found["requirements"], packages))
         if "env.nul" in self.first and "env.txt" in self.first:
             file, data = self.first["env.txt"]
             both = self.found["variables"]
             exact = [variable for variable in both if variable.place.file != file]
             text_variables = [variable for variable in both if variable.place.file == file]
-            variables, notes = exact_variables(exact, text_variables, file, last_line(data))
+            variables, notes = merge_exact_variables(exact, text_variables, file, last_line_number(data))
             self.found["variables"] = list(variables)
             self.remarks += notes
 
 
-def _files(folder: Path) -> list[Path]:
-    shown = escaped(str(folder))
+def _list_files(folder: Path) -> list[Path]:
+    shown = escape_text(str(folder))
     try:
         files = sorted(folder.iterdir())
     except FileNotFoundError:
@@ -190,12 +190,12 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def _bytes(path: Path, folder: Path) -> bytes:
+def _read_file(path: Path, folder: Path) -> bytes:
     """Return the content of one captured file.
 
     Only a regular file of this directory is opened.
     """
-    shown = escaped(path.name)
+    shown = escape_text(path.name)
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise SnapshotError(
@@ -214,15 +214,17 @@ def _bytes(path: Path, folder: Path) -> bytes:
         ) from None
 
 
-def _elsewhere(folder: Path) -> Path | None:
+def _find_subdirectory(folder: Path) -> Path | None:
     """Return the only subdirectory with a captured file, or None."""
     inside = [
-        d for d in sorted(folder.iterdir()) if d.is_dir() and any(kind_of(path.name) for path in _inside(d))
+        d
+        for d in sorted(folder.iterdir())
+        if d.is_dir() and any(kind_of(path.name) for path in _list_directory(d))
     ]
     return inside[0] if len(inside) == 1 else None
 
 
-def _inside(folder: Path) -> list[Path]:
+def _list_directory(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError:

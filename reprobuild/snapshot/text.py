@@ -6,7 +6,7 @@ import codecs
 import re
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot.model import ParseNote, SourceLocation
 from reprobuild_portable import secrets
 
@@ -28,7 +28,7 @@ _COMMAND = re.compile(
 _ABSENT = re.compile(r"(\S+: )*(line \d+: )?\S+: (command )?not found|.*: No such file or directory")
 
 
-def broken(place: SourceLocation | str, message: str, hint: str) -> SnapshotError:
+def parse_error(place: SourceLocation | str, message: str, hint: str) -> SnapshotError:
     """Return an error that names file and line, for raising."""
     return SnapshotError(f"{place}: {message}", hint=hint)
 
@@ -39,7 +39,7 @@ def remark(
     """Return a remark; its text may be printed."""
     return ParseNote(
         place=SourceLocation(file, line),
-        text=shown(text.strip()),
+        text=display_text(text.strip()),
         reason=reason,
         understood=understood,
         lines=lines,
@@ -49,7 +49,7 @@ def remark(
 def check_size(size: int, file: str) -> None:
     """Refuse a file too large for the output of a capture command."""
     if size > LIMIT:
-        raise broken(
+        raise parse_error(
             file,
             f"{size} bytes are more than the {LIMIT // 2**20} MiB that a captured file may have",
             "look at what wrote it; a list of packages or variables is a few hundred kilobytes",
@@ -62,7 +62,7 @@ def check_lines(count: int, file: str) -> None:
     Each line costs some microseconds.
     """
     if count > LINES:
-        raise broken(
+        raise parse_error(
             file,
             f"{count} lines are more than the {LINES} that a captured list may have",
             "look at what wrote it; a full system has some thousands of packages",
@@ -97,7 +97,7 @@ def decode(data: bytes, file: str, *, nul: bool = False) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError as err:
         line = data[: err.start].decode(encoding, "replace").count("\n") + 1
-        raise broken(
+        raise parse_error(
             SourceLocation(file, line),
             f"byte {err.start} is not {encoding.upper()} text",
             "save the file as UTF-8 (`iconv -f LATIN1 -t UTF-8`), or capture again with LC_ALL=C.UTF-8",
@@ -113,7 +113,7 @@ def check_nul(text: str, file: str, *, nul: bool) -> None:
     """
     wide = text[:2000].count("\0") * 3 > len(text[:2000])
     if "\0" in text and (not nul or wide):
-        raise broken(
+        raise parse_error(
             SourceLocation(file, text.count("\n", 0, text.index("\0")) + 1),
             "there is a NUL byte in what must be text",
             "the file looks like UTF-16 without its mark: save it as UTF-8"
@@ -122,7 +122,7 @@ def check_nul(text: str, file: str, *, nul: bool) -> None:
         )
 
 
-def split(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return the lines of a text, LF or CRLF.
 
     Other characters do not end a line, so that numbers agree with editors.
@@ -130,12 +130,12 @@ def split(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def lines(data: bytes, file: str) -> list[str]:
+def decode_lines(data: bytes, file: str) -> list[str]:
     """Return the lines of a captured file; for errors see `decode`."""
-    return split(decode(data, file))
+    return split_lines(decode(data, file))
 
 
-def nothing(file: str, rows: list[str]) -> tuple[ParseNote, ...]:
+def empty_file_remarks(file: str, rows: list[str]) -> tuple[ParseNote, ...]:
     """Return the remark on a file without any text; else an empty tuple."""
     if any(row.strip() for row in rows):
         return ()
@@ -146,7 +146,7 @@ def nothing(file: str, rows: list[str]) -> tuple[ParseNote, ...]:
     )
 
 
-def noise(file: str, number: int, line: str) -> ParseNote | None:
+def noise_remark(file: str, number: int, line: str) -> ParseNote | None:
     """Return the remark on shell output in a captured file, or None.
 
     Such lines are prompts, commands and errors.
@@ -163,7 +163,7 @@ def noise(file: str, number: int, line: str) -> ParseNote | None:
     return None
 
 
-def leak(file: str, number: int, line: str) -> ParseNote | None:
+def secret_remark(file: str, number: int, line: str) -> ParseNote | None:
     """Return the remark on a misplaced secret, or None.
 
     Its line gives no value then.

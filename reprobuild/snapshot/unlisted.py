@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.strings import ProjectName, QuotedPath, is_valid
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Requirement
@@ -69,8 +69,8 @@ def parse(
         SnapshotError: it is damaged. `captured.parse` checks its version before.
     """
     requirements: dict[str, Requirement] = {}
-    for name, distribution in _of_environment(data, file):
-        if name in NAMES and name not in _canonical(freeze_names):
+    for name, distribution in _environment_distributions(data, file):
+        if name in NAMES and name not in _canonical_names(freeze_names):
             lines, _ = pip_freeze.parse(f"{name}=={distribution.version}\n".encode(), file)
             if len(lines) == 1 and lines[0].kind == "index":  # a version is hostile input, too
                 requirements[name] = lines[0]
@@ -90,21 +90,21 @@ def find_unfrozen(
     Raises:
         SnapshotError: as `parse`.
     """
-    known = _canonical(freeze_names) | NAMES | _NEVER
-    names = {name for name, _ in _of_environment(data, file)} - known
+    known = _canonical_names(freeze_names) | NAMES | _NEVER
+    names = {name for name, _ in _environment_distributions(data, file)} - known
     return tuple(sorted(name for name in names if is_valid(name, ProjectName)))
 
 
-def _canonical(names: Collection[str]) -> set[str]:
+def _canonical_names(names: Collection[str]) -> set[str]:
     return {str(canonicalize_name(name)) for name in names}
 
 
-def _of_environment(data: bytes, file: str) -> Iterator[tuple[str, _Distribution]]:
+def _environment_distributions(data: bytes, file: str) -> Iterator[tuple[str, _Distribution]]:
     """Yield the distributions that a Python installer put into the environment, by canonical name."""
     try:
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
-        raise text.broken(file, escaped(str(err)), DAMAGED) from None
+        raise text.parse_error(file, escape_text(str(err)), DAMAGED) from None
     if document.distributions is None or document.python is None:
         return
     prefix = PurePosixPath(document.python.prefix)

@@ -18,7 +18,7 @@ from typing import IO
 
 from msgspec import Struct
 
-from reprobuild.infra.atomic import naming
+from reprobuild.infra.atomic import add_path_to_errors
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.system import Artefact
 
@@ -60,7 +60,7 @@ def user_caches(env: Mapping[str, str]) -> Caches:
     return Caches(pip=(Path(pip),) if pip else (), conda=tuple(dict.fromkeys(conda)), apt=(APT,))
 
 
-def take(artefact: Artefact, caches: Caches, part: Path) -> bool:
+def copy_from_cache(artefact: Artefact, caches: Caches, part: Path) -> bool:
     """Copy a file to `part` from a cache with the right hash.
 
     Return whether there is one.
@@ -68,13 +68,13 @@ def take(artefact: Artefact, caches: Caches, part: Path) -> bool:
     Raises:
         OSError: `part` cannot be written.
     """
-    return any(_copy(path, artefact, part) for path in _places(artefact, caches))
+    return any(_copy(path, artefact, part) for path in _cached_paths(artefact, caches))
 
 
-def _places(artefact: Artefact, caches: Caches) -> Iterator[Path]:
+def _cached_paths(artefact: Artefact, caches: Caches) -> Iterator[Path]:
     if artefact.url:
         # cachecontrol: the key of an answer, and five directories of one letter each (pip 23.3 and newer).
-        key = hashlib.sha224(_normal(artefact.url).encode(errors="surrogateescape")).hexdigest()
+        key = hashlib.sha224(_normalise_address(artefact.url).encode(errors="surrogateescape")).hexdigest()
         yield from (folder.joinpath("http-v2", *key[:5], f"{key}.body") for folder in caches.pip)
     name = artefact.filename
     if "/" in name or "\0" in name:
@@ -83,10 +83,12 @@ def _places(artefact: Artefact, caches: Caches) -> Iterator[Path]:
         yield from (folder / name for folder in caches.conda)
     elif name.endswith(".deb"):
         for folder in caches.apt:
-            yield from (folder / entry for entry in _names(folder) if _EPOCH.sub("_", entry, count=1) == name)
+            yield from (
+                folder / entry for entry in _list_names(folder) if _EPOCH.sub("_", entry, count=1) == name
+            )
 
 
-def _normal(url: str) -> str:
+def _normalise_address(url: str) -> str:
     """Return an address in cachecontrol's normal form.
 
     It has no credentials, as pip requests it, and no fragment.
@@ -96,7 +98,7 @@ def _normal(url: str) -> str:
     return urllib.parse.urlunsplit((parts.scheme.lower(), host, parts.path or "/", parts.query, ""))
 
 
-def _names(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     try:
         return sorted(path.name for path in folder.iterdir())
     except OSError:
@@ -113,7 +115,7 @@ def _copy(path: Path, artefact: Artefact, part: Path) -> bool:
             return False
         digest = hashlib.sha256()
         part.parent.mkdir(parents=True, exist_ok=True)
-        with naming(part), part.open("wb") as target:
+        with add_path_to_errors(part), part.open("wb") as target:
             while rest > 0 and (chunk := _read(source, min(CHUNK, rest))):
                 target.write(chunk)
                 digest.update(chunk)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.flock import lock
+from reprobuild.infra.flock import try_lock
 
 _OPENED = ("in-use", "key")  # files that are opened without following a link
 
@@ -20,7 +20,7 @@ _OPENED = ("in-use", "key")  # files that are opened without following a link
 class StoreDirectory:
     """A private directory with a file lock for its users.
 
-    Each object holds a shared lock from its first use. `sole` takes the lock alone.
+    Each object holds a shared lock from its first use. `hold_exclusive_lock` takes the lock alone.
     """
 
     def __init__(self, root: Path) -> None:
@@ -32,7 +32,7 @@ class StoreDirectory:
         self._checked = False  # for links
 
     @contextlib.contextmanager
-    def sole(self) -> Iterator[bool]:
+    def hold_exclusive_lock(self) -> Iterator[bool]:
         """Lock the store for this process alone.
 
         Yield False if the file system has no locks.
@@ -116,5 +116,5 @@ class StoreDirectory:
                 flags = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
                 number = os.open(self.root / "in-use", flags | os.O_NOFOLLOW, 0o666)
                 self._let_go = weakref.finalize(self, os.close, number)
-                self._locked = lock(number, fcntl.LOCK_SH)
+                self._locked = try_lock(number, fcntl.LOCK_SH)
                 self._holder = number

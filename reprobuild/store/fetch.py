@@ -11,12 +11,12 @@ from pathlib import Path
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.cancel import CancelToken
-from reprobuild.infra.flock import alone, machine
+from reprobuild.infra.flock import hold_file_lock, machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import PAGE, AccessDeniedError, WrongSizeError, split_credentials
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
-from reprobuild.store.caches import Caches, take
+from reprobuild.store.caches import Caches, copy_from_cache
 from reprobuild.store.store import DamagedError, Store
 
 WORKERS = 8
@@ -24,7 +24,7 @@ _SIGNED = "an index that signs its links must be asked again: make a new lock"
 _CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
 
 
-def artefacts(lock: Lock) -> list[Artefact]:
+def list_artefacts(lock: Lock) -> list[Artefact]:
     """Return every file that the lock names, each hash once."""
     named: list[Artefact] = []
     for base in (lock.base, lock.devel):
@@ -40,7 +40,7 @@ def artefacts(lock: Lock) -> list[Artefact]:
     return list({artefact.sha256: artefact for artefact in named}.values())
 
 
-def of_image(lock: Lock) -> list[Artefact]:
+def list_image_files(lock: Lock) -> list[Artefact]:
     """Return the locked files of a sealed lock's image.
 
     Realised files are not among them.
@@ -82,7 +82,8 @@ def fetch(
             missing = [artefact for artefact, is_whole in zip(everything, whole, strict=True) if not is_whole]
             total, done = sum(artefact.size for artefact in missing), 0
             downloads = [
-                pool.submit(_bring, artefact, store, net, caches or Caches(), halt) for artefact in missing
+                pool.submit(_fetch_file, artefact, store, net, caches or Caches(), halt)
+                for artefact in missing
             ]
             for download in as_completed(downloads):
                 done += download.result()
@@ -105,31 +106,31 @@ def _is_whole(artefact: Artefact, store: Store) -> bool:
         return False
 
 
-def _bring(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: CancelToken) -> int:
+def _fetch_file(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: CancelToken) -> int:
     # One machine's: if locks reach no other machine, two machines must not write to one file.
-    part = store.root / "partial" / f"{artefact.sha256}.{machine()}"
-    with alone(part.with_name(f"{part.name}.lock"), halt) as sure:
-        for unfinished in (part, _copy_of(part)):
+    part = store.root / "partial" / f"{artefact.sha256}.{machine_name()}"
+    with hold_file_lock(part.with_name(f"{part.name}.lock"), halt) as sure:
+        for unfinished in (part, _copy_path(part)):
             if unfinished.is_symlink():  # an untrusted store could lead the download elsewhere
                 unfinished.unlink()
         if _is_whole(artefact, store):  # another process fetched it in the meantime
             return store.blob(artefact.sha256).stat().st_size
         if sure:
-            return _complete(artefact, part, store, net, caches, halt)
+            return _copy_or_download(artefact, part, store, net, caches, halt)
     with store.scratch() as folder:  # no locks here: unfinished files are not shared
-        return _complete(artefact, folder / "part", store, net, caches, halt)
+        return _copy_or_download(artefact, folder / "part", store, net, caches, halt)
 
 
-def _copy_of(part: Path) -> Path:
+def _copy_path(part: Path) -> Path:
     return part.with_name(f"{part.name}.copy")
 
 
-def _complete(
+def _copy_or_download(
     artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: CancelToken
 ) -> int:
     # Beside an unfinished download, which is resumed if no cache has the file.
-    copy = _copy_of(part)
-    if take(artefact, caches, copy):
+    copy = _copy_path(part)
+    if copy_from_cache(artefact, caches, copy):
         store.adopt(copy, artefact.sha256)
         part.unlink(missing_ok=True)
         return store.blob(artefact.sha256).stat().st_size

@@ -19,12 +19,20 @@ from msgspec import Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.infra.directory_fd import remove
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
 from reprobuild.store.rootfs_key import root_key
-from reprobuild.store.roots import FOLDER, GcRoot, keep, kept_locks, place_of, present, record_of
-from reprobuild.store.signature import unsigned
+from reprobuild.store.roots import (
+    FOLDER,
+    GcRoot,
+    read_contents,
+    read_records,
+    record_lock,
+    record_of,
+    recorded_lock_path,
+)
+from reprobuild.store.signature import strip_signature
 from reprobuild.store.store import LARGEST_MEMORY, Store, hash_open, is_still
 
 # Without locks in the file system, files written or used in this time are kept: it is longer than any build.
@@ -125,17 +133,17 @@ def collect(
         LockError: one of `also` is not a lock.
     """
     locks = {path: read_lock(path) for path in also}
-    _require(store)
+    _require_store(store)
     if dry_run:
         extra = [record_of(lock, path, {}) for path, lock in locks.items()]
         return _collect(store, extra, sure=True, dry_run=True, empty=empty)
-    with store.sole() as sure:
+    with store.hold_exclusive_lock() as sure:
         for path, lock in locks.items():
-            keep(lock, path, store)
-        return _collect(store, [], sure=sure and not _others(store), dry_run=False, empty=empty)
+            record_lock(lock, path, store)
+        return _collect(store, [], sure=sure and not _has_other_machine(store), dry_run=False, empty=empty)
 
 
-def _require(store: Store) -> None:
+def _require_store(store: Store) -> None:
     """Refuse a directory without signs of a store.
 
     Other directories have a `tmp`, too.
@@ -145,10 +153,12 @@ def _require(store: Store) -> None:
 
 
 def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool, empty: bool) -> GcResult:
-    known = [(place, record, present(record)) for place, record in kept_locks(store)]
-    orphans = [(place, str(place_of(record))) for place, record, now in known if now.record is None]
+    known = [(place, record, read_contents(record)) for place, record in read_records(store)]
+    orphans = [(place, str(recorded_lock_path(record))) for place, record, now in known if now.record is None]
     unread = [
-        UnreadLock(path=str(place_of(record)), reason=now.unread) for _, record, now in known if now.unread
+        UnreadLock(path=str(recorded_lock_path(record)), reason=now.unread)
+        for _, record, now in known
+        if now.unread
     ]
     counting = [*extra, *(now.record for _, _, now in known if now.record is not None)]
     if not counting and not empty:
@@ -156,9 +166,9 @@ def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool
             f"the store {store.root} knows of no lock that is still there, so nothing in it would be kept",
             hint="name the locks to keep: `reprobuild store gc LOCK...`; `--all` removes everything",
         )
-    needs = _needs(counting, store)
+    needs = _find_needs(counting, store)
     kept_paths, removed_paths, young_paths = [], [], []
-    for path, needed in _everything(store, needs):
+    for path, needed in _list_removable(store, needs):
         if needed:
             kept_paths.append(path)
         elif sure or _age(path) > YOUNG:
@@ -172,27 +182,30 @@ def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool
         for path in removed_paths:
             remove(path)
     return GcResult(
-        dry_run=dry_run, locks=tuple(sorted({str(place_of(record)) for record in counting})),
+        dry_run=dry_run, locks=tuple(sorted({str(recorded_lock_path(record)) for record in counting})),
         gone=tuple(path for _, path in orphans), unread=tuple(unread),
         kept=amounts[0], removed=amounts[1], young=amounts[2],
     )  # fmt: skip
 
 
-def _others(store: Store) -> bool:
+def _has_other_machine(store: Store) -> bool:
     """Return whether another machine may be at work here.
 
     Locks may not reach it.
     """
-    unfinished = (*_named(store.root / "tmp", _WORK), *_named(store.root / "partial", _PART))
-    return any(owner != machine() and _age(path) < YOUNG for path, owner in unfinished)
+    unfinished = (
+        *_list_own_entries(store.root / "tmp", _WORK),
+        *_list_own_entries(store.root / "partial", _PART),
+    )
+    return any(owner != machine_name() and _age(path) < YOUNG for path, owner in unfinished)
 
 
-def _named(folder: Path, form: re.Pattern[str]) -> list[tuple[Path, str]]:
+def _list_own_entries(folder: Path, form: re.Pattern[str]) -> list[tuple[Path, str]]:
     """Return entries with names of our own form, each with its machine."""
-    return [(path, match[1]) for path in _inside(folder) if (match := form.fullmatch(path.name))]
+    return [(path, match[1]) for path in _list_directory(folder) if (match := form.fullmatch(path.name))]
 
 
-def _needs(records: Sequence[GcRoot], store: Store) -> _Needs:
+def _find_needs(records: Sequence[GcRoot], store: Store) -> _Needs:
     """Return the blobs and keys that the records need.
 
     They are the files of the locks, those that runs used, and those that remembered results name.
@@ -202,32 +215,34 @@ def _needs(records: Sequence[GcRoot], store: Store) -> _Needs:
     keys = {key for record in records for used in record.runs.values() for key in used.made}
     for key in keys:
         with contextlib.suppress(OSError):
-            text = unsigned(read_plain(store.root / "made" / key, LARGEST_MEMORY))
+            text = strip_signature(read_plain(store.root / "made" / key, LARGEST_MEMORY))
             blobs |= {digest.decode() for digest in _HASH.findall(text)}
     return _Needs(blobs=frozenset(blobs), made=frozenset(keys | {root_key(sha256) for sha256 in blobs}))
 
 
-def _everything(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
+def _list_removable(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
     """Yield each removable entry of the store, and whether it is needed.
 
     Directories of other programs are left alone.
     """
-    for path, _ in _named(store.root / "tmp", _WORK):
+    for path, _ in _list_own_entries(store.root / "tmp", _WORK):
         yield path, False
-    for path, _ in _named(store.root / "partial", _PART):
+    for path, _ in _list_own_entries(store.root / "partial", _PART):
         yield path, path.name.partition(".")[0] in needs.blobs
-    for path in _inside(store.root / "roots"):
+    for path in _list_directory(store.root / "roots"):
         yield path, path.name.partition(".")[0] in needs.blobs
-    for path in _inside(store.root / "made"):
+    for path in _list_directory(store.root / "made"):
         yield path, path.name in needs.made
-    for path in _inside(store.root / "making"):  # of processes that were killed: no other process is here
+    for path in _list_directory(
+        store.root / "making"
+    ):  # of processes that were killed: no other process is here
         yield path, False
-    for folder in _inside(store.root / "blobs"):
-        for path in _inside(folder) if folder.is_dir() and not folder.is_symlink() else [folder]:
+    for folder in _list_directory(store.root / "blobs"):
+        for path in _list_directory(folder) if folder.is_dir() and not folder.is_symlink() else [folder]:
             yield path, path.name in needs.blobs
 
 
-def _inside(folder: Path) -> list[Path]:
+def _list_directory(folder: Path) -> list[Path]:
     with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
         return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
     return []
@@ -284,11 +299,11 @@ def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) 
     Raises:
         UsageError: this is not a store.
     """
-    _require(store)
-    blobs = [path for folder in _inside(store.root / "blobs") for path in _inside(folder)]
+    _require_store(store)
+    blobs = [path for folder in _list_directory(store.root / "blobs") for path in _list_directory(folder)]
     sizes = [sum(facts.st_size for facts in _files(path)) for path in blobs]
     total, done, files = sum(sizes), 0, 0
-    records = [record for _, record in kept_locks(store)]
+    records = [record for _, record in read_records(store)]
     damaged, unreadable = [], []
     with ThreadPoolExecutor(WORKERS) as pool:
         for path, size, state in zip(blobs, sizes, pool.map(_state, blobs), strict=True):
@@ -322,7 +337,7 @@ def _state(path: Path) -> bool | str | None:
 
 def _set_aside(path: Path, store: Store, records: Sequence[GcRoot]) -> Damaged:
     naming = [(record, record.files[path.name]) for record in records if path.name in record.files]
-    names = tuple(f"{named.name} of {place_of(record)}" for record, named in naming)
+    names = tuple(f"{named.name} of {recorded_lock_path(record)}" for record, named in naming)
     size, aside = path.lstat().st_size, ""
     if any(named.here for _, named in naming) and not path.is_symlink():
         (store.root / "damaged").mkdir(exist_ok=True)

@@ -22,12 +22,12 @@ from msgspec import Struct
 
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.cancel import CancelToken
-from reprobuild.infra.flock import alone
+from reprobuild.infra.flock import hold_file_lock
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import EncodedPath, Line, Sha256
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock, SealedLock
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 from reprobuild.store.store import LARGEST_MEMORY, Store, Used
 
 FOLDER = "kept"
@@ -92,9 +92,9 @@ def _lock_key(lock: Lock) -> str:
     return hashlib.sha256(f"lock made of a snapshot, 1 {lock.digest}".encode()).hexdigest()
 
 
-def named_files(lock: Lock) -> dict[str, NamedFile]:
+def list_lock_files(lock: Lock) -> dict[str, NamedFile]:
     """Return every file that a lock names, by its sha256."""
-    files = {item.sha256: NamedFile(name=item.filename, here=not item.url) for item in artefacts(lock)}
+    files = {item.sha256: NamedFile(name=item.filename, here=not item.url) for item in list_artefacts(lock)}
     if not isinstance(lock, SealedLock):
         return files
     outputs = lock.realised
@@ -119,10 +119,10 @@ def named_files(lock: Lock) -> dict[str, NamedFile]:
 def record_of(lock: Lock, path: Path, runs: Mapping[str, Used]) -> GcRoot:
     """Return the record of the lock at a path, with known runs."""
     written = urllib.parse.quote_from_bytes(os.fsencode(path.absolute()))
-    return GcRoot(path=written, digest=lock.digest, files=named_files(lock), runs=dict(runs))
+    return GcRoot(path=written, digest=lock.digest, files=list_lock_files(lock), runs=dict(runs))
 
 
-def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = True) -> None:
+def record_lock(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = True) -> None:
     """Record the lock file at `path`, and the files used so far.
 
     The used files are recorded under the name `run`.
@@ -130,14 +130,16 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = T
     Files used in a run that is not `whole` are added to those of the last run, which are still needed. If the store
     cannot be written to, garbage collection does not know of this lock.
     """
-    place = _place(path, store)
+    place = _record_path(path, store)
     try:
         store.make()
-        with alone(place.with_suffix(".lock"), CancelToken()), store.scratch() as folder:
-            former = _read(place)
+        with hold_file_lock(place.with_suffix(".lock"), CancelToken()), store.scratch() as folder:
+            former = _read_record(place)
             same = former is not None and former.digest == lock.digest
             runs: Mapping[str, Used] = former.runs if former is not None and same else {}
-            used = {run: store.used if whole else _both(runs.get(run, Used()), store.used)} if run else {}
+            used = (
+                {run: store.used if whole else _merge_used(runs.get(run, Used()), store.used)} if run else {}
+            )
             new = record_of(lock, path, {**runs, **used})
             if new != former:
                 part = folder / "kept"
@@ -149,39 +151,39 @@ def keep(lock: Lock, path: Path, store: Store, run: str = "", *, whole: bool = T
 
 
 @contextlib.contextmanager
-def keeping(lock: Lock, path: Path, store: Store, run: str) -> Iterator[None]:
+def gc_root(lock: Lock, path: Path, store: Store, run: str) -> Iterator[None]:
     """Record a lock file, and finally the files that the block used.
 
     They are recorded on failure, too.
 
     If the block wrote another lock to the same path, that lock's record stays.
     """
-    keep(lock, path, store)
+    record_lock(lock, path, store)
     try:
         yield
     except BaseException:
         with contextlib.suppress(OSError):  # the disk may be full: the original error is reported
-            _keep_run(lock, path, store, run, whole=False)
+            _record_run(lock, path, store, run, whole=False)
         raise
-    _keep_run(lock, path, store, run, whole=True)
+    _record_run(lock, path, store, run, whole=True)
 
 
-def _keep_run(lock: Lock, path: Path, store: Store, run: str, *, whole: bool) -> None:
-    former = _read(_place(path, store))
+def _record_run(lock: Lock, path: Path, store: Store, run: str, *, whole: bool) -> None:
+    former = _read_record(_record_path(path, store))
     if former is None or former.digest == lock.digest:
-        keep(lock, path, store, run, whole=whole)
+        record_lock(lock, path, store, run, whole=whole)
 
 
-def _both(first: Used, second: Used) -> Used:
+def _merge_used(first: Used, second: Used) -> Used:
     blobs, keys = {*first.blobs, *second.blobs}, {*first.made, *second.made}
     return Used(blobs=tuple(sorted(blobs)), made=tuple(sorted(keys)))
 
 
-def _place(path: Path, store: Store) -> Path:
+def _record_path(path: Path, store: Store) -> Path:
     return store.root / FOLDER / hashlib.sha256(os.fsencode(path.absolute())).hexdigest()
 
 
-def kept_locks(store: Store) -> list[tuple[Path, GcRoot]]:
+def read_records(store: Store) -> list[tuple[Path, GcRoot]]:
     """Return every record with its path, sorted by the lock's path.
 
     Raises:
@@ -192,7 +194,7 @@ def kept_locks(store: Store) -> list[tuple[Path, GcRoot]]:
     for place in folder.iterdir() if folder.is_dir() else ():
         if place.suffix:  # the lock of a process that writes one
             continue
-        record = _read(place)
+        record = _read_record(place)
         if record is None:
             raise FetchError(
                 f"{place} says which lock is kept, and cannot be read",
@@ -202,13 +204,13 @@ def kept_locks(store: Store) -> list[tuple[Path, GcRoot]]:
     return sorted(pairs, key=lambda pair: pair[1].path)
 
 
-def present(record: GcRoot) -> RootContents:
+def read_contents(record: GcRoot) -> RootContents:
     """Return a record's current state; empty if its file is missing.
 
     If another lock is at the same path, that lock's files count. A file that cannot be read or understood (a lock of
     another version, half edited, on a disk that fails) counts as before: some of its files may have no address.
     """
-    path = place_of(record)
+    path = recorded_lock_path(record)
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return RootContents()
@@ -222,16 +224,16 @@ def present(record: GcRoot) -> RootContents:
         return RootContents(record=record, unread=str(err))
     runs = record.runs if lock.digest == record.digest else {}
     return RootContents(
-        record=GcRoot(path=record.path, digest=lock.digest, files=named_files(lock), runs=runs)
+        record=GcRoot(path=record.path, digest=lock.digest, files=list_lock_files(lock), runs=runs)
     )
 
 
-def place_of(record: GcRoot) -> Path:
+def recorded_lock_path(record: GcRoot) -> Path:
     """Return the path of a record's lock."""
     return Path(os.fsdecode(urllib.parse.unquote_to_bytes(record.path)))
 
 
-def _read(place: Path) -> GcRoot | None:
+def _read_record(place: Path) -> GcRoot | None:
     try:
         return msgspec.json.decode(read_plain(place, LARGEST_MEMORY), type=GcRoot)
     except (OSError, msgspec.MsgspecError, UnicodeError):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.atomic import naming
+from reprobuild.infra.atomic import add_path_to_errors
 from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.tar.writing import TarWriter
@@ -24,7 +24,7 @@ from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.regular_files import open_within
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.system import EPOCH, FILES
-from reprobuild.store.roots import named_files
+from reprobuild.store.roots import list_lock_files
 from reprobuild.store.store import Store
 
 CONTEXT = "context"
@@ -44,7 +44,7 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
     Returns:
         The number of files that were taken.
     """
-    missing = {sha256 for sha256 in named_files(lock) if not store.has(sha256)}
+    missing = {sha256 for sha256 in list_lock_files(lock) if not store.has(sha256)}
     taken = 0
     top = str(out).count("/")
     for folder, folders, names in os.walk(out / CONTEXT):
@@ -53,7 +53,7 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
             if not missing:
                 return taken
             path = Path(folder, name).relative_to(out).as_posix()
-            take = _runtime if name == _PAYLOAD else _take
+            take = _runtime if name == _PAYLOAD else _store_missing
             digest = take(out, path, missing, store)
             missing.discard(digest)
             taken += bool(digest)
@@ -73,7 +73,7 @@ def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
     return store.has(runtime) or any(_runtime(out, path, (runtime,), store) for path in paths)
 
 
-def _take(out: Path, path: str, missing: Collection[str], store: Store) -> str:
+def _store_missing(out: Path, path: str, missing: Collection[str], store: Store) -> str:
     """Return the sha256 of a file newly added to the store.
 
     It is empty if the file was not missing.
@@ -88,7 +88,7 @@ def _take(out: Path, path: str, missing: Collection[str], store: Store) -> str:
         source.seek(0)
         with store.scratch() as folder:
             part = folder / "taken"
-            with naming(part), part.open("wb") as target:
+            with add_path_to_errors(part), part.open("wb") as target:
                 digest = _copy(source, target)
             return store.adopt(part, digest) if digest in missing else ""  # changed since the first reading
 

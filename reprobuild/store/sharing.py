@@ -60,7 +60,7 @@ def share(store: Store, group: str) -> None:
         ) from None
     store.make()
     if make_key(store.root, store.known, renew=True) is None:
-        raise _unrecorded(store)
+        raise _unrecordable_key_error(store)
     root = os.open(store.root, _DIRECTORY)
     try:
         place = _Place(store.root, root, number, os.fstat(root).st_uid)
@@ -68,10 +68,10 @@ def share(store: Store, group: str) -> None:
         for name in _FOLDERS:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=root)
-            with _inside(place, name) as folder:
+            with _open_directory(place, name) as folder:
                 _share(folder)
-                for inner in sorted(_names(folder, directories=True)) if name in _NESTED else ():
-                    with _inside(folder, inner) as deep:
+                for inner in sorted(_list_names(folder, directories=True)) if name in _NESTED else ():
+                    with _open_directory(folder, inner) as deep:
                         _share(deep)
     finally:
         os.close(root)
@@ -96,7 +96,7 @@ def join(store: Store, say: Callable[[str], object]) -> str:
     owner = _owner(store.root.stat().st_uid)
     say(f"{store.root} belongs to {owner}")
     if not store.known.add(key):
-        raise _unrecorded(store)
+        raise _unrecordable_key_error(store)
     return owner
 
 
@@ -137,7 +137,7 @@ def _exposure(root: Path) -> str:
     return ""
 
 
-def _unrecorded(store: Store) -> UsageError:
+def _unrecordable_key_error(store: Store) -> UsageError:
     return UsageError(
         f"the key of {store.root} cannot be kept: {store.known} cannot keep keys of stores", hint=_MEND
     )
@@ -209,7 +209,7 @@ class _Place(NamedTuple):
 
 
 @contextlib.contextmanager
-def _inside(place: _Place, name: str) -> Iterator[_Place]:
+def _open_directory(place: _Place, name: str) -> Iterator[_Place]:
     """Open a directory in an open one.
 
     Raises:
@@ -221,29 +221,29 @@ def _inside(place: _Place, name: str) -> Iterator[_Place]:
     except OSError as err:
         if err.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
-        raise _strange(path, "is a link or a file, and no directory of the store") from None
+        raise _foreign_entry_error(path, "is a link or a file, and no directory of the store") from None
     try:
         facts = os.fstat(number)
         if facts.st_uid != place.owner and facts.st_gid != place.group:
-            raise _strange(path, f"belongs to another user, number {facts.st_uid}")
+            raise _foreign_entry_error(path, f"belongs to another user, number {facts.st_uid}")
         yield place._replace(path=path, number=number)
     finally:
         os.close(number)
 
 
-def _strange(path: Path, problem: str) -> UsageError:
+def _foreign_entry_error(path: Path, problem: str) -> UsageError:
     return UsageError(
         f"{path} {problem}: it is not shared",
         hint="remove what others put into the store, and run the command again",
     )
 
 
-def _names(place: _Place, *, directories: bool) -> list[str]:
+def _list_names(place: _Place, *, directories: bool) -> list[str]:
     with os.scandir(place.number) as entries:
         children = list(entries)
     for entry in children:
         if entry.is_symlink():
-            raise _strange(place.path / entry.name, "is a link")
+            raise _foreign_entry_error(place.path / entry.name, "is a link")
     kind = os.DirEntry.is_dir if directories else os.DirEntry.is_file
     return [entry.name for entry in children if kind(entry, follow_symlinks=False)]
 
@@ -259,12 +259,12 @@ def _share(place: _Place) -> None:
         _open(place.number, place.path, place.group)
     if "blobs" in place.path.parts[-2:]:
         return
-    for name in _names(place, directories=False):
+    for name in _list_names(place, directories=False):
         number = os.open(name, _FILE, dir_fd=place.number)
         try:
             facts = os.fstat(number)
             if facts.st_nlink > 1:
-                raise _strange(place.path / name, "is a file that has another name, too")
+                raise _foreign_entry_error(place.path / name, "is a file that has another name, too")
             if stat.S_ISREG(facts.st_mode) and facts.st_uid == place.owner:
                 os.fchown(number, -1, place.group)
                 os.fchmod(number, 0o640 if name == NAME else 0o660)

@@ -21,7 +21,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from reprobuild.infra.flock import lock
+from reprobuild.infra.flock import try_lock
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.store.keyring import StoreKeyring
 
@@ -79,7 +79,7 @@ def make_key(root: Path, known: StoreKeyring, *, renew: bool = False) -> bytes |
     except OSError:
         return None
     try:
-        lock(number, fcntl.LOCK_EX)
+        try_lock(number, fcntl.LOCK_EX)
         key = stored_key(root)
         owns = os.fstat(number).st_uid == os.geteuid()
         strange = key is not None and not known.has(key)
@@ -101,12 +101,12 @@ def _renew(root: Path, known: StoreKeyring, strange: bytes | None) -> None:
         try:
             with os.fdopen(number, "wb") as stream:
                 stream.write(fresh)
-            _place(part, root, strange)
+            _name_key(part, root, strange)
         finally:
             part.unlink(missing_ok=True)
 
 
-def _place(part: Path, root: Path, strange: bytes | None) -> None:
+def _name_key(part: Path, root: Path, strange: bytes | None) -> None:
     """Give the new key its name.
 
     Without locks, two processes may each make a key, and the first one wins.
@@ -128,11 +128,11 @@ def sign(key: bytes, name: str, content: bytes) -> bytes:
 
 def verify(key: bytes, name: str, data: bytes) -> bytes | None:
     """Return the signed content, or None if the signature differs."""
-    content = unsigned(data)
+    content = strip_signature(data)
     return content if hmac.compare_digest(_mac(key, name, content), data[:_DIGITS]) else None
 
 
-def unsigned(data: bytes) -> bytes:
+def strip_signature(data: bytes) -> bytes:
     """Return the content of signed data without a check."""
     return data[_DIGITS + 1 :]
 

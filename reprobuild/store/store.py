@@ -30,8 +30,8 @@ from typing import Any
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.atomic import private_folder
-from reprobuild.infra.flock import machine
+from reprobuild.infra.atomic import private_directory
+from reprobuild.infra.flock import machine_name
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Sha256
 from reprobuild.store.directory import StoreDirectory
@@ -158,7 +158,7 @@ class Store(StoreDirectory):
         return Used(blobs=tuple(blobs), made=tuple(keys))
 
     @contextlib.contextmanager
-    def own_folder(self, above: str, name: str) -> Iterator[Path]:
+    def private_directory(self, above: str, name: str) -> Iterator[Path]:
         """Yield a directory in the store for the user alone.
 
         Its files are trusted without a signature.
@@ -171,7 +171,7 @@ class Store(StoreDirectory):
             name: distinguishes it from others of that directory.
         """
         self._hold(make=True)
-        self._key = self._believed() or make_key(self.root, self.known)
+        self._key = self._trusted_key() or make_key(self.root, self.known)
         if self._key is None or self.shared or not is_private(self.root):
             with self.scratch() as folder:
                 yield folder
@@ -233,7 +233,7 @@ class Store(StoreDirectory):
         It is removed afterwards, with those of killed processes.
         """
         self._hold(make=True)
-        with private_folder(self.root / "tmp", prefix=f"{machine()}.") as folder:
+        with private_directory(self.root / "tmp", prefix=f"{machine_name()}.") as folder:
             yield folder
 
     def adopt(self, path: Path, sha256: str | None = None) -> str:
@@ -300,7 +300,7 @@ class Store(StoreDirectory):
 
         `keep_signed` wrote the file.
         """
-        key = self._believed()
+        key = self._trusted_key()
         if key is None:
             return self._here.get(str(path))
         try:
@@ -308,7 +308,7 @@ class Store(StoreDirectory):
         except OSError:
             return None
 
-    def _believed(self) -> bytes | None:
+    def _trusted_key(self) -> bytes | None:
         """Return the store's trusted key.
 
         Call `doubt` the first time that there is no such key.
@@ -327,7 +327,7 @@ class Store(StoreDirectory):
         If the user does not trust a key of the store, no file is written: only this process remembers the content.
         """
         self._hold(make=True)
-        self._key = self._believed() or make_key(self.root, self.known)
+        self._key = self._trusted_key() or make_key(self.root, self.known)
         if self._key is None:
             self._here[str(path)] = content
             return

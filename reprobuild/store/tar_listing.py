@@ -53,7 +53,7 @@ def keep_listing(tar: str, listing: Iterable[TarEntry], store: Store) -> str:
     return blob
 
 
-def known_listing(tar: str, store: Store) -> str | None:
+def recall_listing(tar: str, store: Store) -> str | None:
     """Return the sha256 of a tar's undamaged listing, or None."""
     known = store.recall(_key(tar))
     if not isinstance(known, dict) or not isinstance(known.get("listing"), str):

@@ -26,9 +26,9 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.expected import Expected
-from reprobuild.verify.determinism.judge_probe import short
-from reprobuild.verify.determinism.run import PYTHON, run_smoke, why
-from reprobuild.verify.determinism.summary import built_for_cuda, judge_determinism, unprobed_libraries
+from reprobuild.verify.determinism.judge_probe import shorten_reason
+from reprobuild.verify.determinism.run import PYTHON, describe_failure, run_smoke
+from reprobuild.verify.determinism.summary import has_cuda_build, judge_determinism, unprobed_libraries_note
 from reprobuild.verify.roundtrip.compare import (
     FREEZE,
     PACKAGES,
@@ -43,8 +43,8 @@ from reprobuild.verify.roundtrip.compare import (
 )
 from reprobuild.verify.roundtrip.image_freeze import read_frozen
 from reprobuild.verify.verdict import VERSION, RoundTripDifference, Smoke, Verdict, WorkComparison
-from reprobuild.verify.workload.conditions import RUNS, WorkRecord, record
-from reprobuild.verify.workload.judge import shown
+from reprobuild.verify.workload.conditions import RUNS, WorkRecord, make_work_record
+from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.mounts import Mounts
 from reprobuild.verify.workload.run import OUTPUTS, compare_work
 from reprobuild.verify.workload.work import Work, seed_of_work, work_of_workload
@@ -107,11 +107,11 @@ def verify_image(
     Raises:
         EngineError: the engine failed; a probe that fails is an answer, not an error.
     """
-    seed = seed_of(lock)
+    seed = check_seed(lock)
 
     def container(*arguments: str, bypass: bool = False, outputs: str = "", gpus: str = "") -> Finished:
         task = Task(
-            arguments=arguments, environment=_seeded(seed), bypass=bypass, outputs=outputs, gpus=gpus,
+            arguments=arguments, environment=_seed_variables(seed), bypass=bypass, outputs=outputs, gpus=gpus,
             timeout=THOROUGH_SECONDS if request.thorough else Task(arguments=()).timeout,
         )  # fmt: skip
         return engine.run(request.reference, task, env)
@@ -121,7 +121,7 @@ def verify_image(
     if not request.smoke_only:
         say("capturing again inside the image, and comparing with what was captured")
         differences, unanswered = compare_lists(lock, container)
-    cpu, gpu = _smoke(lock, request, seed, container, say)
+    cpu, gpu = _run_smoke(lock, request, seed, container, say)
     comparisons: list[WorkComparison] = []
     work, mounts = request.work, Mounts()
     if work and not request.smoke_only:
@@ -133,7 +133,7 @@ def verify_image(
     determinism, notes = judge_determinism(
         cpu, gpu, comparisons, cpu_only=request.cpu_only, profile=lock.profile, left_out=not request.smoke
     )
-    if unprobed := unprobed_libraries(distributions(lock), cpu):
+    if unprobed := unprobed_libraries_note(distributions(lock), cpu):
         notes.append(unprobed)
     moment = datetime.datetime.fromtimestamp(request.now, datetime.timezone.utc)
     return Verdict(
@@ -143,12 +143,12 @@ def verify_image(
         round_trip="not-run" if request.smoke_only else judge_round_trip(differences, unanswered),
         smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
         differences=tuple(differences), notes=(*unanswered, *notes),
-        work=record_of(lock, work, mounts) if work and comparisons else None,
+        work=work_record(lock, work, mounts) if work and comparisons else None,
         engine=engine.NAME, gpus=request.gpus,
     )  # fmt: skip
 
 
-def _smoke(
+def _run_smoke(
     lock: Lock,
     request: CheckRequest,
     seed: int,
@@ -170,7 +170,7 @@ def _smoke(
     )  # fmt: skip
     say("the smoke test on the CPU, in two fresh containers")
     cpu = run("cpu", container, request.expected)
-    if request.cpu_only or not request.gpus or built_for_cuda(cpu) is not True:
+    if request.cpu_only or not request.gpus or has_cuda_build(cpu) is not True:
         return cpu, None
     say("the smoke test on the GPU, in two fresh containers")
     try:
@@ -179,7 +179,9 @@ def _smoke(
         if not request.gpus_optional:
             raise
         why = f"{err}; {err.hint}"
-        return cpu, Smoke(device="cuda", verdict="not-covered", hook="inconclusive", open=(short(why),))
+        return cpu, Smoke(
+            device="cuda", verdict="not-covered", hook="inconclusive", open=(shorten_reason(why),)
+        )
 
 
 def _gpus_of_work(request: CheckRequest, gpu: Smoke | None) -> str:
@@ -191,7 +193,7 @@ def _gpus_of_work(request: CheckRequest, gpu: Smoke | None) -> str:
     return "" if request.cpu_only or (request.gpus_optional and not had) else request.gpus
 
 
-def seed_of(lock: Lock) -> int:
+def check_seed(lock: Lock) -> int:
     """Return the seed of the checks."""
     return SEED if lock.seed is None else lock.seed
 
@@ -201,7 +203,7 @@ def has_torch(lock: Lock) -> bool:
     return "torch" in distributions(lock)
 
 
-def work_asked(
+def select_work(
     lock: Lock, work: Work | None = None, ignored: tuple[str, ...] = (), runs: int = RUNS
 ) -> Work | None:
     """Return the workload to compare, or None.
@@ -219,19 +221,19 @@ def work_asked(
     return work or (work_of_workload(lock.workload, ignored, runs) if lock.workload else None)
 
 
-def record_of(lock: Lock, work: Work, mounts: Mounts | None = None) -> WorkRecord:
+def work_record(lock: Lock, work: Work, mounts: Mounts | None = None) -> WorkRecord:
     """Return the workload's record in a verdict.
 
     Args:
         mounts: its mounts; None before the first run.
     """
-    return record(
-        work.text, seed_of_work(work, seed_of(lock)), work.conditions, work.runs, workdir=work.workdir,
+    return make_work_record(
+        work.text, seed_of_work(work, check_seed(lock)), work.conditions, work.runs, workdir=work.workdir,
         mounts=mounts.records if mounts else (),
     )  # fmt: skip
 
 
-def _seeded(seed: int) -> dict[str, str]:
+def _seed_variables(seed: int) -> dict[str, str]:
     return {"REPROBUILD_SEED": str(seed)}
 
 
@@ -248,10 +250,10 @@ def compare_lists(
     differences, unanswered = compare_captured(lock), []
     answer = read_frozen(frozen.stdout)
     if isinstance(answer, str):
-        unanswered.append(f"{FREEZE} was not compared: {shown(answer)} ({why(frozen)})")
+        unanswered.append(f"{FREEZE} was not compared: {display_line(answer)} ({describe_failure(frozen)})")
     else:
         differences += compare_freeze(lock, answer) + compare_folders(lock, answer)
-    again = _again(captured)
+    again = _read_capture(captured)
     if isinstance(again, str):
         unanswered += [f"{name} was not compared: {again}" for name in (PACKAGES, VARIABLES)]
     else:
@@ -264,7 +266,7 @@ def compare_lists(
     return differences, unanswered
 
 
-def _again(done: Finished) -> Snapshot | str:
+def _read_capture(done: Finished) -> Snapshot | str:
     """Return the snapshot of a capture inside the image, or an error text.
 
     Only files with the plain names of a capture are read: the image may have added others.
@@ -272,11 +274,11 @@ def _again(done: Finished) -> Snapshot | str:
     files = {path.removeprefix("again/"): data for path, data in done.outputs.items()}
     plain = {name: data for name, data in files.items() if _PLAIN.fullmatch(name) and kind_of(name)}
     if done.code or not plain:
-        return why(done)
+        return describe_failure(done)
     with tempfile.TemporaryDirectory() as directory:
         for name, data in plain.items():
             write_below(Path(directory), name, data)
         try:
             return read_snapshot(Path(directory))
         except SnapshotError as err:
-            return shown(str(err))
+            return display_line(str(err))

@@ -14,7 +14,7 @@ import urllib.parse
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from reprobuild.ecosystems.apt.snapshot_archive import identifier
+from reprobuild.ecosystems.apt.snapshot_archive import format_identifier
 from tests.archives.world import END, START, TICK, World
 from tests.loopback import Loopback
 
@@ -59,8 +59,10 @@ class Archives(Loopback):
         if tick < START:
             return 404, b"", ""
         tick = min(tick, END)
-        if identifier(tick) != match["time"]:  # the nearest state before that moment, as the public ones do
-            return 302, b"", f"/{match['archive']}/{identifier(tick)}/{match['rest']}"
+        if (
+            format_identifier(tick) != match["time"]
+        ):  # the nearest state before that moment, as the public ones do
+            return 302, b"", f"/{match['archive']}/{format_identifier(tick)}/{match['rest']}"
         return self._file(match["archive"], tick, match["rest"])
 
     def _first_seen(self, name: str, version: str) -> tuple[int, bytes, str]:
@@ -69,7 +71,7 @@ class Archives(Loopback):
         if not times:
             return 404, b"", ""
         seen = {"name": f"{name}_{version}_amd64.deb", "archive_name": "debian", "path": f"/pool/main/{name}"}
-        info = {"0" * 40: [{**seen, "first_seen": identifier(min(times)), "size": 1}]}
+        info = {"0" * 40: [{**seen, "first_seen": format_identifier(min(times)), "size": 1}]}
         result = [{"hash": "0" * 40, "architecture": "amd64"}]
         return 200, json.dumps({"_comment": "", "result": result, "fileinfo": info}).encode(), ""
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from reprobuild.config.overrides import ArchiveDecision, Decisions
-from reprobuild.config.services import distances, read_services
+from reprobuild.config.services import read_services, request_distances
 from reprobuild.ecosystems.apt.archives import AptArchive, archives_of, ppas_of, present_archives
-from reprobuild.ecosystems.apt.snapshot_archive import identifier, instant
+from reprobuild.ecosystems.apt.snapshot_archive import format_identifier, format_instant
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
@@ -45,11 +45,14 @@ def test_debian_has_two_archives_and_ubuntu_one() -> None:
 
 
 def test_services_that_throttle_are_asked_slowly() -> None:
-    assert distances(SERVICES)["snapshot.debian.org"] == 0.5
+    assert request_distances(SERVICES)["snapshot.debian.org"] == 0.5
     assert (
-        distances(read_services({"debian-snapshot": "http://own.test/{time}/"}))["snapshot.debian.org"] == 0.5
+        request_distances(read_services({"debian-snapshot": "http://own.test/{time}/"}))[
+            "snapshot.debian.org"
+        ]
+        == 0.5
     )
-    assert "own.test" not in distances(read_services({"debian-snapshot": "http://own.test/{time}/"}))
+    assert "own.test" not in request_distances(read_services({"debian-snapshot": "http://own.test/{time}/"}))
 
 
 def test_archives_that_the_user_names() -> None:
@@ -150,12 +153,12 @@ class Way:
         )  # fmt: skip
         (folder / "ppa.asc").write_text(str(world.ppa_key.extract_certificate()))
         ppa = ArchiveDecision(
-            url=f"{archives.url}/ppa/tools/fresh/ubuntu/{'{time}' if past else identifier(self.host.time)}/",
+            url=f"{archives.url}/ppa/tools/fresh/ubuntu/{'{time}' if past else format_identifier(self.host.time)}/",
             key=world.ppa_key.extract_certificate().fingerprint,
         )
         if own:  # the distribution's own archive as it was, without its past
             ppa = ArchiveDecision(
-                url=f"{archives.url}/ubuntu/{identifier(self.host.time)}/",
+                url=f"{archives.url}/ubuntu/{format_identifier(self.host.time)}/",
                 key=world.key.extract_certificate().fingerprint, suites=UBUNTU.archives["ubuntu"], components=("main",),
             )  # fmt: skip
         apt_lists = (
@@ -237,7 +240,7 @@ def test_lists_of_the_capture_are_asked_first(pinned_key: World, tmp_path: Path)
     with Archives(pinned_key) as archives:
         way = Way(archives, tmp_path, services_of(archives), lists=True)
     assert way.expected.items() <= way.files.items()
-    assert f"the last `apt update` was about {instant(way.host.time)}" in way.evidence
+    assert f"the last `apt update` was about {format_instant(way.host.time)}" in way.evidence
 
 
 def test_a_machine_without_a_source_for_the_release_takes_all_from_the_archives(
@@ -265,7 +268,7 @@ def test_where_no_dated_archive_answers_the_release_is_taken_as_it_is_now(
     with Archives(pinned_key) as archives:
         services = services_of(archives) | {
             "ubuntu-snapshot": "http://127.0.0.1:9/{time}/",
-            "ubuntu-archive": f"{archives.url}/ubuntu/{identifier(END)}/",
+            "ubuntu-archive": f"{archives.url}/ubuntu/{format_identifier(END)}/",
         }
         way = Way(archives, tmp_path, services, release_of_apt="noble")
     assert {deb.file.url.split("/")[2] for deb in way.base.packages} == {archives.url.removeprefix("http://")}

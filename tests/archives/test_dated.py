@@ -18,8 +18,8 @@ from reprobuild.ecosystems.apt.signatures import AptKeyring
 from reprobuild.ecosystems.apt.snapshot_archive import (
     ArchiveIndexes,
     ListedPackagesFile,
-    identifier,
-    instant,
+    format_identifier,
+    format_instant,
     read_release,
 )
 from reprobuild.errors import FetchError
@@ -234,5 +234,5 @@ def test_credentials_of_an_archive_stay_out_of_what_is_kept(
 
 
 def test_moments_as_archives_and_as_people_write_them() -> None:
-    assert identifier(TIME) == "20231114T221320Z"
-    assert instant(TIME) == "2023-11-14 22:13 UTC"
+    assert format_identifier(TIME) == "20231114T221320Z"
+    assert format_instant(TIME) == "2023-11-14 22:13 UTC"

@@ -24,7 +24,7 @@ from reprobuild.resolve.system.fallback_sources import (
     MirrorPool,
     PackageSource,
     StoreSource,
-    user_files,
+    list_user_debs,
 )
 from reprobuild.resolve.system.version_search import Search
 from reprobuild.snapshot.model import SystemPackage
@@ -187,7 +187,7 @@ def test_files_of_the_user_are_taken_by_what_is_in_them(tmp_path: Path, store: S
     (folder / "tool_renamed.deb").write_bytes(content)
     (folder / "tool_1.0-1_amd64.deb").write_bytes(deb(version="9"))
     (folder / "other_1.deb").write_bytes(b"not looked at")
-    paths = user_files(["vendor"], tmp_path)
+    paths = list_user_debs(["vendor"], tmp_path)
     assert [path.name for path in paths] == ["other_1.deb", "tool_1.0-1_amd64.deb", "tool_renamed.deb"]
     found, ruling = resolve(LocalDebs(paths, store), mirror())
     assert found == ("1.0-1", hashlib.sha256(content).hexdigest(), "")
@@ -200,7 +200,7 @@ def test_a_file_that_only_the_user_has_settles_a_package_of_no_archive(tmp_path:
     (tmp_path / "site-tool_2.deb").write_bytes(deb("site-tool", "2"))
     packages = (package("site-tool", "2", "local", line=3),)
     index = mirror()
-    search = Search(packages, index, None, [LocalDebs(user_files(["."], tmp_path), store)], now=0)
+    search = Search(packages, index, None, [LocalDebs(list_user_debs(["."], tmp_path), store)], now=0)
     base, rulings, _ = find_base(packages, index, search, roots=[])
     assert "site-tool" in {one.name for one in base.packages}
     assert [ruling.outcome for ruling in rulings if ruling.subject == "site-tool"] == ["pinned"]
@@ -210,7 +210,7 @@ def test_a_given_file_that_is_not_there_is_named(tmp_path: Path, store: Store) -
     (tmp_path / "vendor" / "tool_1.deb").mkdir(parents=True)
     for place, why in (("tool_1.deb", "No such file"), ("vendor", "Is a directory")):
         with pytest.raises(LockError, match=rf"deb cannot be read: {why}") as caught:
-            resolve(LocalDebs(user_files([place], tmp_path), store), mirror())
+            resolve(LocalDebs(list_user_debs([place], tmp_path), store), mirror())
         assert caught.value.hint == "check the path that `--deb` gives"
 
 

@@ -18,14 +18,14 @@ from unittest import mock
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.git.restore.restore import restore
+from reprobuild.ecosystems.git.restore.restore import restore_repository
 from reprobuild.infra.git.addresses import read_origin
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.snapshot.capture_model import CapturedRepository
-from reprobuild.snapshot.parsers.capture_json import read_captured
+from reprobuild.snapshot.parsers.capture_json import read_capture_json
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from reprobuild_runtime import capture
@@ -149,7 +149,7 @@ def take(top: Path, out: Path) -> tuple[CapturedRepository, ...]:
         report = capture.capture(str(out))
     assert report["captured"], report
     assert set(report["parts"].values()) <= {"done"}, (out / "capture.json").read_text()
-    return read_captured(out).repositories
+    return read_capture_json(out).repositories
 
 
 def document(out: Path) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def proved(
     assert untouched(top, times) == before
     name = repositories[0].name
     asked = {**(origins or {}), **({name: str(origin)} if origin else {})}
-    restore(repositories, name, out, folder / "again", ENV, asked)
+    restore_repository(repositories, name, out, folder / "again", ENV, asked)
     assert content(folder / "again") == content(top)
     assert status(folder / "again") == status(top)
     if repositories[0].object_format == "sha1":  # the only one that a lock can name

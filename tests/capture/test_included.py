@@ -15,7 +15,7 @@ import pytest
 
 from reprobuild.ecosystems.git.restore.folder import restore_folder
 from reprobuild.resolve import resolver
-from reprobuild.resolve.environment.path_mapping import find_places, place_repositories
+from reprobuild.resolve.environment.path_mapping import make_path_map, place_repositories
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from reprobuild_runtime import capture
@@ -94,7 +94,9 @@ def test_they_are_the_working_directory_of_the_image(job: Path, tmp_path: Path) 
     assert [(ruling.subject, ruling.outcome) for ruling in rulings] == [("exp", "pinned")]
     snapshot = read_snapshot(out)
     placed = place_repositories(snapshot.captured, (), ())
-    assert resolver._workdir(snapshot, find_places(snapshot.captured, placed), (source,)) == "/src/exp"
+    assert (
+        resolver._choose_workdir(snapshot, make_path_map(snapshot.captured, placed), (source,)) == "/src/exp"
+    )
 
 
 def test_the_lock_has_their_digest(job: Path, tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ from tests.snapshot.samples import SECRETS
 
 def run_recipe(target: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     argv = ["bash", "-s", "--", str(target)]
-    return subprocess.run(argv, input=launch.recipe(), env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        argv, input=launch.read_capture_recipe(), env=env, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -92,8 +94,10 @@ ADDRESSES = [
 
 def test_its_freeze_lines_have_no_credentials() -> None:
     """The same addresses are left as by the rules of reprobuild."""
-    start = launch.recipe().index("without_credentials() {")
-    function = launch.recipe()[start : launch.recipe().index("\n}\n", start)] + "\n}\n"
+    start = launch.read_capture_recipe().index("without_credentials() {")
+    function = (
+        launch.read_capture_recipe()[start : launch.read_capture_recipe().index("\n}\n", start)] + "\n}\n"
+    )
     argv = ["bash", "-c", f"{function}without_credentials"]
     done = subprocess.run(argv, input="\n".join(ADDRESSES), capture_output=True, text=True, check=True)
     assert done.stdout.split() == [strip_credentials(address)[0] for address in ADDRESSES]
@@ -132,7 +136,7 @@ def test_commits_that_no_remote_has_are_bundled(job: dict[str, str], tmp_path: P
 
 
 def test_one_of_many_ranks_captures(job: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "recipe.sh").write_text(launch.recipe())
+    (tmp_path / "recipe.sh").write_text(launch.read_capture_recipe())
     argv = ["bash", str(tmp_path / "recipe.sh"), str(tmp_path / "out")]
     ranks = [subprocess.Popen(argv, env=job, stderr=subprocess.PIPE, text=True) for _ in range(20)]
     said = [rank.communicate()[1] for rank in ranks]
@@ -148,7 +152,9 @@ def test_what_it_cannot_do_it_says(job: dict[str, str], tmp_path: Path) -> None:
     done = run_recipe(tmp_path / "full", job)
     assert done.returncode == 3
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine"]
-    done = subprocess.run(["bash", "-s"], input=launch.recipe(), text=True, capture_output=True, check=False)
+    done = subprocess.run(
+        ["bash", "-s"], input=launch.read_capture_recipe(), text=True, capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr) == (2, "capture.sh: usage: capture.sh DIR\n")
 
 
@@ -185,10 +191,10 @@ def test_an_interpreter_that_cannot_run_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_whose_environment_it_is(name: str, tmp_path: Path) -> None:
-    assert launch.interpreter({name: str(tmp_path)}, sys.executable) == sys.executable
+    assert launch.find_interpreter({name: str(tmp_path)}, sys.executable) == sys.executable
     write(tmp_path, "bin/python", b"")
-    assert launch.interpreter({name: str(tmp_path)}, sys.executable) == str(tmp_path / "bin" / "python")
-    assert launch.interpreter({}, sys.executable) == sys.executable
+    assert launch.find_interpreter({name: str(tmp_path)}, sys.executable) == str(tmp_path / "bin" / "python")
+    assert launch.find_interpreter({}, sys.executable) == sys.executable
 
 
 @pytest.mark.parametrize("name", ["VIRTUAL_ENV", "CONDA_PREFIX"])
@@ -201,13 +207,13 @@ def test_a_relative_environment_is_not_used(
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(name, "venv")
-    assert common.running()[0] == sys.executable
+    assert common.find_active_python()[0] == sys.executable
     said = (
         f"{name} is not an absolute path and is not used: activate the environment again, or name --python\n"
     )
     assert capsys.readouterr().err == said
     monkeypatch.setenv(name, str(tmp_path / "venv"))
-    assert common.running()[0] == str(tmp_path / "venv/bin/python")
+    assert common.find_active_python()[0] == str(tmp_path / "venv/bin/python")
     assert capsys.readouterr().err == ""
 
 
@@ -239,8 +245,8 @@ def test_missing_objects_start_no_program_of_the_repository(job: dict[str, str],
 )
 def test_the_locale_that_python_set_is_not_the_users(at_start: bytes, kept: bool) -> None:
     env = {"A": "1", "LC_CTYPE": "C.UTF-8"}
-    assert ("LC_CTYPE" in launch.given(env, at_start)) == kept
-    assert launch.given(env, at_start)["A"] == "1"
+    assert ("LC_CTYPE" in launch.drop_coerced_locale(env, at_start)) == kept
+    assert launch.drop_coerced_locale(env, at_start)["A"] == "1"
 
 
 def test_the_file_is_in_the_package() -> None:
@@ -251,5 +257,5 @@ def test_the_file_is_in_the_package() -> None:
     "name", ["CONDA_PREFIX", "CONDA_ROOT", "CONDA_EXE", "MAMBA_ROOT_PREFIX", "CONDARC", "MAMBARC"]
 )
 def test_relative_folders_of_conda_are_not_read(name: str) -> None:
-    assert common.absolute_folders({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
-    assert common.absolute_folders({name: "/there"}) == {name: "/there"}
+    assert common.without_relative_directories({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
+    assert common.without_relative_directories({name: "/there"}) == {name: "/there"}

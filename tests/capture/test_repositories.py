@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from reprobuild.ecosystems.git.restore.restore import restore
+from reprobuild.ecosystems.git.restore.restore import restore_repository
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.parsers.capture_json import read_captured
+from reprobuild.snapshot.parsers.capture_json import read_capture_json
 from reprobuild_runtime import capture
 from tests.capture.repositories import (
     ENV,
@@ -164,7 +164,9 @@ def test_large_files_of_lfs_are_their_pointers(tmp_path: Path) -> None:
     repositories = take(top, out)
     assert record(out)["lfs"] == [{"path": "w.bin", "sha256": oid, "bytes": len(content_)}]
     assert record(out)["bundle"] is None
-    restore(repositories, "clone", out, tmp_path / "again", ENV, {"clone": str(tmp_path / "origin.git")})
+    restore_repository(
+        repositories, "clone", out, tmp_path / "again", ENV, {"clone": str(tmp_path / "origin.git")}
+    )
     assert (tmp_path / "again" / "w.bin").read_bytes() == pointer
 
 
@@ -280,8 +282,8 @@ def test_a_bundle_or_diff_that_is_too_large_is_said(tmp_path: Path, monkeypatch:
     take(top, tmp_path / "second")
     assert record(tmp_path / "second")["bundle"]["reason"] == "too-large"  # type: ignore[index]  # it is JSON
     with pytest.raises(SnapshotError, match=r"not captured \(too-large\)"):
-        restore(
-            read_captured(tmp_path / "second").repositories,
+        restore_repository(
+            read_capture_json(tmp_path / "second").repositories,
             "clone",
             tmp_path / "second",
             tmp_path / "again",
@@ -426,7 +428,9 @@ def test_settings_of_the_user_do_not_change_what_is_captured(tmp_path: Path) -> 
     git(top, "update-index", "--force-write-index")
     out = tmp_path / "snapshot"
     repositories = take(top, out)
-    restore(repositories, "clone", out, tmp_path / "again", ENV, {"clone": str(tmp_path / "origin.git")})
+    restore_repository(
+        repositories, "clone", out, tmp_path / "again", ENV, {"clone": str(tmp_path / "origin.git")}
+    )
     assert content(tmp_path / "again") == content(top)
     for key in SETTINGS:
         git(top, "config", "--unset", key)
@@ -450,7 +454,7 @@ def test_variables_of_git_do_not_lead_elsewhere(tmp_path: Path) -> None:
         repositories = take(top, tmp_path / "snapshot")
     assert not (tmp_path / "trace").exists()
     origins = {"clone": str(tmp_path / "origin.git")}
-    restore(repositories, "clone", tmp_path / "snapshot", tmp_path / "again", ENV, origins)
+    restore_repository(repositories, "clone", tmp_path / "snapshot", tmp_path / "again", ENV, origins)
     assert content(tmp_path / "again") == content(top)
 
 

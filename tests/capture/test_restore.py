@@ -14,9 +14,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from reprobuild.ecosystems.git.restore.restore import restore
+from reprobuild.ecosystems.git.restore.restore import restore_repository
 from reprobuild.errors import ReproError, SnapshotError
-from reprobuild.snapshot.parsers.capture_json import DAMAGED, read_captured, unquoted
+from reprobuild.snapshot.parsers.capture_json import DAMAGED, read_capture_json, unquote_path
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV, document, git, new_origin, take, write
 from tests.guard.fuzz import resident
@@ -27,8 +27,8 @@ Change = Callable[[dict[str, Any]], None]
 def again(snapshot: Path, **more: Any) -> None:
     folder = snapshot.parent
     origins = {"clone": str(folder / "origin.git")}
-    restore(
-        read_captured(snapshot).repositories,
+    restore_repository(
+        read_capture_json(snapshot).repositories,
         "clone",
         snapshot,
         folder / "again",
@@ -64,7 +64,7 @@ def test_the_good_one_is_restored(snapshot: Path) -> None:
 
 @given(st.binary(min_size=1).filter(lambda name: b"\0" not in name))
 def test_names_are_quoted_and_unquoted(name: bytes) -> None:
-    assert unquoted(capture.quote(name)) == name
+    assert unquote_path(capture.quote(name)) == name
     assert capture.quote(name).isprintable()
 
 
@@ -267,10 +267,12 @@ def test_damaged_capture_json(text: str, snapshot: Path) -> None:
 
 def test_a_name_that_was_not_captured(snapshot: Path) -> None:
     with pytest.raises(SnapshotError, match="no repository `other`") as caught:
-        restore(read_captured(snapshot).repositories, "other", snapshot, snapshot.parent / "again", ENV)
+        restore_repository(
+            read_capture_json(snapshot).repositories, "other", snapshot, snapshot.parent / "again", ENV
+        )
     assert caught.value.hint == "there are: clone"
     with pytest.raises(SnapshotError) as caught:
-        restore((), "other", snapshot, snapshot.parent / "again", ENV)
+        restore_repository((), "other", snapshot, snapshot.parent / "again", ENV)
     assert caught.value.hint == "there are: " + "none"
 
 
@@ -339,9 +341,9 @@ def tried(good: Path, found: dict[str, Any], bundle: bytes) -> None:
         (folder / "snapshot" / "capture.json").write_text(json.dumps(found))
         (folder / "snapshot" / "clone.bundle").write_bytes(bundle)
         with contextlib.suppress(ReproError):
-            repositories = read_captured(folder / "snapshot").repositories
+            repositories = read_capture_json(folder / "snapshot").repositories
             origins = {"clone": str(good / "origin.git")}
-            restore(repositories, "clone", folder / "snapshot", folder / "again", ENV, origins)
+            restore_repository(repositories, "clone", folder / "snapshot", folder / "again", ENV, origins)
         assert {path.name for path in folder.iterdir()} <= {"snapshot", "again"}
         assert {path.name for path in (folder / "snapshot").iterdir()} == {"capture.json", "clone.bundle"}
 

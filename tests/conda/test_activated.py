@@ -8,7 +8,7 @@ import pytest
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.conda.environment import in_prefix
+from reprobuild.resolve.conda.environment import add_activation_variables
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.snapshot.read import read_snapshot
 
@@ -22,7 +22,9 @@ def settled(
     (folder / "env.txt").write_text("".join(f"{line}\n" for line in (f"CONDA_PREFIX={ENV}", *variables)))
     snapshot, decisions = read_snapshot(folder), Decisions(**decided)
     names = [line.partition("=")[0] for line in variables]
-    triage = in_prefix(triage_snapshot(snapshot, decisions), snapshot, dict.fromkeys(names, "rust-1-0.conda"))
+    triage = add_activation_variables(
+        triage_snapshot(snapshot, decisions), snapshot, dict.fromkeys(names, "rust-1-0.conda")
+    )
     return {one.name: one.value for one in triage.settings}, list(triage.rulings)
 
 

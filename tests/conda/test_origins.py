@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from reprobuild.compare.images.attribute import TREE, candidates, read_origins
+from reprobuild.compare.images.attribute import TREE, candidate_inputs, read_origins
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import compare_locks
 from reprobuild.lock.model import Lock
@@ -29,8 +29,8 @@ def test_conda_records_tell_the_package_of_a_file() -> None:
     }
     origins = read_origins(tree, lambda entry: said.get(entry.path, b"{"), None)
     for path in (record, shared, info):
-        assert candidates(path, origins) == [("conda", "lib-zed"), TREE]
-    assert candidates("opt/env/conda-meta/broken-1-0.json", origins) == [("conda", "broken"), TREE]
+        assert candidate_inputs(path, origins) == [("conda", "lib-zed"), TREE]
+    assert candidate_inputs("opt/env/conda-meta/broken-1-0.json", origins) == [("conda", "broken"), TREE]
 
 
 def test_locks_that_differ_in_a_package_of_conda() -> None:

@@ -17,9 +17,9 @@ from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import EPOCH
 from reprobuild.resolve.conda.packages import Conda, resolve_conda
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.python.unreachable import refuse_lost
+from reprobuild.resolve.python.unreachable import check_availability
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild.store.roots import keep
+from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store
 from tests.conda.test_linking import BINARY, NALA, PYTHON
 from tests.conda_packages import Spec, index_channel, write_package
@@ -73,7 +73,7 @@ def solve(
         snapshot, Decisions(channels=channels, drop=drop), "linux/amd64", snapshot.requirements, around
     )
     assert found is not None
-    refuse_lost(found.lost, (), ())
+    check_availability(found.lost, (), ())
     return found
 
 
@@ -401,7 +401,7 @@ def test_a_deleted_package_may_be_in_the_store_still(channel: Path, server: Serv
     url = serve(server, channel)
     first = solve(tmp_path, LIST, (url,))
     store, path = Store(tmp_path / "store"), tmp_path / "old.lock"
-    keep(make_lock(conda=first.packages), path, store)
+    record_lock(make_lock(conda=first.packages), path, store)
     for ending in ("conda", "tar.bz2"):
         for file in (channel / "linux-64").glob(f"binary-1.0-0.{ending}"):
             file.unlink()

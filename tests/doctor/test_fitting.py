@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reprobuild.doctor.code import cuda_code
-from reprobuild.doctor.compatibility import judge_fit, needed
+from reprobuild.doctor.compatibility import estimate_space, judge_fit
 from reprobuild.doctor.diagnose import read_subject
 from reprobuild.doctor.model import Fabric
 from reprobuild.doctor.preflight.gpus import Gpus
@@ -195,9 +195,9 @@ def test_without_a_platform_there_is_no_yes(verdict: Verdict | None, seen: str) 
 
 
 def test_sizes_follow_from_the_lock() -> None:
-    packed, whole = needed(lock_of())
+    packed, whole = estimate_space(lock_of())
     file = msgspec.structs.replace(wheel("torch").file, sha256="b" * 64, size=10**9)
-    more = needed(lock_of(wheels=(wheel("torch", file=file),)))
+    more = estimate_space(lock_of(wheels=(wheel("torch", file=file),)))
     assert 0 < packed < whole
     assert more[0] - packed == pytest.approx(1.2e9, rel=0.01)
     assert more[1] - whole == pytest.approx(2.9e9, rel=0.01)

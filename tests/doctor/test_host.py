@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.doctor.disks import default_folders, engine_folders, these_disks
-from reprobuild.doctor.host import this_host
+from reprobuild.doctor.disks import default_directories, engine_directories, inspect_disks
+from reprobuild.doctor.host import inspect_host
 from reprobuild.doctor.model import PROGRAMS
 
 OTHER = {
@@ -47,8 +47,8 @@ def programs(folder: Path, **scripts: str) -> dict[str, str]:
 
 
 def test_this_machine(tmp_path: Path) -> None:
-    folders = default_folders(dict(os.environ), tmp_path / "store", tmp_path / "not" / "there")
-    found = this_host({**os.environ, **NO_DOCKER}, folders)
+    folders = default_directories(dict(os.environ), tmp_path / "store", tmp_path / "not" / "there")
+    found = inspect_host({**os.environ, **NO_DOCKER}, folders)
     assert (found.system, found.machine, found.cpus) == (
         "Linux",
         os.uname().machine,
@@ -71,7 +71,7 @@ def test_another_machine(other: Path, tmp_path: Path) -> None:
         tmp_path / "bin", dnf="", sbatch="", git="", podman="echo 'cannot re-exec process' >&2; exit 125",
         apptainer="echo 1.3.4", mksquashfs="echo 'mksquashfs version 4.4 (2019)'; exit 1",
     )  # fmt: skip
-    found = this_host({**env, "LMOD_CMD": "/x"}, {}, other)
+    found = inspect_host({**env, "LMOD_CMD": "/x"}, {}, other)
     assert found.distribution == "Rocky Linux 9.4 (Blue Onyx)"
     assert (found.manager, found.modules, found.container, found.systemd) == ("dnf", True, True, False)
     assert (found.scheduler, found.cgroup, found.docker) == ("slurm", "2", "elsewhere")
@@ -103,7 +103,7 @@ def test_another_machine(other: Path, tmp_path: Path) -> None:
 def test_subordinate_ids(changes: dict[str, str], expected: bool | None, other: Path, tmp_path: Path) -> None:
     for name, text in changes.items():
         (other / name).write_text(text)
-    assert this_host(programs(tmp_path / "bin"), {}, other).subordinate is expected
+    assert inspect_host(programs(tmp_path / "bin"), {}, other).subordinate is expected
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_control_groups(folder: str, expected: str, other: Path, tmp_path: Path)
     (other / "sys/fs/cgroup/cgroup.controllers").unlink()
     (other / folder).parent.mkdir(parents=True)
     (other / folder).write_text("")
-    assert this_host(programs(tmp_path / "bin"), {}, other).cgroup == expected
+    assert inspect_host(programs(tmp_path / "bin"), {}, other).cgroup == expected
 
 
 @pytest.mark.parametrize(("remote", "roles"), [("false", ["podman"]), ("true", [])])
@@ -122,13 +122,13 @@ def test_podman_tells_where_it_keeps_images(
 ) -> None:
     place = tmp_path / "its own"
     says = f'case "$*" in *GraphRoot*) echo "{remote} {place}";; *) echo 4.9.3;; esac'
-    found = this_host(programs(tmp_path / "bin", podman=says), {}, other)
+    found = inspect_host(programs(tmp_path / "bin", podman=says), {}, other)
     assert [(disk.role, disk.path) for disk in found.disks] == [(role, str(place)) for role in roles]
 
 
 def test_a_daemon_elsewhere_tells_nothing_of_this_machine() -> None:
-    assert engine_folders(["docker"], NO_DOCKER) == {}
-    assert engine_folders(["docker"], {"DOCKER_HOST": "ssh://made.test"}) == {}
+    assert engine_directories(["docker"], NO_DOCKER) == {}
+    assert engine_directories(["docker"], {"DOCKER_HOST": "ssh://made.test"}) == {}
 
 
 JOB = "system.slice/slurmstepd.scope/job_7/step_0"
@@ -153,7 +153,7 @@ def test_the_memory_of_a_job(
         place = other / "sys/fs/cgroup" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
-    assert this_host(programs(tmp_path / "bin"), {}, other).memory == expected
+    assert inspect_host(programs(tmp_path / "bin"), {}, other).memory == expected
 
 
 @pytest.fixture
@@ -167,9 +167,9 @@ def noexec(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_disks(noexec: Path, other: Path) -> None:
-    (found,) = these_disks({"store": noexec / "below" / "it"}, Path("/"))
+    (found,) = inspect_disks({"store": noexec / "below" / "it"}, Path("/"))
     assert (found.kind, found.noexec, found.readonly) == ("tmpfs", True, True)
     assert found.free <= 4 << 20
-    (root,) = these_disks({"temporary": Path("/")}, other)
+    (root,) = inspect_disks({"temporary": Path("/")}, other)
     assert root.kind == "ext4"
-    assert these_disks({"temporary": Path("/")}, other / "empty")[0].kind == ""
+    assert inspect_disks({"temporary": Path("/")}, other / "empty")[0].kind == ""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reprobuild.doctor.diagnose import diagnose
-from reprobuild.doctor.fixes import install, managers
+from reprobuild.doctor.fixes import describe_installation, list_managers
 from reprobuild.doctor.model import PROGRAMS, EngineFound, Fabric, Host, Namespaces
 from reprobuild.doctor.text import render_diagnosis
 from tests.doctor.hosts import A100, APPTAINER, DOCKER, GB, PODMAN, WELL, disks, host, states, told, without
@@ -151,11 +151,11 @@ def test_the_exit_code_is_of_the_gravest() -> None:
     assert diagnose(host(subordinate=None, system="Darwin"), {}, offline=True).exit_code == 6
 
 
-@pytest.mark.parametrize("manager", [*managers(), ""])
+@pytest.mark.parametrize("manager", [*list_managers(), ""])
 def test_every_package_has_a_remedy_everywhere(manager: str) -> None:
     names = ("podman", "docker", "apptainer", "util-linux", "git", "squashfs-tools", "newuidmap", "runc")
     for name in names:
-        fix = install(name, host(manager=manager))
+        fix = describe_installation(name, host(manager=manager))
         assert fix.startswith(("`sudo ", "`brew ", f"install {name}"))
         assert "  " not in fix
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from reprobuild.config.services import Service, read_services
-from reprobuild.doctor.services import address, not_probed, probe
+from reprobuild.doctor.services import probe, probe_address, report_unprobed
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -79,7 +79,7 @@ def test_who_answers(served: tuple[str, list[str]]) -> None:
 
 def test_addresses_that_are_asked() -> None:
     services = read_services({})
-    found = {name: address(one) for name, one in services.items()}
+    found = {name: probe_address(one) for name, one in services.items()}
     # Ubuntu's own archive has no https; its indexes are signed.
     assert {name for name, url in found.items() if not url.startswith("https://")} == {
         "ubuntu-archive",
@@ -88,4 +88,4 @@ def test_addresses_that_are_asked() -> None:
     assert not [url for url in found.values() if "{" in url or not url.endswith("/")]
     assert found["nvidia-pytorch"] == "https://nvcr.io/v2/"
     assert found["docker-hub"].endswith(".io/")
-    assert all(name in not_probed(services).seen for name in services)
+    assert all(name in report_unprobed(services).seen for name in services)

@@ -16,7 +16,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import Artefact
 from reprobuild.store.caches import Caches
-from reprobuild.store.fetch import artefacts, fetch
+from reprobuild.store.fetch import fetch, list_artefacts
 from reprobuild.store.store import Store, hash_file
 from tests.conftest import reprobuild
 from tests.drills.dead import FAULTS, MANNERS, Scene, changed, like, mirrored
@@ -81,7 +81,7 @@ def scene(artefact: Artefact, served: tuple[Served, Served]) -> Scene:
 
 def bring(lock: Lock, folder: Path, caches: Caches | None = None, *, offline: bool = False) -> Store:
     store = Store(folder)
-    fetch(artefacts(lock), store, Net(offline=offline, manners=MANNERS), caches=caches)
+    fetch(list_artefacts(lock), store, Net(offline=offline, manners=MANNERS), caches=caches)
     return store
 
 
@@ -95,7 +95,7 @@ def clean(store: Store) -> bool:
 def test_a_locked_file_dies(
     lock: Lock, served: tuple[Served, Served], fault: str, which: int, tmp_path: Path
 ) -> None:
-    dead = artefacts(lock)[which]
+    dead = list_artefacts(lock)[which]
     place = scene(dead, served)
     full = bring(lock, tmp_path / "full")
     served[0].give(place.path, *FAULTS[fault](place))
@@ -145,7 +145,7 @@ def test_a_locked_file_of_unknown_size_dies(
 def test_other_bytes_under_the_same_name(
     lock: Lock, served: tuple[Served, Served], longer: bytes, elsewhere: bool, tmp_path: Path
 ) -> None:
-    for dead in artefacts(lock):
+    for dead in list_artefacts(lock):
         place = scene(dead, served)
         other = like(place.well, changed(place.well.body) + longer)
         served[0].give(place.path, *(mirrored(place, other) if elsewhere else [other]))
@@ -166,7 +166,7 @@ def test_other_bytes_under_the_same_name(
 def test_a_cache_of_the_user_has_the_very_bytes(
     lock: Lock, served: tuple[Served, Served], tmp_path: Path
 ) -> None:
-    for dead in artefacts(lock):
+    for dead in list_artefacts(lock):
         place = scene(dead, served)
         key = hashlib.sha224(dead.url.encode()).hexdigest()
         kept = tmp_path / "pip" / "http-v2" / "/".join(key[:5]) / f"{key}.body"
@@ -174,7 +174,7 @@ def test_a_cache_of_the_user_has_the_very_bytes(
         kept.write_bytes(place.well.body)
         served[0].give(place.path, Reply(status=410))
     store = bring(lock, tmp_path / "store", Caches(pip=(tmp_path / "pip",)))
-    assert all(store.verified(one.sha256, one.filename) for one in artefacts(lock))
+    assert all(store.verified(one.sha256, one.filename) for one in list_artefacts(lock))
     assert served[0].asked == []
     for body in (tmp_path / "pip").rglob("*.body"):
         body.write_bytes(changed(body.read_bytes()))

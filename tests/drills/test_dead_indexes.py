@@ -21,7 +21,7 @@ from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.python.resolve import LineContext, resolve_requirements
-from reprobuild.resolve.python.unreachable import refuse_lost
+from reprobuild.resolve.python.unreachable import check_availability
 from tests.drills.dead import FAULTS, LOGIN, MANNERS, Scene, like
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
@@ -78,7 +78,7 @@ def lock(*roots: str, line: str = "tool==1.0") -> tuple[Wheel | None, Resolution
     files = FileLists(indexes, Net(manners=MANNERS))
     around = LineContext(services=read_services({}), bring=never)
     found = resolve_requirements([requirement(line)], files, TARGET, around)
-    refuse_lost(found.lost, (), ())
+    check_availability(found.lost, (), ())
     return (found.wheels[0] if found.wheels else None), found.rulings[0]
 
 

@@ -214,7 +214,7 @@ def test_no_link_in_the_outputs_is_followed(loaded: Tiny, apptainer_env: Env, tm
     (planted / "folder").symlink_to(tmp_path)
     (planted / "closed").mkdir(mode=0)
     os.mkfifo(planted / "pipe")
-    assert apptainer._outputs(planted) == {}
+    assert apptainer._collect_outputs(planted) == {}
 
 
 def test_megabytes_of_output(loaded: Tiny, apptainer_env: Env) -> None:
@@ -329,10 +329,10 @@ def test_a_user_without_privileges(
             (folder / name).mkdir(exist_ok=True)
             (folder / name).chmod(0o777)
         (folder / "sif").write_bytes(sifs(caller)[0].read_bytes())
-        argv = ["apptainer", "--silent", *apptainer._arguments(folder / "sif", kept, task, folder)]
+        argv = ["apptainer", "--silent", *apptainer._container_arguments(folder / "sif", kept, task, folder)]
         done = subprocess.run(argv, env=env, capture_output=True, cwd="/", check=False)
         assert (done.returncode, done.stdout, done.stderr) == (7, b"ok\n" * 6 + b"x\npassed\n", b"")
-        assert apptainer._outputs(folder / "outputs") == {"new": b"x\n"}
+        assert apptainer._collect_outputs(folder / "outputs") == {"new": b"x\n"}
 
 
 def script(folder: Path, name: str, text: str) -> Env:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from reprobuild.builders import apptainer
-from reprobuild.builders.adopt import adopt
+from reprobuild.builders.adopt import adopt_image
 from reprobuild.builders.model import FAILED
 from reprobuild.builders.native import build_image
 from reprobuild.errors import BuildError, EngineError
@@ -27,8 +27,8 @@ from reprobuild.lock.system import EnvVar
 from reprobuild.output.directory import LOCK
 from reprobuild.recipe.build_context import write_context
 from reprobuild.recipe.image_config import image_config
-from reprobuild.recipe.payload import payload
-from reprobuild.recipe.render import render
+from reprobuild.recipe.payload import payload_files
+from reprobuild.recipe.render import render_recipe
 from reprobuild.store.store import Store
 from tests.conftest import ROOT, Built, apptainer_environment, reprobuild
 from tests.engines.small import Small
@@ -73,11 +73,13 @@ def native(
 ) -> tuple[Image, Path]:
     """What the native builder makes of it, and where."""
     store, out = Store(built_example.store), tmp_path_factory.mktemp("native")
-    return build_image(awkward, store, out, files=payload(awkward, store), reference="x:1"), out / "image"
+    return build_image(
+        awkward, store, out, files=payload_files(awkward, store), reference="x:1"
+    ), out / "image"
 
 
 def write_recipe(lock: Lock, store: Store, out: Path) -> None:
-    texts = render(lock)
+    texts = render_recipe(lock)
     (out / "Apptainer.def").write_text(texts["Apptainer.def"])
     write_context(lock, store, out, texts)
 
@@ -90,7 +92,7 @@ def build(lock: Lock, out: Path, env: Env, platform: str = "") -> Image:
         said: list[str] = []
         with apptainer.build(out, Path(scratch), env=env, say=said.append, **more) as found:
             assert said[0].startswith("apptainer: 1.")
-            return adopt(found, out, builder="apptainer", reference="x:1", level=1, **more)
+            return adopt_image(found, out, builder="apptainer", reference="x:1", level=1, **more)
 
 
 def same_tree(one: Path, other: Path) -> bool:
@@ -276,7 +278,9 @@ def test_variables_whose_order_depends_on_the_equals_sign(tmp_path: Path) -> Non
     environment = tuple(EnvVar(name=name, value="x") for name in ("A", "A1"))
     lock = Made(tmp_path).lock(environment=environment)
     config = image_config(lock)
-    assert apptainer._checked({**config.document(), "Env": config.settings}, lock)["Env"] == config.settings
+    assert (
+        apptainer._check_config({**config.document(), "Env": config.settings}, lock)["Env"] == config.settings
+    )
     assert list(config.env) != config.settings
 
 

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from reprobuild.builders.registry import build_foreign
-from reprobuild.builders.tree_check import native_tree
+from reprobuild.builders.tree_check import make_tree_check
 from reprobuild.engines import docker, docker_images, podman
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_tree, read_layout
 from reprobuild.lock.file import read_lock
 from reprobuild.output.directory import LOCK, read_image
-from reprobuild.recipe.payload import payload
+from reprobuild.recipe.payload import payload_files
 from reprobuild.store.store import Store
 from tests.conftest import Built, reprobuild
 from tests.engines.conftest import Running, daemon
@@ -204,7 +204,7 @@ def test_a_newer_docker_without_the_plugin(small: Small, tmp_path: Path) -> None
 
 def test_another_tree_than_the_native_one_is_refused(small: Small) -> None:
     lock, store, said = read_lock(small.out / LOCK), Store(small.store), list[str]()
-    check = native_tree(lock, store, payload(lock, store), "docker", said.append)
+    check = make_tree_check(lock, store, payload_files(lock, store), "docker", said.append)
     assert check
     layout = read_layout(small.out / "image")
     tree, config = layout_tree(layout), layout.runtime
@@ -227,6 +227,6 @@ def test_another_tree_than_the_native_one_is_refused(small: Small) -> None:
 def test_a_tree_that_nobody_knows_is_not_compared(small: Small, tmp_path: Path) -> None:
     lock, said = read_lock(small.out / LOCK), list[str]()
     shutil.copytree(small.store / "blobs", tmp_path / "blobs", copy_function=os.link)
-    files = payload(lock, Store(small.store))
-    assert native_tree(lock, Store(tmp_path), files, "docker", said.append) is None
+    files = payload_files(lock, Store(small.store))
+    assert make_tree_check(lock, Store(tmp_path), files, "docker", said.append) is None
     assert said == ["the tree is not compared: the store has no layers of the native builder for this lock"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.doctor.disks import engine_folders
+from reprobuild.doctor.disks import engine_directories
 from reprobuild.engines import docker
 from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.engines.registry import find_engine
@@ -74,7 +74,7 @@ def test_where_images_are_kept_is_known(engine: Running, loaded: Tiny) -> None:
     """The doctor looks at the disk of that directory, which the engine's settings may put anywhere."""
     form = "{{.DockerRootDir}}" if engine.module is docker else "{{.Store.GraphRoot}}"
     kept = Path(engine.client("info", "--format", form).strip())
-    found = engine_folders([engine.module.NAME], engine.env)[engine.module.NAME]
+    found = engine_directories([engine.module.NAME], engine.env)[engine.module.NAME]
     assert found.is_relative_to(kept)
     assert any(found.iterdir())
 

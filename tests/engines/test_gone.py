@@ -17,7 +17,7 @@ import pytest
 
 from reprobuild.builders.registry import BUILDERS, find_builder
 from reprobuild.compare.environments.open import Running, compare
-from reprobuild.compare.images.explain import explain
+from reprobuild.compare.images.explain import compare_images
 from reprobuild.engines import apptainer, docker, podman
 from reprobuild.engines.model import Task
 from reprobuild.engines.registry import ENGINES, HINT, find_engine
@@ -76,7 +76,7 @@ def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
     with pytest.raises(
         EngineError, match="there is no file 'gone:1', and no Docker engine answers"
     ) as failed:
-        explain("gone:1", "gone:1", env, lambda text: None)
+        compare_images("gone:1", "gone:1", env, lambda text: None)
     assert failed.value.hint.startswith(
         "give an output directory, an OCI layout, an archive of `docker save`"
     )
@@ -236,11 +236,11 @@ def test_it_is_killed_while_a_container_runs(
     ],
 )  # fmt: skip
 def test_the_remedy_for_what_runtimes_refuse(said: str, hint: str) -> None:
-    assert podman.explained(126, f"before\n{said}\n", "what").hint == hint
+    assert podman.podman_error(126, f"before\n{said}\n", "what").hint == hint
 
 
 def test_podman_that_was_killed() -> None:
-    killed = podman.explained(-9, "", "what")
+    killed = podman.podman_error(-9, "", "what")
     assert str(killed) == "podman was ended by signal 9"
     assert (
         killed.hint

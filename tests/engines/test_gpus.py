@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from reprobuild.engines import apptainer, docker, gpu, podman
-from reprobuild.engines.apptainer_gpus import visible
+from reprobuild.engines.apptainer_gpus import visible_gpu_variables
 from reprobuild.engines.docker_gpus import gpu_options
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, UsageError
@@ -64,9 +64,9 @@ def make(root: Path, *paths: str) -> Path:
 )
 def test_whose_gpus_a_machine_has(tmp_path: Path, paths: tuple[str, ...], found: tuple[str, ...]) -> None:
     root = make(tmp_path, *paths)
-    assert gpu.vendors(root) == found
-    assert gpu.present(root) == bool(found)
-    assert gpu.requested("auto", root) == ("all" if found else "")
+    assert gpu.find_vendors(root) == found
+    assert gpu.has_any_gpu(root) == bool(found)
+    assert gpu.parse_gpu_option("auto", root) == ("all" if found else "")
 
 
 @pytest.mark.parametrize(("ids", "found"), [(["0"], ()), (["0", "0", "51166"], ("amd",)), ([""], ())])
@@ -75,7 +75,7 @@ def test_a_processor_is_no_gpu_of_amd(tmp_path: Path, ids: list[str], found: tup
     for number, text in enumerate(ids):
         node = f"sys/class/kfd/kfd/topology/nodes/{number}/gpu_id"
         (make(root, node) / node).write_text(text + "\n")
-    assert gpu.vendors(root) == found
+    assert gpu.find_vendors(root) == found
 
 
 def test_what_is_asked_for(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
         "none": "", "all": "all", "0": "0", "0, 1": "0,1", uuid: uuid, "MIG-" + uuid: "MIG-" + uuid, "0:1": "0:1",
         "nvidia.com/gpu=0,amd.com/gpu=all": "nvidia.com/gpu=0,amd.com/gpu=all",
     }.items():  # fmt: skip
-        assert gpu.requested(option, tmp_path) == gpus
+        assert gpu.parse_gpu_option(option, tmp_path) == gpus
     assert gpu.cdi_names("all") == ("nvidia.com/gpu=all",)
     assert gpu.cdi_names("1,amd.com/gpu=0") == ("nvidia.com/gpu=1", "amd.com/gpu=0")
 
@@ -94,7 +94,7 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
 )
 def test_what_names_no_gpu(tmp_path: Path, option: str) -> None:
     with pytest.raises(UsageError, match="is no GPU") as failed:
-        gpu.requested(option, tmp_path)
+        gpu.parse_gpu_option(option, tmp_path)
     assert failed.value.hint == (
         "auto, all, none, or ids separated by commas: 0 or 0,1, GPU-UUID, MIG-UUID, nvidia.com/gpu=0"
     )
@@ -222,10 +222,10 @@ def test_attach_gives_the_gpu_too(with_cdi: Running, loaded: Tiny) -> None:
 def asked(engine: Running, image: Tiny, gpus: str) -> list[dict[str, Any]]:
     """Return what the daemon says of a container made in each way of asking for these GPUs; none is started."""
     found = []
-    with docker.connected(engine.env) as client:
+    with docker.open_client(engine.env) as client:
         for options in gpu_options(client, gpus):
             task = Task(arguments=("true",), gpus=gpus)
-            with docker._container(client, image.reference, task, options) as container:
+            with docker._create_container(client, image.reference, task, options) as container:
                 container.reload()
                 found.append(dict(container.attrs["HostConfig"]))
     return found
@@ -376,4 +376,4 @@ def test_apptainer_with_the_nodes_of_a_gpu(in_apptainer: Running, tiny: Tiny, tm
 
 
 def test_no_variable_of_a_gpu_without_one() -> None:
-    assert visible("", {"CUDA_VISIBLE_DEVICES": "3"}) == {}
+    assert visible_gpu_variables("", {"CUDA_VISIBLE_DEVICES": "3"}) == {}

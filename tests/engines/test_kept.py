@@ -14,10 +14,10 @@ import pytest
 from reprobuild.engines.output_files import (
     LARGEST,
     Pieces,
-    keep_folder,
+    keep_directory,
     keep_tar,
+    read_directory,
     read_files,
-    read_folder,
     spool_small,
 )
 from reprobuild.errors import EngineError
@@ -82,7 +82,7 @@ def test_a_folder_is_moved_without_its_links(tmp_path: Path) -> None:
     (source / "deep" / "a").write_bytes(b"1")
     (source / "l").symlink_to("/etc/passwd")
     os.mkfifo(source / "pipe")
-    keep_folder(source, folder)
+    keep_directory(source, folder)
     assert tree(folder) == {"deep/a": b"1"}
     assert sorted(path.name for path in source.rglob("*")) == ["deep", "l", "pipe"]
 
@@ -103,7 +103,7 @@ def test_a_full_disk(small: Path, tmp_path: Path) -> None:
     (source / "a").write_bytes(b"1" * 3_000_000)
     for keep in (
         lambda: keep_tar(tar(("out/a", b"1" * 3_000_000)), small),
-        lambda: keep_folder(source, small),
+        lambda: keep_directory(source, small),
     ):
         with pytest.raises(
             EngineError, match=r"No space left on device|3000000 bytes, and \d+ are free"
@@ -146,7 +146,7 @@ def test_files_for_the_memory_are_bounded(tmp_path: Path) -> None:
     assert holes(tmp_path).size == 1 << 40
     pieces = (bytes(1 << 20) for _ in range((LARGEST >> 20) + 1))
     for read in (
-        lambda: read_folder(sparse),
+        lambda: read_directory(sparse),
         lambda: read_files(io.BytesIO((tmp_path / "tar").read_bytes())),
         lambda: spool_small(pieces, io.BytesIO()),
     ):
@@ -161,13 +161,15 @@ def test_files_for_the_memory(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a").write_bytes(b"1")
     (tmp_path / "l").symlink_to("/etc/passwd")
-    assert read_folder(tmp_path) == {"deep/a": b"1"}
+    assert read_directory(tmp_path) == {"deep/a": b"1"}
     assert read_files(tar(("out/deep/a", b"1"), link("out/l", "/etc/passwd"))) == {"deep/a": b"1"}
     with pytest.raises(EngineError, match="what a container wrote cannot be read"):
         read_files(io.BytesIO(tar(("out/a", b"1" * 5000)).getvalue()[:3000]))
 
 
-@pytest.mark.parametrize("read", [read_folder, lambda source: keep_folder(source, source.parent / "kept")])
+@pytest.mark.parametrize(
+    "read", [read_directory, lambda source: keep_directory(source, source.parent / "kept")]
+)
 def test_folders_deeper_than_the_stack_are_refused(
     read: Callable[[Path], object], deep: Callable[[Path], Path], tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.compare.images.explain import explain
+from reprobuild.compare.images.explain import compare_images
 from reprobuild.engines import docker
 from reprobuild.errors import EngineError
 from tests.engines.conftest import Running, Tiny
@@ -15,11 +15,13 @@ def test_an_image_is_saved_as_it_was_loaded(engine: Running, tiny: Tiny) -> None
     """The same tree and configuration, with any image store of Docker."""
     if engine.module is not docker:
         with pytest.raises(EngineError, match="no Docker engine answers"):
-            explain("reprobuild-test/nothing:1", "x", {**engine.env, "DOCKER_HOST": "unix:///none"}, print)
+            compare_images(
+                "reprobuild-test/nothing:1", "x", {**engine.env, "DOCKER_HOST": "unix:///none"}, print
+            )
         return
     engine.module.load(tiny.layout, tiny.reference, tiny.digests, engine.env)
     said: list[str] = []
-    found = explain(str(tiny.layout), tiny.reference, engine.env, said.append)
+    found = compare_images(str(tiny.layout), tiny.reference, engine.env, said.append)
     engine.client("rmi", tiny.reference)
     assert (found.level in ("config", "manifest"), found.files) == (True, ())
     assert found.other.form.endswith(" of docker")
@@ -28,5 +30,5 @@ def test_an_image_is_saved_as_it_was_loaded(engine: Running, tiny: Tiny) -> None
     with pytest.raises(
         EngineError, match="Docker has no image 'reprobuild-test/nothing:1', and there is"
     ) as failed:
-        explain("reprobuild-test/nothing:1", "x", engine.env, said.append)
+        compare_images("reprobuild-test/nothing:1", "x", engine.env, said.append)
     assert failed.value.hint == "`docker images` lists what it has"

@@ -31,10 +31,10 @@ ATTACH = """
 import os, sys
 from importlib import import_module
 from reprobuild.infra.proc import signals
-from reprobuild.cli.interrupt import listen, spare_for_jobs
+from reprobuild.cli.interrupt import install_signal_handlers, leave_signals_to_jobs
 from reprobuild.engines.model import Task
-listen()
-spare_for_jobs()
+install_signal_handlers()
+leave_signals_to_jobs()
 name, reference, script, seconds = sys.argv[1:]
 signals.GRACE_SECONDS = float(seconds)
 task = Task(arguments=("sh", "-c", script), bypass=True, timeout=0)

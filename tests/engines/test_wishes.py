@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from reprobuild.engines import apptainer
-from reprobuild.engines.docker_options import user_of as docker_user
+from reprobuild.engines.docker_options import container_user as docker_user
 from reprobuild.engines.limits import hard_limit, limits_of_caller, may_raise
-from reprobuild.engines.model import Finished, Limit, Task, identity
+from reprobuild.engines.model import Finished, Limit, Task, identity_variables
 from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import EngineError
 from tests.engines.conftest import Running, Tiny, make_tiny
@@ -176,6 +176,6 @@ def test_the_caller_in_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert docker_user("caller", rootless=True) == ""  # root in the container is the user of the daemon
     assert docker_user("", rootless=False) == ""
     assert docker_user("5:6", rootless=True) == "5:6"
-    assert identity("1000:100") == {"HOME": "/tmp", "USER": "u1000", "LOGNAME": "u1000"}
+    assert identity_variables("1000:100") == {"HOME": "/tmp", "USER": "u1000", "LOGNAME": "u1000"}
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert docker_user("caller", rootless=False) == ""

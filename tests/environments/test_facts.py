@@ -14,15 +14,15 @@ from reprobuild.compare.environments.model import (
     KINDS,
     LONGEST,
     EnvironmentBuilder,
-    another_build,
-    bounded,
-    entries,
-    equal,
-    project,
+    compare_entries,
+    differs_in_build,
+    normalise_name,
+    same_statement,
+    shorten_value,
 )
-from reprobuild.compare.environments.ranking import rank, table
+from reprobuild.compare.environments.ranking import rank_difference, ranking_rules
 from reprobuild.resolve.environment import environment
-from reprobuild.snapshot.parsers.conda_names import names, on_pypi
+from reprobuild.snapshot.parsers.conda_names import find_pypi_name, read_conda_names
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,12}[A-Za-z0-9])?", fullmatch=True)
 VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(rc[0-9])?(\+[a-z0-9]{1,6})?", fullmatch=True)
@@ -31,19 +31,19 @@ VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(rc[0-9])?(\+[a-z0-9]{1,
 @given(NAMES)
 def test_a_name_is_the_same_however_it_is_spelt(name: str) -> None:
     spelt = name.upper().replace("-", "_").replace(".", "-")
-    assert project(name) == project(spelt) == project(project(name))
-    assert on_pypi(name) == on_pypi(spelt)
+    assert normalise_name(name) == normalise_name(spelt) == normalise_name(normalise_name(name))
+    assert find_pypi_name(name) == find_pypi_name(spelt)
 
 
 @given(VERSIONS)
 def test_a_version_and_the_same_with_zeros(version: str) -> None:
     public, plus, local = version.partition("+")
-    assert equal("python", "version", version, version)
+    assert same_statement("python", "version", version, version)
     if "rc" not in public:
-        assert equal("python", "version", version, f"{public}.0{plus}{local}")
-    assert not equal("python", "version", version, f"1!{version}")
-    assert equal("python", "version", version, f"v{version}")
-    assert not equal("system", "version", "1.0", "1.0.0")
+        assert same_statement("python", "version", version, f"{public}.0{plus}{local}")
+    assert not same_statement("python", "version", version, f"1!{version}")
+    assert same_statement("python", "version", version, f"v{version}")
+    assert not same_statement("system", "version", "1.0", "1.0.0")
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_version_and_the_same_with_zeros(version: str) -> None:
     ],
 )
 def test_versions(one: str, other: str, same: bool, build: bool) -> None:
-    assert equal("python", "version", one, other) is same
-    assert another_build(one, other) is build
+    assert same_statement("python", "version", one, other) is same
+    assert differs_in_build(one, other) is build
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,15 @@ def test_versions(one: str, other: str, same: bool, build: bool) -> None:
     ],
 )  # fmt: skip
 def test_files_of_conda(filename: str, built: tuple[str, str, str] | None) -> None:
-    assert conda.package(filename) == (built and conda.CondaBuild(*built))
+    assert conda.parse_filename(filename) == (built and conda.CondaBuild(*built))
 
 
 def test_conda_and_pip_have_one_name_for_one_project() -> None:
-    assert {on_pypi(name) for name in ("pytorch", "pytorch-gpu", "torch")} == {"torch"}
-    assert on_pypi("msgpack-python") == "msgpack"
-    assert on_pypi("py-opencv") == "opencv-python"
-    assert on_pypi("ruamel.yaml") == "ruamel-yaml"
-    assert all(project(name) == name for pair in names().items() for name in pair)
+    assert {find_pypi_name(name) for name in ("pytorch", "pytorch-gpu", "torch")} == {"torch"}
+    assert find_pypi_name("msgpack-python") == "msgpack"
+    assert find_pypi_name("py-opencv") == "opencv-python"
+    assert find_pypi_name("ruamel.yaml") == "ruamel-yaml"
+    assert all(normalise_name(name) == name for pair in read_conda_names().items() for name in pair)
 
 
 def test_conda_fills_in_what_a_freeze_does_not_tell() -> None:
@@ -113,10 +113,10 @@ def test_what_was_stated_first_stays_and_is_counted() -> None:
 
 
 def test_endless_values_are_told_apart() -> None:
-    one, other = bounded("x" * LONGEST + "a"), bounded("x" * LONGEST + "\ud800")
+    one, other = shorten_value("x" * LONGEST + "a"), shorten_value("x" * LONGEST + "\ud800")
     assert one != other
     assert len(one) < 120
-    assert bounded("x" * LONGEST) == "x" * LONGEST
+    assert shorten_value("x" * LONGEST) == "x" * LONGEST
 
 
 def test_packages_of_another_architecture_have_a_name_of_their_own() -> None:
@@ -149,12 +149,12 @@ def test_packages_of_another_architecture_have_a_name_of_their_own() -> None:
     ],
 )
 def test_entries_of_lists(name: str, one: str, other: str, found: tuple[list[str], list[str]] | None) -> None:
-    assert entries(name, one, other) == found
+    assert compare_entries(name, one, other) == found
 
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=2), st.lists(st.sampled_from("abcdef"), min_size=2))
 def test_entries_tell_which_are_missing(one: list[str], other: list[str]) -> None:
-    found = entries("PATH", ":".join(one), ":".join(other))
+    found = compare_entries("PATH", ":".join(one), ":".join(other))
     assert found is not None
     assert set(one) - set(found[0]) <= set(other)
     assert set(other) - set(found[1]) <= set(one)
@@ -181,7 +181,7 @@ ORDER = [
 
 
 def test_the_order_of_ranks() -> None:
-    ranks = [rank(kind, name)[0] for kind, name in ORDER]  # type: ignore[arg-type]  # literals above
+    ranks = [rank_difference(kind, name)[0] for kind, name in ORDER]  # type: ignore[arg-type]  # literals above
     assert ranks == sorted(set(ranks))
 
 
@@ -189,9 +189,9 @@ def test_the_order_of_ranks() -> None:
     "name", ["SLURM_JOB_ID", "PWD", "HOSTNAME", "_", "LOADEDMODULES", "SSH_CLIENT", "TMPDIR"]
 )
 def test_noise(name: str) -> None:
-    place, rule = rank("environment", name)
+    place, rule = rank_difference("environment", name)
     assert rule.noise
-    assert place == len(table())
+    assert place == len(ranking_rules())
 
 
 @pytest.mark.parametrize(
@@ -213,25 +213,25 @@ def test_noise(name: str) -> None:
     ],
 )  # fmt: skip
 def test_what_changes_speed_is_no_noise(name: str, group: str) -> None:
-    assert rank("environment", name)[1].group == group
+    assert rank_difference("environment", name)[1].group == group
 
 
 @given(st.sampled_from(KINDS), st.text() | st.sampled_from(["a" * 100_000, "A\nB", ""]))
 def test_every_kind_and_name_has_a_rank(kind: object, name: str) -> None:
-    place, rule = rank(kind, name)  # type: ignore[arg-type]  # of KINDS
-    assert table()[place - 1] is rule
+    place, rule = rank_difference(kind, name)  # type: ignore[arg-type]  # of KINDS
+    assert ranking_rules()[place - 1] is rule
     assert kind in rule.kinds
 
 
 def test_every_class_of_variables_is_thought_of() -> None:
-    classes = {rule.kind for _, rule in environment.rules()}
-    known = {kind for rule in table() for kind in rule.like}
+    classes = {rule.kind for _, rule in environment.read_environment_rules()}
+    known = {kind for rule in ranking_rules() for kind in rule.like}
     assert classes - known == {"preload", "fetching", "cache", "locale", "unknown", "image-label"}
     assert known <= classes
 
 
 def test_patterns_and_reasons_are_plain() -> None:
-    for rule in table():
+    for rule in ranking_rules():
         assert rule.reason
         assert rule.group
         assert not (rule.names and rule.like)

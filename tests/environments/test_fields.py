@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 
 from reprobuild.compare.environments import machine
 from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
-from reprobuild.compare.environments.snapshot import of_snapshot
+from reprobuild.compare.environments.snapshot import build_environment
 from reprobuild.snapshot import capture_model, model
 from tests.recipe.full_lock import replaced
 
@@ -256,7 +256,7 @@ def told(found: EnvironmentComparison) -> tuple[Any, ...]:
 
 
 def compared(one: tuple[Any, Any], other: tuple[Any, Any]) -> EnvironmentComparison:
-    return compare_sides(of_snapshot(*one, "one"), of_snapshot(*other, "other"))
+    return compare_sides(build_environment(*one, "one"), build_environment(*other, "other"))
 
 
 SNAPSHOT, CAPTURE = full_snapshot(), full_capture()

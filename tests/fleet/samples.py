@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.cluster.aggregate import ClusterResult, ExpectedImage, gather
+from reprobuild.cluster.aggregate import ClusterResult, ExpectedImage, gather_results
 from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.shared_dir import CERTIFICATE
 from reprobuild.verify.verdict import Determinism, Smoke, Verdict
@@ -82,4 +82,4 @@ def as_nobody() -> Iterator[None]:
 
 def gathered(folder: Path, *asked: str) -> ClusterResult:
     """Return what is made of a directory."""
-    return gather(folder, IMAGE, AnswerTable(EXPECTED), asked)
+    return gather_results(folder, IMAGE, AnswerTable(EXPECTED), asked)

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.cluster.aggregate import gather
+from reprobuild.cluster.aggregate import gather_results
 from reprobuild.cluster.answer_table import AnswerTable
-from reprobuild.cluster.check import hindrance, note_not_run
-from reprobuild.cluster.collectives_judge import CollectiveResult, judge
+from reprobuild.cluster.check import collectives_obstacle, note_not_run
+from reprobuild.cluster.collectives_judge import CollectiveResult, judge_collectives
 from reprobuild.cluster.rank_log import LARGEST
-from reprobuild.cluster.report import on_page
+from reprobuild.cluster.report import render_nodes
 from reprobuild.cluster.text import render_fleet
-from reprobuild.report.html.summary import computes_the_same
+from reprobuild.report.html.summary import answer_same_results
 from reprobuild.verify.verdict import Determinism, Verdict
 from reprobuild_runtime.probes import between
 from tests.conftest import ROOT
@@ -77,7 +77,7 @@ def judged(folder: Path, texts: Mapping[str, str], asked: tuple[str, ...] = NODE
     (folder / "nodes").write_text("\n".join(asked))
     for name, text in texts.items():
         (folder / f"{name}.told").write_text(text)
-    return judge(folder, "cpu", REQUIRED)
+    return judge_collectives(folder, "cpu", REQUIRED)
 
 
 def with_third(folder: Path, change: Change) -> CollectiveResult:
@@ -295,7 +295,7 @@ def test_what_nodes_leave_may_be_anything(tmp_path: Path) -> None:
     (tmp_path / "n3.told").write_text(lines(2) + " " * LARGEST + '{"rank": 7}\n')
     assert judged(tmp_path, {}).ranks == 1
     (tmp_path / "nodes").write_text("")
-    assert judge(tmp_path, "cpu", REQUIRED).open == ("no node was asked",)
+    assert judge_collectives(tmp_path, "cpu", REQUIRED).open == ("no node was asked",)
 
 
 def test_a_drift_between_nodes_decides_and_is_told(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_drift_between_nodes_decides_and_is_told(tmp_path: Path) -> None:
     late = gathered(tmp_path)
     assert (late.exit_code, late.silent) == (9, ())
     assert "did not finish\n  n2 did not come to the rendezvous: " in render_fleet(late)
-    assert computes_the_same(make_verdict(), on_page(late)).tone == "open"
+    assert answer_same_results(make_verdict(), render_nodes(late)).tone == "open"
 
     def change(line: dict[str, Any]) -> dict[str, Any]:
         return {**line, "digests": [digest("x", 9)] * 6} if line.get("probe") == OWN else line
@@ -321,9 +321,9 @@ def test_a_drift_between_nodes_decides_and_is_told(tmp_path: Path) -> None:
     odd = gathered(tmp_path)
     assert odd.exit_code == 8
     assert f"{OWN}: other than on most ranks, on n2 (rank 1)" in render_fleet(odd)
-    page = on_page(odd)
+    page = render_nodes(odd)
     assert [(one.node, one.answers) for one in page.wrong] == [("n2", (OWN,))]
-    assert "n2" in computes_the_same(make_verdict(), page).sentence
+    assert "n2" in answer_same_results(make_verdict(), page).sentence
     assert msgspec.json.decode(msgspec.json.encode(odd), type=type(odd)) == odd
 
 
@@ -345,7 +345,7 @@ def test_a_drift_is_laid_at_the_node_whose_own_numbers_drift(tmp_path: Path) -> 
         {"n1": lines(0, change=sums), "n2": lines(1, change=all_of_it), "n3": lines(2, change=sums)},
     )
     fleet = gathered(tmp_path)
-    page = on_page(fleet)
+    page = render_nodes(fleet)
     assert fleet.exit_code == 8
     assert [(one.node, one.answers) for one in page.wrong] == [("n2", ("numbers of each rank",))]
     assert "also on n1, n3: that may come of n2" in "\n".join(page.notes)
@@ -355,7 +355,7 @@ def test_a_drift_is_laid_at_the_node_whose_own_numbers_drift(tmp_path: Path) -> 
     assert text.count("not the same each time") == 2
     # Where all numbers drift, or none do and all sums, nobody is let off.
     judged(tmp_path / "collectives-cpu", {name: lines(rank, change=sums) for rank, name in enumerate(NODES)})
-    assert {one.node for one in on_page(gathered(tmp_path)).wrong} == {*NODES}
+    assert {one.node for one in render_nodes(gathered(tmp_path)).wrong} == {*NODES}
 
 
 def test_ranks_that_differ_without_a_majority_are_not_called_wrong_each(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_ranks_that_differ_without_a_majority_are_not_called_wrong_each(tmp_path
         return {**line, "digests": [digest("x", 9)] * 3} if line.get("probe") == OWN else line
 
     judged(tmp_path / "collectives-cpu", {"n1": lines(0, 2), "n2": lines(1, 2, change)}, ("n1", "n2"))
-    found = on_page(gathered(tmp_path)).wrong
+    found = render_nodes(gathered(tmp_path)).wrong
     assert {one.node for one in found} == {"n1", "n2"}
     assert all(
         one.said.endswith("is not the same on all ranks, and which is right is not known") for one in found
@@ -389,18 +389,18 @@ def test_collectives_that_could_not_be_run_leave_a_fleet_open(tmp_path: Path) ->
     """`--collectives` asked for them; where nobody did, the page and the words say that they were not run."""
     write(tmp_path, n1=certificate(), n2=certificate(), n3=certificate())
     silent = gathered(tmp_path)
-    assert (silent.exit_code, [one.verdict for one in on_page(silent).collectives]) == (0, ["not run"])
+    assert (silent.exit_code, [one.verdict for one in render_nodes(silent).collectives]) == (0, ["not run"])
     table = AnswerTable({"cpu": msgspec.structs.replace(EXPECTED["cpu"], between=())})
-    assert hindrance(table, "cpu", NODES).startswith("the image was made by another reprobuild")
-    assert hindrance(table, "cpu", ("n1",)) == "of the nodes only n1 answered on it"
-    assert hindrance(AnswerTable(EXPECTED), "cpu", NODES) == ""
+    assert collectives_obstacle(table, "cpu", NODES).startswith("the image was made by another reprobuild")
+    assert collectives_obstacle(table, "cpu", ("n1",)) == "of the nodes only n1 answered on it"
+    assert collectives_obstacle(AnswerTable(EXPECTED), "cpu", NODES) == ""
     note_not_run(tmp_path, "cpu", "another reprobuild")
     found = gathered(tmp_path)
     assert (found.exit_code, found.verdict) == (9, "inconclusive")
     assert "collectives between nodes, cpu (gloo): not run\n  another reprobuild\n" in render_fleet(found)
-    page = on_page(found)
+    page = render_nodes(found)
     assert [(one.verdict, one.said) for one in page.collectives] == [("not run", ("another reprobuild",))]
-    assert computes_the_same(make_verdict(), page).tone == "open"
+    assert answer_same_results(make_verdict(), page).tone == "open"
     # What ranks said is not hidden by such a file.
     judged(tmp_path / "collectives-cpu", {"n1": lines(0), "n2": ""})
     assert gathered(tmp_path).collectives[0].verdict == "unfinished"
@@ -417,7 +417,7 @@ def test_a_damaged_list_of_the_ranks_nodes_takes_nothing_else_along(tmp_path: Pa
     assert (one.verdict, one.open[1]) == ("inconclusive", "n1, n2, n3: answered, and had no part in it")
     assert one.open[0].endswith("'../x' is no name of a node")
     # Who has started them knows their nodes.
-    known = gather(tmp_path, IMAGE, AnswerTable(EXPECTED), met={"cpu": NODES})
+    known = gather_results(tmp_path, IMAGE, AnswerTable(EXPECTED), met={"cpu": NODES})
     assert (known.exit_code, known.collectives[0].verdict) == (0, "identical")
 
 
@@ -426,7 +426,7 @@ def test_what_a_node_said_and_cannot_be_read_is_its_own_affair() -> None:
         judged(folder, {name: lines(rank) for rank, name in enumerate(NODES)})
         (folder / "n2.told").chmod(0)
         with as_nobody():
-            found = judge(folder, "cpu", REQUIRED)
+            found = judge_collectives(folder, "cpu", REQUIRED)
         assert (found.verdict, found.absent) == ("unfinished", ("n2",))
         said = "n2 did not come to the rendezvous: what it said cannot be read: Permission denied"
         assert found.open == (said,)
@@ -436,7 +436,7 @@ def test_what_a_node_said_and_cannot_be_read_is_its_own_affair() -> None:
         (folder / "n2.log").chmod(0)
         (folder / "n2.ended").write_text("3")
         with as_nobody():
-            found = judge(folder, "cpu", REQUIRED)
+            found = judge_collectives(folder, "cpu", REQUIRED)
         assert found.open == ("n2 did not come to the rendezvous: its process ended with exit code 3",)
 
 

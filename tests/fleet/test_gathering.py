@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.cluster.aggregate import gather
+from reprobuild.cluster.aggregate import gather_results
 from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.shared_dir import BEGAN, CERTIFICATE, ENDED, ERROR, LOG, LOST, NODE, TOLD
 from reprobuild.cluster.text import render_fleet
@@ -249,14 +249,14 @@ def test_what_was_made_before_the_list_of_nodes_is_not_counted(tmp_path: Path) -
 def test_a_clock_that_runs_ahead_makes_no_other_node_old(tmp_path: Path) -> None:
     now = "2026-11-22T06:00:00Z"
     write(tmp_path, a=certificate(), b=certificate(), c=made("2036-11-22T05:00:00Z"))
-    assert gather(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).verdict == "same"
+    assert gather_results(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).verdict == "same"
     write(tmp_path, c=made("2026-13-45T05:00:00Z"))
-    (silent,) = gather(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).silent
+    (silent,) = gather_results(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).silent
     assert (silent.kind, silent.why) == (
         "old",
         "when its certificate was made is not known: 2026-13-45T05:00:00Z",
     )
     write(tmp_path, c=made("yesterday\x1b"))
-    (silent,) = gather(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).silent
+    (silent,) = gather_results(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).silent
     assert silent.kind == "unreadable"
     assert silent.why.endswith("- at `$.made`")

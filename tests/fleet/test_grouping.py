@@ -9,7 +9,7 @@ import pytest
 
 from reprobuild.cluster.aggregate import ClusterResult
 from reprobuild.cluster.group import Group
-from reprobuild.cluster.report import on_page
+from reprobuild.cluster.report import render_nodes
 from reprobuild.cluster.text import render_fleet
 from reprobuild.verify.verdict import Smoke, Verdict
 from tests.fleet.samples import certificate, changed, gathered, on, write
@@ -52,7 +52,9 @@ def test_gpus_past_the_first_of_each_node_that_nothing_probed_are_told(gpus: int
     write(tmp_path, a=one, b=one)
     found = gathered(tmp_path)
     said = f"cuda: probed: the first of {gpus} GPUs; the others took part in collectives at most; to probe each, run"
-    assert [said in text for text in (render_fleet(found), "\n".join(on_page(found).notes))] == [gpus > 1] * 2
+    assert [said in text for text in (render_fleet(found), "\n".join(render_nodes(found).notes))] == [
+        gpus > 1
+    ] * 2
 
 
 def test_of_two_nodes_nobody_knows_which_is_right(tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ def test_an_answer_that_half_of_the_nodes_lack_is_no_pass_and_they_are_named(
     assert found.groups[0].lacked == {"index_add (strict)": lack, "lstm (strict)": lack}
     said = f"{', '.join(lack)}: no answer on cpu, where others have one: index_add (strict), lstm (strict)"
     assert said in render_fleet(found)
-    page = on_page(found)
+    page = render_nodes(found)
     assert [(one.node, one.answers) for one in page.lacking] == [
         (node, ("index_add (strict)", "lstm (strict)")) for node in lack
     ]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.cluster import check
-from reprobuild.cluster.kubernetes_commands import commands
+from reprobuild.cluster.kubernetes_commands import shell_commands
 from reprobuild.cluster.kubernetes_job import KubernetesJob
 from reprobuild.context import RunContext
 from reprobuild.errors import UsageError
@@ -151,7 +151,7 @@ def test_half_a_log_is_not_kept(place: Path) -> None:
 
 def test_the_page_has_the_lines_that_are_printed() -> None:
     page = (ROOT / "docs" / "fleets.md").read_text()
-    lines = commands(JOB, Path("frozen"), VerifyOptions())
+    lines = shell_commands(JOB, Path("frozen"), VerifyOptions())
     assert "".join(f"    {line}\n" for line in lines.splitlines()) in page
     words = "--nodes 64 --node-gpus 8 --repository registry.example/team/frozen --namespace ml > job.json"
     assert f"    reprobuild cluster job frozen {words}\n" in page
@@ -159,7 +159,7 @@ def test_the_page_has_the_lines_that_are_printed() -> None:
 
 def test_the_lines_have_what_the_job_was_asked() -> None:
     job = KubernetesJob(image="h/n", nodes=2, deadline=7200, retries=1)
-    lines = commands(
+    lines = shell_commands(
         job,
         Path("of us"),
         VerifyOptions(cpu_only=True, control=False, thorough=True, probes=("conv2d",)),
@@ -186,5 +186,5 @@ def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
         layers=1,
     )
     with pytest.raises(UsageError, match="--scope cpu asks no GPU, but --node-gpus is 8") as caught:
-        check.job_of(make_lock(), image, session, VerifyOptions(cpu_only=True), JOB)
+        check.kubernetes_manifest(make_lock(), image, session, VerifyOptions(cpu_only=True), JOB)
     assert caught.value.hint == "leave one of the two options out"

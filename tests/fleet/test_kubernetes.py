@@ -11,15 +11,15 @@ import kubernetes_validate
 import pytest
 
 from reprobuild.cluster import kubernetes_collect
-from reprobuild.cluster.aggregate import ClusterResult, gather
+from reprobuild.cluster.aggregate import ClusterResult, gather_results
 from reprobuild.cluster.aggregate import ExpectedImage as Wanted
 from reprobuild.cluster.answer_table import AnswerTable
-from reprobuild.cluster.kubernetes_job import KubernetesJob, manifest, selector
+from reprobuild.cluster.kubernetes_job import KubernetesJob, job_manifest, parse_labels
 from reprobuild.cluster.kubernetes_pods_json import INDEX, PODS
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.pipeline.verify import VerifyOptions
-from reprobuild.verify.check import seed_of
+from reprobuild.verify.check import check_seed
 from tests.verify.samples import EXPECTED, SHA, changed, document, make_lock
 
 RELEASES = ("1.33", "1.35", "1.37")
@@ -30,7 +30,7 @@ PROBE = "index_add"
 
 def job(**more: Any) -> dict[str, Any]:
     asked = KubernetesJob(**{"image": "registry.example:5000/team/frozen:v1", "nodes": 64, **more})
-    return manifest(asked, LOCK, DIGEST, EXPECTED, controls=True, thorough=False)
+    return job_manifest(asked, LOCK, DIGEST, EXPECTED, controls=True, thorough=False)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -112,9 +112,9 @@ def test_shared_memory_is_as_large_as_memory_and_the_image_may_need_a_secret() -
 
 
 def test_labels_are_read_strictly() -> None:
-    assert selector(["pool=h100", "a.b/c="]) == {"pool": "h100", "a.b/c": ""}
+    assert parse_labels(["pool=h100", "a.b/c="]) == {"pool": "h100", "a.b/c": ""}
     with pytest.raises(UsageError) as caught:
-        selector(["pool"])
+        parse_labels(["pool"])
     assert caught.value.hint == "for example: --node-selector pool=h100"
 
 
@@ -167,11 +167,11 @@ def judged(folder: Path, nodes: int = 1, **more: Any) -> ClusterResult:
     image = Image(
         reference="r", layout="image", manifest=DIGEST, config=DIGEST, tree=f"sha256:{SHA}", lock=LOCK.digest, layers=1,
     )  # fmt: skip
-    made = kubernetes_collect.certificates(
+    made = kubernetes_collect.write_certificates(
         folder, LOCK, image, EXPECTED, VerifyOptions(**more), now=0, nodes=nodes
     )
-    return gather(
-        made, Wanted(tree=f"sha256:{SHA}", seed=seed_of(LOCK), profile=LOCK.profile), AnswerTable(EXPECTED)
+    return gather_results(
+        made, Wanted(tree=f"sha256:{SHA}", seed=check_seed(LOCK), profile=LOCK.profile), AnswerTable(EXPECTED)
     )
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.cluster.report import keep_on_page, on_page, write_down
+from reprobuild.cluster.report import render_nodes, render_page_again, write_cluster_result
 from reprobuild.context import RunContext
 from reprobuild.image.model import Image
 from reprobuild.infra.http.client import Net
 from reprobuild.output.directory import remember_built
-from reprobuild.report.html.summary import computes_the_same
+from reprobuild.report.html.summary import answer_same_results
 from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Determinism
 from tests.conftest import reprobuild
@@ -44,10 +44,10 @@ def test_nodes_are_named_on_the_page(
     image = Image(
         layout="image", reference="r:1", tree=fleet.tree, config="c", manifest=verdict.image, layers=1
     )
-    write_down(make_lock(), image, out, session, fleet)
+    write_cluster_result(make_lock(), image, out, session, fleet)
     assert [path.name for path in out.iterdir()] == ["fleet.json"]  # without a verdict there is no page
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
-    write_down(make_lock(), image, out, session, fleet)
+    write_cluster_result(make_lock(), image, out, session, fleet)
     page = (out / "report.html").read_text()
     for said in (
         "Not on every node", "<b>n2</b>", "index_add (strict)", "<b>dead</b>", "5 of 6 nodes answered, of 2 platforms.",
@@ -56,10 +56,10 @@ def test_nodes_are_named_on_the_page(
         assert said in page
     (out / "report.html").unlink()
     other = msgspec.structs.replace(image, manifest="sha256:other")
-    write_down(make_lock(), other, out, session, fleet)
+    write_cluster_result(make_lock(), other, out, session, fleet)
     assert not (out / "report.html").exists()
     (out / "verdict.json").write_bytes(b"{")
-    write_down(make_lock(), image, out, session, fleet)
+    write_cluster_result(make_lock(), image, out, session, fleet)
     assert "report.html is not written again: " in capsys.readouterr().out
     assert not (out / "report.html").exists()
 
@@ -78,30 +78,30 @@ def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
     )
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
     page = out / "report.html"
-    keep_on_page(make_lock(), image, out, session)
+    render_page_again(make_lock(), image, out, session)
     assert not page.exists()
-    write_down(make_lock(), image, out, session, fleet)
+    write_cluster_result(make_lock(), image, out, session, fleet)
     page.write_text("without nodes")
-    keep_on_page(make_lock(), msgspec.structs.replace(image, tree="sha256:other"), out, session)
+    render_page_again(make_lock(), msgspec.structs.replace(image, tree="sha256:other"), out, session)
     assert page.read_text() == "without nodes"
-    keep_on_page(make_lock(), image, out, session)
+    render_page_again(make_lock(), image, out, session)
     assert "<b>n2</b>" in page.read_text()
     assert "Gathered 2026-01-01T00:00:00Z, from " in page.read_text()
     assert nodes.name in page.read_text()
     assert "warning" not in capsys.readouterr().out
     good = msgspec.structs.replace(fleet.groups[0], odd=())
     (out / "fleet.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(fleet, groups=(good,))))
-    keep_on_page(make_lock(), image, out, session)
+    render_page_again(make_lock(), image, out, session)
     assert "<b>n2</b>" in page.read_text()
     moved = tmp_path / "moved"
     out.rename(moved)
     page = moved / "report.html"
     page.write_text("without nodes")
-    keep_on_page(make_lock(), image, moved, session)
+    render_page_again(make_lock(), image, moved, session)
     assert "<b>n2</b>" in page.read_text()
     (moved / "fleet").rename(tmp_path / "elsewhere")
     page.write_text("without nodes")
-    keep_on_page(make_lock(), image, moved, session)
+    render_page_again(make_lock(), image, moved, session)
     assert page.read_text() == "without nodes"
     assert (
         "warning: the nodes are not on report.html: what they said is not there any more"
@@ -109,7 +109,7 @@ def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
     )
     moved.rename(out)
     (out / "fleet.json").write_bytes(b"{")
-    keep_on_page(make_lock(), image, out, session)
+    render_page_again(make_lock(), image, out, session)
     assert "warning: the nodes are not on report.html: fleet.json: " in capsys.readouterr().out
 
 
@@ -128,7 +128,7 @@ def test_a_clock_that_runs_ahead_makes_no_other_node_old_on_a_later_day(
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
     (out / "fleet.json").write_bytes(msgspec.json.encode(fleet))
     later = msgspec.structs.replace(session, now=1_795_500_000)  # two days after
-    keep_on_page(make_lock(), image, out, later)
+    render_page_again(make_lock(), image, out, later)
     page = (out / "report.html").read_text()
     assert "3 of 3 nodes answered" in page
     assert "left an old certificate" not in page
@@ -137,7 +137,7 @@ def test_a_clock_that_runs_ahead_makes_no_other_node_old_on_a_later_day(
 
 def test_two_nodes_without_a_majority_are_both_named(tmp_path: Path) -> None:
     write(tmp_path, a=certificate(), b=certificate(changed("index_add")))
-    found = on_page(gathered(tmp_path))
+    found = render_nodes(gathered(tmp_path))
     assert found.verdict == "differ"
     assert {one.node for one in found.wrong} == {"a", "b"}
     assert {one.answers for one in found.wrong} == {("index_add (strict)",)}
@@ -149,14 +149,14 @@ def test_what_is_not_compared_stands_on_the_page(tmp_path: Path) -> None:
     write(tmp_path, a=certificate(), b=certificate(), n2=lacks)
     fleet = gathered(tmp_path)
     assert fleet.verdict == "inconclusive"
-    found = on_page(fleet)
+    found = render_nodes(fleet)
     assert [(one.node, one.answers) for one in found.lacking] == [("n2", ("conv2d (strict)",))]
-    assert computes_the_same(make_verdict(), found).tone == "open"
+    assert answer_same_results(make_verdict(), found).tone == "open"
     loose = msgspec.structs.replace(
         fleet, groups=(msgspec.structs.replace(fleet.groups[0], loose={"conv2d (profile)": ("a", "n2")}),)
     )
     said = "conv2d (profile) on cpu is not compared: it drifts with the image's profile on a, n2"
-    assert said in on_page(loose).notes
+    assert said in render_nodes(loose).notes
     assert said not in found.notes
 
 
@@ -180,10 +180,10 @@ def test_a_node_that_drifts_and_has_nothing_to_compare_is_named(tmp_path: Path) 
     write(tmp_path, a=certificate(), n2=certificate(determinism=own), c=certificate())
     fleet = gathered(tmp_path)
     assert fleet.verdict == "differ"
-    found = on_page(fleet)
+    found = render_nodes(fleet)
     assert [(one.node, one.said) for one in found.wrong] == [("n2", "drifts: by its own certificate: cuda")]
     assert found.silent == ()
-    answer = computes_the_same(make_verdict(), found)
+    answer = answer_same_results(make_verdict(), found)
     assert (answer.tone, answer.sentence) == (
         "bad",
         "Nodes of one platform gave different bytes, or drift: n2.",
@@ -207,9 +207,9 @@ def test_a_folder_of_the_caller_that_a_file_of_others_names_is_not_read(
         (out / "fleet").symlink_to(tmp_path)
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
     (out / "fleet.json").write_bytes(msgspec.json.encode(fleet))
-    keep_on_page(lock, image, out, session)
+    render_page_again(lock, image, out, session)
     assert "warning: the nodes are not on report.html" in capsys.readouterr().out
     assert not (out / "report.html").exists()
     remember_built(image, out, session.store)
-    keep_on_page(lock, image, out, session)
+    render_page_again(lock, image, out, session)
     assert (out / "report.html").exists()

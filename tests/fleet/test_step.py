@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.cluster.slurm import address_of
-from reprobuild.cluster.slurm_allocation import JobRequest, SlurmJob, granted
+from reprobuild.cluster.slurm import node_address
+from reprobuild.cluster.slurm_allocation import JobRequest, SlurmJob, allocate_nodes
 from reprobuild.cluster.slurm_step import run_step
 from reprobuild.cluster.text import render_fleet
 from reprobuild.errors import EngineError, UsageError
@@ -27,11 +27,11 @@ from tests.fleet.samples import certificate, gathered, write
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from reprobuild.cluster.slurm_allocation import JobRequest, granted
+from reprobuild.cluster.slurm_allocation import JobRequest, allocate_nodes
 from reprobuild.cluster.slurm_step import run_step
 folder, nodes, deadline, patience, line = sys.argv[1:]
 env = dict(os.environ)
-with granted(JobRequest(nodes=int(nodes)), env, print) as job:
+with allocate_nodes(JobRequest(nodes=int(nodes)), env, print) as job:
     command, times = ["sh", "-c", line], {"deadline": int(deadline), "patience": int(patience)}
     run_step(job, job.nodes, command, Path(folder), env, **times)
 """
@@ -125,9 +125,9 @@ def test_a_node_that_failed_and_is_there_again_is_lost(
         "squeue": "echo 'n[1-2]'", "srun": "echo 'srun: error: Node failure on n[1-2]' >&2",
         "sinfo": "echo 'n1|idle|none'; echo 'n2|allocated*|none'",
     })  # fmt: skip
-    with granted(JobRequest(), env, print) as job:
+    with allocate_nodes(JobRequest(), env, print) as job:
         run_step(job, job.nodes, ["true"], tmp_path / "fleet", env, deadline=60)
-        assert address_of("n2", env) == "n2"  # Slurm does not say
+        assert node_address("n2", env) == "n2"  # Slurm does not say
     assert {path.name: path.read_text() for path in (tmp_path / "fleet").glob("*.lost")} == {
         "n1.lost": "Slurm says that it failed",
         "n2.lost": "Slurm does not reach it any more: allocated*, none",
@@ -174,7 +174,7 @@ def test_a_node_that_the_job_has_no_more_is_lost(
 ) -> None:
     env = {"PATH": scripted(tmp_path, monkeypatch, TWO)["PATH"], **inside}
     fleet = tmp_path / "fleet"
-    with granted(JobRequest(nodes=wanted), env, print) as job:
+    with allocate_nodes(JobRequest(nodes=wanted), env, print) as job:
         assert (job.nodes, job.gone) == (("n1", "n2"), gone)
         run_step(job, job.nodes, ["true"], fleet, env, deadline=60, lost_nodes=job.gone)
     assert (fleet / "step").read_text() == "n1\nn2\n"
@@ -191,7 +191,7 @@ def test_more_nodes_than_a_job_was_given_cannot_be_asked_for(
     env = {**scripted(tmp_path, monkeypatch, TWO), "SLURM_JOB_NUM_NODES": "3"}
     with (
         pytest.raises(UsageError, match="4 nodes are asked for, and job 7 has 3"),
-        granted(JobRequest(nodes=4), env, print),
+        allocate_nodes(JobRequest(nodes=4), env, print),
     ):
         pass
 
@@ -201,7 +201,7 @@ def test_more_nodes_than_were_asked_for_are_all_checked_and_that_is_said(
 ) -> None:
     env = {"PATH": scripted(tmp_path, monkeypatch, TWO)["PATH"]}
     said: list[str] = []
-    with granted(JobRequest(nodes=1), env, said.append) as job:
+    with allocate_nodes(JobRequest(nodes=1), env, said.append) as job:
         assert (job.nodes, job.gone) == (("n1", "n2"), ())
     assert said[-1] == "job 7 has 2 nodes, and 1 were asked for: all of them are checked"
 
@@ -227,7 +227,7 @@ def test_a_job_that_was_granted_is_ended_whatever_else_is_said(
     with contextlib.ExitStack() as stack:
         if what:
             stack.enter_context(pytest.raises(EngineError, match=what))
-        with granted(JobRequest(nodes=2), env, print) as job:
+        with allocate_nodes(JobRequest(nodes=2), env, print) as job:
             assert job.number == "71"
             assert not (tmp_path / "cancelled").exists()
     assert (tmp_path / "cancelled").read_text() == "71\n"
@@ -243,7 +243,7 @@ def test_a_job_that_was_granted_is_ended_on_an_interrupt(
     try:
         with (
             pytest.raises(KeyboardInterrupt),
-            granted(JobRequest(nodes=2), env, print),
+            allocate_nodes(JobRequest(nodes=2), env, print),
         ):
             pass
     finally:
@@ -262,7 +262,7 @@ def test_ten_thousand_names_are_no_word_of_a_command_line(
         "srun": f'printf "%s\\n" "$@" > {shlex.quote(str(tmp_path / "asked"))}',
     }  # fmt: skip
     env = scripted(tmp_path, monkeypatch, answers)
-    with granted(JobRequest(), env, lambda text: None) as job:
+    with allocate_nodes(JobRequest(), env, lambda text: None) as job:
         assert job.nodes == tuple(names)
         run_step(job, job.nodes, ["true"], tmp_path / "fleet", env, deadline=60)
     listed = next(

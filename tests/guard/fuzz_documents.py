@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from reprobuild.compare.environments.machine import read_facts
-from reprobuild.config.overrides import read_decisions, stated, unconfirmed
+from reprobuild.config.overrides import describe_decisions, list_unconfirmed, read_decisions
 from reprobuild.distribute.unbundle import unbundle
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.snapshot_archive import read_release
@@ -260,9 +260,9 @@ def decisions(random: Random, world: World, place: Path) -> None:
     data = "\n".join(lines).encode("utf-8", "surrogatepass")
     (place / "reprobuild.yaml").write_bytes(any_bytes(random, data) if random.random() < 0.3 else data)
     found = read_decisions(place / "reprobuild.yaml")
-    stated(found)
-    unconfirmed(found)
-    msgspec.json.encode(found.recorded())
+    describe_decisions(found)
+    list_unconfirmed(found)
+    msgspec.json.encode(found.lock_document())
 
 
 def package(random: Random, world: World, place: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from reprobuild.infra.untrusted.elf import SearchPath, read_elf, read_search_path
 from reprobuild.infra.untrusted.elf_search import with_search_path
-from reprobuild.infra.untrusted.relocation import moved_program
+from reprobuild.infra.untrusted.relocation import relocate_program
 from tests.guard.elves import elf
 from tests.interpreters import PROGRAM
 
@@ -91,7 +91,7 @@ def test_damaged_programs_are_refused_or_keep_their_size() -> None:
 def test_a_program_that_is_moved(search: str, moved: bytes) -> None:
     data = elf(["libpython3.11.so.1.0"], search=search)
     found = read_search_path(io.BytesIO(data))
-    made = moved_program(data, found, OLD, NEW)
+    made = relocate_program(data, found, OLD, NEW)
     if len(moved) > len(search):  # and this file has no room
         assert made is None
         return
@@ -103,11 +103,11 @@ def test_a_program_that_is_moved(search: str, moved: bytes) -> None:
 
 
 def test_a_program_without_a_search_path_that_is_moved() -> None:
-    made = moved_program(REAL, None, "", NEW)
+    made = relocate_program(REAL, None, "", NEW)
     assert made is not None
     found = read_search_path(io.BytesIO(made))
     assert found is not None
     assert found.text == b"/opt/python/lib"
     short = with_search_path(REAL, b"/py/lib")
     assert short is not None
-    assert moved_program(short, read_search_path(io.BytesIO(short)), "/py", NEW) is None
+    assert relocate_program(short, read_search_path(io.BytesIO(short)), "/py", NEW) is None

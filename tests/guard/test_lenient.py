@@ -9,8 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.ecosystems.conda.repodata import _listed
-from reprobuild.ecosystems.oci_registry.manifest import _choose, _decoded, _descriptors, _Index
+from reprobuild.ecosystems.conda.repodata import _parse_entry
+from reprobuild.ecosystems.oci_registry.manifest import (
+    _choose_descriptor,
+    _decode_document,
+    _descriptors,
+    _Index,
+)
 from reprobuild.ecosystems.oci_registry.reference import parse_reference
 from reprobuild.ecosystems.pypi.simple_api import _read_project
 from reprobuild.errors import FetchError
@@ -75,9 +80,9 @@ def test_an_odd_package_of_a_channel_loses_no_other(kind: str) -> None:
         "build": "h0_0",
         "size": 7,
     }
-    assert _listed(good) is not None
+    assert _parse_entry(good) is not None
     for field in ("filename", "version", "build", "sha256", "md5"):
-        odd = _listed({**good, field: HOSTILE[kind]})
+        odd = _parse_entry({**good, field: HOSTILE[kind]})
         assert (
             odd is None
             or (field == "filename" and kind == "bidi")
@@ -90,14 +95,14 @@ def test_an_odd_package_of_a_channel_loses_no_other(kind: str) -> None:
 def test_an_odd_image_of_a_list_loses_no_other(digest: Any) -> None:
     good = {"digest": DIGEST, "size": 1, "platform": {"os": "linux", "architecture": "amd64"}}
     content = json.dumps({"manifests": [{**good, "digest": digest}, good]}).encode()
-    index = _decoded(content, _Index, REFERENCE)
+    index = _decode_document(content, _Index, REFERENCE)
     assert [one.digest for one in _descriptors(index)] == [DIGEST]
-    assert _choose(index, "linux/amd64", REFERENCE).digest == DIGEST
+    assert _choose_descriptor(index, "linux/amd64", REFERENCE).digest == DIGEST
 
 
 def test_what_a_registry_says_wrong_is_named_by_its_place() -> None:
     with pytest.raises(FetchError, match="cannot be read: Expected `object`") as caught:
-        _decoded(b"[\x7f]", _Index, REFERENCE)
+        _decode_document(b"[\x7f]", _Index, REFERENCE)
     assert str(caught.value).isprintable()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprobuild.infra.untrusted.relocation import built_for, moved_search_path, moved_text
+from reprobuild.infra.untrusted.relocation import find_build_prefix, relocate_search_path, relocate_text
 
 OLD, NEW = "/sw/python/3.11.7", "/opt/python"
 
@@ -20,7 +20,7 @@ OLD, NEW = "/sw/python/3.11.7", "/opt/python"
     ],
 )  # fmt: skip
 def test_the_prefix_of_sysconfig(text: str, prefix: str) -> None:
-    assert built_for(text) == prefix
+    assert find_build_prefix(text) == prefix
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_prefix_of_sysconfig(text: str, prefix: str) -> None:
     ],
 )
 def test_a_text(text: str, moved: str | None) -> None:
-    assert moved_text(text, OLD, NEW) == (text if moved is None else moved)
+    assert relocate_text(text, OLD, NEW) == (text if moved is None else moved)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_a_text(text: str, moved: str | None) -> None:
     ],
 )
 def test_a_search_path_keeps_its_length(text: bytes, moved: bytes) -> None:
-    found = moved_search_path(text, OLD, NEW)
+    found = relocate_search_path(text, OLD, NEW)
     assert found is not None
     assert len(found) == len(text)
     assert found.rstrip(b"\0") == moved
 
 
 def test_a_search_path_without_room() -> None:
-    assert moved_search_path(b"/py/lib", "/py", NEW) is None
-    assert moved_search_path(b"/py/lib:/py/lib:/py/lib", "/py", NEW) is not None  # one of them is enough
+    assert relocate_search_path(b"/py/lib", "/py", NEW) is None
+    assert relocate_search_path(b"/py/lib:/py/lib:/py/lib", "/py", NEW) is not None  # one of them is enough

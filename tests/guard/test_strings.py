@@ -11,7 +11,7 @@ from reprobuild.image.model import Image
 from reprobuild.infra.untrusted import strings as module
 from reprobuild.infra.untrusted.strings import Sha256, Text
 from reprobuild.lock.model import Lock, SealedLock
-from reprobuild.recipe.image_config import instant
+from reprobuild.recipe.image_config import format_time
 from tests.guard.types_walk import free_strings, strings
 
 
@@ -208,4 +208,4 @@ def test_numbers() -> None:
         assert module.is_valid(last, kind)
         assert not module.is_valid(-1, kind)
         assert not module.is_valid(last + 1, kind)
-    instant(253402300799)
+    format_time(253402300799)

@@ -13,7 +13,7 @@ import pytest
 from packaging.utils import InvalidWheelFilename
 
 import reprobuild
-from reprobuild.ecosystems.pypi.files import _distribution
+from reprobuild.ecosystems.pypi.files import _parse_distribution
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.wheels import MOST_TAGS, parse_wheel_filename, read_wheel_filename
@@ -103,7 +103,7 @@ def test_a_freeze_and_an_index_with_such_names() -> None:
     assert _file_version(f"https://files.example.org/{BOMB}") is None
     assert _file_version("https://files.example.org/first-1.0-py3-none-any.whl") == "1.0"
     listed = ListedFile(filename=BOMB, url=f"https://files.example.org/{BOMB}", hashes={})
-    assert _distribution("first", listed, "https://index.example.org", 0) is None
+    assert _parse_distribution("first", listed, "https://index.example.org", 0) is None
 
 
 def test_each_name_goes_through_the_guard() -> None:

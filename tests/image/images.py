@@ -14,7 +14,7 @@ import zstandard
 
 from reprobuild.image.formats.docker_archive import write_docker_archive
 from reprobuild.image.oci.read import read_layout
-from reprobuild.image.oci.write import CONFIG, INDEX, LAYER, MANIFEST, encode, names
+from reprobuild.image.oci.write import CONFIG, INDEX, LAYER, MANIFEST, encode, name_annotations
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.store.store import hash_file
@@ -72,7 +72,7 @@ def finish(folder: Path, image: bytes, rows: Sequence[Mapping[str, Any]]) -> Non
     index = {
         "schemaVersion": 2,
         "mediaType": INDEX,
-        "manifests": [{**found, "annotations": names("small:1")}],
+        "manifests": [{**found, "annotations": name_annotations("small:1")}],
     }
     (folder / "index.json").write_bytes(encode(index))
     (folder / "oci-layout").write_bytes(b'{"imageLayoutVersion":"1.0.0"}')

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from reprobuild.builders.adopt import adopt
+from reprobuild.builders.adopt import adopt_image
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.layering.packed import MAKE_AGAIN
@@ -129,7 +129,7 @@ def write_tar(files: Mapping[str, bytes], path: Path, links: Mapping[str, str] |
 def adopted(path: Path, out: Path, builder: str = "podman", **more: Any) -> Image:
     out.mkdir(exist_ok=True)
     with open_foreign(path) as foreign:
-        return adopt(
+        return adopt_image(
             foreign, out, builder=builder, platform="linux/amd64", epoch=EPOCH, reference="name:1", **more
         )
 
@@ -319,10 +319,10 @@ def test_a_configuration_that_is_no_object(tmp_path: Path) -> None:
 PEAK = """
 import sys
 from pathlib import Path
-from reprobuild.builders.adopt import adopt
+from reprobuild.builders.adopt import adopt_image
 from reprobuild.image.oci.foreign import open_foreign
 with open_foreign(Path(sys.argv[1])) as foreign:
-    adopt(foreign, Path(sys.argv[2]), builder="docker", platform="linux/amd64", epoch=0, reference="a:1")
+    adopt_image(foreign, Path(sys.argv[2]), builder="docker", platform="linux/amd64", epoch=0, reference="a:1")
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """
 

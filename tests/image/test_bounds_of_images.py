@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.compare.images.scan import Known, scan
+from reprobuild.compare.images.scan import Known, scan_image
 from reprobuild.errors import BuildError
 from reprobuild.image.formats.squashfs_read import open_squashed
 from reprobuild.image.layering import merge as merging
@@ -27,7 +27,7 @@ from tests.image.made import file
 def refused(folder: Path, scratch: Path, words: str) -> None:
     """Both readers of layouts refuse an image."""
     with pytest.raises(BuildError, match=words) as caught:
-        scan(open_path(folder, scratch), Known())
+        scan_image(open_path(folder, scratch), Known())
     assert caught.value.hint == HOSTILE
     with pytest.raises(BuildError, match=words):
         layout_digest(read_layout(folder))
@@ -46,7 +46,7 @@ def test_deep_folders_that_no_layer_has(tmp_path: Path) -> None:
     write_image(tmp_path / "image", [deep(150)])
     refused(tmp_path / "image", tmp_path, "very many folders")
     write_image(tmp_path / "small", [deep(2)])
-    assert len(scan(open_path(tmp_path / "small", tmp_path), Known()).tree) == 2 * 2044 + 1
+    assert len(scan_image(open_path(tmp_path / "small", tmp_path), Known()).tree) == 2 * 2044 + 1
 
 
 def test_many_folders_that_no_layer_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_layers_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.Monk
         write_image(tmp_path / str(count), [zeros] * count)
     monkeypatch.setattr(budget, "SMALLEST_BOUND", 5 << 20)
     first, many = (tmp_path / "2", tmp_path / "9")
-    assert layout_digest(read_layout(first)) == scan(open_path(first, tmp_path), Known()).digest
+    assert layout_digest(read_layout(first)) == scan_image(open_path(first, tmp_path), Known()).digest
     with pytest.raises(BuildError, match=r"is of an image of \d+ bytes that unpacks to more than \d+"):
         layout_digest(read_layout(many))
 
@@ -81,7 +81,7 @@ def test_layers_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.Monk
 def test_one_layer_many_times_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_image(tmp_path / "image", [[file("zeros", bytes(1 << 20))]] * 20)
     monkeypatch.setattr(budget, "SMALLEST_BOUND", 3 << 20)
-    assert len(scan(open_path(tmp_path / "image", tmp_path), Known()).packing) == 20
+    assert len(scan_image(open_path(tmp_path / "image", tmp_path), Known()).packing) == 20
 
 
 def test_members_and_names_of_all_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_members_and_names_of_all_layers(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(budget, "MOST_PATHS", 11)
     refused(tmp_path / "image", tmp_path, "more than 11 members")
     monkeypatch.setattr(budget, "MOST_PATHS", 12)
-    scan(open_path(tmp_path / "image", tmp_path), Known())
+    scan_image(open_path(tmp_path / "image", tmp_path), Known())
     monkeypatch.setattr(budget, "MOST_TEXT", 30)
     refused(tmp_path / "image", tmp_path, "whose names need more than 30 bytes")
 

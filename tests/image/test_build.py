@@ -85,7 +85,7 @@ def test_a_layout_is_whole_and_every_digest_and_size_is_right(full: Made, tmp_pa
     ],
 )
 def test_containerd_finds_an_image_by_its_full_name(reference: str, full: str) -> None:
-    assert write.names(reference) == {write.REFERENCE: reference, "io.containerd.image.name": full}
+    assert write.name_annotations(reference) == {write.REFERENCE: reference, "io.containerd.image.name": full}
 
 
 def test_the_configuration_is_that_of_the_lock(full: Made, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.image.formats.flatten import epoch_of, flattened, header
+from reprobuild.image.formats.flatten import epoch_of, header, open_flat_image
 from reprobuild.image.oci.read import Layout, layout_tree
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar
@@ -40,7 +40,7 @@ TREE: Members = [
 
 
 def flat(layout: Layout, where: Path) -> bytes:
-    with flattened(layout, where) as found:
+    with open_flat_image(layout, where) as found:
         return b"".join(found.stream())
 
 
@@ -78,7 +78,7 @@ def test_layers_compression_and_order_do_not_show(tmp_path: Path) -> None:
 
 def test_our_own_entries_are_put_over_the_tree(tmp_path: Path) -> None:
     layout = write_image(tmp_path / "image", [TREE])
-    with flattened(layout, tmp_path) as found:
+    with open_flat_image(layout, tmp_path) as found:
         own = [file("new/dir/x", b"mine"), file("etc/shadow", b"other", 0o600), symlink("usr/bin/y", "z")]
         entries = listed(b"".join(found.stream(own)))
         with pytest.raises(BuildError, match="below /bin, which is a symlink"):
@@ -94,7 +94,7 @@ def test_devices_are_left_out_by_name(tmp_path: Path) -> None:
         (TarEntry(path="dev/null", type="char", mode=0o666, device=(1, 3)), b""),
         (TarEntry(path="dev/sda", type="block", mode=0o660, device=(8, 0)), b""),
     ]
-    with flattened(write_image(tmp_path / "image", [[*BASE, *devices]]), tmp_path) as found:
+    with open_flat_image(write_image(tmp_path / "image", [[*BASE, *devices]]), tmp_path) as found:
         assert found.devices == ("dev/null", "dev/sda")
         assert set(listed(b"".join(found.stream()))) == set(found.tree) - {""}
         assert "dev" in found.tree
@@ -102,7 +102,7 @@ def test_devices_are_left_out_by_name(tmp_path: Path) -> None:
 
 def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
     layout = write_image(tmp_path / "image", [TREE])
-    with flattened(layout, tmp_path):
+    with open_flat_image(layout, tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["image"]
 
 
@@ -243,7 +243,7 @@ def test_the_time_of_an_image(image: dict[str, Any], epoch: int) -> None:
 
 
 def test_an_empty_folder_of_a_name_that_looks_like_a_path(tmp_path: Path) -> None:
-    with flattened(write_image(tmp_path / "image", [[folder("a b"), folder("-x")]]), tmp_path) as found:
+    with open_flat_image(write_image(tmp_path / "image", [[folder("a b"), folder("-x")]]), tmp_path) as found:
         assert set(found.tree) == {"", "a b", "-x"}
 
 

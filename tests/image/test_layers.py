@@ -18,7 +18,7 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.image.layering.merge import merge
 from reprobuild.image.layers import layers as layers_module
 from reprobuild.image.layers.blobs import Layer, LayerWriter, read_listing
-from reprobuild.image.layers.layers import make_layer, make_layers, settle_overlaps
+from reprobuild.image.layers.layers import make_layer, make_layers, resolve_overlaps
 from reprobuild.image.layers.plan import Recipe, TarPart, WheelPart, files_recipe, plan
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar
@@ -318,7 +318,7 @@ def test_a_missing_artefact_is_named(made: Made) -> None:
 def _settle(made: Made) -> list[Recipe]:
     recipes = plan(made.lock(), made.store)
     made_layers = make_layers(recipes, made.store)
-    return settle_overlaps(recipes, [read_listing(layer, made.store) for layer in made_layers], made.store)
+    return resolve_overlaps(recipes, [read_listing(layer, made.store) for layer in made_layers], made.store)
 
 
 def test_wheels_that_overlap_with_equal_content_are_fine(made: Made) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from reprobuild.compare.images.scan import Scanned, fetch_contents, scan
+from reprobuild.compare.images.scan import Scanned, fetch_contents, scan_image
 from reprobuild.errors import BuildError, ReproError, UsageError
 from reprobuild.image.oci.indexes import MOST_DESCRIPTORS
 from reprobuild.image.oci.open import DEEPEST_JSON, LARGEST_JSON, open_path
 from reprobuild.image.oci.read import layout_digest, read_layout
-from reprobuild.image.oci.write import names
+from reprobuild.image.oci.write import name_annotations
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.names import most_bytes
 from tests.image.images import archived, changed_json, finish, make_layout, put, saved, tar_of
@@ -48,7 +48,7 @@ def first_layer(layout: Path) -> Path:
 
 def read(path: Path, scratch: Path) -> Scanned:
     scratch.mkdir(exist_ok=True)
-    return scan(open_path(path, scratch), {})
+    return scan_image(open_path(path, scratch), {})
 
 
 def fails(
@@ -113,14 +113,14 @@ def test_times_are_read_in_full(tmp_path: Path) -> None:
 
 def test_the_same_layer_is_parsed_once_and_checked_twice(layout: Path, tmp_path: Path) -> None:
     known: dict[str, Any] = {}
-    one = scan(open_path(layout, tmp_path), known)
+    one = scan_image(open_path(layout, tmp_path), known)
     other = make_layout(tmp_path / "gzip", ENTRIES, TOP, packing="gzip")
-    two = scan(open_path(other, tmp_path), known)
+    two = scan_image(open_path(other, tmp_path), known)
     assert [a is b for a, b in zip(one.layers, two.layers, strict=True)] == [True, True]
     first = first_layer(other)
     first.write_bytes(first.read_bytes()[:-9] + b"damaged!!")
     with pytest.raises(BuildError, match=r"layer 1 of .*gzip"):
-        scan(open_path(other, tmp_path), known)
+        scan_image(open_path(other, tmp_path), known)
 
 
 STATEMENT = "vnd.docker.reference.type"
@@ -162,7 +162,7 @@ def test_attestations_and_platforms_that_are_not_there(layout: Path, tmp_path: P
     [
         {"annotations": {STATEMENT: "x"}},
         {"annotations": {"vnd.docker.reference.digest": f"sha256:{'1' * 64}"}},
-        {"annotations": names("small:1")},
+        {"annotations": name_annotations("small:1")},
         {"annotations": {"io.containerd.image.name": "example.org/small:1"}},
         {"platform": {"os": "linux", "architecture": "amd64"}},
     ],
@@ -185,7 +185,7 @@ def test_a_name_for_a_manifest_of_an_unknown_type(layout: Path, tmp_path: Path) 
     rows[:] = [{"mediaType": "application/x", "digest": other}]
     changed_json(layout, "index.json", change)
     assert read(layout, tmp_path / "s").image.manifest != other
-    rows[0]["annotations"] = names("small:1")
+    rows[0]["annotations"] = name_annotations("small:1")
     changed_json(layout, "index.json", change)
     fails(layout, tmp_path, "names an image of the unknown type 'application/x'")
 
@@ -616,7 +616,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 def attempt(path: Path, scratch: Path) -> Scanned | None:
     """Return the image, or None where it fails as it may: with a sentence and a hint."""
     try:
-        return scan(open_path(path, scratch), {})
+        return scan_image(open_path(path, scratch), {})
     except ReproError as err:
         if not (err.hint and str(err)):
             raise

@@ -21,7 +21,7 @@ from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.formats.apptainer_files import apptainer_files, oci_config, scripts
 from reprobuild.image.formats.enroot import enroot_files
 from reprobuild.image.formats.sif import read_sif
-from reprobuild.image.formats.single_file import kept_singles, remember_singles, write_singles
+from reprobuild.image.formats.single_file import keep_matching_singles, remember_singles, write_singles
 from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.model import Image
@@ -495,16 +495,18 @@ def test_files_of_an_earlier_run(layout: Layout, tmp_path: Path) -> None:
     (out / "image.simg").write_bytes(b"the user's own")
     former = msgspec.structs.replace(image, sif=OF_THIS_IMAGE)
     remember_singles(former, store)
-    assert kept_singles(image, former, out, store, said.append) == former
-    assert kept_singles(image, None, out, store, said.append) == former  # interrupted before it was recorded
-    assert kept_singles(image, image, out, store, said.append) == former
+    assert keep_matching_singles(image, former, out, store, said.append) == former
+    assert (
+        keep_matching_singles(image, None, out, store, said.append) == former
+    )  # interrupted before it was recorded
+    assert keep_matching_singles(image, image, out, store, said.append) == former
     assert said == []
     other = msgspec.structs.replace(image, manifest="sha256:other")
-    assert kept_singles(other, former, out, store, said.append) == other
+    assert keep_matching_singles(other, former, out, store, said.append) == other
     assert said == [f"removed {out / 'image.sif'}: it was of another image"]
     assert {path.name for path in out.iterdir()} >= {"image", "image.simg"}
     assert not (out / "image.sif").exists()
-    assert kept_singles(image, former, out, store, said.append) == image
+    assert keep_matching_singles(image, former, out, store, said.append) == image
 
 
 @pytest.mark.parametrize("stated", ["stated", "not stated", "no image.json"])
@@ -523,7 +525,7 @@ def test_files_that_came_with_a_folder_are_not_adopted(
     if case != "never written":
         remember_singles(former, Store(tmp_path / "other") if case == "another store" else store)
     told = {"stated": former, "not stated": image, "no image.json": None}[stated]
-    assert kept_singles(image, told, out, store, said.append) == image
+    assert keep_matching_singles(image, told, out, store, said.append) == image
     assert said == [f"removed {place}: it is not known to be of this image; write it with --sif"]
     assert not place.is_symlink()
     assert not place.exists()

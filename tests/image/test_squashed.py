@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.compare.images.explain import ImageDiff, explain
+from reprobuild.compare.images.explain import ImageDiff, compare_images
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.image.formats.single_file import write_singles
 from reprobuild.image.formats.squashfs_read import is_squashed
 from reprobuild.image.oci.read import Layout
 from reprobuild.infra.tar.entries import TarEntry
-from reprobuild.report.difference import render_explanation
+from reprobuild.report.difference import render_image_diff
 from tests.image.layouts import image_of, write_image
 from tests.image.made import BASE, file, folder
 
@@ -30,7 +30,7 @@ def singles(root: Path, entries: list[tuple[TarEntry, bytes]], env: Mapping[str,
 
 
 def explained(one: Path, other: Path, env: Mapping[str, str]) -> ImageDiff:
-    return explain(str(one), str(other), env, lambda text: None)
+    return compare_images(str(one), str(other), env, lambda text: None)
 
 
 def test_a_sif_against_itself_another_and_the_layout(tmp_path: Path, squashfs: dict[str, str]) -> None:
@@ -49,7 +49,7 @@ def test_a_sif_against_itself_another_and_the_layout(tmp_path: Path, squashfs: d
     assert {change.kind for change in whole.files} <= {"added"}
     assert {".singularity.d/runscript", "etc/hosts"} <= added
     assert [c.kind for c in whole.changes if c.kind in ("runtime", "label")] == []
-    assert "config: form: OCI layout -> SIF, without one" in render_explanation(whole)
+    assert "config: form: OCI layout -> SIF, without one" in render_image_diff(whole)
 
 
 def test_a_squashfs_states_no_configuration(tmp_path: Path, squashfs: dict[str, str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from reprobuild.errors import BuildError
-from reprobuild.image.formats.squashfs_blocks import unpacker
+from reprobuild.image.formats.squashfs_blocks import make_unpacker
 from reprobuild.image.formats.squashfs_tables import check_tables
 from tests.image.test_squashfs_tables import inodes_of, write
 
@@ -65,13 +65,13 @@ FOREIGN = {
 
 @pytest.mark.parametrize(("number", "packed"), HONEST.values(), ids=HONEST)
 def test_what_the_kernel_reads_is_read(number: int, packed: bytes) -> None:
-    assert unpacker(number, BLOCK)(packed, BLOCK) == TEXT
+    assert make_unpacker(number, BLOCK)(packed, BLOCK) == TEXT
 
 
 @pytest.mark.parametrize(("number", "packed", "words"), FOREIGN.values(), ids=FOREIGN)
 def test_what_the_kernel_does_not_read_is_refused(number: int, packed: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        unpacker(number, BLOCK)(packed, BLOCK)
+        make_unpacker(number, BLOCK)(packed, BLOCK)
 
 
 @pytest.mark.parametrize("options", ["", "-Xdict-size 16K", "-Xbcj x86", "-b 1M", "-b 4K"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.compare.images.explain import explain
+from reprobuild.compare.images.explain import compare_images
 from reprobuild.errors import BuildError
 from reprobuild.image.formats.squashfs_tables import check_tables
 
@@ -140,7 +140,7 @@ def test_what_programs_would_read_in_two_ways_is_refused(
     assert content != honest.read_bytes()
     path.write_bytes(content)
     with pytest.raises(BuildError, match=words) as failed:
-        explain(str(honest), str(path), squashfs, lambda text: None)
+        compare_images(str(honest), str(path), squashfs, lambda text: None)
     assert failed.value.hint == CUT_SHORT
 
 

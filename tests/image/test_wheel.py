@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reprobuild.errors import BuildError
 from reprobuild.image.layers.blobs import read_listing, write_layer
-from reprobuild.image.layers.layers import make_layers, settle_overlaps
+from reprobuild.image.layers.layers import make_layers, resolve_overlaps
 from reprobuild.image.layers.plan import plan
 from reprobuild.image.layers.wheel import script_text, wheel_entries
 from reprobuild.infra.untrusted import zips
@@ -350,7 +350,7 @@ def test_a_wheel_does_not_replace_the_interpreter(made: Made) -> None:
     recipes = plan(made.lock(), made.store)
     layers = make_layers(recipes, made.store)
     with pytest.raises(BuildError, match=r"both write /opt/env/bin/python, with different content"):
-        settle_overlaps(recipes, [read_listing(layer, made.store) for layer in layers], made.store)
+        resolve_overlaps(recipes, [read_listing(layer, made.store) for layer in layers], made.store)
 
 
 def test_a_script_longer_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import EPOCH, Artefact, Base
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.realise import realise
-from reprobuild.realise.rootfs import kept_root
+from reprobuild.realise.rootfs import provide_root
 from reprobuild.realise.wheels import BuiltWheel, build_wheel
-from reprobuild.resolve.builds.build_requires import BuildWheelSource, resolve_buildings
+from reprobuild.resolve.builds.build_requires import BuildWheelSource, lock_build_wheels
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.image.made import file, make_tar
@@ -72,7 +72,7 @@ class Bench:
             fetch([artefact], self.store, self.net)
 
         shelf = BuildWheelSource(self.files, TARGET, self.store, bring, captured)
-        found = resolve_buildings(sources, sdists, decided or {}, shelf)
+        found = lock_build_wheels(sources, sdists, decided or {}, shelf)
         return Lock(
             version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
             interpreter=PYTHON, base=self.base, devel=self.devel, wheels=(*captured, *found.wheels),
@@ -89,7 +89,7 @@ def rebuilt(bench: Bench, lock: Lock, name: str) -> BuiltWheel:
     """Build a project of a lock, whatever the store remembers."""
     one = next(one for one in (*lock.sdists, *lock.sources) if one.name == name)
     tree = realise_base((lock.devel if one.building.compiles else None) or lock.base, bench.store, EPOCH)
-    root = Root(folder=kept_root(tree, bench.store), layered=True)
+    root = Root(folder=provide_root(tree, bench.store), layered=True)
     needs = [wheel for wheel in lock.wheels if wheel.file.sha256 in one.building.requires]
     return build_wheel(one, needs, lock, root, bench.store)
 

@@ -15,7 +15,7 @@ from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.python import Interpreter
 from reprobuild.realise.build_outputs import keep_parts, paths_below
 from reprobuild.realise.canonical import canonical_wheel
-from reprobuild.realise.editable import as_editable
+from reprobuild.realise.editable import make_editable_wheel
 from reprobuild.realise.prefix import make_prefix
 from tests.image.made import Made, make_wheel
 
@@ -99,7 +99,7 @@ def test_an_editable_of_a_plain_wheel(tmp_path: Path, root: str) -> None:
     plain = wheel(tmp_path / "plain", {"p/__init__.py": b"code", "p/_c.so": b"ELF", "p/_version.py": b"1"})
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    found, brought = as_editable(plain, tmp_path / "tree", source, scratch)
+    found, brought = make_editable_wheel(plain, tmp_path / "tree", source, scratch)
     inside = f"sub/{root}".rstrip("/")
     assert brought == {f"{inside}/p/{name}" for name in ("__init__.py", "_c.so", "_version.py")}
     assert (project / "p/_c.so").read_bytes() == b"ELF"
@@ -130,7 +130,7 @@ def test_an_editable_that_cannot_be(
     plain = wheel(tmp_path / "plain", {"p/__init__.py": b"code", "p/_c.so": b"ELF"})
     (tmp_path / "scratch").mkdir()
     with pytest.raises(BuildError) as caught:
-        as_editable(plain, tree, made.source("p", []), tmp_path / "scratch")
+        make_editable_wheel(plain, tree, made.source("p", []), tmp_path / "scratch")
     assert words in str(caught.value)
     assert caught.value.hint == hint
 
@@ -154,7 +154,7 @@ def test_nothing_is_written_through_a_link_that_a_build_left(
     plain = wheel(tmp_path / "plain", {module: b"ELF"})
     source = msgspec.structs.replace(made.source("p", []), subdirectory=subdirectory)
     with pytest.raises(BuildError, match="in whose place the source has something else"):
-        as_editable(plain, tree, source, tmp_path / "scratch")
+        make_editable_wheel(plain, tree, source, tmp_path / "scratch")
     assert not list(outside.iterdir())
 
 
@@ -169,7 +169,7 @@ def test_a_module_of_another_machine_is_not_read_through_a_link(tmp_path: Path) 
     plain = wheel(tmp_path / "plain", {"p.py": b"code"})
     source = msgspec.structs.replace(made.source("p", []), subdirectory="sub")
     with pytest.raises(BuildError, match="has its packages in no one directory of the source"):
-        as_editable(plain, tree, source, tmp_path / "scratch")
+        make_editable_wheel(plain, tree, source, tmp_path / "scratch")
 
 
 def test_an_editable_of_a_damaged_wheel(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_an_editable_of_a_damaged_wheel(tmp_path: Path) -> None:
     content[content.index(b"x" * 9)] ^= 0xFF
     found.write_bytes(content)
     with pytest.raises(BuildError, match="the wheel that was built of p cannot be read") as caught:
-        as_editable(found, tmp_path / "tree", made.source("p", []), tmp_path / "scratch")
+        make_editable_wheel(found, tmp_path / "tree", made.source("p", []), tmp_path / "scratch")
     assert caught.value.hint == HOSTILE
 
 
@@ -196,7 +196,7 @@ def test_links_within_a_source_are_its_own(tmp_path: Path) -> None:
     plain = wheel(
         tmp_path / "plain", {"p/__init__.py": b"code", "p/LICENSE": b"free", "p/deep/_c.so": b"ELF"}
     )
-    _, brought = as_editable(plain, tree, made.source("p", []), tmp_path / "scratch")
+    _, brought = make_editable_wheel(plain, tree, made.source("p", []), tmp_path / "scratch")
     assert brought == {"code/__init__.py", "LICENSE", "code/deep/_c.so"}  # by which the image has them
     assert (tree / "code/deep/_c.so").read_bytes() == b"ELF"
     assert paths_below(tree) == {"code/__init__.py", "LICENSE", "code/deep/_c.so"}

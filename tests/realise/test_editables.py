@@ -15,7 +15,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.system import PREFIX
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.realise import realise
-from reprobuild.realise.rootfs import kept_root
+from reprobuild.realise.rootfs import provide_root
 from reprobuild.realise.unpack import unpack_root
 from tests.realise.projects import EXTENSION, PYTHON, Bench, rebuilt
 
@@ -161,7 +161,7 @@ def imported(
         unpack_root(bench.store.blob(source.file.sha256), place)
         if built:
             unpack_root(bench.store.blob(built.parts), place)
-    root = Root(folder=kept_root(sealed.realised.base, bench.store), layered=True)
+    root = Root(folder=provide_root(sealed.realised.base, bench.store), layered=True)
     binds = [Bind(source=prefix, target=PREFIX), Bind(source=tree, target="/src")]
     argv = [f"{PREFIX}/bin/python", "-I", "-B", "-c", PROGRAM, *NAMES, "one", "other"]
     found: dict[str, tuple[str, int]] = json.loads(

@@ -25,7 +25,7 @@ from reprobuild.realise.normalise import rewrite
 from reprobuild.realise.realise import realise
 from reprobuild.realise.runtime import PLACE
 from reprobuild.realise.wheels import build_wheel, wheel_key
-from reprobuild.recipe.payload import pack_runtime, payload
+from reprobuild.recipe.payload import pack_runtime, payload_files
 from tests.image.made import EPOCH, Made, file, make_tar
 
 
@@ -229,7 +229,7 @@ def test_build_requirements_that_cannot_stand_together(made: Made, root: Path) -
 def test_a_runtime_package_that_is_none(made: Made) -> None:
     lock = remembered(made, runtime=made.store.add(b"no tar" * 200))
     with pytest.raises(BuildError, match="the runtime package of the lock is none") as caught:
-        payload(lock, made.store)
+        payload_files(lock, made.store)
     assert caught.value.hint == "seal the lock again: build from the unsealed one"
 
 

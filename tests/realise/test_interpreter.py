@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from reprobuild.builders.native import build_image
-from reprobuild.compare.images.attribute import BASE, INTERPRETER, TREE, Origins, candidates
+from reprobuild.compare.images.attribute import BASE, INTERPRETER, TREE, Origins, candidate_inputs
 from reprobuild.errors import BuildError
 from reprobuild.infra.sandbox.model import Root
 from reprobuild.infra.tar.entries import TarEntry
@@ -31,7 +31,7 @@ from reprobuild.realise.realise import is_realised, realise
 from reprobuild.realise.standalone import unpack_standalone
 from reprobuild.realise.uninstall import remove_replaced
 from reprobuild.recipe.payload import pack_runtime
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 from reprobuild.store.store import hash_file
 from tests.guard.elves import elf
 from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
@@ -274,8 +274,8 @@ def test_what_differs_is_told_by_its_input(made: Made, build: Path) -> None:
     """Files of the tree come from the interpreter; two builds of one version are two interpreters."""
     lock = made.lock(interpreter=standalone(made, build))
     origins = Origins({}, {}, {}, lock)
-    assert candidates(f"{HOME}/lib/python{MINOR}/os.py", origins) == [INTERPRETER, TREE]
-    assert candidates("usr/bin/cat", origins) == [BASE]
+    assert candidate_inputs(f"{HOME}/lib/python{MINOR}/os.py", origins) == [INTERPRETER, TREE]
+    assert candidate_inputs("usr/bin/cat", origins) == [BASE]
     other = made.lock(interpreter=standalone(made, fake_build(made.root / "python.tar.gz")))
     (change,) = compare_locks(lock, other)
     assert (change.kind, change.name) == ("interpreter", "python")
@@ -359,7 +359,7 @@ def test_a_standalone_interpreter_has_a_layer_of_its_own(made: Made, tmp_path: P
     assert seen(place) == native(made, lock)
     assert seen(place)["opt/env/bin/python"][2] == executable
     assert f"home = /{HOME}/bin\n" in (place / "opt/env/pyvenv.cfg").read_text()
-    texts = render(lock)
+    texts = render_recipe(lock)
     assert f"ADD interpreter-{tree[:12]}.tar /\n" in texts["Dockerfile"]
     assert f"--file /mnt/interpreter-{tree[:12]}.tar " in texts["Apptainer.def"]
 

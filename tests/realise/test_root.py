@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.realise.rootfs import kept_root
+from reprobuild.realise.rootfs import provide_root
 from reprobuild.store.store import Store
 from tests.image.made import folder, make_tar
 
@@ -18,7 +18,7 @@ def test_a_link_in_the_place_of_a_lock_makes_no_file_elsewhere(tmp_path: Path) -
     (store.root / "roots").mkdir()
     (store.root / "roots" / f"{tree}.lock").symlink_to(tmp_path / "made")
     with pytest.raises(OSError, match=f"roots/{tree}.lock"):
-        kept_root(tree, store)
+        provide_root(tree, store)
     assert not (tmp_path / "made").exists()
     (store.root / "roots" / f"{tree}.lock").unlink()
-    assert (kept_root(tree, store) / "etc").is_dir()
+    assert (provide_root(tree, store) / "etc").is_dir()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reprobuild.builders.native import build_image
-from reprobuild.compare.images.explain import explain
+from reprobuild.compare.images.explain import compare_images
 from reprobuild.engines import docker
 from reprobuild.engines.model import Task
 from reprobuild.image.layering.merge import Tree, merge
@@ -22,8 +22,8 @@ from reprobuild.infra.tar.reading import list_tar
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import EnvVar
 from reprobuild.recipe.build_context import write_context
-from reprobuild.recipe.payload import payload
-from reprobuild.recipe.render import render
+from reprobuild.recipe.payload import payload_files
+from reprobuild.recipe.render import render_recipe
 from reprobuild.store.store import Store
 from tests.conftest import Built
 from tests.image.images import with_layer
@@ -109,7 +109,7 @@ def test_labels_are_those_of_the_native_image(built_example: Built, rebuilt: Reb
 
 def test_diff_says_that_only_the_packing_differs(built_example: Built, rebuilt: Rebuilt) -> None:
     """The same recipe from two builders: equal trees, other times, layers and compression."""
-    found = explain(str(built_example.out), str(rebuilt.layout.folder), os.environ, lambda text: None)
+    found = compare_images(str(built_example.out), str(rebuilt.layout.folder), os.environ, lambda text: None)
     assert (found.level, found.files, found.culprits) == ("tree", (), ())
     assert found.one.lock == found.other.lock == f"sha256:{built_example.lock.digest}"
     kinds = {change.kind for change in found.changes}
@@ -126,7 +126,7 @@ def test_diff_finds_a_planted_file(built_example: Built, tmp_path: Path) -> None
         file("usr/bin/cat", b"planted", 0o755), file("etc/ld.so.cache", b"planted"),
     ]  # fmt: skip
     other = with_layer(native.folder, tmp_path / "other", planted)
-    found = explain(str(built_example.out), str(other), os.environ, lambda text: None)
+    found = compare_images(str(built_example.out), str(other), os.environ, lambda text: None)
     assert {(f.kind, f.path, f.culprit) for f in found.files} == {
         ("added", f"{site}/planted.py", ("", "")),
         ("content", f"{site}/numpy/version.py", ("python", "numpy")),
@@ -154,11 +154,11 @@ def test_variables_are_exactly_as_captured(
     reference = f"awkward:{builder}"
     store = Store(built_example.store)
     if builder == "native":
-        files = payload(awkward, store)
+        files = payload_files(awkward, store)
         build_image(awkward, store, tmp_path, files=files, reference=reference)
         layout = read_layout(tmp_path / "image")
     else:
-        texts = render(awkward)
+        texts = render_recipe(awkward)
         (tmp_path / "Dockerfile").write_text(texts["Dockerfile"])
         write_context(awkward, store, tmp_path, texts)
         layout = build(tmp_path, tmp_path / "image", f"docker.io/library/{reference}")

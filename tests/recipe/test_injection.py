@@ -21,7 +21,7 @@ from reprobuild.errors import BuildError, LockError, ReproError
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock, SealedLock, encode
 from reprobuild.recipe.image_config import UNREADABLE, environ_file
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 from tests.guard.types_walk import strings
 from tests.recipe.full_lock import full_lock, replaced, texts
 
@@ -147,7 +147,7 @@ def test_no_recipe_has_a_mark_that_makes_a_line_read_as_another(honest: Lock) ->
         if path in WORDS:
             continue
         try:
-            recipes = render(replaced(honest, steps, text + "".join(marks)))
+            recipes = render_recipe(replaced(honest, steps, text + "".join(marks)))
         except (ReproError, ValueError):
             continue
         written.add(path)
@@ -217,7 +217,7 @@ def made(lock: Lock) -> dict[str, str]:
     digest = lock.digest
     return {
         name: content.replace(digest, "LOCK").replace(digest[:12], "OWN")
-        for name, content in render(lock).items()
+        for name, content in render_recipe(lock).items()
     }
 
 
@@ -284,18 +284,18 @@ def test_what_the_auditor_did(honest: Lock, tmp_path: Path) -> None:
     with pytest.raises(LockError, match=r"sources\[0\]\.commit") as caught:
         read_lock(place)
     assert "if somebody handed it over" in str(caught.value.hint)
-    assert "\n    touch" not in render(evil)["Apptainer.def"]
+    assert "\n    touch" not in render_recipe(evil)["Apptainer.def"]
     for steps in (
         ("sources", 0, "name"), ("sources", 0, "path"), ("interpreter", "executable"), ("environment", 0, "name"),
     ):  # fmt: skip
         with pytest.raises(BuildError, match=r"cannot stand in a recipe|control character") as refused:
-            render(replaced(honest, steps, '"]\nRUN touch PWNED\n'))
+            render_recipe(replaced(honest, steps, '"]\nRUN touch PWNED\n'))
         assert refused.value.hint == "make the lock again with `reprobuild lock DIR`"
 
 
 def test_the_shape_shows_a_command_more(honest: Lock) -> None:
     """The comparison itself can fail: a recipe with a command more has another shape."""
-    texts_made = render(honest)
+    texts_made = render_recipe(honest)
     more = texts_made["Apptainer.def"].replace("\n%post\n", "\n    touch PWNED\n%post\n")
     assert ("touch", "PWNED", "") in sections(more)
     assert len(sections(more)) == len(sections(texts_made["Apptainer.def"])) + 1

@@ -23,7 +23,7 @@ from reprobuild.lock.system import EnvVar
 from reprobuild.recipe import payload
 from reprobuild.recipe.build_context import install_facts, write_context
 from reprobuild.recipe.layer_order import LARGE
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 from reprobuild.store.store import hash_file
 from tests.conftest import ROOT
 from tests.image.made import BASE, SITE, Made, file, make_tar
@@ -46,7 +46,7 @@ def install(made: Made, lock: Lock, root: Path) -> subprocess.CompletedProcess[s
     """Write the context and run its installer, as the Dockerfile does but for the root directory."""
     out = made.root / "out"
     out.mkdir(exist_ok=True)
-    folder = write_context(lock, made.store, out, render(lock))
+    folder = write_context(lock, made.store, out, render_recipe(lock))
     return run_installer(folder, root)
 
 
@@ -256,7 +256,7 @@ def test_no_two_contexts_hold_one_path_with_different_content(made: Made) -> Non
         lock = sealed(made, environment=(EnvVar(name="N", value=value),))
         out = made.root / value
         out.mkdir()
-        found.append(contents(write_context(lock, made.store, out, render(lock))))
+        found.append(contents(write_context(lock, made.store, out, render_recipe(lock))))
     one, other = found
     assert len(one) == len(other) == 8
     assert [path for path in one if path in other and one[path] != other[path]] == []

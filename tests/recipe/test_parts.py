@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from reprobuild.builders.native import build_image
-from reprobuild.compare.images.attribute import Origins, built_paths, candidates
+from reprobuild.compare.images.attribute import Origins, built_paths, candidate_inputs
 from reprobuild.image.oci.read import layout_tree, read_layout
 from reprobuild.infra.tar.reading import list_tar
 from reprobuild.lock.model import BuildRecord, Lock
 from reprobuild.recipe.build_context import write_context
-from reprobuild.recipe.payload import origin, pack_runtime
-from reprobuild.recipe.render import render
+from reprobuild.recipe.payload import origin_file, pack_runtime
+from reprobuild.recipe.render import render_recipe
 from reprobuild_runtime.gittree import tree_id
 from tests.image.made import Made, file, folder, make_tar
 
@@ -52,7 +52,7 @@ def test_the_recipes_lay_it_over_the_source(lock: Lock, made: Made, tmp_path: Pa
         path: (one.type, one.mode, one.sha256) for path, one in native.items() if path.startswith("src/proj")
     }
     assert wanted["src/proj/pkg/_c[1].so"][:2] == ("file", 0o755)
-    texts = render(lock)
+    texts = render_recipe(lock)
     context = write_context(lock, made.store, tmp_path / "context", texts)
     added = re.findall(r'^ADD (\["sources/.*\])$', texts["Dockerfile"], re.MULTILINE)
     lines = [shlex.split(line) for line in texts["Apptainer.def"].splitlines() if "/mnt/sources/" in line]
@@ -80,7 +80,7 @@ def test_it_is_no_part_of_the_tree_that_was_captured(lock: Lock, made: Made, tmp
         target.mkdir()
         unpack(made.store.blob(source.file.sha256), target)
     unpack(made.store.blob(lock.realised.builds[0].parts), place)
-    facts = json.loads(origin(source, lock)[1])
+    facts = json.loads(origin_file(source, lock)[1])
     assert tree_id(str(place), facts["generated"]) == tree_id(str(alone))
     (place / "pkg/_c1.so").write_bytes(b"another")
     assert tree_id(str(place), facts["generated"]) != tree_id(str(alone))
@@ -88,11 +88,11 @@ def test_it_is_no_part_of_the_tree_that_was_captured(lock: Lock, made: Made, tmp
 
 def test_a_difference_in_it_is_known_by_its_input(lock: Lock) -> None:
     origins = Origins({}, {}, {"src/proj": ("source", "proj")}, lock, built_paths(lock))
-    assert candidates("src/proj/top.so", origins) == [
+    assert candidate_inputs("src/proj/top.so", origins) == [
         ("source", "proj"),
         ("realised", "compiled parts of proj"),
     ]
-    assert candidates("src/proj/pkg/__init__.py", origins) == [("source", "proj")]
+    assert candidate_inputs("src/proj/pkg/__init__.py", origins) == [("source", "proj")]
 
 
 def test_many_paths_of_many_sources_take_time_that_grows_with_their_number(lock: Lock) -> None:
@@ -103,7 +103,7 @@ def test_many_paths_of_many_sources_take_time_that_grows_with_their_number(lock:
     begun = time.monotonic()
     for number in range(count):
         owner = ("source", f"p{number}")
-        assert candidates(f"src/p{number}", origins) == [owner]
-        assert candidates(f"src/p{number}/a.so", origins)[0] == owner
-        assert candidates(f"usr/bin/p{number}", origins)[0][0] == "realised"
+        assert candidate_inputs(f"src/p{number}", origins) == [owner]
+        assert candidate_inputs(f"src/p{number}/a.so", origins)[0] == owner
+        assert candidate_inputs(f"usr/bin/p{number}", origins)[0][0] == "realised"
     assert time.monotonic() - begun < 5  # looking at each source for each path took minutes

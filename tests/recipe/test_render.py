@@ -19,7 +19,7 @@ from reprobuild.lock.model import Lock, Resolution, SealedLock
 from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import Artefact, EnvVar
 from reprobuild.recipe import render as room
-from reprobuild.recipe.render import quote_dockerfile, quote_sh, quote_workdir, render
+from reprobuild.recipe.render import quote_dockerfile, quote_sh, quote_workdir, render_recipe
 from tests.image.made import Made, file
 
 
@@ -48,7 +48,7 @@ def test_the_dockerfile_says_no_more_than_this(lock: Lock) -> None:
     at = f"/dev/reprobuild/{own}"
     install = f'"/usr/bin/python3.11", "-I", "-S", "-B", "{at}/install.py", "{at}/install.json"'
     base, source = lock.realised.base[:12], lock.sources[0].file.sha256[:12]
-    assert instructions(render(lock)["Dockerfile"]) == [
+    assert instructions(render_recipe(lock)["Dockerfile"]) == [
         "FROM scratch",
         f"ADD base-{base}.tar /",
         "RUN --mount=type=bind,target=/dev/reprobuild \\",
@@ -72,27 +72,27 @@ def test_the_dockerfile_says_no_more_than_this(lock: Lock) -> None:
 
 def test_no_first_line_asks_for_another_frontend(lock: Lock) -> None:
     """BuildKit reads `# name=value` at the top as a directive, and would fetch a `syntax` from a registry."""
-    first = render(lock)["Dockerfile"].splitlines()[0]
+    first = render_recipe(lock)["Dockerfile"].splitlines()[0]
     assert first.startswith("# ")
     assert "=" not in first
 
 
 def test_sections_of_the_definition_file_are_only_ours(lock: Lock) -> None:
-    text = render(lock)["Apptainer.def"]
+    text = render_recipe(lock)["Apptainer.def"]
     words = [line.split()[0] for line in text.splitlines() if line.strip()]
     sections = [word for word in words if word.startswith("%")]
     assert sections == ["%setup", "%post", "%environment", "%runscript", "%labels"]
 
 
 def test_apptainer_finds_nothing_to_fill_in(lock: Lock) -> None:
-    text = render(lock)["Apptainer.def"]
+    text = render_recipe(lock)["Apptainer.def"]
     assert "{{" not in text
     assert "export BRACES='{''{ name }}'" in text
     assert "deviation six: replaced: { { gone }} %post rm" in text
 
 
 def test_what_has_line_breaks_is_said_to_be_elsewhere(lock: Lock) -> None:
-    texts = render(lock)
+    texts = render_recipe(lock)
     for name in ("Dockerfile", "Apptainer.def"):
         (line,) = (line for line in texts[name].splitlines() if "LINES" in line)
         assert line.startswith("#")
@@ -102,12 +102,12 @@ def test_what_has_line_breaks_is_said_to_be_elsewhere(lock: Lock) -> None:
 
 def test_the_environment_is_listed_by_version_and_hash(lock: Lock) -> None:
     (wheel,) = lock.wheels
-    assert f"six==1.0 --hash=sha256:{wheel.file.sha256}\n" in render(lock)["requirements.txt"]
+    assert f"six==1.0 --hash=sha256:{wheel.file.sha256}\n" in render_recipe(lock)["requirements.txt"]
 
 
 def test_equal_locks_equal_bytes(lock: Lock) -> None:
     again = msgspec.json.decode(msgspec.json.encode(lock), type=SealedLock)
-    assert render(again) == render(lock)
+    assert render_recipe(again) == render_recipe(lock)
 
 
 def test_a_fact_that_is_not_there_is_an_error(
@@ -116,12 +116,12 @@ def test_a_fact_that_is_not_there_is_an_error(
     for name in room.TEMPLATES:
         (tmp_path / f"{name}.j2").write_text("{{ unheard_of }}\n")
     monkeypatch.setattr(room, "template_folder", lambda: tmp_path)
-    room._environment.cache_clear()
+    room._jinja_environment.cache_clear()
     try:
         with pytest.raises(jinja2.UndefinedError, match="unheard_of"):
-            render(lock)
+            render_recipe(lock)
     finally:
-        room._environment.cache_clear()
+        room._jinja_environment.cache_clear()
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "\x1b[0m", "a\0"])
@@ -162,7 +162,7 @@ def test_a_working_folder_is_quoted_without_quotation_marks() -> None:
 
 
 def test_pylock_names_every_wheel(lock: Lock) -> None:
-    text = render(lock)["pylock.toml"]
+    text = render_recipe(lock)["pylock.toml"]
     document = msgspec.toml.decode(text)
     assert json.dumps(document["packages"]).count("sha256") == 1
     assert [package["name"] for package in document["packages"]] == ["project", "six"]
@@ -173,7 +173,7 @@ def test_an_archive_that_is_built_is_a_distribution_like_others(lock: Lock, tmp_
         filename="old-1.0.tar.gz", sha256="7" * 64, size=9, url="https://example.invalid/old-1.0.tar.gz"
     )
     built = msgspec.structs.replace(lock, sdists=(Sdist(name="old", version="1.0", file=file),))
-    packages = msgspec.toml.decode(render(built)["pylock.toml"])["packages"]
+    packages = msgspec.toml.decode(render_recipe(built)["pylock.toml"])["packages"]
     assert packages[0] == {
         "name": "old", "version": "1.0",
         "sdist": {"name": file.filename, "url": file.url, "size": 9, "hashes": {"sha256": "7" * 64}},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.recipe.render import base_file, own_folder, render
+from reprobuild.recipe.render import base_file, own_directory, render_recipe
 from tests.recipe.full_lock import full_lock
 
 LINKS = ("src", "mnt", "mnt/sources", "mnt/wheels", "opt", "opt/env", "tmp", "workspace")
@@ -43,17 +43,17 @@ def context(tmp_path: Path) -> Path:
     """The context of the recipe, with a file of its own in each directory."""
     lock = full_lock()
     folder = tmp_path / "context"
-    for name in (own_folder(lock), "wheels", "bytecode", "sources"):
+    for name in (own_directory(lock), "wheels", "bytecode", "sources"):
         (folder / name).mkdir(parents=True)
         (folder / name / "planted").write_text("planted")
     interpreter = archive({"opt/python/planted": b"planted"})
-    for name in re.findall(r"context/(interpreter-\S+)", render(lock)["Apptainer.def"]):
+    for name in re.findall(r"context/(interpreter-\S+)", render_recipe(lock)["Apptainer.def"]):
         (folder / name).write_bytes(interpreter)
     return folder
 
 
 def setup() -> str:
-    (section,) = re.findall(r"(?s)\n%setup\n(.*?)\n%post\n", render(full_lock())["Apptainer.def"])
+    (section,) = re.findall(r"(?s)\n%setup\n(.*?)\n%post\n", render_recipe(full_lock())["Apptainer.def"])
     return str(section)
 
 

@@ -11,7 +11,7 @@ from reprobuild.errors import BuildError, LockError
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock, encode
 from reprobuild.recipe.build_context import write_context
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 from tests.conftest import reprobuild
 from tests.image.made import Made, file
 from tests.recipe.full_lock import Step, replaced
@@ -71,7 +71,7 @@ def test_nothing_is_written_outside_of_the_context(
     (tmp_path / "out").mkdir()
     lock = hostile(sealed(made), place, victim)
     with pytest.raises(BuildError, match="unsafe path"):
-        write_context(lock, made.store, tmp_path / "out", render(made.lock()))
+        write_context(lock, made.store, tmp_path / "out", render_recipe(made.lock()))
     assert home(tmp_path) == before
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -79,7 +79,7 @@ def test_nothing_is_written_outside_of_the_context(
 def test_the_context_of_an_honest_lock(made: Made, tmp_path: Path) -> None:
     lock = sealed(made)
     (tmp_path / "out").mkdir()
-    context = write_context(lock, made.store, tmp_path / "out", render(lock))
+    context = write_context(lock, made.store, tmp_path / "out", render_recipe(lock))
     wheel = context / "wheels" / "six-1.0-py3-none-any.whl"
     assert wheel.stat().st_ino == made.store.blob(lock.wheels[0].file.sha256).stat().st_ino
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reprobuild.report.html.cluster import Nodes, OutlierRow
-from reprobuild.report.html.summary import computes_the_same, same_environment, to_know
+from reprobuild.report.html.summary import answer_same_environment, answer_same_results, summarise_remarks
 from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
 from tests.report.samples import full_lock, full_verdict
 from tests.verify.samples import make_lock, make_smoke, make_verdict, ruling, wheel
@@ -36,7 +36,7 @@ def test_is_this_the_same_environment(
     round_trip: Any, differences: Any, rulings: Any, word: str, tone: str, said: str
 ) -> None:
     verdict = make_verdict(round_trip=round_trip, differences=differences)
-    answer = same_environment(make_lock(rulings=rulings), verdict)
+    answer = answer_same_environment(make_lock(rulings=rulings), verdict)
     assert (answer.word, answer.tone, answer.sentence) == (word, tone, said)
 
 
@@ -60,7 +60,7 @@ NOT_TORCH = "not-applicable"
     ],
 )  # fmt: skip
 def test_will_it_compute_the_same(scopes: tuple[Any, Any, Any], word: str, tone: str, said: str) -> None:
-    answer = computes_the_same(make_verdict(determinism=determinism(*scopes)))
+    answer = answer_same_results(make_verdict(determinism=determinism(*scopes)))
     assert (answer.word, answer.tone) == (word, tone)
     assert said in answer.sentence
 
@@ -70,17 +70,17 @@ def test_what_drifts_with_the_profile_is_no_plain_yes() -> None:
     loose = msgspec.structs.replace(first.modes["profile"], verdict="DRIFT", digest=None, distinct=3)
     probe = msgspec.structs.replace(first, modes={**first.modes, "profile": loose})
     verdict = make_verdict(smoke=(make_smoke(probes=(probe, *rest)),))
-    answer = computes_the_same(verdict)
+    answer = answer_same_results(verdict)
     assert (answer.word, answer.tone) == ("Yes, in strict mode", "note")
     assert answer.sentence.endswith(f"with the image's own profile, torch, {first.name} drifts.")
-    known, _ = to_know(make_lock(), verdict)
+    known, _ = summarise_remarks(make_lock(), verdict)
     assert known.sentence.startswith("1 probe drifts with profile torch")
 
 
 def test_an_earlier_certificate_that_differs_is_a_no() -> None:
     failed = (Deviation(scope="cpu", name="x", then="a" * 64, now="b" * 64),)
     before = Against(certificate="sha256:1", made="2026-06-01", verdict="differ", compared=9, failed=failed)
-    answer = computes_the_same(make_verdict(against=before))
+    answer = answer_same_results(make_verdict(against=before))
     assert (answer.word, answer.tone) == ("No", "bad")
     assert (
         answer.sentence == "1 of 9 digests differ from the certificate of 2026-06-01, on the same platform."
@@ -89,7 +89,7 @@ def test_an_earlier_certificate_that_differs_is_a_no() -> None:
 
 def test_nothing_to_know() -> None:
     verdict = make_verdict(smoke=(make_smoke(left_out=()),))
-    answer, remarks = to_know(make_lock(), verdict)
+    answer, remarks = summarise_remarks(make_lock(), verdict)
     assert (answer.word, remarks) == ("Nothing unusual", ())
 
 
@@ -104,7 +104,7 @@ def test_what_to_know_has_its_section() -> None:
         excused={"time": 2},
         warnings=("b.pt: it is empty in both runs",),
     )
-    answer, remarks = to_know(lock, make_verdict(notes=("a note",), comparisons=(work,)))
+    answer, remarks = summarise_remarks(lock, make_verdict(notes=("a note",), comparisons=(work,)))
     assert answer.word == f"{len(remarks)} things"
     assert [(remark.section, remark.said) for remark in remarks] == [
         ("work", "your work, model.pt: inconclusive."),
@@ -124,7 +124,7 @@ def test_what_to_know_has_its_section() -> None:
 
 
 def test_the_gravest_gives_the_tone() -> None:
-    answer, remarks = to_know(full_lock("x"), full_verdict("x"))
+    answer, remarks = summarise_remarks(full_lock("x"), full_verdict("x"))
     assert answer.tone == "bad"
     assert remarks[0].said == "2 probes drift in strict mode: x and x."
     assert remarks[1].said == "2 controls did not show that the check can fail: x and x."
@@ -138,21 +138,21 @@ def nodes(verdict: Any, *wrong: str, silent: tuple[str, ...] = ()) -> Nodes:
 
 def test_the_nodes_of_a_fleet_have_their_say() -> None:
     good = make_verdict(smoke=(make_smoke(left_out=()),))
-    answer = computes_the_same(good, nodes("same"))
+    answer = answer_same_results(good, nodes("same"))
     assert answer.sentence.endswith("; 8 nodes agree, each with those of its platform.")
-    answer = computes_the_same(good, nodes("differ", "n2"))
+    answer = answer_same_results(good, nodes("differ", "n2"))
     assert (answer.word, answer.tone) == ("Not on every node", "bad")
     assert answer.sentence == "Nodes of one platform gave different bytes, or drift: n2."
-    _, remarks = to_know(make_lock(), good, nodes("differ", "n2", silent=("n3",)))
+    _, remarks = summarise_remarks(make_lock(), good, nodes("differ", "n2", silent=("n3",)))
     assert [(remark.section, remark.tone, remark.said) for remark in remarks] == [
         ("nodes", "bad", "1 node differs from others of one platform, or drifts: n2."),
         ("nodes", "open", "1 node gave no answer: n3."),
     ]
-    answer = computes_the_same(good, nodes("inconclusive"))
+    answer = answer_same_results(good, nodes("inconclusive"))
     assert (answer.word, answer.tone) == ("Known in part", "open")
     assert answer.sentence.endswith("; whether 8 nodes compute the same is not known.")
     lacking = msgspec.structs.replace(nodes("inconclusive"), lacking=(OutlierRow(node="n4", said="x"),))
-    answer, remarks = to_know(make_lock(), good, lacking)
+    answer, remarks = summarise_remarks(make_lock(), good, lacking)
     assert answer.word == "2 things"
     assert [(remark.tone, remark.said) for remark in remarks] == [
         (
@@ -163,4 +163,4 @@ def test_the_nodes_of_a_fleet_have_their_say() -> None:
     ]
     # What one machine showed is not made better by others.
     bad = make_verdict(determinism=determinism("drift", NOT_TORCH, NOT_TORCH))
-    assert computes_the_same(bad, nodes("same")) == computes_the_same(bad)
+    assert answer_same_results(bad, nodes("same")) == answer_same_results(bad)

@@ -9,9 +9,9 @@ import re
 import pytest
 
 from reprobuild.lock.system import EnvVar
-from reprobuild.report.html.markup import LONGEST, plain, text
+from reprobuild.report.html.markup import LONGEST, attribute_text, text
 from reprobuild.report.html.page import render_html
-from reprobuild.report.html.run import job
+from reprobuild.report.html.run import job_command
 from reprobuild.verify.verdict import RoundTripDifference
 from tests.report.samples import HOSTILE, IMAGE, LONG, Page, full_page, large_page
 from tests.verify.samples import OTHER_TORCHES, make_lock, make_smoke, make_verdict, ruling, wheel
@@ -80,7 +80,7 @@ def test_what_paints_nothing_is_written_out(unseen: str) -> None:
     """They count as printable, and two names that differ by them alone look the same."""
     code = unseen.encode("unicode_escape").decode()
     assert str(text(f"torch{unseen}")) == f'torch<i class="x">{code}</i>'
-    assert plain(f"torch{unseen}") == f"torch{code}"
+    assert attribute_text(f"torch{unseen}") == f"torch{code}"
 
 
 @pytest.mark.parametrize(
@@ -222,6 +222,6 @@ def test_the_sections_are_in_order() -> None:
 
 def test_the_command_of_an_image_with_torch_draws_numbers() -> None:
     drawing = ("python", "-c", "import torch; print(torch.rand(3))")
-    assert [job(make_lock(**more)) for more in ({}, *OTHER_TORCHES.values())] == [drawing] * 4
+    assert [job_command(make_lock(**more)) for more in ({}, *OTHER_TORCHES.values())] == [drawing] * 4
     for wheels in ((), (wheel("torch", role="build"),)):
-        assert job(make_lock(wheels=wheels)) == ("python", "--version")
+        assert job_command(make_lock(wheels=wheels)) == ("python", "--version")

@@ -21,11 +21,11 @@ from reprobuild.infra.http.client import Net
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.resolve import resolver
-from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import rule_unread
-from reprobuild.resolve.python.unreachable import refuse_lost
-from reprobuild.resolve.resolver import lock_sources, resolve
+from reprobuild.resolve.python.unreachable import check_availability
+from reprobuild.resolve.resolver import lock_sources, resolve_snapshot
 from reprobuild.snapshot.model import Snapshot, SourceLocation
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -46,7 +46,7 @@ TORN = ruling("FOO", "unresolved", "suspect-value", 9)
 
 @pytest.mark.parametrize("word", ["withdrawn", "numpy", "env.txt:7"])
 def test_a_deviation_is_accepted_by_class_name_or_line(word: str) -> None:
-    found = accept([*FINE, GONE], [word])
+    found = accept_deviations([*FINE, GONE], [word])
     assert [r.accepted for r in found] == [False, False, False, True]
     assert [r.subject for r in found] == ["A", "B", "C", "numpy"]
 
@@ -56,26 +56,26 @@ def test_a_deviation_is_accepted_by_class_name_or_line(word: str) -> None:
 )
 def test_anything_else_accepts_nothing(word: str) -> None:
     with pytest.raises(LockError):
-        accept([*FINE, GONE], [word])
+        accept_deviations([*FINE, GONE], [word])
 
 
 def test_what_nobody_accepted_is_listed_with_the_way_on() -> None:
     with pytest.raises(LockError) as caught:
-        accept([TORN, *FINE, GONE, ruling("BAR", "unresolved", "suspect-value")], ["BAR"])
+        accept_deviations([TORN, *FINE, GONE, ruling("BAR", "unresolved", "suspect-value")], ["BAR"])
     assert str(caught.value).splitlines() == [
         "2 captured lines cannot be repeated exactly:",
         "  env.txt:9: FOO: unresolved (suspect-value): because",
         "  env.txt:7: numpy: replaced (withdrawn): because",
     ]
     assert caught.value.hint == ("to go on without exactly these: --accept suspect-value --accept withdrawn")
-    accept([TORN, *FINE, GONE], ["suspect-value", "withdrawn"])
+    accept_deviations([TORN, *FINE, GONE], ["suspect-value", "withdrawn"])
 
 
 def test_many_lines_of_one_cause_are_summed_up() -> None:
     many = [ruling(f"p{n}", "replaced", "withdrawn", n) for n in range(1, 5)]
     few = [ruling(f"q{n}", "replaced", "unsigned-file", n) for n in range(5, 8)]
     with pytest.raises(LockError) as caught:
-        accept([many[0], *few, *many[1:], TORN], [])
+        accept_deviations([many[0], *few, *many[1:], TORN], [])
     assert str(caught.value).splitlines() == [
         "8 captured lines cannot be repeated exactly:",
         "  4 of env.txt: replaced (withdrawn):",
@@ -92,14 +92,14 @@ def test_many_lines_of_one_cause_are_summed_up() -> None:
 
 def test_lines_that_are_all_shown_are_not_listed_again() -> None:
     with pytest.raises(LockError) as caught:
-        accept([TORN, GONE], [])
+        accept_deviations([TORN, GONE], [])
     assert caught.value.listing == ()
 
 
 def test_the_hint_for_another_patch_release_leads_to_a_capture_of_the_interpreter() -> None:
     """The command is followed in `test_captured_interpreter.py`."""
     with pytest.raises(LockError) as caught:
-        accept([ruling("python", "replaced", "python-patch")], [])
+        accept_deviations([ruling("python", "replaced", "python-patch")], [])
     assert caught.value.hint.splitlines() == [
         "if the environment still exists, `reprobuild capture --include interpreter` captures it with its own Python",
         "to go on without exactly these: --accept python-patch",
@@ -120,7 +120,7 @@ def test_the_hint_names_the_packages_that_the_image_would_lack() -> None:
         for n, name in enumerate(names, 1)
     ]
     with pytest.raises(LockError) as caught:
-        accept([*lost, GONE, TORN], [])
+        accept_deviations([*lost, GONE, TORN], [])
     assert caught.value.hint.splitlines() == [
         "torch can come from a page or a directory that has the wheel: --index torch=URL",
         "to go on without exactly these: --accept no-wheel --accept suspect-value --accept withdrawn",
@@ -150,7 +150,7 @@ def test_the_hint_for_requirements_without_versions_leads_to_a_list_that_locks(
         kind="index-line",
     )
     with pytest.raises(LockError) as caught:
-        accept([open_line], [])
+        accept_deviations([open_line], [])
     first, *others = caught.value.hint.splitlines()
     assert first.startswith("requirements.txt has 1 requirements without a version, which no freeze has")
     assert others[-1] == "with --accept index-line the image will NOT have tool"
@@ -166,7 +166,7 @@ def test_the_hint_for_requirements_without_versions_leads_to_a_list_that_locks(
 
 
 def test_without_deviations_nothing_needs_a_word() -> None:
-    assert accept(FINE, []) == FINE
+    assert accept_deviations(FINE, []) == FINE
 
 
 @pytest.fixture
@@ -179,18 +179,18 @@ def around(tmp_path: Path) -> ResolveContext:
 
 def test_a_platform_that_is_not_known(around: ResolveContext) -> None:
     with pytest.raises(LockError, match="the platform linux/riscv64 is not known") as caught:
-        resolve(Snapshot(digest=""), Decisions(platform="linux/riscv64"), around)
+        resolve_snapshot(Snapshot(digest=""), Decisions(platform="linux/riscv64"), around)
     assert caught.value.hint == "use one of linux/amd64, linux/arm64"
 
 
 def test_a_base_without_a_c_library() -> None:
     with pytest.raises(LockError, match="the base has no libc6") as caught:
-        resolver._glibc(Base(distribution="debian", release="x", packages=()))
+        resolver._base_glibc(Base(distribution="debian", release="x", packages=()))
     assert caught.value.hint == "choose another with --base"
     file = Artefact(filename="libc6.deb", sha256="0" * 64, size=1)
     libc = Deb(name="libc6", version="1:2", architecture="amd64", essential=True, file=file)
     with pytest.raises(LockError, match="the base has libc6 1:2, which is no version") as caught:
-        resolver._glibc(Base(distribution="debian", release="x", packages=(libc,)))
+        resolver._base_glibc(Base(distribution="debian", release="x", packages=(libc,)))
     assert caught.value.hint == "choose another with --base"
 
 
@@ -214,7 +214,7 @@ def test_a_made_system_and_a_source_become_a_lock(
         "reprobuild.resolve.system.base.configured_index", lambda *_, **__: made
     )  # apt's own tests are elsewhere
     decisions = Decisions(base="debian/bookworm", sources={"Proj": "proj"}, seed=3)
-    lock = resolve(snapshot, decisions, around)
+    lock = resolve_snapshot(snapshot, decisions, around)
     assert [s.tree for s in lock.sources] == [project.worktree_id()]
     assert (lock.workdir, lock.epoch, lock.seed) == ("/src/proj", lock.sources[0].epoch, 3)
     assert lock.decisions.as_dict() == {"base": "debian/bookworm", "sources": {"Proj": "proj"}, "seed": 3}
@@ -248,7 +248,7 @@ def test_all_that_cannot_be_had_is_one_error(around: ResolveContext, monkeypatch
     monkeypatch.setattr("reprobuild.resolve.system.base.configured_index", lambda *_, **__: made)
     decisions = Decisions(base="debian/bookworm", services={"torch-index": f"{closed}/whl/{{local}}"})
     with pytest.raises(LockError) as caught:
-        resolve(snapshot, decisions, around)
+        resolve_snapshot(snapshot, decisions, around)
     said = re.findall(r"  requirements\.txt:(\d): ([\w-]+): unresolved \(([\w-]+)\): (.+)", str(caught.value))
     assert sorted((int(number), name, kind) for number, name, kind, _ in said) == [
         (1, "torch", "unreachable-index"), (2, "torchvision", "unreachable-index"), (3, "numpy", "index-line"),
@@ -264,7 +264,7 @@ def test_all_that_cannot_be_had_is_one_error(around: ResolveContext, monkeypatch
         in f"{caught.value.hint}\n"
     )
     words = ("unreachable-index", "unreachable-source", "index-line", "archive-line")
-    lock = resolve(snapshot, msgspec.structs.replace(decisions, accept=words), around)
+    lock = resolve_snapshot(snapshot, msgspec.structs.replace(decisions, accept=words), around)
     assert (lock.wheels, lock.sources) == ((), ())
 
 
@@ -291,7 +291,7 @@ def test_an_index_of_the_machine_is_said_with_all_else(
     monkeypatch.setattr("reprobuild.resolve.system.base.configured_index", lambda *_, **__: made)
     decisions = Decisions(base="debian/bookworm", services={"torch-index": f"{closed}/whl/{{local}}"})
     with pytest.raises(FetchError) as caught:
-        resolve(snapshot, decisions, around)
+        resolve_snapshot(snapshot, decisions, around)
     first, besides, *more = str(caught.value).splitlines()
     assert first.startswith(f"{closed}/simple cannot be reached: ")
     assert besides == "beside that, 3 captured lines cannot be repeated exactly:"
@@ -305,7 +305,7 @@ def test_an_index_of_the_machine_is_said_with_all_else(
     # What is accepted is said no more; without the index there is no lock all the same.
     words = ("unreachable-index", "unreachable-source", "index-line")
     with pytest.raises(FetchError) as caught:
-        resolve(snapshot, msgspec.structs.replace(decisions, accept=words), around)
+        resolve_snapshot(snapshot, msgspec.structs.replace(decisions, accept=words), around)
     assert str(caught.value) == first
     assert caught.value.hint == network
 
@@ -313,12 +313,12 @@ def test_an_index_of_the_machine_is_said_with_all_else(
 def test_an_index_that_refuses_each_project_is_told_in_short() -> None:
     lost = [NoListError(f"refused {number}", hint=f"login {number}", place="x") for number in range(9)]
     with pytest.raises(FetchError) as caught:
-        refuse_lost(lost, FINE, ())
+        check_availability(lost, FINE, ())
     assert str(caught.value).splitlines() == [
         *(f"refused {number}" for number in range(5)), "and 4 more answers like these",
     ]  # fmt: skip
     assert caught.value.listing == tuple(str(err) for err in lost)
-    refuse_lost((), FINE, ())
+    check_availability((), FINE, ())
 
 
 @pytest.mark.parametrize(
@@ -337,6 +337,6 @@ def test_a_line_of_a_list_that_nobody_understands_must_be_accepted(
         (apt, 2), (apt, 3), (freeze, 2),
     }  # fmt: skip
     with pytest.raises(LockError, match="3 captured lines cannot be repeated exactly") as caught:
-        accept(rulings, [])
+        accept_deviations(rulings, [])
     assert caught.value.hint == "to go on without exactly these: --accept unread-line"
-    assert all(ruling.accepted for ruling in accept(rulings, ["unread-line"]))
+    assert all(ruling.accepted for ruling in accept_deviations(rulings, ["unread-line"]))

@@ -94,14 +94,16 @@ def test_git_itself_refuses_them_too(address: str, tmp_path: Path) -> None:
     """An address may come by a way that is not looked at: a redirection of the user's settings."""
     Project(tmp_path / "own")
     with pytest.raises(ProcessFailedError, match=r"not allowed|not supported"):
-        program.fetch(tmp_path / "own/.git", address, "main", env=program.fetching(ENV), purpose="fetch it")
+        program.fetch(
+            tmp_path / "own/.git", address, "main", env=program.fetch_environment(ENV), purpose="fetch it"
+        )
     assert not (tmp_path / "MARK").exists()
 
 
 def test_the_users_own_list_of_transports_is_kept() -> None:
-    allowed = program.fetching({**ENV, "GIT_ALLOW_PROTOCOL": "https:ext"})["GIT_ALLOW_PROTOCOL"]
+    allowed = program.fetch_environment({**ENV, "GIT_ALLOW_PROTOCOL": "https:ext"})["GIT_ALLOW_PROTOCOL"]
     assert allowed == "https"
-    assert program.fetching({**ENV, "GIT_ALLOW_PROTOCOL": "ext"})["GIT_ALLOW_PROTOCOL"] == "none"
+    assert program.fetch_environment({**ENV, "GIT_ALLOW_PROTOCOL": "ext"})["GIT_ALLOW_PROTOCOL"] == "none"
 
 
 def test_the_users_own_repository_is_not_written_to(tmp_path: Path) -> None:

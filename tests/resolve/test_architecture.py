@@ -10,7 +10,7 @@ import pytest
 from reprobuild.errors import LockError
 from reprobuild.resolve.architecture import captured_platform
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.read import digest, read_snapshot
+from reprobuild.snapshot.read import read_snapshot, snapshot_digest
 
 REPORT = "PyTorch version: 2.3.1\nPython platform: Linux-5.10.0-{0}.aarch64-{0}-with-glibc2.38\n"
 EXPLICIT = "@EXPLICIT\nhttps://conda.example.org/forge/{}/python-3.11.8-h1_0.conda\n"
@@ -87,5 +87,5 @@ def test_what_was_taken_for_granted_is_not_in_the_digest(tmp_path: Path) -> None
     found = {}
     for machine in ("x86_64", "aarch64", "?"):
         (tmp_path / "capture.json").write_text(capture(machine))
-        found[machine] = digest(read_snapshot(tmp_path))
+        found[machine] = snapshot_digest(read_snapshot(tmp_path))
     assert found["x86_64"] == found["?"] != found["aarch64"]

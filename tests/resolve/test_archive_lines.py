@@ -12,7 +12,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.archives import download_file
 from reprobuild.resolve.python.resolve import LineContext, ResolvedLines
 from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
@@ -27,7 +27,7 @@ HASH = hashlib.sha256(BYTES).hexdigest()
 def around(tmp_path: Path) -> LineContext:
     """Files are fetched for real, and stay in a store."""
     store, net = Store(tmp_path / "store"), Net(manners=RetryPolicy(tries=1))
-    return msgspec.structs.replace(AROUND, bring=lambda url, name: bring_file(url, name, store, net))
+    return msgspec.structs.replace(AROUND, bring=lambda url, name: download_file(url, name, store, net))
 
 
 def one(found: ResolvedLines) -> tuple[str, str, str]:
@@ -155,7 +155,7 @@ def test_a_wheel_that_does_not_fit_or_is_another_projects(served: Served) -> Non
 def test_a_login_in_the_address_of_an_unhashed_file_is_nowhere(served: Served, tmp_path: Path) -> None:
     served.give(f"/p/{WHEEL}", Reply(BYTES, login="alice:hunter2"))
     store, net = Store(tmp_path / "store"), Net(credentials={f"{served.url}/p": ("alice", "hunter2")})
-    around = msgspec.structs.replace(AROUND, bring=lambda url, name: bring_file(url, name, store, net))
+    around = msgspec.structs.replace(AROUND, bring=lambda url, name: download_file(url, name, store, net))
     found = resolved(lists(), f"tool @ {served.url}/p/{WHEEL}", around=around)
     assert [wheel.file.sha256 for wheel in found.wheels] == [HASH]
     assert "hunter2" not in repr(found)

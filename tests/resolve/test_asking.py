@@ -17,8 +17,8 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.netrc import Netrc
 from reprobuild.lock.system import Base, Deb
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.python.classify import silent_places
-from reprobuild.resolve.python.context import asked_of_indexes, file_lists, known_of
+from reprobuild.resolve.python.classify import make_silent_patterns
+from reprobuild.resolve.python.context import filter_index_lines, make_file_lists, make_line_context
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.store import Store
@@ -54,14 +54,14 @@ def test_a_decided_index_with_a_login_is_asked_with_it_and_written_without(
     said: list[str] = []
     around = around_of(tmp_path, said, public.url)
     services = read_services({})
-    files = file_lists(decisions, services, around)
-    known = known_of(
+    files = make_file_lists(decisions, services, around)
+    known = make_line_context(
         Snapshot(digest=""), services, Base(distribution="debian", release="x", packages=()), around
     )
     found = resolve_requirements([requirement("mylib==1.0")], files, TARGET, known)
     assert [one.file.sha256 for one in found.wheels] == ["2" * 64]
     assert said == ["python: pip is told to ask a keyring"]
-    assert "hunter2" not in repr((found, decisions.recorded(), said))
+    assert "hunter2" not in repr((found, decisions.lock_document(), said))
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_a_token_in_the_address_of_an_index_is_used_and_written_nowhere(
     decided = Decisions(indexes={"mylib": f"{served.url}{address}"})
     for decisions, url in ((Decisions(), env["PIP_INDEX_URL"]), (decided, f"{served.url}/none")):
         env["PIP_INDEX_URL"] = url
-        around = session.surroundings()
-        files = file_lists(decisions, read_services({}), around)
-        known = known_of(
+        around = session.resolve_context()
+        files = make_file_lists(decisions, read_services({}), around)
+        known = make_line_context(
             Snapshot(digest=""), read_services({}), Base(distribution="x", release="x", packages=()), around
         )
         found = resolve_requirements([requirement("mylib==1.0")], files, TARGET, known)
         assert found.rulings[0].reason.startswith(f"{name} from {served.url}/private")
-        assert "S3CRET" not in repr((found, decisions.recorded()))
+        assert "S3CRET" not in repr((found, decisions.lock_document()))
         around.net.page(found.wheels[0].file.url)
         with pytest.raises(FetchError) as caught:
             files.named("other", name) or around.net.page(f"{served.url}/private/gone")
@@ -110,10 +110,10 @@ def test_what_is_locked_by_a_signed_link_is_fetched_in_the_same_run(served: Serv
         store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip
-    files = file_lists(Decisions(), read_services({}), session.surroundings())
+    files = make_file_lists(Decisions(), read_services({}), session.resolve_context())
     ((locked,),) = (offer.files for offer in files.offers("tool", "1.0"))
     assert locked.url == f"{served.url}/{name}"
-    assert session.surroundings().net.page(locked.url).content == b"wheel"
+    assert session.resolve_context().net.page(locked.url).content == b"wheel"
     with pytest.raises(FetchError, match="does not exist"):
         Net().page(locked.url)
 
@@ -127,8 +127,8 @@ def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: 
         served.give(path, Reply(b"<Error><Code>AccessDenied</Code></Error>", 403))
     places = {"torch-index": f"{served.url}/whl/{{local}}", "jax-wheels": f"{served.url}/jax/page.html"}
     services, around = read_services(places), around_of(tmp_path, [], cuda.url, public.url)
-    files = file_lists(Decisions(), services, around)
-    known = known_of(
+    files = make_file_lists(Decisions(), services, around)
+    known = make_line_context(
         Snapshot(digest=""), services, Base(distribution="debian", release="x", packages=()), around
     )
     texts = ["tool==1.0", "torch==2.3.0+cu121", "torch==2.3.0+cu118", "jaxlib==0.4.23+cuda12.cudnn89"]
@@ -158,8 +158,8 @@ def test_a_service_that_cannot_be_reached_is_asked_once_and_loses_its_own_lines_
     public.add("tool-1.0-py3-none-any.whl")
     places = {"torch-index": "http://127.0.0.1:1/whl/{local}"}
     services, around = read_services(places), around_of(tmp_path, [], public.url)
-    files = file_lists(Decisions(), services, around)
-    known = known_of(
+    files = make_file_lists(Decisions(), services, around)
+    known = make_line_context(
         Snapshot(digest=""), services, Base(distribution="debian", release="x", packages=()), around
     )
     texts = [f"torch{number}==2.3.0+cu121" for number in range(40)]
@@ -176,8 +176,8 @@ def test_an_index_of_the_machine_that_cannot_be_reached_is_said_once(tmp_path: P
     closed = ("http://127.0.0.1:1/simple", "http://127.0.0.1:2/simple")
     around = around_of(tmp_path, [], *closed)
     places = {"torch-index": "http://127.0.0.1:3/whl/{local}"}
-    files = file_lists(Decisions(), read_services(places), around)
-    known = known_of(
+    files = make_file_lists(Decisions(), read_services(places), around)
+    known = make_line_context(
         Snapshot(digest=""), read_services(places), Base(distribution="x", release="x", packages=()), around
     )
     texts = ("torch==2.3.0+cu121", "open", *(f"tool{number}==1.0" for number in range(40)))
@@ -197,7 +197,7 @@ def test_a_list_that_was_refused_once_is_not_had_later(served: Served, tmp_path:
     """A base that was chosen without a list must not become that of a lock that has the list."""
     public = Index(served, "/public")
     public.add("tool-1.0-py3-none-any.whl")
-    files = file_lists(Decisions(), read_services({}), around_of(tmp_path, [], public.url))
+    files = make_file_lists(Decisions(), read_services({}), around_of(tmp_path, [], public.url))
     path = f"{public.url.removeprefix(served.url)}/tool/"
     kept = served.replies[path]
     served.give(path, Reply(status=401))
@@ -216,7 +216,7 @@ def test_netrc_serves_the_indexes_of_http_that_pip_is_told(served: Served, tmp_p
         store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip
-    assert session.surroundings().net.page(url).content == b"list"
+    assert session.resolve_context().net.page(url).content == b"list"
     with pytest.raises(FetchError, match="refuses access"):
         Net(netrc=Netrc(env)).page(url)
 
@@ -229,10 +229,10 @@ def test_a_service_that_the_user_put_elsewhere_is_silent_only_by_its_rule(
     for path in ("/cpu/simple/tool/", "/cu121/simple/torch/", "/own/simple/torch/"):
         served.give(path, Reply(status=403))
     around = around_of(tmp_path, [], f"{served.url}/cpu/simple")
-    files = file_lists(Decisions(services=places), read_services(places), around)
+    files = make_file_lists(Decisions(services=places), read_services(places), around)
     with pytest.raises(FetchError, match=r"the index .*/cpu/simple gives no list of the files of tool"):
         files.offers("tool", "1.0")
-    assert [one.files for one in files.elsewhere("torch", "2.3.0+cu121")] == [()]
+    assert [one.files for one in files.service_offers("torch", "2.3.0+cu121")] == [()]
     assert files.refused("torch", "2.3.0+cu121").startswith(f"; {served.url}/cu121/simple/torch/ answered")
 
 
@@ -240,7 +240,7 @@ def test_which_indexes_are_silent_services() -> None:
     url = "https://download.pytorch.org/whl"
     silent = ["https://pypi.nvidia.com", url, f"{url}/cu121", f"{url}/nightly/cu126"]
     loud = ["https://pypi.nvidia.com/x", f"{url}x", "https://download.pytorch.org", "https://a.test/cpu/x"]
-    found = silent_places(read_services({"pyg-wheels": "https://a.test/{local}/x"}), ["pyg-wheels"])
+    found = make_silent_patterns(read_services({"pyg-wheels": "https://a.test/{local}/x"}), ["pyg-wheels"])
     assert [one for one in (*silent, *loud) if any(place.fullmatch(one) for place in found)] == silent
 
 
@@ -250,7 +250,7 @@ def test_what_the_lines_know_of_system_and_network(served: Served, tmp_path: Pat
     )
     snapshot = Snapshot(digest="", packages=(package("python3-apt", "2.6.0"),))
     base = Base(distribution="debian", release="bookworm", packages=(deb,))
-    known = known_of(snapshot, read_services({}), base, around_of(tmp_path, []))
+    known = make_line_context(snapshot, read_services({}), base, around_of(tmp_path, []))
     assert (dict(known.packages), dict(known.base)) == ({"python3-apt": "2.6.0"}, {"python3-apt": "2.6.0"})
     assert known.image == ""
     file = known.bring(served.give("/x.zip", b"bytes"), "x.zip")
@@ -260,5 +260,5 @@ def test_what_the_lines_know_of_system_and_network(served: Served, tmp_path: Pat
 
 def test_only_lines_of_indexes_tell_what_a_release_must_have() -> None:
     texts = ("six==1.16.0", "python-apt==2.6.0", "torch==2.3.1+cpu", "-umpy==1.0", "tool", "ufw==0.36")
-    asked = asked_of_indexes([requirement(text) for text in texts], read_services({}))
+    asked = filter_index_lines([requirement(text) for text in texts], read_services({}))
     assert [line.name for line in asked] == ["six", "torch"]

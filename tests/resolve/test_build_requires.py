@@ -21,7 +21,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.lock.python import Sdist, Source, Wheel
 from reprobuild.lock.system import Artefact, EnvVar
 from reprobuild.resolve.builds.backends import requirements_of
-from reprobuild.resolve.builds.build_requires import BuildWheelSource, ResolvedBuilds, resolve_buildings
+from reprobuild.resolve.builds.build_requires import BuildWheelSource, ResolvedBuilds, lock_build_wheels
 from reprobuild.resolve.builds.projects import read_project
 from reprobuild.store.fetch import fetch
 from tests.image.made import Made, file, make_wheel
@@ -97,7 +97,7 @@ class Bench:
         links = PackageIndexes(find_links=(self.folder.as_uri(),), simple=(), credentials={})
         files = FileLists(links, Net(offline=True))
         shelf = BuildWheelSource(files, TARGET, self.made.store, self._bring, captured, linked=linked or {})
-        return resolve_buildings(sources, sdists, decided, shelf)
+        return lock_build_wheels(sources, sdists, decided, shelf)
 
     def resolve(self, source: Source, *captured: Wheel, **decided: BuildDecision) -> dict[str, str]:
         """Return {name: version} of the wheels of one source's build, all of which were brought."""

@@ -22,7 +22,12 @@ from reprobuild.lock.system import Artefact
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter import captured
-from reprobuild.resolve.interpreter.captured import asked_of_system, asks_of, judged, take_captured
+from reprobuild.resolve.interpreter.captured import (
+    adopt_captured_interpreter,
+    interpreter_elf_files,
+    required_system_libraries,
+    resolve_missing_libraries,
+)
 from reprobuild.resolve.system.shared_libraries import Ask
 from reprobuild.snapshot.capture_model import CaptureFacts, PackedInterpreter
 from reprobuild.snapshot.model import Snapshot, Variable
@@ -71,7 +76,7 @@ class Scene(msgspec.Struct):
     said: list[str]
 
     def take(self) -> Interpreter:
-        found = take_captured(self.snapshot, "x86_64", self.around)
+        found = adopt_captured_interpreter(self.snapshot, "x86_64", self.around)
         assert found is not None
         return found
 
@@ -121,7 +126,7 @@ def test_it_goes_into_the_store_by_its_digest(place: Place) -> None:
 def test_a_snapshot_without_one(place: Place) -> None:
     scene = place(archive(ORDINARY))
     for held in (CaptureFacts(repositories=()), CaptureFacts(repositories=(), interpreter=None), None):
-        assert take_captured(Snapshot(digest="", captured=held), "x86_64", scene.around) is None
+        assert adopt_captured_interpreter(Snapshot(digest="", captured=held), "x86_64", scene.around) is None
 
 
 HOSTILE: list[tuple[Member, str]] = [
@@ -235,12 +240,17 @@ def test_what_it_needs_of_the_system(place: Place) -> None:
     ssl = ("python/lib/python3.11/lib-dynload/_ssl.so", elf(["libssl.so.3", "libmine.so.1"]))
     scene = place(archive([*ORDINARY, ssl, ("python/lib/libmine.so.1", elf(["libz.so.1"]))]))
     python = scene.take()
-    asked = asked_of_system(asks_of(python, "x86_64", scene.around.store))
+    asked = required_system_libraries(interpreter_elf_files(python, "x86_64", scene.around.store))
     assert {ask.soname: ask.path.rpartition("/")[2] for ask in asked} == {
         "libc.so.6": "python3.11", "libssl.so.3": "_ssl.so", "libz.so.1": "libmine.so.1",
     }  # fmt: skip
     assert all(ask.imported for ask in asked)
-    assert asks_of(msgspec.structs.replace(python, kind="standalone"), "x86_64", scene.around.store) == ()
+    assert (
+        interpreter_elf_files(
+            msgspec.structs.replace(python, kind="standalone"), "x86_64", scene.around.store
+        )
+        == ()
+    )
 
 
 def test_a_library_that_no_package_brings() -> None:
@@ -258,11 +268,11 @@ def test_a_library_that_no_package_brings() -> None:
     python = Interpreter(
         version="3.11.7", executable="/opt/python/bin/python3.11", kind="captured", evidence="", file=file
     )
-    (found,) = judged(python, (rulings[0],), (module, program))
+    (found,) = resolve_missing_libraries(python, (rulings[0],), (module, program))
     assert (found.outcome, found.kind, found.subject) == ("unresolved", "interpreter-library", "libtk.so")
     assert found.reason == "why: that module cannot be imported"
     with pytest.raises(LockError, match=r"does not start without libsite\.so\.2") as caught:
-        judged(python, (rulings[1],), (module, program))
+        resolve_missing_libraries(python, (rulings[1],), (module, program))
     assert caught.value.hint == "take a standalone build of the same version: --python 3.11.7"
 
 

@@ -23,7 +23,7 @@ from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.recipe.render import quote_workdir
 from reprobuild.resolve.environment.triage import triage_snapshot
-from reprobuild.resolve.resolver import _workdir
+from reprobuild.resolve.resolver import _choose_workdir
 from reprobuild.resolve.sources import captured_sources
 from reprobuild.resolve.sources.captured_sources import rule_losses
 from reprobuild.snapshot.capture_model import CaptureFacts, LargeFile
@@ -247,7 +247,7 @@ def test_a_folder_with_a_newline_reaches_no_recipe(tmp_path: Path, store: Store)
     edited(tmp_path / "out", command={"folder": f'"{top}/x\\nRUN touch /pwned"'})  # in git's quotes
     snapshot = read_snapshot(tmp_path / "out")
     sources, _ = locked(tmp_path / "out", store, own(tmp_path / "out"))
-    assert _workdir(snapshot, triage_snapshot(snapshot, Decisions()).places, sources) == "/src/clone"
+    assert _choose_workdir(snapshot, triage_snapshot(snapshot, Decisions()).places, sources) == "/src/clone"
     with pytest.raises(BuildError, match="cannot stand in a recipe") as err:
         quote_workdir("/src/a\nRUN x")
     assert err.value.hint == "make the lock again with `reprobuild lock DIR`"

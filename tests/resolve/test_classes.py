@@ -13,8 +13,8 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.errors import LockError
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.resolve import resolver
-from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.resolver import resolve
+from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.snapshot.model import Snapshot
 from tests.conftest import ROOT
 from tests.resolve.small import around
@@ -90,9 +90,9 @@ def refused(kind: str, outcome: Outcome, file: str, subject: str) -> Resolution:
 def test_a_refusal_is_accepted_by_its_class(kind: str, outcome: Outcome) -> None:
     ruling = refused(kind, outcome, "requirements.txt", "tool")
     with pytest.raises(LockError) as caught:
-        accept([ruling], [])
+        accept_deviations([ruling], [])
     assert f"--accept {kind}" in caught.value.hint
-    assert accept([ruling], [kind])[0].accepted
+    assert accept_deviations([ruling], [kind])[0].accepted
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_no_first_hint_begins_with_leaving_out_torch_or_cuda(
 ) -> None:
     """The whole hint of a lock, which begins with the image or the place that has it."""
     ruling = refused(kind, "unresolved", file, subject)
-    monkeypatch.setattr(resolver, "_resolve", lambda *_: accept([ruling], ()))
+    monkeypatch.setattr(resolver, "_resolve", lambda *_: accept_deviations([ruling], ()))
     held = Snapshot(digest="", packages=(package(subject, "1", line=3),) if "apt" in file else ())
     with pytest.raises(LockError) as caught:
-        resolve(held, Decisions(), around(tmp_path))
+        resolve_snapshot(held, Decisions(), around(tmp_path))
     first = caught.value.hint.splitlines()[0]
     assert not LEAVING_OUT.match(first), first

@@ -8,9 +8,9 @@ import pytest
 from reprobuild.errors import LockError
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Wheel
-from reprobuild.lock.requirements import absent
+from reprobuild.lock.requirements import find_missing_names
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.python.completeness import rule_list
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Snapshot
@@ -43,9 +43,9 @@ def test_a_list_of_wishes_is_refused_and_may_be_accepted() -> None:
         "`uv pip compile requirements.txt -o pinned.txt` and put them into requirements.txt"
     )
     with pytest.raises(LockError) as caught:
-        accept([ruling], [])
+        accept_deviations([ruling], [])
     assert caught.value.hint == "to go on without exactly these: --accept no-freeze"
-    assert accept([ruling], ["no-freeze"])[0].accepted
+    assert accept_deviations([ruling], ["no-freeze"])[0].accepted
 
 
 def test_a_freeze_has_all_that_it_requires() -> None:
@@ -55,7 +55,7 @@ def test_a_freeze_has_all_that_it_requires() -> None:
 
 def test_a_few_gaps_are_conflicts_of_a_freeze() -> None:
     few = wheel("matplotlib", *NEEDS[:4])
-    assert absent(made(few)[1]) == set(NEEDS[:4])
+    assert find_missing_names(made(few)[1]) == set(NEEDS[:4])
     assert rule_list(*made(few)) == ()
     large = (wheel("matplotlib", *NEEDS), *(wheel(f"other{number}") for number in range(40)))
     assert rule_list(*made(*large)) == ()
@@ -65,7 +65,7 @@ def test_what_pip_leaves_out_and_what_was_left_out_is_no_gap() -> None:
     snapshot, lock = made(wheel("matplotlib", *NEEDS, "setuptools", "pip", "wheel"))
     lines, _ = pip_freeze.parse("\n".join(["matplotlib==1.0", *NEEDS[:2]]).encode())
     assert rule_list(msgspec.structs.replace(snapshot, requirements=lines), lock) == ()
-    assert not {"setuptools", "pip", "wheel"} & absent(lock)
+    assert not {"setuptools", "pip", "wheel"} & find_missing_names(lock)
 
 
 def test_a_base_image_may_bring_what_the_list_lacks() -> None:

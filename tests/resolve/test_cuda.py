@@ -10,17 +10,17 @@ import pytest
 from reprobuild.errors import BuildError
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact, Base, Deb
-from reprobuild.resolve.cuda.evidence import rule_cuda, weigh
+from reprobuild.resolve.cuda.evidence import determine_cuda, rule_cuda
 from reprobuild.resolve.cuda.rules import (
     CudaTarget,
     DriverGpu,
     capability_of,
+    check_cuda_target,
     compat_package,
-    judge,
+    find_code_kind,
     minimum_driver,
-    way,
 )
-from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
+from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build, recall_torch_build
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -58,7 +58,7 @@ def snapshot(tmp_path: Path, **files: str) -> Snapshot:
 def test_the_example() -> None:
     """Its whole answer, in the order of what counts more."""
     build = TorchBuild(version="2.6.0+cu124", cuda="12.4", architectures=TORCH_26)
-    found = weigh(read_snapshot(GPU_TRAIN), build, "torch-2.6.0.whl")
+    found = determine_cuda(read_snapshot(GPU_TRAIN), build, "torch-2.6.0.whl")
     assert found is not None
     assert list(found.lines()) == [
         "12.4: the environment brings it; no base image with CUDA is needed",
@@ -87,7 +87,7 @@ def test_the_example() -> None:
 )  # fmt: skip
 def test_packages_of_the_system_tell(rows: list[str], line: str, tmp_path: Path) -> None:
     listed = [f"{name}/unknown,now {version} amd64 [installed]" for name, version in map(str.split, rows)]
-    found = weigh(snapshot(tmp_path, apt__packages="\n".join(["Listing...", *listed, ""])))
+    found = determine_cuda(snapshot(tmp_path, apt__packages="\n".join(["Listing...", *listed, ""])))
     assert found is not None
     assert found.conflicts == ()
     assert list(found.lines()) == [
@@ -107,14 +107,14 @@ def test_packages_of_the_system_tell(rows: list[str], line: str, tmp_path: Path)
     ],
 )
 def test_packages_that_tell_no_cuda(rows: str, tmp_path: Path) -> None:
-    assert weigh(snapshot(tmp_path, apt__packages=f"Listing...\n{rows}")) is None
+    assert determine_cuda(snapshot(tmp_path, apt__packages=f"Listing...\n{rows}")) is None
 
 
 def test_the_variable_of_an_image_tells(tmp_path: Path) -> None:
-    found = weigh(snapshot(tmp_path, env="CUDA_VERSION=12.2.2.009\nNVIDIA_BUILD_ID=71422337\n"))
+    found = determine_cuda(snapshot(tmp_path, env="CUDA_VERSION=12.2.2.009\nNVIDIA_BUILD_ID=71422337\n"))
     assert found is not None
     assert found.evidence[0].version == "12.2"
-    assert weigh(snapshot(tmp_path, env="CUDA_VERSION=12.2.2\n")) is None
+    assert determine_cuda(snapshot(tmp_path, env="CUDA_VERSION=12.2.2\n")) is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_variable_of_an_image_tells(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_freeze_tells(freeze: str, version: str | None, brought: bool, tmp_path: Path) -> None:
-    found = weigh(snapshot(tmp_path, requirements=freeze + "\n"))
+    found = determine_cuda(snapshot(tmp_path, requirements=freeze + "\n"))
     assert (found.version if found else None) == version
     assert bool(found and found.brought) == brought
     if found and not brought:
@@ -144,13 +144,13 @@ def test_what_a_freeze_tells(freeze: str, version: str | None, brought: bool, tm
 
 def test_weaker_evidence_speaks_where_nothing_stronger_does(tmp_path: Path) -> None:
     modules = "Currently Loaded Modules:\n  1) cuda/12.1   2) cudnn/8.9\n"
-    only = weigh(snapshot(tmp_path, requirements="numpy==2.0\n", modules=modules))
+    only = determine_cuda(snapshot(tmp_path, requirements="numpy==2.0\n", modules=modules))
     assert only is not None
     assert (only.version, only.brought) == ("12.1", False)
     conda = "# packages in environment at /opt/conda:\n#\n# Name  Version  Build  Channel\n"
     conda += "cudatoolkit  11.8.0  h6a678d5_0  main\n"
     (tmp_path / "two").mkdir()
-    packed = weigh(
+    packed = determine_cuda(
         snapshot(tmp_path / "two", requirements="numpy==2.0\n", conda__list=conda, modules=modules)
     )
     assert packed is not None
@@ -158,12 +158,12 @@ def test_weaker_evidence_speaks_where_nothing_stronger_does(tmp_path: Path) -> N
     assert packed.brought
     (tmp_path / "three").mkdir()
     machine = snapshot(tmp_path / "three", requirements="numpy==2.0\n", nvidia__smi=SMI)
-    assert weigh(machine) is None  # a driver says nothing of an environment
+    assert determine_cuda(machine) is None  # a driver says nothing of an environment
 
 
 def test_conflicts_are_said(tmp_path: Path) -> None:
     freeze = "nvidia-cudnn-cu12==9.1.0.70\nnvidia-cuda-runtime-cu12==12.4.127\ntorch==2.6.0+cu124\n"
-    found = weigh(
+    found = determine_cuda(
         snapshot(
             tmp_path, requirements=freeze, modules="Currently Loaded Modules:\n  1) cuda/11.8   2) cudnn/8.9.7\n",
             collect_env=REPORT, nvidia__smi=SMI.replace("CUDA Version: 12.4", "CUDA Version: 11.4"),
@@ -209,11 +209,11 @@ def test_torch_says_what_it_was_compiled_for(before: int, tmp_path: Path) -> Non
     store = Store(tmp_path)
     flags = "sm_70 sm_90a sm_120 compute_120"
     file = torch_wheel(store, VERSION_PY, {"libtorch_python": library(flags, before=before)}).file
-    assert known_torch_build(file, store) is None
+    assert recall_torch_build(file, store) is None
     found = read_torch_build(file, store)
     assert found == TorchBuild(version="2.6.0+cu124", cuda="12.4", architectures=tuple(flags.split()))
     store.blob(file.sha256).unlink()
-    assert known_torch_build(file, store) == read_torch_build(file, store) == found
+    assert recall_torch_build(file, store) == read_torch_build(file, store) == found
 
 
 def test_other_wheels_of_torch(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_the_oldest_driver(cuda: str, least: str) -> None:
     ],
 )  # fmt: skip
 def test_how_a_gpu_runs_code(architectures: str, capability: str, how: str) -> None:
-    assert way(architectures.split(), capability) == how
+    assert find_code_kind(architectures.split(), capability) == how
 
 
 @pytest.mark.parametrize(
@@ -412,6 +412,6 @@ ONLY_PTX = {"cuda": "12.4", "architectures": ("compute_70",)}
     ],
 )
 def test_each_rule(compiled: dict[str, Any], gpu: DriverGpu, driver: str, said: str, certain: bool) -> None:
-    found = list(judge(CudaTarget(what="torch", **compiled), gpu, driver, "here"))
+    found = list(check_cuda_target(CudaTarget(what="torch", **compiled), gpu, driver, "here"))
     assert len(found) == bool(said)
     assert all(said in finding.text and finding.certain == certain for finding in found)

@@ -124,7 +124,7 @@ def test_a_lock_of_an_earlier_program_is_not_used_again(tmp_path: Path, made: Lo
     write_lock(msgspec.structs.replace(made, snapshot=captured.digest), tmp_path / "reprobuild.lock")
     session: Any = RunContext
     with pytest.raises(UsageError, match=r"the decision workload\.command holds a secret"):
-        from_snapshot._former(tmp_path / "reprobuild.lock", captured, decisions, session)
+        from_snapshot._read_former_lock(tmp_path / "reprobuild.lock", captured, decisions, session)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from reprobuild.config.services import read_services
-from reprobuild.resolve.python.classify import look_up
+from reprobuild.resolve.python.classify import look_up_line
 from reprobuild.snapshot.parsers import pip_freeze
 from tests.resolve.decision_table import DECISIONS
 
@@ -33,7 +33,7 @@ def decided(data: bytes, packages: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [
         (str(line.place.line), line.name, line.version or "", *msgspec.structs.astuple(found))
         for line in lines
-        for found in [look_up(line, packages, services)]
+        for found in [look_up_line(line, packages, services)]
     ]
 
 

@@ -14,8 +14,8 @@ from reprobuild.resolve.builds.variables import build_variables
 from reprobuild.resolve.environment.environment import (
     PathContext,
     preload_packages,
+    read_environment_rules,
     resolve_environment,
-    rules,
 )
 from reprobuild.resolve.environment.modules import EVIDENCE, LoadedModules
 from reprobuild.resolve.environment.path_mapping import PathMap
@@ -159,7 +159,7 @@ def test_a_file_of_the_captured_machine_chooses_no_sums(name: str) -> None:
 
 
 def test_every_rule_is_met_by_these_tests() -> None:
-    assert {rule.reason for _, rule in rules()} == {
+    assert {rule.reason for _, rule in read_environment_rules()} == {
         SESSION, JOB, MODULES, PATHS, FABRIC, FETCHING, MATTERS, TEXT, UNKNOWN, CACHES, LABEL,
         "libraries loaded into every process", "folders of libraries, as they are in the image",
         "folders of modules, as they are in the image",

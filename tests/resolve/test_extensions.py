@@ -10,10 +10,10 @@ from reprobuild.config.overrides import BuildDecision
 from reprobuild.errors import LockError
 from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import Artefact, Base, Deb
-from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.builds.compiling import PACKAGES, compiled
+from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.builds.compiling import PACKAGES, find_compiled_languages
 from reprobuild.resolve.builds.devel import check_glibc
-from reprobuild.resolve.builds.extensions import Toolkit, rule_nvcc, with_known
+from reprobuild.resolve.builds.extensions import Toolkit, add_known_settings, rule_nvcc
 from reprobuild.resolve.builds.projects import Project, read_project
 from reprobuild.store.store import Store
 from tests.resolve.test_build_requires import artefact, make_sdist
@@ -48,7 +48,7 @@ def backend(name: str, rest: str = "") -> str:
     ],
 )  # fmt: skip
 def test_what_compiles(given: Project, languages: set[str] | None) -> None:
-    found = compiled(given)
+    found = find_compiled_languages(given)
     assert (found and set(found.languages)) == languages
     if found:
         assert set(PACKAGES) <= set(found.packages)
@@ -57,11 +57,13 @@ def test_what_compiles(given: Project, languages: set[str] | None) -> None:
 
 
 def test_known_projects_are_built_with_the_environment() -> None:
-    known = with_known("flash-attn", BuildDecision(requires=("more",)))
+    known = add_known_settings("flash-attn", BuildDecision(requires=("more",)))
     assert known.environment
     assert known.requires == ("ninja", "packaging", "psutil", "more")
-    assert with_known("flash-attn", BuildDecision(environment=False)) == BuildDecision(environment=False)
-    assert with_known("numpy", BuildDecision()) == BuildDecision()
+    assert add_known_settings("flash-attn", BuildDecision(environment=False)) == BuildDecision(
+        environment=False
+    )
+    assert add_known_settings("numpy", BuildDecision()) == BuildDecision()
 
 
 @pytest.mark.parametrize(
@@ -91,9 +93,9 @@ def test_cuda_that_nothing_compiles() -> None:
         "{made: {packages: [...]}}; or put a wheel of it into a directory of pip's find-links"
     )
     with pytest.raises(LockError, match=r"1 captured lines cannot be repeated exactly") as caught:
-        accept([ruling], [])
+        accept_deviations([ruling], [])
     assert caught.value.hint == "to go on without exactly these: --accept no-nvcc"
-    assert all(one.accepted for word in ("no-nvcc", "made") for one in accept([ruling], [word]))
+    assert all(one.accepted for word in ("no-nvcc", "made") for one in accept_deviations([ruling], [word]))
 
 
 CUDA = ("src/kernel.cu", "src/kernel.cpp")
@@ -111,7 +113,7 @@ CUDA = ("src/kernel.cu", "src/kernel.cpp")
     ],
 )
 def test_whether_cuda_is_compiled_unasked(given: Project, demanded: bool) -> None:
-    found = compiled(given)
+    found = find_compiled_languages(given)
     assert found
     assert ("CUDA" in found.languages) == demanded
 
@@ -150,7 +152,7 @@ def test_an_option_of_cmake_that_is_off_asks_for_no_nvcc(
     store = Store(tmp_path / "store")
     locked = artefact(path)
     store.adopt(path, locked.sha256)
-    found = compiled(read_project(Sdist(name="made", version="1.0", file=locked), store))
+    found = find_compiled_languages(read_project(Sdist(name="made", version="1.0", file=locked), store))
     assert found
     assert ("CUDA" in found.languages) == demanded
 
@@ -158,7 +160,7 @@ def test_an_option_of_cmake_that_is_off_asks_for_no_nvcc(
 def test_a_project_that_is_known_to_compile_cuda_on_request() -> None:
     texts = {"setup.py": b"from torch.utils import cpp_extension"}
     given = Project(name="deepspeed", editable=False, paths=("setup.py", *CUDA), texts=texts)
-    found = compiled(given)
+    found = find_compiled_languages(given)
     assert found is None or "CUDA" not in found.languages
 
 

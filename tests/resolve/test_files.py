@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from reprobuild.config.services import read_services
-from reprobuild.ecosystems.pypi.choose import newest
+from reprobuild.ecosystems.pypi.choose import find_newest
 from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution
 from reprobuild.ecosystems.pypi.indexes import PackageIndex as Place
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
@@ -25,12 +25,12 @@ from reprobuild.infra.http.client import Net
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.python.classify import by_rule
-from reprobuild.resolve.python.python_versions import in_words
+from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.python.classify import rule_indexes
+from reprobuild.resolve.python.python_versions import format_python_ranges
 from reprobuild.resolve.python.resolve import LineContext, ResolvedLines, resolve_requirements
-from reprobuild.resolve.python.unreachable import refuse_lost
-from reprobuild.snapshot.merge import conda_versions
+from reprobuild.resolve.python.unreachable import check_availability
+from reprobuild.snapshot.merge import apply_conda_versions
 from reprobuild.snapshot.parsers import conda_list
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
@@ -94,7 +94,10 @@ def lists(
     services = read_services({"torch-index": torch} if torch else {})
     only = {name: Place(url) for name, url in decided.items()}
     return FileLists(
-        found, net or Net(), lambda name, version: by_rule(name, version, services) if torch else (), only
+        found,
+        net or Net(),
+        lambda name, version: rule_indexes(name, version, services) if torch else (),
+        only,
     )
 
 
@@ -109,7 +112,7 @@ def resolved(
     files: FileLists, text: str, target: WheelTarget = TARGET, around: LineContext = AROUND
 ) -> ResolvedLines:
     found = resolve_requirements([requirement(text)], files, target, around)
-    refuse_lost(found.lost, (), ())
+    check_availability(found.lost, (), ())
     assert [ruling.captured for ruling in found.rulings] == [text]
     return found
 
@@ -254,19 +257,21 @@ def test_the_pythons_that_every_pin_has_a_file_for_are_proposed(index: Index) ->
     found = resolve_requirements(lines, lists(index.url), TARGET, AROUND)
     assert found.pythons == ("3.12",)
     with pytest.raises(LockError) as err:
-        accept(found.rulings, (), found.pythons)
+        accept_deviations(found.rulings, (), found.pythons)
     assert err.value.hint.splitlines()[0] == (
         "every pinned release has a file for Python 3.12: the environment ran one of them; name it, such as "
         "`--python 3.12`"
     )
     followed = msgspec.structs.replace(TARGET, python="3.12.1")
     found = resolve_requirements(lines, lists(index.url), followed, AROUND)
-    assert accept(found.rulings, (), found.pythons) == found.rulings
+    assert accept_deviations(found.rulings, (), found.pythons) == found.rulings
     assert found.pythons == ()
 
 
 def test_ranges_of_pythons() -> None:
-    assert in_words(["3.5", "3.6", "3.7", "3.9", "3.11", "3.12"]) == "3.5 to 3.7, 3.9, 3.11 to 3.12"
+    assert (
+        format_python_ranges(["3.5", "3.6", "3.7", "3.9", "3.11", "3.12"]) == "3.5 to 3.7, 3.9, 3.11 to 3.12"
+    )
 
 
 def test_a_local_label_has_an_index_of_its_own(served: Served) -> None:
@@ -482,7 +487,7 @@ def test_the_newest_release_that_fits(index: Index, specifier: str, version: str
     index.add("setuptools-73.0-py3-none-any.whl", yanked="no")
     index.add("setuptools-74.0-py3-none-any.whl", **{"requires-python": ">=3.12"})
     index.add("setuptools-75.0.tar.gz")
-    found = newest("setuptools", specifier, lists(index.url), TARGET)
+    found = find_newest("setuptools", specifier, lists(index.url), TARGET)
     assert (found and found[0]) == version
     assert found is None or found[1].filename == f"setuptools-{version}-py3-none-any.whl"
 
@@ -501,7 +506,7 @@ def test_condas_build_is_replaced_by_the_wheel_of_its_version(index: Index) -> N
     index.add("tool-1.0-py3-none-any.whl")
     index.add("tool-1.1-py3-none-any.whl")
     packages, _ = conda_list.parse(b"tool  1.0  py311h1_0", "conda-list.txt")
-    (line,) = conda_versions([requirement(CONDA)], packages)
+    (line,) = apply_conda_versions([requirement(CONDA)], packages)
     found = resolve_requirements([line], lists(index.url), TARGET, AROUND)
     (wheel,), (ruling,) = found.wheels, found.rulings
     assert (wheel.file.filename, wheel.version) == ("tool-1.0-py3-none-any.whl", "1.0")
@@ -511,9 +516,9 @@ def test_condas_build_is_replaced_by_the_wheel_of_its_version(index: Index) -> N
         f"tool-1.0-py3-none-any.whl from {index.url}"
     )
     with pytest.raises(LockError) as err:
-        accept([ruling], ())
+        accept_deviations([ruling], ())
     assert err.value.hint == "to go on without exactly these: --accept conda-build"
-    assert accept([ruling], ["conda-build"])[0].accepted
+    assert accept_deviations([ruling], ["conda-build"])[0].accepted
 
 
 def test_condas_build_without_its_list_and_without_a_wheel(index: Index) -> None:

@@ -13,8 +13,8 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.python.archives import bring_file
-from reprobuild.resolve.python.markers import of_environment
+from reprobuild.resolve.python.archives import download_file
+from reprobuild.resolve.python.markers import select_environment_lines
 from reprobuild.resolve.python.resolve import LineContext, ResolvedLines, resolve_requirements
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze
@@ -70,9 +70,9 @@ def test_a_file_of_which_no_hash_is_published_is_brought_and_compared(served: Se
 
     def listing() -> FileLists:
         places = PackageIndexes(find_links=(), simple=(index.url,), credentials={})
-        return FileLists(places, net, bring=lambda url, name: bring_file(url, name, store, net))
+        return FileLists(places, net, bring=lambda url, name: download_file(url, name, store, net))
 
-    around = msgspec.structs.replace(AROUND, bring=lambda url, name: bring_file(url, name, store, net))
+    around = msgspec.structs.replace(AROUND, bring=lambda url, name: download_file(url, name, store, net))
     assert one(resolved(listing(), f"tool==1.0 --hash=sha256:{HASH}")) == ("pinned", "")
     assert one(resolved(listing(), f"tool==1.0 --hash=sha256:{'e' * 64}")) == ("unresolved", "other-hash")
     two = f"tool @ {url} --hash=sha256:{'e' * 64} --hash=sha256:"
@@ -84,7 +84,7 @@ def test_a_file_of_which_no_hash_is_published_is_brought_and_compared(served: Se
 
 def told(*texts: str) -> tuple[list[str], list[Resolution]]:
     lines, _ = pip_freeze.parse("\n".join(texts).encode())
-    snapshot, rulings = of_environment(
+    snapshot, rulings = select_environment_lines(
         Snapshot(digest="d", requirements=lines), "3.11.2", "x86_64", drop=("left",)
     )
     return [f"{line.name} {line.version}" for line in snapshot.requirements], list(rulings)

@@ -8,9 +8,15 @@ import pytest
 from reprobuild.errors import LockError
 from reprobuild.lock.python import Interpreter
 from reprobuild.lock.system import STANDALONE, Artefact, Base, Deb
-from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.interpreter.choice import InterpreterChoice, bring, guess, resolve_interpreter, settle
-from reprobuild.resolve.interpreter.evidence import not_used
+from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.interpreter.choice import (
+    InterpreterChoice,
+    choose_build,
+    finalise_interpreter,
+    resolve_interpreter,
+    rule_guessed_python,
+)
+from reprobuild.resolve.interpreter.evidence import describe_unused_modules
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.snapshot.model import Snapshot, SystemPackage, Variable
 from reprobuild.snapshot.parsers import capture_json_report, collect_env, env, modules, rpm
@@ -217,7 +223,9 @@ def based(version: str, name: str = "python3.11") -> Base:
 
 
 def chosen(given: Snapshot, decided: str | None, base: Base) -> InterpreterChoice:
-    return settle(bring(resolve_interpreter(given, decided), given, find), base, given, find)
+    return finalise_interpreter(
+        choose_build(resolve_interpreter(given, decided), given, find), base, given, find
+    )
 
 
 @pytest.mark.parametrize(
@@ -274,7 +282,7 @@ def test_no_build_and_no_python_of_the_system() -> None:
         LockError,
         match=r"Python 3\.12\.1 \(capture, capture\.json:1\) is not among the captured packages, and uv knows no",
     ) as caught:
-        bring(resolve_interpreter(seen(*APT, capture="3.12.1"), None), seen(*APT), find)
+        choose_build(resolve_interpreter(seen(*APT, capture="3.12.1"), None), seen(*APT), find)
     assert caught.value.hint == "name a mirror"
 
 
@@ -310,7 +318,7 @@ def test_two_pythons_of_an_rpm_host() -> None:
     ],
 )  # fmt: skip
 def test_a_module_that_was_loaded_and_did_not_run_is_said(given: Snapshot, said: list[str]) -> None:
-    assert list(not_used(given)) == said
+    assert list(describe_unused_modules(given)) == said
 
 
 def free(*packages: SystemPackage, listed: str = "", version: str = "3.13.1") -> Snapshot:
@@ -347,12 +355,14 @@ def test_a_free_threaded_python_is_no_ordinary_one(given: Snapshot) -> None:
         asked.append(version)
         return Build(version="3.13.1", file=BUILD)
 
-    choice = settle(bring(wanted, given, known), based("3.13.1-1", "python3.13"), given, known)
+    choice = finalise_interpreter(
+        choose_build(wanted, given, known), based("3.13.1-1", "python3.13"), given, known
+    )
     assert (asked, choice.interpreter.file, choice.rulings) == (["3.13.1t"], BUILD, ())
     with pytest.raises(
         LockError, match=r"3\.13\.1 \(.*\) is free-threaded, which no package .* is, and uv"
     ) as caught:
-        bring(wanted, given, find)  # though the system has an ordinary 3.13.1
+        choose_build(wanted, given, find)  # though the system has an ordinary 3.13.1
     assert caught.value.hint == "name a mirror"
 
 
@@ -387,13 +397,13 @@ def test_the_systems_python_is_a_guess_where_variables_lead_to_another(text: str
     given = msgspec.structs.replace(snapshot(*APT), variables=variables(text))
     chosen = resolve_interpreter(given, None)
     assert chosen.version == "3.11.2"
-    (ruling,) = guess(given, None, chosen, tuple)
+    (ruling,) = rule_guessed_python(given, None, chosen, tuple)
     assert (ruling.outcome, ruling.kind, ruling.subject) == ("replaced", "python-guess", "python")
     assert words in ruling.reason
-    assert guess(given, "3.11.2", chosen, tuple) == ()
+    assert rule_guessed_python(given, "3.11.2", chosen, tuple) == ()
     with pytest.raises(LockError, match=r"--python X\.Y\.Z"):
-        accept([ruling], [])
-    assert accept([ruling], ["python-guess"])[0].accepted
+        accept_deviations([ruling], [])
+    assert accept_deviations([ruling], ["python-guess"])[0].accepted
 
 
 VENV = "PATH=/home/a/v/bin:/usr/local/bin:/usr/bin:/bin\nVIRTUAL_ENV=/home/a/v\n"
@@ -413,7 +423,7 @@ def test_the_systems_python_is_a_guess_for_a_virtual_environment_alone(
     text: str, pinned: tuple[str, ...]
 ) -> None:
     given = msgspec.structs.replace(snapshot(*APT), variables=variables(text))
-    (ruling,) = guess(given, None, resolve_interpreter(given, None), lambda: pinned)
+    (ruling,) = rule_guessed_python(given, None, resolve_interpreter(given, None), lambda: pinned)
     assert (ruling.outcome, ruling.kind, ruling.file) == ("replaced", "python-guess", "env.txt")
     assert (
         "VIRTUAL_ENV is /home/a/v, and no file says which Python made it; say which one ran" in ruling.reason
@@ -439,7 +449,7 @@ def test_the_systems_python_is_no_guess_where_something_ties_the_environment_to_
     given = msgspec.structs.replace(
         snapshot(*packages), variables=variables(text), requirements=tuple(map(requirement, lines))
     )
-    assert guess(given, None, resolve_interpreter(given, None), lambda: pinned) == ()
+    assert rule_guessed_python(given, None, resolve_interpreter(given, None), lambda: pinned) == ()
 
 
 @pytest.mark.parametrize(
@@ -459,14 +469,14 @@ def test_what_ties_no_environment_to_the_systems_python(
     given = msgspec.structs.replace(
         snapshot(*packages), variables=variables(text), requirements=tuple(map(requirement, lines))
     )
-    (ruling,) = guess(given, None, resolve_interpreter(given, None), tuple)
+    (ruling,) = rule_guessed_python(given, None, resolve_interpreter(given, None), tuple)
     assert ruling.kind == "python-guess"
 
 
 def test_a_python_that_a_file_shows_is_no_guess() -> None:
     given = snapshot(*BOTH, module="Python/3.12.4-GCCcore-13.2.0")
     given = msgspec.structs.replace(given, variables=variables("PATH=/apps/Python/3.12.4/bin:/usr/bin\n"))
-    assert guess(given, None, resolve_interpreter(given, None), tuple) == ()
+    assert rule_guessed_python(given, None, resolve_interpreter(given, None), tuple) == ()
 
 
 def test_a_list_that_names_python_as_a_package_shows_it() -> None:

@@ -176,6 +176,6 @@ def test_commands_start_in_the_only_code_of_a_recipe(job: Project, store: Store,
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "requirements.txt").write_text("six==1.16.0\n")
     snapshot = read_snapshot(tmp_path / "snapshot")
-    assert resolver._workdir(snapshot, PathMap(), sources) == "/src/job"
-    assert resolver._workdir(snapshot, PathMap(), sources[:1]) == "/src/proj"
-    assert resolver._workdir(snapshot, PathMap(), (*sources[:1], *sources[:1])) == "/workspace"
+    assert resolver._choose_workdir(snapshot, PathMap(), sources) == "/src/job"
+    assert resolver._choose_workdir(snapshot, PathMap(), sources[:1]) == "/src/proj"
+    assert resolver._choose_workdir(snapshot, PathMap(), (*sources[:1], *sources[:1])) == "/workspace"

@@ -14,7 +14,7 @@ from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import EngineError, LockError
 from reprobuild.infra.untrusted.names import HOSTILE, LONGEST_PATH
 from reprobuild.resolve.sources import large_trees
-from reprobuild.resolve.sources.large_trees import secret_in
+from reprobuild.resolve.sources.large_trees import find_secret
 from reprobuild.store.store import Store
 from tests.resolve.repositories import ENV, Project
 from tests.resolve.test_sources import content, line, resolve
@@ -143,10 +143,10 @@ def test_a_secret_on_the_bound_of_two_portions_is_seen(
     monkeypatch.setattr(large_trees, "_OVERLAP", 400)
     text = (filling * before)[:before] + b"\n" + SECRETS["github"].encode() + b"\n" + filling * 1000
     blob = Blob(mode="100644", id="", path="data.txt", size=len(text))
-    whole = secret_in(blob, io.BytesIO(text))
+    whole = find_secret(blob, io.BytesIO(text))
     monkeypatch.setattr(large_trees, "AT_ONCE", 10)
     assert whole
-    assert secret_in(blob, io.BytesIO(text)) == whole
+    assert find_secret(blob, io.BytesIO(text)) == whole
 
 
 def test_a_large_file_of_a_secret_name_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,4 +155,4 @@ def test_a_large_file_of_a_secret_name_is_one(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(large_trees, "_PORTION", 50)
     for mode, said in (("100644", ": files of this name hold secrets"), ("120000", "")):
         blob = Blob(mode=mode, id="", path="id_rsa", size=len(text))
-        assert secret_in(blob, io.BytesIO(text)) == said
+        assert find_secret(blob, io.BytesIO(text)) == said

@@ -15,14 +15,14 @@ from reprobuild.errors import LockError, UsageError
 from reprobuild.infra.http.client import Net
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.acceptance import accept
-from reprobuild.resolve.python.classify import by_rule
-from reprobuild.resolve.python.context import is_apart
+from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.python.classify import rule_indexes
+from reprobuild.resolve.python.context import is_isolated_env
 from reprobuild.resolve.python.debian_names import versions_of
 from reprobuild.resolve.python.previous_locks import KeptWheels
 from reprobuild.resolve.python.resolve import LineContext
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild.store.roots import keep
+from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import AROUND, HTML, TARGET, Index, lists, lock, resolved, taken
@@ -46,7 +46,7 @@ def rules(served: Served, *simple: str, **services: str) -> FileLists:
     shipped = read_services(known)
     only = {name: one for name, one in shipped.items() if name in known}
     indexes = PackageIndexes(find_links=(), simple=simple, credentials={})
-    return FileLists(indexes, Net(), lambda name, version: by_rule(name, version, only))
+    return FileLists(indexes, Net(), lambda name, version: rule_indexes(name, version, only))
 
 
 def test_debians_own_distributions_are_asked_of_no_index(served: Served) -> None:
@@ -104,7 +104,7 @@ def test_the_bases_own_release_is_compared(
     assert (ruling.outcome, ruling.kind) == ("replaced", "system-version")
     assert said in ruling.reason
     with pytest.raises(LockError) as caught:
-        accept([ruling], ())
+        accept_deviations([ruling], ())
     assert caught.value.hint == "to go on without exactly these: --accept system-version"
 
 
@@ -137,7 +137,7 @@ def test_which_freeze_is_of_an_environment_of_its_own(
     (tmp_path / "requirements.txt").write_text("pycairo==1.20.1\n")
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    assert is_apart(read_snapshot(tmp_path)) is expected
+    assert is_isolated_env(read_snapshot(tmp_path)) is expected
 
 
 def test_an_ordinary_distribution_of_debian_comes_from_an_index_where_one_has_it(served: Served) -> None:
@@ -184,7 +184,7 @@ def test_a_vendors_build_leads_to_its_image(line: str, image: str, said: str) ->
     assert ruling.reason == f"{line.replace('==', ' ')} is {said}"
     name = line.partition("==")[0]
     with pytest.raises(LockError) as caught:
-        accept([ruling], ())
+        accept_deviations([ruling], ())
     assert caught.value.hint == (
         f"{name} can come from a page or a directory that has the wheel: --index {name}=URL\n"
         "to go on without exactly these: --accept vendor-build\n"
@@ -246,9 +246,9 @@ def test_the_same_version_without_its_label_must_be_accepted(served: Served) -> 
         f"torch-2.3.0-py3-none-any.whl from {index.url}"
     )
     with pytest.raises(LockError) as caught:
-        accept([ruling], ["unknown-version"])
+        accept_deviations([ruling], ["unknown-version"])
     assert caught.value.hint == "to go on without exactly these: --accept other-local-version"
-    assert accept([ruling], ["other-local-version"])[0].accepted
+    assert accept_deviations([ruling], ["other-local-version"])[0].accepted
     index.add("odd-1.0-cp39-cp39-win_amd64.whl")
     _, ruling = lock(files, "odd==1.0+cu121")
     assert ruling.kind == "no-wheel"
@@ -273,7 +273,7 @@ def test_what_was_never_there_is_dropped_and_said(line: str, served: Served) -> 
     wheel, ruling = lock(lists(served.url), line)
     assert (wheel, ruling.outcome, ruling.kind) == (None, "excluded", "leftover")
     assert ruling.reason.startswith("dropped: ")
-    assert accept([ruling], ()) == (ruling,)
+    assert accept_deviations([ruling], ()) == (ruling,)
     assert served.asked == []
 
 
@@ -281,7 +281,9 @@ def test_what_was_deleted_may_be_in_the_store_still(served: Served, tmp_path: Pa
     store, path, name = Store(tmp_path / "store"), tmp_path / "old lock.lock", "tool-1.0-py3-none-any.whl"
     sha = store.add(b"the wheel of then")
     file = Artefact(filename=name, sha256=sha, size=17)
-    keep(make_lock(wheels=(Wheel(name="tool", version="1.0", role="environment", file=file),)), path, store)
+    record_lock(
+        make_lock(wheels=(Wheel(name="tool", version="1.0", role="environment", file=file),)), path, store
+    )
     known = msgspec.structs.replace(AROUND, earlier=KeptWheels(store))
     files, gone = lists(f"{served.url}/simple"), "no index of this machine has tool"
     _, ruling = lock(files, "tool==1.0", around=known)
@@ -301,5 +303,5 @@ def test_an_own_address_of_a_service_with_a_placeholder_that_nothing_fills() -> 
     with pytest.raises(
         UsageError, match=r"the address https://mirror\.test/\{label\} of a service has a "
     ) as caught:
-        by_rule("torch", "2.0+cpu", services)
+        rule_indexes("torch", "2.0+cpu", services)
     assert caught.value.hint == "it may have: {local}"

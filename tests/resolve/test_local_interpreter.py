@@ -17,7 +17,7 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.infra.http.client import Net
 from reprobuild.lock.python import Interpreter
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.interpreter.choice import bring, standalone
+from reprobuild.resolve.interpreter.choice import choose_build, make_standalone
 from reprobuild.resolve.interpreter.local import find_local
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.snapshot.read import read_snapshot
@@ -116,10 +116,10 @@ def test_it_is_packed_as_a_capture_would(scene: Scene, made: Path, tmp_path: Pat
 
 
 def test_the_lock_has_it_as_a_captured_one(scene: Scene) -> None:
-    wanted = standalone(
+    wanted = make_standalone(
         Interpreter(version=VERSION, executable=f"/usr/bin/python{MINOR}", evidence="capture")
     )
-    choice = bring(wanted, read_snapshot(scene.folder), scene.find)
+    choice = choose_build(wanted, read_snapshot(scene.folder), scene.find)
     found = choice.interpreter
     assert (found.kind, found.version, found.executable) == (
         "captured", VERSION, f"/opt/python/bin/python{MINOR}"

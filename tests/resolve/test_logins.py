@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.cli.overrides import doubted_sources, make_decisions
+from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
 from reprobuild.context import RunContext
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import EngineError, LockError
@@ -232,13 +232,13 @@ def test_a_source_that_a_file_beside_the_snapshot_names_gets_no_login(
         decisions, folder = make_decisions(snapshot, named, **NONE)
         session = RunContext(
             store=Store(tmp_path / "store"), net=Net(offline=True), env=env, folder=folder, say=print, now=0,
-            progress=lambda *_: None, doubted=doubted_sources(snapshot, named, sources=()),
+            progress=lambda *_: None, doubted=unconfirmed_sources(snapshot, named, sources=()),
         )  # fmt: skip
         with contextlib.suppress(LockError):
-            lock_sources(read_snapshot(snapshot), decisions, session.surroundings(snapshot))
+            lock_sources(read_snapshot(snapshot), decisions, session.resolve_context(snapshot))
     assert set(host.asked) == ({None} if doubted else {None, DEFAULT})
     option = (f"proj={url}",)
-    assert doubted_sources(snapshot, None, sources=option) == frozenset()
+    assert unconfirmed_sources(snapshot, None, sources=option) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.python.unreachable import refuse_lost
-from reprobuild.resolve.resolver import resolve
+from reprobuild.resolve.python.unreachable import check_availability
+from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -79,7 +79,7 @@ def test_channels_with_an_index_and_a_repository(tmp_path: Path) -> None:
     )
     decisions = Decisions(base="debian/bookworm", channels=(lab,))
     with pytest.raises(FetchError) as caught:
-        resolve(held, decisions, around(tmp_path, f"{CLOSED}/simple"))
+        resolve_snapshot(held, decisions, around(tmp_path, f"{CLOSED}/simple"))
     text = str(caught.value)
     for place in (f"{FIRST}/linux-64", f"{SECOND}/linux-64", f"{CLOSED}/simple"):
         assert len(re.findall(f"(?m)^{re.escape(place)}.* cannot be reached: ", text)) == 1, text
@@ -98,7 +98,7 @@ def test_a_build_of_python_with_an_index_and_a_repository(tmp_path: Path) -> Non
         requirements=f"idna==3.7\n{SOURCE}\n",
     )  # fmt: skip
     with pytest.raises(FetchError) as caught:
-        resolve(held, Decisions(base="debian/bookworm"), around(tmp_path, f"{CLOSED}/simple"))
+        resolve_snapshot(held, Decisions(base="debian/bookworm"), around(tmp_path, f"{CLOSED}/simple"))
     python, index_said, besides, *more = str(caught.value).splitlines()
     assert python.startswith(NO_BUILD)
     assert index_said.startswith(f"{CLOSED}/simple cannot be reached: ")
@@ -113,7 +113,7 @@ def test_a_build_of_python_alone_is_the_error_that_it_was(tmp_path: Path) -> Non
         python="Python 3.99.1 (main, Dec  8 2023, 05:40:51) [GCC 12.2.0]\nlinux-x86_64\n",
     )
     with pytest.raises(LockError) as caught:
-        resolve(held, Decisions(base="debian/bookworm"), around(tmp_path))
+        resolve_snapshot(held, Decisions(base="debian/bookworm"), around(tmp_path))
     assert str(caught.value).startswith(NO_BUILD)
     assert "\n" not in str(caught.value)
     assert caught.value.hint == MIRROR
@@ -123,7 +123,9 @@ def test_a_version_of_two_parts(tmp_path: Path) -> None:
     """The lines of the freeze are looked for though no patch release is known."""
     held = snapshot(tmp_path / "snapshot", requirements="idna==3.7\n")
     with pytest.raises(FetchError) as caught:
-        resolve(held, Decisions(base="debian/bookworm", python="3.99"), around(tmp_path, f"{CLOSED}/simple"))
+        resolve_snapshot(
+            held, Decisions(base="debian/bookworm", python="3.99"), around(tmp_path, f"{CLOSED}/simple")
+        )
     python, index_said = str(caught.value).splitlines()
     assert python.startswith(
         "Python 3.99 (decided by the user) is not among the captured packages, and uv knows no"
@@ -138,7 +140,7 @@ def test_with_what_no_base_can_be_made_of(tmp_path: Path) -> None:
         python="Python 3.99.1 (main, Dec  8 2023, 05:40:51) [GCC 12.2.0]\nlinux-x86_64\n",
     )
     with pytest.raises(LockError) as caught:
-        resolve(held, Decisions(base="debian/bookworm", packages=("nosuch",)), around(tmp_path))
+        resolve_snapshot(held, Decisions(base="debian/bookworm", packages=("nosuch",)), around(tmp_path))
     first, second = str(caught.value).splitlines()[:2]
     assert first.startswith(NO_BUILD)
     assert "nosuch" in second
@@ -147,6 +149,6 @@ def test_with_what_no_base_can_be_made_of(tmp_path: Path) -> None:
 def test_only_the_python_makes_an_error_of_the_lock() -> None:
     lost = LockError("no Python", hint="name one")
     with pytest.raises(LockError, match=r"^no Python$"):
-        refuse_lost((lost,), (), ())
+        check_availability((lost,), (), ())
     with pytest.raises(FetchError, match=r"^no Python\nno index$"):
-        refuse_lost((lost, FetchError("no index")), (), ())
+        check_availability((lost, FetchError("no index")), (), ())

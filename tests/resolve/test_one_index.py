@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from reprobuild.ecosystems.pypi.choose import newest
+from reprobuild.ecosystems.pypi.choose import find_newest
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.netrc import Netrc
-from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.acceptance import accept_deviations
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import TARGET, Index, lists, lock, resolved, sha256, taken
 
@@ -42,7 +42,7 @@ def test_one_name_with_two_contents_is_nobodys_choice(one: Index, two: Index) ->
         f"222222222222): decide it, --index tool={one.url} or --index tool={two.url}"
     )
     with pytest.raises(LockError) as caught:
-        accept([ruling], ())
+        accept_deviations([ruling], ())
     assert caught.value.hint == (
         "to go on without exactly these: --accept ambiguous-index\n"
         "with --accept ambiguous-index the image will NOT have tool"
@@ -218,13 +218,13 @@ def test_a_newer_release_of_a_later_index_is_not_taken_for_a_build(
     two.add("tool-99.0-py3-none-any.whl")
     two.add("rare-2.0-py3-none-any.whl")
     files = lists(one.url, two.url)
-    assert (newest("tool", "", files, TARGET) or ("",))[0] == "1.0"
-    assert (newest("rare", "", files, TARGET) or ("",))[0] == "2.0"
-    assert newest("tool", ">1", files, TARGET) is None
-    assert (newest("tool", ">1", lists(one.url, tool=two.url), TARGET) or ("",))[0] == "99.0"
+    assert (find_newest("tool", "", files, TARGET) or ("",))[0] == "1.0"
+    assert (find_newest("rare", "", files, TARGET) or ("",))[0] == "2.0"
+    assert find_newest("tool", ">1", files, TARGET) is None
+    assert (find_newest("tool", ">1", lists(one.url, tool=two.url), TARGET) or ("",))[0] == "99.0"
     (tmp_path / "tool-1.5-py3-none-any.whl").touch()
     both = lists(one.url, two.url, links=[tmp_path.as_uri()])
-    assert (newest("tool", "", both, TARGET) or ("",))[0] == "1.5"
+    assert (find_newest("tool", "", both, TARGET) or ("",))[0] == "1.5"
 
 
 def test_only_the_decided_index_is_asked(one: Index, two: Index, served: Served) -> None:

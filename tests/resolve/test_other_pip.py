@@ -11,7 +11,7 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.errors import LockError
 from reprobuild.report.text import render_snapshot
 from reprobuild.resolve.python.other_pip import find_other_pip
-from reprobuild.resolve.resolver import resolve
+from reprobuild.resolve.resolver import resolve_snapshot
 from tests.resolve.small import around, snapshot, use_debian, write_wheel
 from tests.snapshot.test_unlisted import document, one
 
@@ -94,11 +94,11 @@ def test_lock_refuses_the_freeze_and_may_be_told_to_go_on(
     held = snapshot(tmp_path / "snapshot", collect_env=REPORT, env=VENV, requirements="six==1.0\n")
     here = around(tmp_path, tmp_path / "wheels")
     with pytest.raises(LockError) as caught:
-        resolve(held, Decisions(base="debian/bookworm"), here)
+        resolve_snapshot(held, Decisions(base="debian/bookworm"), here)
     assert "collect_env.txt:2: requirements.txt: unresolved (other-pip): " in str(caught.value)
     assert caught.value.hint.splitlines() == [
         f"take the freeze again in the environment that ran with `{FREEZE} > requirements.txt`",
         "to go on without exactly these: --accept other-pip",
     ]
-    lock = resolve(held, Decisions(base="debian/bookworm", accept=("other-pip",)), here)
+    lock = resolve_snapshot(held, Decisions(base="debian/bookworm", accept=("other-pip",)), here)
     assert [wheel.name for wheel in lock.wheels] == ["six"]

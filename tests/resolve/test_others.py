@@ -8,7 +8,7 @@ import pytest
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.resolve.environment.triage import triage_snapshot
-from reprobuild.resolve.not_installed import python_of_conda
+from reprobuild.resolve.not_installed import find_conda_python
 from reprobuild.snapshot.read import read_snapshot
 
 
@@ -43,5 +43,5 @@ def test_the_very_python_of_conda_keeps_conda(
     build: str, decided: str | None, kept: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "conda-list.txt").write_text(f"python 3.13.1 {build}\n")
-    found = python_of_conda(read_snapshot(tmp_path), Decisions(python=decided))
+    found = find_conda_python(read_snapshot(tmp_path), Decisions(python=decided))
     assert (found is not None) == kept

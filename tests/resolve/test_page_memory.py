@@ -13,7 +13,7 @@ from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.simple_api import Pages
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import Page
-from reprobuild.infra.http.retry import fresh_for
+from reprobuild.infra.http.retry import freshness_seconds
 from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.resolve.test_files import Index, lock
@@ -108,5 +108,5 @@ def test_a_memory_that_nobody_understands_is_made_anew(served: Served, tmp_path:
     ],
 )
 def test_for_how_long_an_answer_is_fresh(headers: Mapping[str, str], login: bool, seconds: int) -> None:
-    assert fresh_for(headers, login=login) == seconds
+    assert freshness_seconds(headers, login=login) == seconds
     assert Page(url="", content_type="", content=b"").fresh == 0

@@ -14,9 +14,9 @@ from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import LockError
 from reprobuild.infra.untrusted import names
 from reprobuild.infra.untrusted.names import HOSTILE
-from reprobuild.resolve.sources.large_trees import checked_blobs
-from reprobuild.resolve.sources.patch_sizes import unpacked
-from reprobuild.resolve.sources.patching import patched
+from reprobuild.resolve.sources.large_trees import list_tree_blobs
+from reprobuild.resolve.sources.patch_sizes import measure_unpacked_size
+from reprobuild.resolve.sources.patching import apply_patch
 from reprobuild.snapshot.model import Patch, PatchedFile
 from reprobuild.store.store import Store
 from tests.resolve.repositories import ENV, Project, patch
@@ -130,7 +130,7 @@ def test_what_honest_diffs_unpack_to(project: Project, tmp_path: Path) -> None:
     captured = patch(project.diff("HEAD", "--binary", "--full-index"))
     parts = [int(size) for size in re.findall(rb"^(?:literal|delta) (\d+)$", captured.content, re.MULTILINE)]
     assert captured.content.count(b"\ndelta ") == 2
-    assert unpacked(captured, {"weights": 200_000}) == 200_007 + sum(parts)
+    assert measure_unpacked_size(captured, {"weights": 200_000}) == 200_007 + sum(parts)
     ((source,), _) = resolve(
         Store(tmp_path / "store"),
         line(project.head),
@@ -145,7 +145,7 @@ def test_a_text_is_as_large_as_it_was(project: Project) -> None:
     text = PatchedFile(line=9, old_path="a", new_path="a")
     gone = PatchedFile(line=15, old_path="c", new_path=None)
     both = Patch(file="x.diff", name="x", content=captured.content, files=(*captured.files, text, gone))
-    assert unpacked(both, {"a": 5000, "b": 300, "c": 20}) == 5007
+    assert measure_unpacked_size(both, {"a": 5000, "b": 300, "c": 20}) == 5007
 
 
 def test_what_a_diff_unpacks_to_allows_no_more(
@@ -160,7 +160,7 @@ def test_what_a_diff_unpacks_to_allows_no_more(
     project.write("noise", random.Random(1).randbytes(before * 300))
     project.git("add", "--intent-to-add", "noise")
     captured = patch(project.diff("HEAD", "--binary", "--full-index"))
-    tree = patched(repository, project.head, captured)
-    checked_blobs(repository, tree, "proj")  # as it was: what came of the diff counts
+    tree = apply_patch(repository, project.head, captured)
+    list_tree_blobs(repository, tree, "proj")  # as it was: what came of the diff counts
     with pytest.raises(LockError, match=rf"the repository of proj has {before} bytes, and its tree"):
-        checked_blobs(repository, tree, "proj", before)
+        list_tree_blobs(repository, tree, "proj", before)

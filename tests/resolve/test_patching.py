@@ -8,7 +8,7 @@ import pytest
 
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import LockError
-from reprobuild.resolve.sources.patching import AGAIN, patched
+from reprobuild.resolve.sources.patching import AGAIN, apply_patch
 from reprobuild.snapshot.model import Patch
 from tests.resolve.repositories import ENV, Project, binary, edit, patch
 
@@ -24,7 +24,7 @@ def tree(project: Project, captured: Patch, commit: str, place: str = "") -> str
     folder.mkdir()
     repository = GitRepository(folder, ENV)
     repository.fetch_local(Path(place) if place else project.path)
-    return patched(repository, commit, captured)
+    return apply_patch(repository, commit, captured)
 
 
 def refused(project: Project, captured: Patch, commit: str = "") -> tuple[str, str]:

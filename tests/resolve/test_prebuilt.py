@@ -20,12 +20,12 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.builds import prebuilt
-from reprobuild.resolve.builds.prebuilt import with_prebuilt
+from reprobuild.resolve.builds.prebuilt import use_prebuilt_wheels
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.torch_build import read_torch_build
 from reprobuild.resolve.python.resolve import ResolvedLines
-from reprobuild.resolve.python.rulings import BUILT, rule
-from reprobuild.resolve.resolver import resolve
+from reprobuild.resolve.python.rulings import BUILT, make_resolution
+from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.store import Store
 from tests.image.made import make_wheel
@@ -76,7 +76,7 @@ class Place:
             name="flash-attn", version="2.6.3", file=Artefact(filename=SDIST, sha256="5" * 64, size=1)
         )
         reasons = {"torch==2.4.1": "a wheel", "Flash_attn==2.6.3": f"the source is there{BUILT}"}
-        rulings = [rule(requirement(text), "pinned", reason) for text, reason in reasons.items()]
+        rulings = [make_resolution(requirement(text), "pinned", reason) for text, reason in reasons.items()]
         return ResolvedLines(wheels=tuple(wheels), sdists=(source,), rulings=tuple(rulings))
 
     def ask(
@@ -88,7 +88,9 @@ class Place:
             indexes=PackageIndexes(find_links=(), simple=(), credentials={}), say=lambda text: None,
         )  # fmt: skip
         given = self.found(torch)
-        got = with_prebuilt(given, names or ("flash-attn",), target, read_services(self.services), around)
+        got = use_prebuilt_wheels(
+            given, names or ("flash-attn",), target, read_services(self.services), around
+        )
         assert got.rulings[0] == given.rulings[0]
         taken = next((one for one in got.wheels if one.name == "flash-attn"), None)
         assert got.sdists == (() if taken else given.sdists)
@@ -168,7 +170,7 @@ def test_a_wheel_of_something_else_is_not_taken(place: Place, tmp_path: Path) ->
         filename=PLAIN, sha256=place.store.add(wheel(tmp_path, "other-2.6.3-py3-none-any.whl")), size=1
     )
     with pytest.raises(BuildError, match="is no wheel of flash-attn") as caught:
-        prebuilt._check(file, name, sdist, place.store)
+        prebuilt._check_wheel(file, name, sdist, place.store)
     assert caught.value.hint == "name another place of such wheels with --service flash-attn-wheels=URL"
 
 
@@ -238,7 +240,7 @@ def test_a_whole_lock(
         store=place.store, net=Net(), env={}, folder=tmp_path, now=0, say=lambda text: None,
         indexes=PackageIndexes(find_links=(), simple=(simple.url,), credentials={}),
     )  # fmt: skip
-    lock: Lock = resolve(
+    lock: Lock = resolve_snapshot(
         snapshot, Decisions(base="debian/bookworm", services=place.services, build=build), around
     )
     wheels = [one.file.filename for one in lock.wheels if one.name == "flash-attn"]

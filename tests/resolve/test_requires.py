@@ -18,9 +18,9 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.model import Lock, Resolution
 from reprobuild.lock.python import CondaPackage, Wheel
-from reprobuild.lock.requirements import conflicts, in_short
+from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.recipe.render import render_pylock
-from reprobuild.report.text import render_rulings
+from reprobuild.report.text import render_resolutions
 from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.resolve.test_shared_libraries import made_wheel
@@ -129,7 +129,7 @@ def test_what_is_not_met_is_said_and_is_no_error(store: Store, tmp_path: Path) -
         file="pip-freeze.txt", line=1, subject="Debians", outcome="in base", reason="python3-debians"
     )
     lock = locked(tmp_path, wheels, conda=(conda,), rulings=(debian,))
-    found = conflicts(lock)
+    found = find_conflicts(lock)
     assert found == (
         "one 1 requires `odd one out`, which is no requirement that can be read",
         "one 1 requires conda-made<2, and the image has conda-made 2.0",
@@ -137,14 +137,14 @@ def test_what_is_not_met_is_said_and_is_no_error(store: Store, tmp_path: Path) -
         "one 1 requires three, and the image has no three",
         "one 1 requires two>=2, and the image has two 1",
     )
-    assert all(f"  {said}" in render_rulings(lock).splitlines() for said in found)
+    assert all(f"  {said}" in render_resolutions(lock).splitlines() for said in found)
     met = locked(
         tmp_path / "met", with_requires([wheel_of(store, "two", ["pre>=1"]), wheels[2]], TARGET, store)
     )
-    assert conflicts(met) == ()
-    assert "not met" not in render_rulings(met)
+    assert find_conflicts(met) == ()
+    assert "not met" not in render_resolutions(met)
     many = wheel_of(store, "many", [f"gone{number:02}" for number in range(23)])
-    told = render_rulings(locked(tmp_path / "many", with_requires([many], TARGET, store))).splitlines()
+    told = render_resolutions(locked(tmp_path / "many", with_requires([many], TARGET, store))).splitlines()
     assert sum("requires gone" in line for line in told) == 20
     assert "  and 3 more requirements that are not met" in told
 
@@ -156,13 +156,13 @@ def test_a_name_with_endless_versions_is_not_compared_with_each() -> None:
         sample_wheel("torch", f"1.{number}", requires=asked if number == 0 else ()) for number in range(1500)
     ]
     start = time.process_time()
-    found = conflicts(make_lock(wheels=tuple(many)))
+    found = find_conflicts(make_lock(wheels=tuple(many)))
     assert time.process_time() - start < 1
     assert len(found) == 1500
     assert found[0] == "torch 1.0 requires torch==2.0, and the image has 1500 versions of torch"
-    few = conflicts(make_lock(wheels=tuple(many[:20])))
+    few = find_conflicts(make_lock(wheels=tuple(many[:20])))
     assert few[0].startswith("torch 1.0 requires torch==2.0, and the image has torch 1.0, 1.1, 1.10, ")
-    assert in_short(few)[-1] == "and 1480 more requirements that are not met"
+    assert shorten_conflicts(few)[-1] == "and 1480 more requirements that are not met"
 
 
 def test_pylock_names_the_dependencies_among_its_packages(store: Store, tmp_path: Path) -> None:
@@ -196,13 +196,13 @@ def test_metadata_of_endless_kinds_of_fields_is_refused_at_once(store: Store) ->
 def test_each_extra_is_judged_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain of extras that a wheel asks of itself: e0 asks for e1, which asks for e2."""
     judged: list[str] = []
-    judge = requires.applies
+    judge = requires.marker_holds
 
     def counted(marker: Marker | None, markers: Mapping[str, str], extra: str) -> bool:
         judged.append(extra)
         return judge(marker, markers, extra)
 
-    monkeypatch.setattr(requires, "applies", counted)
+    monkeypatch.setattr(requires, "marker_holds", counted)
     count = 30
     chain = [f"evil[e{n}]; extra == 'e{n - 1}'" for n in range(1, count)]
     never = " or ".join(f"extra == 'e{n}' and extra == 'x'" for n in range(count))

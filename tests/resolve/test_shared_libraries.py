@@ -14,8 +14,12 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact, Base, BaseImage, Deb, ImagePackage
-from reprobuild.resolve.system.shared_libraries import asks, system_libraries, too_new
-from reprobuild.resolve.system.sonames import candidates, glibc_of, newest_glibcxx, package_of
+from reprobuild.resolve.system.shared_libraries import (
+    choose_library_packages,
+    required_libraries,
+    rule_newer_libraries,
+)
+from reprobuild.resolve.system.sonames import glibc_of, guess_packages, newest_glibcxx, package_of
 from reprobuild.resolve.system.wheel_libraries import ElfFile, open_wheels, read_libraries
 from reprobuild.snapshot.model import Snapshot, SystemPackage
 from reprobuild.snapshot.parsers import conda_list as conda_lists
@@ -55,7 +59,7 @@ def store(tmp_path: Path) -> Store:
     ],
 )  # fmt: skip
 def test_debians_names(soname: str, first: str) -> None:
-    assert candidates(soname)[:2] == (first, f"{first}t64")
+    assert guess_packages(soname)[:2] == (first, f"{first}t64")
 
 
 def test_what_the_index_has_is_taken() -> None:
@@ -78,7 +82,7 @@ def test_what_the_index_has_is_taken() -> None:
         "lib" + "a" * 300 + ".so",
         "../libx.so.1",
     ):
-        assert candidates(odd) == ()
+        assert guess_packages(odd) == ()
 
 
 def test_the_table_of_libstdcxx() -> None:
@@ -155,7 +159,7 @@ def test_files_that_all_need_each_other_take_no_time(store: Store) -> None:
         store, a={f"{number}.so": elf(["libx.so", "libz.so.9"], "libx.so") for number in range(3000)}
     )
     began = time.process_time()
-    (ask,) = asks(opened)
+    (ask,) = required_libraries(opened)
     assert time.process_time() - began < 2
     assert (ask.soname, ask.imported) == ("libz.so.9", True)
 
@@ -163,8 +167,8 @@ def test_files_that_all_need_each_other_take_no_time(store: Store) -> None:
 def test_names_of_files_cannot_mislead(store: Store) -> None:
     opened = found(store, a={"x\u202ey.so": elf(["libgone.so.1"], "", {"libc.so.6": ["GLIBC_2.99"]})})
     base = Base(distribution="d", release="r", packages=(deb("libc6", "2.36-9"),))
-    _, rulings = system_libraries(asks(opened), Snapshot(digest=""), INDEX, base, ())
-    assert all(ruling.reason.isprintable() for ruling in (*rulings, *too_new(opened, base)))
+    _, rulings = choose_library_packages(required_libraries(opened), Snapshot(digest=""), INDEX, base, ())
+    assert all(ruling.reason.isprintable() for ruling in (*rulings, *rule_newer_libraries(opened, base)))
 
 
 def found(store: Store, **wheels: Mapping[str, bytes]) -> list[tuple[Wheel, tuple[ElfFile, ...]]]:
@@ -182,7 +186,7 @@ def test_what_no_wheel_brings_is_asked_for(store: Store) -> None:
         other={"lib/libshared.so": elf(["libX11.so.6"], "libshared.so.2"), "lib/plug.so": elf(["libY.so.1"])},
         ctypes={"lib/libsnd.so": elf(["libasound.so.2"])},
     )  # fmt: skip
-    assert [(ask.wheel.name, ask.soname, ask.path, ask.imported) for ask in asks(opened)] == [
+    assert [(ask.wheel.name, ask.soname, ask.path, ask.imported) for ask in required_libraries(opened)] == [
         ("ctypes", "libasound.so.2", "lib/libsnd.so", True),
         ("cv", "libGL.so.1", "cv.libs/libqt-1.so.5", True),
         ("cv", "libxcb.so.1", "cv/plugins/libxcb.so", False),
@@ -238,7 +242,7 @@ def test_which_package_comes(
     opened = found(store, cv={MODULE: elf(NEEDED), "plug.so": elf(["libgtk-3.so.0"])})
     listed = conda_lists.parse(conda.encode(), "conda-list.txt")[0] if conda else ()
     snapshot = Snapshot(digest="", packages=packages, conda=listed)
-    found_roots, rulings = system_libraries(asks(opened), snapshot, INDEX, BASE, drop)
+    found_roots, rulings = choose_library_packages(required_libraries(opened), snapshot, INDEX, BASE, drop)
     assert set(found_roots) == roots
     assert {r.subject: r.kind for r in rulings} == {**ALWAYS, **dict.fromkeys(missing, "missing-library")}
     assert {(r.outcome, r.file) for r in rulings} == {("excluded", "cv-1-py3-none-any.whl")}
@@ -260,13 +264,13 @@ def test_what_a_newer_library_is_needed_for(store: Store) -> None:
     base = Base(
         distribution="d", release="r", packages=(deb("libc6", "2.36-9"), deb("libstdc++6", "12.2.0-14"))
     )
-    rulings = list(too_new(opened, base))
+    rulings = list(rule_newer_libraries(opened, base))
     assert [(r.subject, r.outcome, r.kind) for r in rulings] == [
         ("new", "unresolved", "newer-library"), ("cxx", "unresolved", "newer-library"),
     ]  # fmt: skip
     assert rulings[0].reason == f"{MODULE} needs GLIBC_2.38, and the base has GLIBC_2.36"
     assert rulings[1].reason == f"{MODULE} needs GLIBCXX_3.4.31, and the base has GLIBCXX_3.4.30"
-    assert list(too_new(opened, Base(distribution="d", release="r", packages=()))) == []
+    assert list(rule_newer_libraries(opened, Base(distribution="d", release="r", packages=()))) == []
 
 
 def test_what_an_image_below_has_is_there(store: Store) -> None:
@@ -280,4 +284,7 @@ def test_what_an_image_below_has_is_there(store: Store) -> None:
         reference="r.test/x:1", digest="sha256:" + "0" * 64, config=config, layers=(), packages=below
     )
     base = Base(distribution="debian", release="made", packages=(), image=image)
-    assert system_libraries(asks(opened), Snapshot(digest=""), index(), base, ()) == ({}, ())
+    assert choose_library_packages(required_libraries(opened), Snapshot(digest=""), index(), base, ()) == (
+        {},
+        (),
+    )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.config.overrides import Decisions, stated
+from reprobuild.config.overrides import Decisions, describe_decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import LockError, ReproError, SnapshotError, UsageError
-from reprobuild.infra.git.addresses import RepositoryAddress, of_this_machine, read_origin
+from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import read_tar
@@ -299,7 +299,7 @@ def test_an_origin_is_read(text: str, place: str, local: str | None, revision: s
 def test_a_path_written_as_an_address_is_of_this_machine(place: str) -> None:
     found = read_origin(place, Path("/f"))
     assert (found.address, found.is_remote) == ("", False)
-    assert of_this_machine({"p": found}) == (f"p from this machine: {place}",)
+    assert local_origin_lines({"p": found}) == (f"p from this machine: {place}",)
 
 
 def test_a_tilde_stands_for_a_home_at_the_begin_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +330,7 @@ def test_what_is_taken_from_this_machine_is_said(
     decisions = Decisions(
         sources={"Lib_B": "proj@v1", "a": f"file://{project.path}", "far": "https://example.invalid/x.git"}
     )
-    lock_sources(read_snapshot(tmp_path / "snapshot"), decisions, session.surroundings())
+    lock_sources(read_snapshot(tmp_path / "snapshot"), decisions, session.resolve_context())
     assert capsys.readouterr().out.splitlines() == [
         f"sources: a from this machine: file://{project.path}",
         f"sources: lib-b from this machine: {tmp_path}/proj",
@@ -341,17 +341,17 @@ def test_a_password_in_what_is_no_address_is_not_said(project: Project, tmp_path
     """`user:password@host:path` is a path for git and for us, where somebody meant an address."""
     place = "svc:Zq8LmW2xR7tYpK4v@git.example:o/r.git"
     origins = {"proj": read_origin(f"{place}@main", tmp_path)}
-    assert of_this_machine(origins) == (f"proj from this machine: {tmp_path}/***@git.example:o/r.git",)
+    assert local_origin_lines(origins) == (f"proj from this machine: {tmp_path}/***@git.example:o/r.git",)
     reason = unreachable(resolve(store, line(project.head), origins={"proj": place}, folder=tmp_path))
     assert reason.startswith(f"the source of proj, {tmp_path}/***@git.example:o/r.git, does not exist; ")
     decisions = Decisions(sources={"proj": place}, base="localhost:5000/x:1@sha256:0")
-    assert decisions.recorded()["sources"] == {"proj": "***@git.example:o/r.git"}
-    assert stated(decisions) == (
+    assert decisions.lock_document()["sources"] == {"proj": "***@git.example:o/r.git"}
+    assert describe_decisions(decisions) == (
         "base = localhost:5000/x:1@sha256:0",
         "sources.proj = ***@git.example:o/r.git",
     )
     for honest in ("git@git.example:o/r", "ada@git.example:o/r", "/a/b@c/x.git", "C:/x@y", "a:b/c@v1"):
-        assert Decisions(sources={"proj": honest}).recorded()["sources"] == {"proj": honest}
+        assert Decisions(sources={"proj": honest}).lock_document()["sources"] == {"proj": honest}
 
 
 def test_what_has_no_repository_or_no_commit_is_unresolved(project: Project, store: Store) -> None:

@@ -21,7 +21,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Interpreter
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.interpreter.standalone import NoBuildError, find_build, mirrored
+from reprobuild.resolve.interpreter.standalone import NoBuildError, find_build, with_mirror_address
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.image.made import Made
@@ -165,16 +165,17 @@ def test_a_lock_is_fetched_from_the_mirror(tmp_path: Path, variables: dict[str, 
     build = find_build("3.11.7", "x86_64", around(tmp_path / "store", variables))
     lock = locked(Made(tmp_path / "made"), build.file)
     assert (
-        mirrored(lock, build.file, {**os.environ, **variables, "UV_PYTHON_INSTALL_MIRROR": ""}) == build.file
+        with_mirror_address(lock, build.file, {**os.environ, **variables, "UV_PYTHON_INSTALL_MIRROR": ""})
+        == build.file
     )
-    assert mirrored(lock, build.file, {**os.environ, **variables}) == msgspec.structs.replace(
+    assert with_mirror_address(lock, build.file, {**os.environ, **variables}) == msgspec.structs.replace(
         build.file, url=(tmp_path / "mirror" / "20240107" / NAME).as_uri().replace("+", "%2B")
     )
     listed = json.loads((tmp_path / "mirror" / "builds.json").read_text())
     del listed["cpython-3.11.7-linux-x86_64-gnu"]
     (tmp_path / "mirror" / "builds.json").write_text(json.dumps(listed))
     mirror = {**variables, "UV_PYTHON_INSTALL_MIRROR": f"http://user:s3cret@{served}"}
-    found = mirrored(lock, build.file, {**os.environ, **mirror})
+    found = with_mirror_address(lock, build.file, {**os.environ, **mirror})
     assert found.url == f"http://user:s3cret@{served}/20240107/{NAME.replace('+', '%2B')}"
     other = Store(tmp_path / "other")
     assert fetch([found], other, Net()) == 1

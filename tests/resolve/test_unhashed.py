@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.ecosystems.pypi.choose import newest
+from reprobuild.ecosystems.pypi.choose import find_newest
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import FetchError
@@ -16,7 +16,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.archives import download_file
 from reprobuild.resolve.python.resolve import ResolvedLines, resolve_requirements
 from reprobuild.store.store import Store
 from tests.resolve.repositories import requirement
@@ -44,7 +44,7 @@ def listing(store: Store) -> Listing:
 
     def make(*simple: str, links: tuple[str, ...] = ()) -> FileLists:
         places = PackageIndexes(find_links=links, simple=simple, credentials={})
-        return FileLists(places, net, bring=lambda url, name: bring_file(url, name, store, net))
+        return FileLists(places, net, bring=lambda url, name: download_file(url, name, store, net))
 
     return make
 
@@ -130,11 +130,11 @@ def test_what_a_build_needs_is_brought_too(served: Served, listing: Listing) -> 
     index = Index(served)
     index.add(WHEEL, hashes={"md5": "0" * 32})
     served.give(f"/files/{WHEEL}", BYTES)
-    assert newest("tool", "", listing(index.url), TARGET) == (
+    assert find_newest("tool", "", listing(index.url), TARGET) == (
         "1.0", Artefact(filename=WHEEL, sha256=HASH, size=len(BYTES), url=f"{served.url}/files/{WHEEL}"),
     )  # fmt: skip
     with pytest.raises(
         FetchError, match=rf"{index.url} publishes no sha256 for {WHEEL} \(an md5 is not"
     ) as err:
-        newest("tool", "", lists(index.url), TARGET)
+        find_newest("tool", "", lists(index.url), TARGET)
     assert err.value.hint == "put the file into a directory, and that directory into pip's find-links"

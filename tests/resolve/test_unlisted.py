@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.line_resolutions import without_unlisted
+from reprobuild.resolve.line_resolutions import exclude_unlisted
 from reprobuild.snapshot import unlisted
 from reprobuild.snapshot.model import Snapshot
 from tests.snapshot.test_unlisted import document, one
@@ -22,6 +22,6 @@ def test_only_lines_beside_the_freeze_are_left_out(file: str, outcome: str) -> N
         kind="gone", captured="setuptools==59.9.9",
     )  # fmt: skip
     pinned = msgspec.structs.replace(lost, subject="pip", outcome="pinned", kind="")
-    first, second = without_unlisted((lost, pinned), snapshot)
+    first, second = exclude_unlisted((lost, pinned), snapshot)
     assert (first.outcome, first.reason) == (outcome, "no index has it")
     assert second == pinned

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprobuild.config.overrides import BuildDecision, Decisions
-from reprobuild.resolve.unused_overrides import unused
+from reprobuild.resolve.unused_overrides import describe_unused_overrides
 from reprobuild.snapshot.read import read_snapshot
 
 
@@ -16,9 +16,9 @@ def test_a_project_that_was_not_captured_is_told(tmp_path: Path) -> None:
     (tmp_path / "changed.diff").write_text("")
     snapshot = read_snapshot(tmp_path)
     right = Decisions(sources={"JOB": "/x"}, build={"my.tool": BuildDecision()})
-    assert list(unused(right, snapshot)) == []
+    assert list(describe_unused_overrides(right, snapshot)) == []
     wrong = Decisions(sources={"jbo": "/x"}, build={"mytool": BuildDecision()})
-    assert list(unused(wrong, snapshot)) == [
+    assert list(describe_unused_overrides(wrong, snapshot)) == [
         "--source jbo has no effect: no line and no repository of the snapshot has that name; did you mean `job`?",
         "build: mytool has no effect: no line and no repository of the snapshot has that name; did you mean `my-tool`?",
     ]

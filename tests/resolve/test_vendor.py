@@ -17,10 +17,10 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.environment.triage import triage_snapshot
-from reprobuild.resolve.resolver import resolve
+from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -219,7 +219,7 @@ def around(folder: Path) -> ResolveContext:
 def test_the_first_hint_of_a_refusal_is_the_image(tmp_path: Path) -> None:
     captured = snapshot(tmp_path, NGC, "torch==2.1.0a0+32f93b1\n")
     with pytest.raises(LockError) as caught:
-        resolve(captured, Decisions(), around(tmp_path))
+        resolve_snapshot(captured, Decisions(), around(tmp_path))
     assert caught.value.hint.splitlines() == [
         "the snapshot was taken inside NVIDIA's PyTorch image (env.txt:7: NVIDIA_PYTORCH_VERSION=23.10), which has its "
         "packages; take it as base: --base nvcr.io/nvidia/pytorch:23.10-py3 "
@@ -337,9 +337,9 @@ def test_cuda_among_lines_that_are_summed_up_is_seen() -> None:
         )  # fmt: skip
 
     with pytest.raises(LockError) as without:
-        accept([refused(name) for name in ("acme", "bcme", "ccme", "dcme")], [])
+        accept_deviations([refused(name) for name in ("acme", "bcme", "ccme", "dcme")], [])
     assert not loses_cuda(without.value)
     with pytest.raises(LockError) as caught:
-        accept([refused(name) for name in ("acme", "bcme", "ccme", "libcudnn8")], [])
+        accept_deviations([refused(name) for name in ("acme", "bcme", "ccme", "libcudnn8")], [])
     assert "libcudnn8" not in str(caught.value)
     assert loses_cuda(caught.value)

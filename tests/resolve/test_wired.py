@@ -10,7 +10,7 @@ import pytest
 from reprobuild.config.overrides import Decisions, WorkloadDecision
 from reprobuild.errors import LockError
 from reprobuild.lock.model import Lock
-from reprobuild.resolve.resolver import resolve
+from reprobuild.resolve.resolver import resolve_snapshot
 from tests.resolve.small import APT, around, snapshot, use_debian, write_wheel
 from tests.snapshot.test_unlisted import document, one
 from tests.system.samples import stanza
@@ -35,7 +35,7 @@ def lock(
     wheels = folder / "wheels"
     wheels.mkdir(exist_ok=True)
     say = (said if said is not None else []).append
-    return resolve(held, decisions or Decisions(base="debian/bookworm"), around(folder, wheels, say))
+    return resolve_snapshot(held, decisions or Decisions(base="debian/bookworm"), around(folder, wheels, say))
 
 
 def refused(folder: Path, **files: str) -> LockError:

@@ -18,7 +18,7 @@ import pytest
 
 from reprobuild.image.model import Image
 from reprobuild.infra.proc import stream
-from reprobuild.infra.proc.signals import LAST_SECONDS, SignalForwarding, hand_on, handed_on
+from reprobuild.infra.proc.signals import LAST_SECONDS, SignalForwarding, forward_signal, forward_signals
 from reprobuild.lock.file import write_lock
 from tests.conftest import PROGRAM, ROOT
 from tests.fleet.planted import PACKAGES, SLURM
@@ -103,10 +103,10 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
 
 ON_NODES = """
 import os, signal, sys
-from reprobuild.cli.interrupt import listen
+from reprobuild.cli.interrupt import install_signal_handlers
 from reprobuild.run.slurm import start
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored by what is in the background
-listen()
+install_signal_handlers()
 task = "trap 'sleep 1; touch saved.$SLURM_PROCID; exit 7' INT; touch ready.$SLURM_PROCID; while :; do sleep 0.1; done"
 sys.exit(start(["srun", "-N", "2", "sh", "-c", task], os.environ, lambda stream, data: os.write(stream, data)))
 """
@@ -132,10 +132,10 @@ def test_the_ranks_of_a_real_srun_may_save(signum: signal.Signals, tmp_path: Pat
 
 SHORT = """
 import sys, time
-from reprobuild.cli.interrupt import listen
+from reprobuild.cli.interrupt import install_signal_handlers
 from reprobuild.infra.proc.signals import SignalForwarding
 from reprobuild.infra.proc.stream import stream
-listen()
+install_signal_handlers()
 def sink(number, data):
     sys.stdout.buffer.write(data)
     sys.stdout.flush()
@@ -159,13 +159,13 @@ def test_a_job_that_will_not_end_is_made_to() -> None:
 
 def test_where_it_cannot_be_made_to_end_the_program_itself_is_meant() -> None:
     told: list[int] = []
-    with handed_on(told.append, lambda: None, SignalForwarding(seconds=0)):
-        assert hand_on(signal.SIGTERM)
-        assert hand_on(signal.SIGTERM)
+    with forward_signals(told.append, lambda: None, SignalForwarding(seconds=0)):
+        assert forward_signal(signal.SIGTERM)
+        assert forward_signal(signal.SIGTERM)
         time.sleep(LAST_SECONDS + 0.1)
-        assert hand_on(signal.SIGUSR1)
-        assert not hand_on(signal.SIGHUP)
-        assert not hand_on(signal.SIGTERM)
+        assert forward_signal(signal.SIGUSR1)
+        assert not forward_signal(signal.SIGHUP)
+        assert not forward_signal(signal.SIGTERM)
     assert told == [signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1]
 
 
@@ -175,7 +175,7 @@ def test_a_signal_that_comes_while_a_job_begins_is_the_jobs(monkeypatch: pytest.
 
     def late(child: subprocess.Popen[bytes], *arguments: Any, **options: Any) -> None:
         begin(child, *arguments, **options)
-        assert hand_on(signal.SIGTERM)
+        assert forward_signal(signal.SIGTERM)
 
     monkeypatch.setattr(subprocess.Popen, "__init__", late)
     handing = SignalForwarding(seconds=60)

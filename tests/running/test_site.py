@@ -7,16 +7,16 @@ import re
 import pytest
 
 from reprobuild.engines.model import Task
-from reprobuild.resolve.environment.environment import rules as captured
+from reprobuild.resolve.environment.environment import read_environment_rules as captured
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import prepare
 from reprobuild.run.site_env import (
+    count_processes,
+    display_value,
     is_first,
     kind_of,
-    let_in,
-    processes,
-    rules,
-    shown,
+    read_rules,
+    select_site_env,
 )
 from reprobuild_portable.launchers import JOB, LAUNCHERS, NAMESPACE, WORKER_OF_TORCHRUN
 from reprobuild_runtime.seeding import ranks
@@ -30,13 +30,13 @@ SITE = {
 
 
 def let(env: dict[str, str], **more: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    found = let_in(env, more.get("frozen", {}), more.get("given", {}), named_gpus=False)
+    found = select_site_env(env, more.get("frozen", {}), more.get("given", {}), named_gpus=False)
     return found.values, found.conflicts
 
 
 def test_every_rule_says_where_its_names_are_documented() -> None:
-    assert len(rules()) > 15
-    for _, rule in rules():
+    assert len(read_rules()) > 15
+    for _, rule in read_rules():
         assert re.match(r"https://|docs/", rule.source)
         assert rule.kind in ("scheduler", "launcher", "device", "fabric", "sums")
 
@@ -142,12 +142,12 @@ def test_a_secret_is_neither_let_in_nor_shown() -> None:
     assert len(said) == 3
     assert TOKEN not in "".join(said)
     assert "SLURM_COMMENT: looks like a secret, and stays outside; --secret SLURM_COMMENT hands it on" in said
-    assert shown("A", "a\x1b[31m\nb") == "a\\x1b[31m\\nb"
-    assert len(shown("A", "word " * 100)) < 100
+    assert display_value("A", "a\x1b[31m\nb") == "a\\x1b[31m\\nb"
+    assert len(display_value("A", "word " * 100)) < 100
 
 
 def test_named_gpus_are_counted_anew() -> None:
-    found = let_in({"CUDA_VISIBLE_DEVICES": "3"}, {}, {}, named_gpus=True)
+    found = select_site_env({"CUDA_VISIBLE_DEVICES": "3"}, {}, {}, named_gpus=True)
     assert found.values == {}
     assert found.conflicts == ("CUDA_VISIBLE_DEVICES: stays outside; the GPUs are those that --gpu names",)
 
@@ -169,7 +169,7 @@ def test_named_gpus_are_counted_anew() -> None:
 )  # fmt: skip
 def test_how_many_processes(env: dict[str, str], number: int) -> None:
     """The seed and the network have one opinion of what a job of several processes is."""
-    assert processes(env) == number
+    assert count_processes(env) == number
     assert ranks.size(env) == number
 
 

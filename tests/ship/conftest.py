@@ -19,7 +19,7 @@ from reprobuild.lock.file import write_lock
 from reprobuild.lock.system import EPOCH, Artefact, Deb
 from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
 from reprobuild.recipe.build_context import write_context
-from reprobuild.recipe.render import render
+from reprobuild.recipe.render import render_recipe
 from reprobuild.store.store import Store
 from tests.image.made import SITE, Made, file
 from tests.verify.samples import make_verdict
@@ -87,10 +87,10 @@ def make_results(folder: Path, size: int = 200_000, name: str = f"{LONG}.tar") -
         msgspec.json.encode(make_verdict(tree=image.tree, image=image.manifest, lock=f"sha256:{lock.digest}"))
     )
     (out / REPORT).write_text("<p>fine</p>\n")
-    for name, text in render(lock).items():
+    for name, text in render_recipe(lock).items():
         if name != "requirements.txt":
             (out / name).write_text(text)
-    write_context(lock, made.store, out, render(lock))
+    write_context(lock, made.store, out, render_recipe(lock))
     return Results(out=out, store=made.store)
 
 

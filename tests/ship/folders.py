@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.context import RunContext
-from reprobuild.image.engine_name import named_index, own_name
+from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
 from reprobuild.infra.http.client import Net
@@ -41,7 +41,7 @@ def make_results(
     layers = [layer([file(path, content)]) for path, content in found.items()]
     layout = write_image(out / "image", layers, image_config(lock).document())
     name = own_name(lock.digest)
-    (out / "image" / "index.json").write_bytes(named_index(layout, name))
+    (out / "image" / "index.json").write_bytes(encode_named_index(layout, name))
     image = msgspec.structs.replace(
         image_of(layout), tree=layout_digest(layout), lock=lock.digest, reference=name
     )

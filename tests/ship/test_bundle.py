@@ -17,8 +17,13 @@ from pathlib import Path
 import pytest
 
 from reprobuild.distribute.bundle import parse_size
-from reprobuild.distribute.bundle_contents import BundleFile, _refuse_secrets, parse_parts, program
-from reprobuild.distribute.secret_files import beside, refuse_secret_files
+from reprobuild.distribute.bundle_contents import (
+    BundleFile,
+    _refuse_secrets,
+    parse_parts,
+    read_unbundle_program,
+)
+from reprobuild.distribute.secret_files import make_source_finder, refuse_secret_files
 from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.distribute.unbundle import UnbundleResult, unbundle
 from reprobuild.errors import DistributionError, FetchError, UsageError
@@ -73,7 +78,7 @@ def test_the_same_folder_gives_the_same_bytes(results: Results, tmp_path: Path) 
         == hash_file(tmp_path / "two" / "b.tar")
     )
     assert one.size == (tmp_path / "one" / "b.tar").stat().st_size
-    assert (tmp_path / "one" / "unbundle.py").read_bytes() == program()
+    assert (tmp_path / "one" / "unbundle.py").read_bytes() == read_unbundle_program()
 
 
 def test_any_tar_reads_it_and_its_manifest_is_right(results: Results, tmp_path: Path) -> None:
@@ -469,7 +474,7 @@ def test_a_secret_by_name_in_a_source_travels_where_it_was_accepted(tmp_path: Pa
         with pytest.raises(
             DistributionError, match=r"^lib/conf/\.env: files of this name hold secrets"
         ) as caught:
-            refuse_secret_files(made.lock(), beside(out, made.lock(), store))
+            refuse_secret_files(made.lock(), make_source_finder(out, made.lock(), store))
         assert (
             caught.value.hint
             == "take it out of the source, or accept it with `reprobuild lock --accept lib/conf/.env`"
@@ -477,7 +482,7 @@ def test_a_secret_by_name_in_a_source_travels_where_it_was_accepted(tmp_path: Pa
     accepted = Resolution(
         file="", line=0, subject="lib/conf/.env", outcome="pinned", kind="secret-file", accepted=True, reason="x"
     )  # fmt: skip
-    refuse_secret_files(made.lock(rulings=(accepted,)), beside(out, made.lock(), made.store))
+    refuse_secret_files(made.lock(rulings=(accepted,)), make_source_finder(out, made.lock(), made.store))
 
 
 @pytest.mark.parametrize("padding", [0, 17 << 20])

@@ -19,11 +19,11 @@ from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.distribute.unbundle import unbundle
 from reprobuild.engines import docker, podman
 from reprobuild.errors import DistributionError
-from reprobuild.image.engine_name import local_name, named_index, own_name
+from reprobuild.image.engine_name import encode_named_index, local_name, own_name
 from reprobuild.image.oci.read import read_layout
-from reprobuild.image.oci.write import names
+from reprobuild.image.oci.write import name_annotations
 from reprobuild.output.directory import IMAGE, LOCK, engine_name, read_image, remember_built
-from reprobuild.store.roots import keep, keeping
+from reprobuild.store.roots import gc_root, record_lock
 from reprobuild.store.store import Store
 from tests.ship.conftest import Results
 from tests.ship.test_bundle import alone, take
@@ -38,7 +38,7 @@ def renamed(out: Path, reference: str) -> None:
     """Give the image of a directory of results another name, wherever it stands."""
     _, image = read_image(out)
     index = json.loads((out / "image" / "index.json").read_bytes())
-    index["manifests"][0]["annotations"] = names(reference)
+    index["manifests"][0]["annotations"] = name_annotations(reference)
     (out / "image" / "index.json").write_text(json.dumps(index))
     (out / IMAGE).write_bytes(msgspec.json.encode(msgspec.structs.replace(image, reference=reference)))
 
@@ -50,7 +50,7 @@ def in_files(reference: str) -> Callable[[dict[str, bytes]], None]:
         told = json.loads(files["image.json"])
         files["image.json"] = json.dumps({**told, "reference": reference}).encode()
         index = json.loads(files["image/index.json"])
-        index["manifests"][0]["annotations"] = names(reference)
+        index["manifests"][0]["annotations"] = name_annotations(reference)
         files["image/index.json"] = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
         legacy = json.loads(files["image/manifest.json"])
         legacy[0]["RepoTags"] = [reference]
@@ -61,7 +61,7 @@ def in_files(reference: str) -> Callable[[dict[str, bytes]], None]:
 
 def second_key(files: dict[str, bytes]) -> None:
     """Go's JSON reads `Annotations` as `annotations`, and the last one counts."""
-    foreign = json.dumps(names(FOREIGN)).encode()
+    foreign = json.dumps(name_annotations(FOREIGN)).encode()
     files["image/index.json"] = files["image/index.json"].replace(
         b'"digest":', b'"Annotations":' + foreign + b',"digest":'
     )
@@ -69,7 +69,7 @@ def second_key(files: dict[str, bytes]) -> None:
 
 def second_image(files: dict[str, bytes]) -> None:
     index = json.loads(files["image/index.json"])
-    other = {**index["manifests"][0], "mediaType": "application/x", "annotations": names(FOREIGN)}
+    other = {**index["manifests"][0], "mediaType": "application/x", "annotations": name_annotations(FOREIGN)}
     index["manifests"].append(other)
     files["image/index.json"] = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
 
@@ -205,7 +205,7 @@ def test_a_name_in_localhost_stays_at_home(results: Results, tmp_path: Path) -> 
     sent = results.bundle(tmp_path / "plain.tar")
     renamed(results.out, LOCAL)
     (results.out / "image" / "index.json").write_bytes(
-        named_index(read_layout(results.out / "image"), LOCAL, read_image(results.out)[0].platform)
+        encode_named_index(read_layout(results.out / "image"), LOCAL, read_image(results.out)[0].platform)
     )
     assert results.bundle(tmp_path / "b.tar").sha256 == sent.sha256
 
@@ -243,11 +243,11 @@ def test_a_record_of_what_is_kept_vouches_for_no_name(results: Results) -> None:
     lock, image = read_image(results.out)
     with (
         pytest.raises(IsADirectoryError),
-        keeping(lock, results.out / LOCK, results.store, "build by native"),
+        gc_root(lock, results.out / LOCK, results.store, "build by native"),
     ):
         (results.out / "context").read_bytes()
     assert engine_name(lock, image, results.out, results.store, [].append) == own_name(lock.digest)
-    keep(lock, results.out / LOCK, results.store, "build by native")
+    record_lock(lock, results.out / LOCK, results.store, "build by native")
     assert engine_name(lock, image, results.out, results.store, [].append) == own_name(lock.digest)
 
 

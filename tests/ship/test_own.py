@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from reprobuild.distribute import own_wheels as own
-from reprobuild.distribute.own_wheels import own_wheels
+from reprobuild.distribute.own_wheels import write_own_wheels
 from reprobuild.errors import DistributionError
 from reprobuild.store.store import hash_file
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return own_wheels(tmp_path_factory.mktemp("own") / "wheels")
+    return write_own_wheels(tmp_path_factory.mktemp("own") / "wheels")
 
 
 def test_pip_installs_them_without_an_index_and_the_program_runs(wheels: list[Path], tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_pip_installs_them_without_an_index_and_the_program_runs(wheels: list[Pa
 
 def test_the_same_installation_gives_the_same_wheels(wheels: list[Path], tmp_path: Path) -> None:
     for name in ("click", "reprobuild", "msgspec"):
-        again = own._write(tmp_path, importlib.metadata.distribution(name))
+        again = own._write_wheel(tmp_path, importlib.metadata.distribution(name))
         (first,) = (path for path in wheels if path.name == again.name)
         assert hash_file(again) == hash_file(first)
     names = {path.name.partition("-")[0] for path in wheels}
@@ -78,7 +78,7 @@ def test_the_same_installation_gives_the_same_wheels(wheels: list[Path], tmp_pat
 )
 def test_a_script_does_not_tell_where_it_was_installed(installed: bytes, packed: bytes) -> None:
     """https://packaging.python.org/en/latest/specifications/binary-distribution-format/: `#!python` is rewritten."""
-    assert own._unplaced(installed) == packed
+    assert own._restore_shebang(installed) == packed
 
 
 def test_no_script_of_ours_tells_where_python_is(wheels: list[Path]) -> None:
@@ -102,7 +102,7 @@ def test_what_pip_did_not_install_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     real = importlib.metadata.distribution
     monkeypatch.setattr(own, "distribution", lambda name: real(name) if name == "reprobuild" else Bare())
     with pytest.raises(DistributionError, match="which files bare has is not known") as caught:
-        own_wheels(tmp_path / "a")
+        write_own_wheels(tmp_path / "a")
     assert (
         caught.value.hint
         == "install reprobuild with pip into an environment of its own, and bundle with that"
@@ -113,4 +113,4 @@ def test_what_pip_did_not_install_is_said(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(own, "distribution", gone)
     with pytest.raises(DistributionError, match="reprobuild is not installed"):
-        own_wheels(tmp_path / "b")
+        write_own_wheels(tmp_path / "b")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.distribute import pull
-from reprobuild.distribute.attachments import papers
+from reprobuild.distribute.attachments import list_attachments
 from reprobuild.errors import DistributionError
 from tests.ship.folders import make_results
 
@@ -28,7 +28,7 @@ def test_a_certificate_that_is_no_plain_file(kind: str, tmp_path: Path) -> None:
     with pytest.raises(
         DistributionError, match=r"verdict\.json is no plain file, or cannot be read"
     ) as caught:
-        papers(lock, image, out)
+        list_attachments(lock, image, out)
     assert caught.value.hint == "take it away, and make a certificate with `reprobuild verify OUT`"
 
 
@@ -36,9 +36,9 @@ def test_a_certificate_that_is_no_plain_file(kind: str, tmp_path: Path) -> None:
 def test_the_mark_of_a_pull_is_made_through_no_link(target: str, tmp_path: Path) -> None:
     out, digest = tmp_path / "out", f"sha256:{'0' * 64}"
     out.mkdir()
-    pull._begin(out, digest)
-    pull._begin(out, digest)  # a pull that goes on
-    mark = pull._begun(out, digest)
+    pull._mark_begun(out, digest)
+    pull._mark_begun(out, digest)  # a pull that goes on
+    mark = pull._marker_path(out, digest)
     assert mark.read_bytes() == b""
     mark.unlink()
     there = tmp_path / "there"
@@ -46,7 +46,7 @@ def test_the_mark_of_a_pull_is_made_through_no_link(target: str, tmp_path: Path)
     there.chmod(0o600)
     mark.symlink_to(tmp_path / target)
     with pytest.raises(DistributionError, match="is no plain file, and no pull left it") as caught:
-        pull._begin(out, digest)
+        pull._mark_begun(out, digest)
     assert caught.value.hint == "name another directory: `reprobuild pull REF -o OUT`"
     assert not (tmp_path / "elsewhere").exists()
     assert (there.read_bytes(), there.stat().st_mode & 0o777) == (b"precious", 0o600)

@@ -22,7 +22,7 @@ from reprobuild.errors import DistributionError, FetchError, UsageError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.request import Body
 from reprobuild.output.directory import REPORT, VERDICT, read_image
-from reprobuild.store.roots import kept_locks
+from reprobuild.store.roots import read_records
 from tests.registry.conftest import PASSWORD, USER, docker_login, encoded
 from tests.registry.pushing import sha256
 from tests.resolve.served import Served
@@ -243,7 +243,7 @@ def test_what_was_pulled_says_what_to_compare_with(held: Held, tmp_path: Path) -
     line = shlex.split(check.removeprefix("check it here: "))
     assert line[:4] == ["reprobuild", "verify", str(out), "--against"]
     assert Path(line[4]).read_bytes() == (tmp_path / "out" / "verdict.json").read_bytes()
-    assert [set(one.runs) for _, one in kept_locks(session.store)] == [{"pull"}]
+    assert [set(one.runs) for _, one in read_records(session.store)] == [{"pull"}]
 
 
 def test_what_cannot_be_pushed_is_told(held: Held, tmp_path: Path) -> None:

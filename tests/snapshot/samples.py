@@ -56,5 +56,5 @@ def written(data: bytes) -> set[int]:
         whole = text.decode(data, "x", nul=True)
     except SnapshotError:  # env.nul may hold what is no text
         whole = data.decode("utf-8", "replace")
-    rows = text.split(whole.replace("\0", ""))
+    rows = text.split_lines(whole.replace("\0", ""))
     return {number for number, row in enumerate(rows, 1) if row.strip()}

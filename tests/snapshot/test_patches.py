@@ -7,7 +7,7 @@ import pytest
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import ParseNote, Patch, PatchedFile
 from reprobuild.snapshot.parsers import git_diff
-from reprobuild.snapshot.parsers.diff_names import header_names, safe
+from reprobuild.snapshot.parsers.diff_names import is_safe_path, parse_header_names
 from tests.snapshot.samples import SECRETS
 
 HUNK = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@ def f():\n a\n-b\n+c\n"
@@ -196,7 +196,7 @@ def test_damaged_diffs(text: str, line: int, what: str, hint: str) -> None:
     ],
 )
 def test_paths_that_leave_the_repository(name: str) -> None:
-    assert not safe(name)
+    assert not is_safe_path(name)
     for text in (
         DIFF.replace("x.py", name.replace("\\", "\\\\") if "\\" in name else name),
         f"diff --git a/f b/g\nrename from f\nrename to {name}\n",
@@ -208,7 +208,7 @@ def test_paths_that_leave_the_repository(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["x", "a/b", ".gitignore", ".github/x", "a..b", "x.git/y"])
 def test_paths_that_stay(name: str) -> None:
-    assert safe(name)
+    assert is_safe_path(name)
 
 
 @pytest.mark.parametrize("sign", ["+", "-", " "])
@@ -222,4 +222,4 @@ def test_a_secret_stops_the_patch(sign: str) -> None:
 
 
 def test_header_names_that_only_other_lines_can_tell() -> None:
-    assert header_names(b"a/one two b/three") is None
+    assert parse_header_names(b"a/one two b/three") is None

@@ -92,7 +92,7 @@ def test_parsers_raise_only_snapshot_errors_and_miss_no_line(kind: str, data: by
 
 def test_every_parser_is_here() -> None:
     """Else a new one would be tried with no hostile line."""
-    lazy = {file_kinds._conda_yaml: environment_yml.parse, git_diff.parse: PARSERS["patches"]}
+    lazy = {file_kinds._parse_conda_yaml: environment_yml.parse, git_diff.parse: PARSERS["patches"]}
     assert {lazy.get(kind.parse, kind.parse) for kind in file_kinds.KINDS} == set(PARSERS.values())
     assert set(PARSERS) == set(ROWS)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escaped, shown
-from reprobuild.report.html.markup import plain
+from reprobuild.infra.display import display_text, escape_text
+from reprobuild.report.html.markup import attribute_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.parsers import pip_freeze
 
@@ -12,16 +12,16 @@ from reprobuild.snapshot.parsers import pip_freeze
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_encodings_and_line_ends(encoding: str, end: str) -> None:
-    assert text.lines(end.join(["a==1", "ü==2", ""]).encode(encoding), "f") == ["a==1", "ü==2", ""]
+    assert text.decode_lines(end.join(["a==1", "ü==2", ""]).encode(encoding), "f") == ["a==1", "ü==2", ""]
 
 
 def test_utf16_big_endian() -> None:
-    assert text.lines(b"\xfe\xff" + "a==1\n".encode("utf-16-be"), "f") == ["a==1", ""]
+    assert text.decode_lines(b"\xfe\xff" + "a==1\n".encode("utf-16-be"), "f") == ["a==1", ""]
 
 
 @pytest.mark.parametrize("other", ["\x0b", "\x0c", "\x85", "\u2028", "\r"])
 def test_only_line_feeds_end_a_line(other: str) -> None:
-    assert len(text.lines(f"a{other}b\nc".encode(), "f")) == 2
+    assert len(text.decode_lines(f"a{other}b\nc".encode(), "f")) == 2
 
 
 def test_undecodable_bytes_name_the_line() -> None:
@@ -50,12 +50,12 @@ def test_too_large() -> None:
 
 @pytest.mark.parametrize("bad", ["\x1b[31m", "\x07", "\x9b31m", "\u202e", "\u2028", "\ud800"])
 def test_nothing_that_acts_on_a_terminal_is_shown(bad: str) -> None:
-    assert shown(f"a{bad}b").isprintable()
+    assert display_text(f"a{bad}b").isprintable()
 
 
 def test_long_lines_are_not_shown_whole() -> None:
-    assert len(shown("x" * 1500)) == 1001
-    assert shown("x" * 30_000) == "(30000 characters: too long to show)"
+    assert len(display_text("x" * 1500)) == 1001
+    assert display_text("x" * 30_000) == "(30000 characters: too long to show)"
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_long_lines_are_not_shown_whole() -> None:
     ],
 )
 def test_prompts_and_commands(line: str) -> None:
-    assert text.noise("f", 1, line) is not None
+    assert text.noise_remark("f", 1, line) is not None
 
 
 @pytest.mark.parametrize(
     "line", ["pip==24.0", "x @ https://example.org/x-1.tar.gz", "adduser/stable 1 all", "A=$"]
 )
 def test_captured_lines_are_no_prompts(line: str) -> None:
-    assert text.noise("f", 1, line) is None
+    assert text.noise_remark("f", 1, line) is None
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,6 @@ def test_captured_lines_are_no_prompts(line: str) -> None:
 )  # fmt: skip
 def test_what_paints_nothing_is_escaped(code: int) -> None:
     """Two names that differ in it alone would look like one."""
-    shown = escaped(f"a{chr(code)}b")
+    shown = escape_text(f"a{chr(code)}b")
     assert shown == (f"a\\u{code:04x}b" if code < 0x10000 else f"a\\U{code:08x}b")
-    assert chr(code) not in plain(f"a{chr(code)}b")
+    assert chr(code) not in attribute_text(f"a{chr(code)}b")

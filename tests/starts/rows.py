@@ -82,12 +82,12 @@ def ask_pip(scene: Scene) -> None:
 def bring(scene: Scene) -> object:
     """Let uv bring a build of Python; it has no network."""
     build = standalone._Listed(version="3.11.7", url="", implementation="cpython", variant="default")
-    return standalone._bring(build, "x86_64", "https://example.org/python.tar.gz", around(scene))
+    return standalone._fetch_build(build, "x86_64", "https://example.org/python.tar.gz", around(scene))
 
 
 def list_builds(scene: Scene) -> None:
     """Let uv list builds of Python, which it must."""
-    assert standalone._listed("3.11", "x86_64", scene.env, plain=False)
+    assert standalone._list_builds("3.11", "x86_64", scene.env, plain=False)
 
 
 def listen(scene: Scene) -> object:
@@ -127,8 +127,8 @@ def look_deeper(scene: Scene) -> object:
     files = [folder / name for name in ("a", "b")]
     for file in files:
         file.write_text(file.name)
-    scene.monkeypatch.setattr(diffoscope, "_shown", lambda *_: [("x", *files)])
-    return diffoscope.look_deeper(None, (), scene.folder, scene.env, nothing)  # type: ignore[arg-type]
+    scene.monkeypatch.setattr(diffoscope, "_select_files", lambda *_: [("x", *files)])
+    return diffoscope.run_diffoscope(None, (), scene.folder, scene.env, nothing)  # type: ignore[arg-type]
 
 
 def run_in_root(scene: Scene) -> object:
@@ -165,7 +165,7 @@ def run_capture(scene: Scene) -> None:
 
 def granted(scene: Scene) -> None:
     """Ask Slurm for a node."""
-    with slurm_allocation.granted(slurm_allocation.JobRequest(nodes=1), scene.env, nothing):
+    with slurm_allocation.allocate_nodes(slurm_allocation.JobRequest(nodes=1), scene.env, nothing):
         pass
 
 
@@ -200,23 +200,24 @@ _BUILD = "reprobuild/builders"
 _ENGINE = "reprobuild/engines"
 ROWS = {
     f"{_APT}:_update": Row(
-        "apt-config", lambda s: apt_config._update([apt_target()], s.env, empty(s, "apt"), ("amd64",))
+        "apt-config", lambda s: apt_config._update_lists([apt_target()], s.env, empty(s, "apt"), ("amd64",))
     ),
     f"{_APT}:configured_targets": Row("apt-get", lambda s: apt_config.configured_targets(s.env, ("amd64",))),
     f"{_BUILD}/apptainer.py:_build": Row("unshare", build_apptainer),
     f"{_BUILD}/apptainer.py:_pack": Row(
-        "tar", lambda s: building._pack(s.folder, s.folder / "x.tar", (), s.env)
+        "tar", lambda s: building._pack_sandbox(s.folder, s.folder / "x.tar", (), s.env)
     ),
     f"{_BUILD}/apptainer.py:_remove": Row(
         "rm", lambda s: building._remove(empty(s, "gone"), ("--user", "--map-root-user"), s.env)
     ),
-    f"{_BUILD}/apptainer.py:_rights": Row("unshare", lambda s: building._rights(s.env)),
-    f"{_BUILD}/docker.py:_buildx": Row("docker", lambda s: docker_builder._buildx(s.env)),
-    f"{_BUILD}/docker.py:_driver": Row("docker", lambda s: docker_builder._driver(s.env)),
-    f"{_BUILD}/docker.py:_own_buildkit": Row("docker", lambda s: docker_builder._own_buildkit(s.env)),
+    f"{_BUILD}/apptainer.py:_rights": Row("unshare", lambda s: building._select_rights(s.env)),
+    f"{_BUILD}/docker.py:_buildx": Row("docker", lambda s: docker_builder._buildx_version(s.env)),
+    f"{_BUILD}/docker.py:_driver": Row("docker", lambda s: docker_builder._buildx_driver(s.env)),
+    f"{_BUILD}/docker.py:_own_buildkit": Row("docker", lambda s: docker_builder._legacy_build_command(s.env)),
     f"{_BUILD}/docker.py:_run": Row("docker", docker_run),
     f"{_BUILD}/podman.py:_built": Row(
-        "podman", lambda s: podman_builder._built(s.folder, s.folder / "id", "linux/amd64", 0, s.env)
+        "podman",
+        lambda s: podman_builder._build_dockerfile(s.folder, s.folder / "id", "linux/amd64", 0, s.env),
     ),
     "reprobuild/capture/launch.py:capture": Row("python3", run_capture),
     "reprobuild/capture/launch.py:pack_interpreter": Row(
@@ -224,28 +225,28 @@ ROWS = {
     ),
     "reprobuild_runtime/capture.py:_run": Row("git", run_capture),
     "reprobuild/ecosystems/conda/linking.py:ask": Row(
-        "own-python", lambda s: linking.ask({}, empty(s, "rattler"), "test")
+        "own-python", lambda s: linking.run_rattler({}, empty(s, "rattler"), "test")
     ),
     "reprobuild/doctor/host.py:_complaint": Row(
-        "docker", lambda s: host._complaint("docker", "docker", s.env)
+        "docker", lambda s: host._read_complaint("docker", "docker", s.env)
     ),
     f"{_ENGINE}/apptainer.py:_follow": Row("apptainer", follow),
     f"{_ENGINE}/apptainer.py:_program": Row("apptainer", lambda s: apptainer.version(s.env)),
     f"{_ENGINE}/apptainer_gpus.py:check_gpus": Row(
         "apptainer", lambda s: apptainer_gpus.check_gpus(["apptainer", "exec"], s.folder / "x", "all", s.env)
     ),
-    f"{_ENGINE}/podman.py:_image_id": Row("podman", lambda s: podman._image_id("x", s.env)),
-    f"{_ENGINE}/podman.py:_outputs": Row("podman", lambda s: podman._outputs("x", TASK, s.env)),
+    f"{_ENGINE}/podman.py:_image_id": Row("podman", lambda s: podman._find_image_id("x", s.env)),
+    f"{_ENGINE}/podman.py:_outputs": Row("podman", lambda s: podman._collect_outputs("x", TASK, s.env)),
     f"{_ENGINE}/podman.py:_start": Row("podman", lambda s: podman._start("x", TASK, s.env, nothing)),
-    f"{_ENGINE}/podman.py:call": Row("podman", lambda s: podman.call(s.env, "info", purpose="test")),
+    f"{_ENGINE}/podman.py:call": Row("podman", lambda s: podman.run_podman(s.env, "info", purpose="test")),
     f"{_ENGINE}/podman.py:version": Row("podman", lambda s: podman.version(s.env)),
     "reprobuild/compare/images/diffoscope.py:look_deeper": Row("diffoscope", look_deeper),
     "reprobuild/cluster/slurm_allocation.py:_allocation": Row("salloc", granted),
-    "reprobuild/cluster/slurm.py:ask": Row("squeue", lambda s: slurm.ask("squeue", env=s.env)),
-    "reprobuild/cluster/slurm.py:cancel": Row("scancel", lambda s: slurm.cancel("7", s.env)),
+    "reprobuild/cluster/slurm.py:ask": Row("squeue", lambda s: slurm.run_slurm("squeue", env=s.env)),
+    "reprobuild/cluster/slurm.py:cancel": Row("scancel", lambda s: slurm.cancel_job("7", s.env)),
     "reprobuild/cluster/slurm_step.py:_step": Row(
         "srun",
-        lambda s: slurm_step._step(
+        lambda s: slurm_step._run_srun(
             JOB, 1, proc.own_module("reprobuild.cli"), s.folder, s.env, deadline=60, patience=0
         ),
     ),
@@ -254,13 +255,13 @@ ROWS = {
     ),
     "reprobuild/image/formats/squashfs_write.py:write_squashfs": Row("mksquashfs", feed),
     "reprobuild/image/formats/squashfs_read.py:_run_bounded": Row("sqfs2tar", read_squashed),
-    "reprobuild/doctor/preflight/gpus.py:these_gpus": Row("nvidia-smi", lambda s: gpus.these_gpus(s.env)),
+    "reprobuild/doctor/preflight/gpus.py:these_gpus": Row("nvidia-smi", lambda s: gpus.query_gpus(s.env)),
     "reprobuild/infra/proc/own_python.py:check_installed": Row(
         "own-python", lambda s: proc.check_installed()
     ),
     "reprobuild/ecosystems/pypi/pip_config.py:Asking.__init__": Row("own-python", ask_pip),
     "reprobuild/resolve/interpreter/local.py:_asked": Row(
-        "own-python", lambda s: local._asked(Path(sys.executable))
+        "own-python", lambda s: local._query_interpreter(Path(sys.executable))
     ),
     "reprobuild/resolve/interpreter/standalone.py:_bring": Row("own-python", bring),
     "reprobuild/resolve/interpreter/standalone.py:_listed": Row("own-python", list_builds),
@@ -273,7 +274,9 @@ ROWS = {
         "srun", lambda s: running_slurm.start(["srun", "true"], s.env, nothing)
     ),
     "reprobuild/infra/sandbox/command.py:run_in_root": Row("own-python", run_in_root),
-    "reprobuild/infra/sandbox/namespaces.py:can_layer": Row("unshare", lambda s: namespaces.can_layer()),
+    "reprobuild/infra/sandbox/namespaces.py:can_layer": Row(
+        "unshare", lambda s: namespaces.can_mount_overlay()
+    ),
     "reprobuild/infra/sandbox/namespaces.py:check_namespaces": Row(
         "unshare", lambda s: namespaces.check_namespaces()
     ),
@@ -282,7 +285,7 @@ ROWS = {
         "ssh-keygen", lambda s: unbundle.run_keygen(["check-novalidate", *STATEMENTS], b"")
     ),
     "reprobuild/distribute/signing.py:looking_by.look": Row(
-        "ssh-keygen", lambda s: signing.looking_by(s.env)(["check-novalidate", *STATEMENTS], b"")
+        "ssh-keygen", lambda s: signing.make_keygen(s.env)(["check-novalidate", *STATEMENTS], b"")
     ),
     "reprobuild/distribute/signing.py:sign": Row(
         "ssh-keygen", lambda s: signing.sign(b"", Path("/nonexistent"), s.env)

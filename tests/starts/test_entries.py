@@ -89,7 +89,9 @@ def test_nothing_of_the_directory_that_is_captured_runs(decoys: Decoys, tmp_path
 def test_nothing_of_the_directory_runs_by_the_recipe_in_bash(decoys: Decoys, tmp_path: Path) -> None:
     path = f"{RELATIVE}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     argv = ["/bin/bash", "-s", "--", str(tmp_path / "snapshot")]
-    subprocess.run(argv, input=launch.recipe(), cwd=decoys.place, env={"PATH": path}, text=True, check=True)
+    subprocess.run(
+        argv, input=launch.read_capture_recipe(), cwd=decoys.place, env={"PATH": path}, text=True, check=True
+    )
     assert decoys.marks == []
     assert f"PATH={path}\0" in (tmp_path / "snapshot/env.txt").read_text()
     assert "pytest==" in (tmp_path / "snapshot/requirements.txt").read_text()

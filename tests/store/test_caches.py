@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.system import Artefact
@@ -201,7 +201,7 @@ def test_what_is_wrong_in_a_cache_is_fetched(tmp_path: Path, monkeypatch: pytest
 def test_a_cache_is_asked_before_an_unfinished_download_goes_on(tmp_path: Path) -> None:
     folder, store, item = tmp_path / "cache", Store(tmp_path / "store"), artefact("six-1.16-0.conda")
     folder.mkdir()
-    part = store.root / "partial" / f"{item.sha256}.{machine()}"
+    part = store.root / "partial" / f"{item.sha256}.{machine_name()}"
     part.parent.mkdir(parents=True)
     part.write_bytes(CONTENT[:10])
     (folder / item.filename).write_bytes(b"other")

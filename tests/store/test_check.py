@@ -17,7 +17,7 @@ from reprobuild.errors import FetchError, UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.system import Artefact
 from reprobuild.store.gc import check, collect
-from reprobuild.store.roots import keep
+from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store, hash_file, hash_open
 from tests.conftest import ROOT, reprobuild
 from tests.image.made import Made
@@ -38,7 +38,7 @@ def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tm
     lock = made.lock(wheels=(*lock.wheels, wheel), realised=lock.realised)
     path = tmp_path / "x.lock"
     write_lock(lock, path)
-    keep(lock, path, store)
+    record_lock(lock, path, store)
     here, there, nobody = lock.wheels[0].file.sha256, wheel.file.sha256, store.add(b"nobody's")
     assert check(store).damaged == ()
     for sha256 in (here, there, nobody):

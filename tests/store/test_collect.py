@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError, UsageError
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.lock.file import write_lock
-from reprobuild.report.store import render_checked, render_collected
+from reprobuild.report.store import render_gc_result, render_store_check
 from reprobuild.store.gc import Amount, Damaged, GcResult, StoreCheck, check, collect
 from reprobuild.store.rootfs_key import root_key
-from reprobuild.store.roots import keep
+from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store, Used
 from tests.conftest import ROOT, reprobuild
 from tests.image.made import Made
@@ -130,19 +130,19 @@ def test_what_is_made_of_what_stays_stays(made: Made, tmp_path: Path) -> None:
         (store.root / "roots" / folder / "closed" / "file").write_text("x" * 10)
         (store.root / "roots" / folder / "closed").chmod(0)
     (store.root / "partial").mkdir()
-    (store.root / "partial" / f"{made.base}.{machine()}").write_text("x")
-    (store.root / "partial" / f"{stray}.{machine()}").write_text("x")
+    (store.root / "partial" / f"{made.base}.{machine_name()}").write_text("x")
+    (store.root / "partial" / f"{stray}.{machine_name()}").write_text("x")
     again = Store(store.root)
     again.recall("aa" * 32)
     assert again.used == Used(made=("aa" * 32,))
-    keep(lock, tmp_path / "x.lock", again, "build")
+    record_lock(lock, tmp_path / "x.lock", again, "build")
     again.release()
     found = collect(store)
     assert store.has(inner)
     assert not store.has(stray)
     assert {path.name for path in (store.root / "made").iterdir()} == {"aa" * 32, root_key(made.base)}
     assert [path.name for path in (store.root / "roots").iterdir()] == [made.base]
-    assert [path.name for path in (store.root / "partial").iterdir()] == [f"{made.base}.{machine()}"]
+    assert [path.name for path in (store.root / "partial").iterdir()] == [f"{made.base}.{machine_name()}"]
     assert found.young == Amount()
 
 
@@ -219,7 +219,7 @@ def test_another_machine_at_work_is_respected(place: str, made: Made, tmp_path: 
     assert found.young.files == 2
     assert (
         "left though no lock needs them: this file system has no locks between processes"
-        in render_collected(found)
+        in render_gc_result(found)
     )
 
 
@@ -228,7 +228,7 @@ def test_what_people_read() -> None:
         dry_run=False, locks=("/a\x1b[2J/x.lock",), gone=("/b",), kept=Amount(files=2, bytes=1500),
         removed=Amount(files=1, bytes=2_500_000_000, freed=999), young=Amount(),
     )  # fmt: skip
-    assert render_collected(found).splitlines() == [
+    assert render_gc_result(found).splitlines() == [
         "kept for /a\\x1b[2J/x.lock", "no lock is at /b any more", "2 files (2 kB) kept",
         "1 files (2.5 GB) removed, which freed 999 B",
     ]  # fmt: skip
@@ -236,7 +236,7 @@ def test_what_people_read() -> None:
         Damaged(sha256="ab", size=1_000_000, names=("x of /y",)),
         Damaged(sha256="cd", size=1, names=(), aside="/z"),
     )
-    assert render_checked(StoreCheck(files=3, bytes=5, damaged=damaged)).splitlines() == [
+    assert render_store_check(StoreCheck(files=3, bytes=5, damaged=damaged)).splitlines() == [
         "damaged: ab, 1 MB: x of /y; removed",
         "damaged: cd, 1 B: nothing that a known lock names; set aside as /z",
         "the next `reprobuild fetch` or `build` brings again what stands at an address",

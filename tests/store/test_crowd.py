@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from benchmarks.measure import peak_of
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.lock.system import Artefact
 from reprobuild.store.store import Store, hash_file
 from tests.conftest import ROOT
@@ -178,7 +178,7 @@ def test_a_file_above_two_gigabytes_goes_on_after_a_kill(tmp_path: Path) -> None
         item = Artefact(
             filename="torch.whl", sha256=body.sha256, size=body.size, url=server.address("torch.whl")
         )
-        part = store.root / "partial" / f"{item.sha256}.{machine()}"
+        part = store.root / "partial" / f"{item.sha256}.{machine_name()}"
         file = tmp_path / "x.json"
         file.write_bytes(msgspec.json.encode([item]))
         process = start(PLAIN, store, file)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.system import Artefact
@@ -75,7 +75,7 @@ def test_a_dead_file(path: str, fault: Fault, begun: bool, tmp_path: Path) -> No
         items = locked(server)
         item = items[path]
         if begun:
-            part = store.root / "partial" / f"{item.sha256}.{machine()}"
+            part = store.root / "partial" / f"{item.sha256}.{machine_name()}"
             part.parent.mkdir(parents=True)
             part.write_bytes(CONTENTS[path][: item.size // 3])
         server.faults[path] = fault

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
 from reprobuild.lock.system import Artefact
@@ -32,7 +32,7 @@ def slow(served: Served) -> Artefact:
 
 
 def part_of(store: Store, item: Artefact) -> Path:
-    return store.root / "partial" / f"{item.sha256}.{machine()}"
+    return store.root / "partial" / f"{item.sha256}.{machine_name()}"
 
 
 def test_an_interrupted_fetch_ends_at_once_and_goes_on_later(tmp_path: Path) -> None:

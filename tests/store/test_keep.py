@@ -13,9 +13,9 @@ import pytest
 
 from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.lock.file import write_lock
-from reprobuild.report.store import render_collected
+from reprobuild.report.store import render_gc_result
 from reprobuild.store.gc import UnreadLock, collect
-from reprobuild.store.roots import keep, keeping, kept_locks, place_of
+from reprobuild.store.roots import gc_root, read_records, record_lock, recorded_lock_path
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.image.made import Made
@@ -38,7 +38,7 @@ def test_a_lock_that_is_named_is_kept_from_then_on(made: Made, tmp_path: Path) -
     write_lock(lock, tmp_path / "given.lock")
     found = collect(made.store, [tmp_path / "given.lock"], dry_run=True)
     assert found.locks == (str(tmp_path / "given.lock"),)
-    assert kept_locks(made.store) == []
+    assert read_records(made.store) == []
     collect(made.store, [tmp_path / "given.lock"])
     assert made.store.has(lock.wheels[0].file.sha256)
     stray = made.store.add(b"stray")
@@ -52,7 +52,7 @@ def test_another_lock_at_the_same_place_counts_instead(made: Made, tmp_path: Pat
     first, second = sealed(made, "one"), sealed(made, "two")
     path = tmp_path / "x.lock"
     write_lock(first, path)
-    keep(first, path, made.store, "build")
+    record_lock(first, path, made.store, "build")
     write_lock(second, path)
     collect(made.store)
     assert not made.store.has(first.wheels[0].file.sha256)
@@ -86,9 +86,9 @@ def test_a_lock_that_is_not_understood_counts_as_it_was(kind: str, made: Made, t
     """A gc beside it must not take its files: what was captured stands at no address."""
     lock, path = sealed(made, "one"), tmp_path / "x.lock"
     write_lock(lock, path)
-    keep(lock, path, made.store, "build")
+    record_lock(lock, path, made.store, "build")
     write_lock(sealed(made, "two"), tmp_path / "y.lock")
-    before = kept_locks(made.store)
+    before = read_records(made.store)
     spoil, reason = SPOILT[kind]
     path.write_bytes(spoil(path.read_bytes()))
     found = collect(made.store, [tmp_path / "y.lock"])
@@ -96,15 +96,15 @@ def test_a_lock_that_is_not_understood_counts_as_it_was(kind: str, made: Made, t
     (unread,) = found.unread
     assert unread.path == str(path)
     assert reason in unread.reason
-    assert f"{path} is kept as it was: cannot be read ({unread.reason[:10]}" in render_collected(found)
+    assert f"{path} is kept as it was: cannot be read ({unread.reason[:10]}" in render_gc_result(found)
     assert all(made.store.has(sha256) for sha256 in before[0][1].files)
-    assert before[0] in kept_locks(made.store)
+    assert before[0] in read_records(made.store)
 
 
 def test_a_lock_on_a_disk_that_fails_counts_as_it_was(made: Made, tmp_path: Path) -> None:
     lock, path = sealed(made, "one"), tmp_path / "x.lock"
     write_lock(lock, path)
-    keep(lock, path, made.store)
+    record_lock(lock, path, made.store)
     path.unlink()
     path.symlink_to("/proc/self/mem")  # a regular file, of which the first byte cannot be read: EIO
     found = collect(made.store)
@@ -117,20 +117,20 @@ def test_a_lock_that_cannot_be_read_counts_as_it_was(made: Made, tmp_path: Path)
     folder = tmp_path / os.fsdecode(b"not \xff utf-8")
     folder.mkdir()
     write_lock(lock, folder / "x.lock")
-    keep(lock, folder / "x.lock", made.store)
-    assert [place_of(record) for _, record in kept_locks(made.store)] == [folder / "x.lock"]
+    record_lock(lock, folder / "x.lock", made.store)
+    assert [recorded_lock_path(record) for _, record in read_records(made.store)] == [folder / "x.lock"]
     (folder / "x.lock").unlink()
     (folder / "x.lock").symlink_to("x.lock")  # a loop
     found = collect(made.store)
     assert found.gone == ()
     assert made.store.has(lock.wheels[0].file.sha256)
     assert [lock.reason for lock in found.unread] == [os.strerror(errno.ELOOP)]
-    assert "not \\udcff utf-8/x.lock" in render_collected(found)
+    assert "not \\udcff utf-8/x.lock" in render_gc_result(found)
 
 
 def test_a_damaged_record_stops_it(made: Made, tmp_path: Path) -> None:
-    keep(sealed(made, "one"), tmp_path / "x.lock", made.store)
-    ((place, _),) = kept_locks(made.store)
+    record_lock(sealed(made, "one"), tmp_path / "x.lock", made.store)
+    ((place, _),) = read_records(made.store)
     place.write_text("{")
     with pytest.raises(FetchError, match=f"{place} says which lock is kept, and cannot be read") as caught:
         collect(made.store)
@@ -145,7 +145,7 @@ def test_a_store_that_cannot_be_written_to_is_used_all_the_same(made: Made, tmp_
     done = reprobuild("fetch", tmp_path / "x.lock", "--store", made.store.root, prefix=ORDINARY_USER)
     assert done.returncode == 0, done.stderr
     assert contents(made.store, ".") == before
-    assert kept_locks(made.store) == []
+    assert read_records(made.store) == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, FetchError])
@@ -158,13 +158,13 @@ def test_a_run_that_fails_takes_nothing_from_the_record_of_the_last(
 
     def run(sha256: str, fails: bool) -> None:
         store = Store(made.store.root)
-        with keeping(lock, path, store, "build"):
+        with gc_root(lock, path, store, "build"):
             store.has(sha256)
             if fails:
                 raise error("stopped")
 
     def used() -> set[str]:
-        ((_, record),) = kept_locks(made.store)
+        ((_, record),) = read_records(made.store)
         return set(record.runs["build"].blobs)
 
     run(first, fails=False)
@@ -179,10 +179,10 @@ def test_the_record_of_a_lock_that_a_run_writes_stands(made: Made, tmp_path: Pat
     """`build OUT/reprobuild.lock -o OUT` seals the lock that it was given."""
     given, path = made.unsealed_lock(), tmp_path / "x.lock"
     lock = sealed(made, "one")
-    with keeping(given, path, made.store, "build"):
+    with gc_root(given, path, made.store, "build"):
         write_lock(lock, path)
-        keep(lock, path, made.store, "build by native")
-    ((_, record),) = kept_locks(made.store)
+        record_lock(lock, path, made.store, "build by native")
+    ((_, record),) = read_records(made.store)
     assert (record.digest, list(record.runs)) == (lock.digest, ["build by native"])
 
 
@@ -190,8 +190,8 @@ def test_many_records_at_once_lose_none(made: Made, tmp_path: Path) -> None:
     lock, path = sealed(made, "one"), tmp_path / "x.lock"
     write_lock(lock, path)
     with ThreadPoolExecutor(8) as pool:
-        runs = [pool.submit(keep, lock, path, Store(made.store.root), f"run {n}") for n in range(40)]
+        runs = [pool.submit(record_lock, lock, path, Store(made.store.root), f"run {n}") for n in range(40)]
         for run in runs:
             run.result()
-    ((_, record),) = kept_locks(made.store)
+    ((_, record),) = read_records(made.store)
     assert len(record.runs) == 40

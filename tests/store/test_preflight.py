@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.doctor.preflight.preflight import TargetMachine, preflight, this_machine
+from reprobuild.doctor.preflight.preflight import TargetMachine, inspect_machine, preflight
 from reprobuild.errors import EngineError, LockError, UsageError
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import BuildRecord, Lock
 from reprobuild.lock.python import Wheel
@@ -61,8 +61,8 @@ def libc(version: str) -> Base:
 def test_nothing_to_say(made: Made, tmp_path: Path) -> None:
     made.wheel("one", {"one.py": b""})
     assert preflight(sealed(made), made.store, tmp_path / "not" / "there", HERE) == []
-    assert this_machine(os.environ).flags
-    assert this_machine(os.environ).name
+    assert inspect_machine(os.environ).flags
+    assert inspect_machine(os.environ).name
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_disks(small_disk: Path, tmp_path: Path) -> None:
         f"{store.root} has room for 8 MB, and about 17 MB will be needed"
     ]
     large = msgspec.structs.replace(large, wheels=(wheel("a-1-py3-none-any.whl", size=7_000_000),))
-    part = store.root / "partial" / f"{large.wheels[0].file.sha256}.{machine()}"
+    part = store.root / "partial" / f"{large.wheels[0].file.sha256}.{machine_name()}"
     part.parent.mkdir(parents=True)
     part.write_bytes(b"x" * 4_000_000)  # an earlier run filled the disk, and this one goes on
     assert len(preflight(large, store, tmp_path / "out", HERE)) == 1

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, compiled_of, these_gpus
-from reprobuild.doctor.preflight.preflight import TargetMachine, preflight, this_machine
+from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, find_cuda_target, query_gpus
+from reprobuild.doctor.preflight.preflight import TargetMachine, inspect_machine, preflight
 from reprobuild.errors import UsageError
 from reprobuild.lock.model import Lock, seal
 from reprobuild.lock.python import CondaPackage, Wheel
@@ -55,7 +55,7 @@ def locked(tmp_path: Path, *wheels: Wheel, **more: object) -> Lock:
 
 
 def test_what_nvidia_smi_says(tmp_path: Path) -> None:
-    found = these_gpus(answering(tmp_path / "bin", f"{H100}\n{RTX}"))
+    found = query_gpus(answering(tmp_path / "bin", f"{H100}\n{RTX}"))
     assert found.driver == "550.54.15"
     assert [(gpu.index, gpu.uuid, gpu.capability) for gpu in found.found] == [
         ("0", "GPU-aa", "9.0"),
@@ -63,12 +63,12 @@ def test_what_nvidia_smi_says(tmp_path: Path) -> None:
     ]
     old = answering(tmp_path / "bin", "0, GPU-aa, Tesla V100-SXM2-16GB, 450.80.02", knows_capability=False)
     volta = msgspec.structs.replace(found.found[0], name="Tesla V100-SXM2-16GB", capability="7.0")
-    assert these_gpus(old) == Gpus(driver="450.80.02", found=(volta,))
+    assert query_gpus(old) == Gpus(driver="450.80.02", found=(volta,))
     odd = answering(tmp_path / "bin", "0, GPU-aa, Strange \x1b[31mGPU, 550.1, [N/A]\nNo devices")
-    assert [(gpu.name, gpu.capability) for gpu in these_gpus(odd).found] == [("Strange \\x1b[31mGPU", "")]
-    assert these_gpus(answering(tmp_path / "bin", "No devices were found")) == Gpus()
-    assert these_gpus({"PATH": str(tmp_path)}) == Gpus()
-    assert this_machine(answering(tmp_path / "bin", H100)).gpus.driver == "550.54.15"
+    assert [(gpu.name, gpu.capability) for gpu in query_gpus(odd).found] == [("Strange \\x1b[31mGPU", "")]
+    assert query_gpus(answering(tmp_path / "bin", "No devices were found")) == Gpus()
+    assert query_gpus({"PATH": str(tmp_path)}) == Gpus()
+    assert inspect_machine(answering(tmp_path / "bin", H100)).gpus.driver == "550.54.15"
 
 
 @pytest.mark.parametrize("asked", ["auto", "none", "all", "0"])
@@ -76,7 +76,7 @@ def test_a_machine_that_fits_or_has_no_gpu_is_told_nothing(
     asked: str, torch: Wheel, store: Store, tmp_path: Path
 ) -> None:
     lock = locked(tmp_path, torch)
-    assert check_gpus(lock, store, these_gpus(answering(tmp_path / "bin", H100)), asked) == []
+    assert check_gpus(lock, store, query_gpus(answering(tmp_path / "bin", H100)), asked) == []
     assert check_gpus(lock, store, Gpus(), asked) == []
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_run_is_an_error_only_where_a_gpu_is_asked_for(
     torch: Wheel, store: Store, tmp_path: Path
 ) -> None:
     lock = locked(tmp_path, torch)
-    both = these_gpus(answering(tmp_path / "bin", f"{H100}\n{RTX}"))
+    both = query_gpus(answering(tmp_path / "bin", f"{H100}\n{RTX}"))
     nothing = (
         "torch 2.6.0+cu124 is compiled for sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90, and the NVIDIA GeForce RTX 5090 "
         "of this machine has compute capability 12.0: nothing of it runs there"
@@ -108,7 +108,7 @@ def test_what_cannot_run_is_an_error_only_where_a_gpu_is_asked_for(
 
 def test_an_old_driver(torch: Wheel, store: Store, tmp_path: Path) -> None:
     row = "0, GPU-aa, NVIDIA A100-SXM4-80GB, 470.82.01, 8.0"
-    here = these_gpus(answering(tmp_path / "bin", row))
+    here = query_gpus(answering(tmp_path / "bin", row))
     lock = locked(tmp_path, torch)
     said = "CUDA 12.4 of torch 2.6.0+cu124 needs driver 525.60.13, and this machine has 470.82.01"
     assert check_gpus(lock, store, here, "auto") == [
@@ -129,12 +129,12 @@ def test_what_an_image_was_compiled_with(torch: Wheel, store: Store, tmp_path: P
     absent = wheel("torch-2.6.0-py3-none-any.whl")
 
     def found(*wheels: Wheel, **more: object) -> tuple[str, str] | None:
-        compiled = compiled_of(locked(tmp_path / os.urandom(4).hex(), *wheels, **more), store)
+        compiled = find_cuda_target(locked(tmp_path / os.urandom(4).hex(), *wheels, **more), store)
         return (compiled.what, compiled.cuda) if compiled else None
 
     assert found(torch, runtime) == ("torch 2.6.0+cu124", "12.4")
     built = seal(locked(tmp_path / "built"), realised(torch))
-    assert compiled_of(built, store) == compiled_of(locked(tmp_path / "wheel", torch), store)
+    assert find_cuda_target(built, store) == find_cuda_target(locked(tmp_path / "wheel", torch), store)
     assert found(absent, runtime) == ("nvidia-cuda-runtime-cu12 12.1.105", "12.1")
     cpu = VERSION_PY.replace("+cu124", "+cpu").replace("'12.4'", "None")
     assert found(torch_wheel(store, cpu, {}), runtime) is None

@@ -15,7 +15,7 @@ import pytest
 from reprobuild.errors import UsageError
 from reprobuild.infra.http.client import Net
 from reprobuild.lock.system import Artefact
-from reprobuild.realise.rootfs import kept_root
+from reprobuild.realise.rootfs import provide_root
 from reprobuild.store import sharing
 from reprobuild.store.fetch import fetch
 from reprobuild.store.keyring import StoreKeyring
@@ -82,7 +82,7 @@ def test_members_share_and_others_are_kept_out(place: Path) -> None:
         mine.remember("k", {"made by": "alice"})
         with mine.scratch():
             pass
-        kept_root(tar, mine)
+        provide_root(tar, mine)
 
     def reads() -> None:
         mine = joined(place / "store", BOB)
@@ -91,7 +91,7 @@ def test_members_share_and_others_are_kept_out(place: Path) -> None:
         assert mine.blob(mine.add(b"of alice")).read_bytes() == b"of alice"
         mine.add(b"of bob")
         mine.remember("k", {"made by": "bob"})
-        kept_root(tar, mine)
+        provide_root(tar, mine)
         sha256 = mine.add(b"x")
         fetch([Artefact(filename="x", sha256=sha256, size=1)], mine, Net(offline=True))
 

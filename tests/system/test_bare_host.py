@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.ecosystems.apt.deb import open_part
-from reprobuild.ecosystems.apt.index import SystemIndex, newest
+from reprobuild.ecosystems.apt.index import SystemIndex, newest_candidate
 from reprobuild.infra.proc import run
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox.model import Bind
@@ -76,7 +76,7 @@ def locked(bookworm: SystemIndex, tmp_path_factory: pytest.TempPathFactory) -> P
     """A lock of a small base and of one source that must be built, on this machine."""
     folder = tmp_path_factory.mktemp("locked")
     project = Project(folder / "proj", _PROJECT)
-    candidate = newest(bookworm.versions("python3.11"))
+    candidate = newest_candidate(bookworm.versions("python3.11"))
     assert candidate is not None
     snapshot = folder / "snapshot"
     snapshot.mkdir()

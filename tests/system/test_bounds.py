@@ -61,11 +61,11 @@ def test_a_bomb_of_processes_ends_at_the_limit_for_root(root: Path, monkeypatch:
 _WAITING = """
 import sys
 from pathlib import Path
-from reprobuild.cli.interrupt import listen
+from reprobuild.cli.interrupt import install_signal_handlers
 from reprobuild.infra.sandbox.model import Root
 from reprobuild.infra.sandbox.command import run_in_root
-if sys.argv[2] == "listen":
-    listen()
+if sys.argv[2] == "install_signal_handlers":
+    install_signal_handlers()
 run_in_root(Root(folder=Path(sys.argv[1])), sys.argv[3:], epoch=0, purpose="wait")
 """
 THREE = ["sh", "-c", "sleep 98761 & setsid sleep 98761 & sleep 98761"]

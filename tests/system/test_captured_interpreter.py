@@ -11,7 +11,7 @@ from reprobuild.distribute.bundle_contents import python_inputs
 from reprobuild.infra.sandbox.command import run_in_root
 from reprobuild.infra.sandbox.model import Root
 from reprobuild.lock.file import read_lock
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 from reprobuild.store.store import Store
 from tests.capture.repositories import LEAN, PROGRAM
 from tests.conftest import reprobuild
@@ -52,7 +52,7 @@ def test_the_image_has_the_python_that_ran(
     assert any(
         reason.endswith("needed by the shared libraries of python (libsqlite3.so.0)") for reason in reasons
     )
-    assert lock.interpreter.file in artefacts(lock)
+    assert lock.interpreter.file in list_artefacts(lock)
     assert lock.interpreter.file in python_inputs(lock)
     root = Root(folder=unpacked(out, tmp_path))
     program = "/opt/env/bin/python"

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from reprobuild.ecosystems.apt.deb import DebControl, open_part, read_control
-from reprobuild.ecosystems.apt.relations import relations
+from reprobuild.ecosystems.apt.relations import parse_relations
 from reprobuild.errors import BuildError
 from reprobuild.realise import order
 from tests.system.samples import ar_bytes, member, tar_bytes
@@ -26,13 +26,13 @@ def control(
     multi_arch: str = "",
 ) -> DebControl:  # fmt: skip
     return DebControl(
-        name=name, architecture=architecture, multi_arch=multi_arch, needs=relations(needs),
-        before=relations(before), provides=provides,
+        name=name, architecture=architecture, multi_arch=multi_arch, needs=parse_relations(needs),
+        before=parse_relations(before), provides=provides,
     )  # fmt: skip
 
 
 def batches(controls: Sequence[DebControl], essential: Iterable[str]) -> list[list[str]]:
-    return order.batches(controls, essential, "amd64")
+    return order.plan_batches(controls, essential, "amd64")
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2", ".zst"])
@@ -45,7 +45,8 @@ def test_every_compression_of_a_package_is_read(tmp_path: Path, suffix: str) -> 
     deb.write_bytes(ar_bytes([("debian-binary", b"2.0\n"), (f"control.tar{suffix}", packed)]))
     found = read_control(deb, "tool.deb")
     assert found == DebControl(
-        name="tool", architecture="i386", multi_arch="same", before=relations("aa"), needs=relations("bb | cc (>= 1)"),
+        name="tool", architecture="i386", multi_arch="same", before=parse_relations("aa"),
+        needs=parse_relations("bb | cc (>= 1)"),
         provides=("dd", "ee"),
     )  # fmt: skip
 

@@ -17,8 +17,13 @@ from reprobuild.infra.http.client import Net
 from reprobuild.lock.model import Lock
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
-from reprobuild.resolve.resolver import resolve
-from reprobuild.resolve.system.base_fallback import ReleaseNeed, default_release, glibc_of, what_is_needed
+from reprobuild.resolve.resolver import resolve_snapshot
+from reprobuild.resolve.system.base_fallback import (
+    ReleaseNeed,
+    choose_default_release,
+    derive_release_need,
+    glibc_of,
+)
 from reprobuild.resolve.system.release import known_releases
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -66,7 +71,7 @@ def lists(tmp_path: Path) -> FileLists:
 
 def needed(snapshot: Snapshot, lists: FileLists, python: str | None = "3.11") -> ReleaseNeed:
     interpreter = resolve_interpreter(snapshot, python)
-    return what_is_needed(snapshot, interpreter, snapshot.requirements, lists, "x86_64")
+    return derive_release_need(snapshot, interpreter, snapshot.requirements, lists, "x86_64")
 
 
 def test_the_wheels_of_a_free_threaded_python(tmp_path: Path) -> None:
@@ -162,7 +167,7 @@ def test_what_the_host_had_counts(lists: FileLists, tmp_path: Path) -> None:
     ],
 )
 def test_the_release_that_fits(need: ReleaseNeed, available: list[str], label: str) -> None:
-    release = default_release(need, available)
+    release = choose_default_release(need, available)
     assert f"{release.distribution}/{release.codename}" == label
     assert release.evidence.startswith(f"{label} has Python {need.python} and glibc ")
 
@@ -181,7 +186,7 @@ def test_the_family_comes_before_the_nearest_glibc(monkeypatch: pytest.MonkeyPat
 
     def chosen(family: str, number: str, glibc: tuple[int, int]) -> str:
         need = ReleaseNeed(python="3.10", python_from="x", glibc=glibc, family=family, number=number)
-        return default_release(need, names).codename
+        return choose_default_release(need, names).codename
 
     assert chosen("", "", (2, 30)) == "jammy"
     assert chosen("", "", (2, 36)) == "bookworm"
@@ -193,7 +198,7 @@ def test_the_family_comes_before_the_nearest_glibc(monkeypatch: pytest.MonkeyPat
 def test_where_nothing_fits_it_is_said_what_was_needed_and_what_there_is() -> None:
     need = ReleaseNeed(python="3.12", python_from="capture.json:1", glibc=(2, 28), glibc_from="torch.whl")
     with pytest.raises(LockError) as err:
-        default_release(need, ["bookworm", "jammy"])
+        choose_default_release(need, ["bookworm", "jammy"])
     assert str(err.value) == (
         "no package list was captured, and no release that can be had fits; needed: Python 3.12 (capture.json:1) and "
         "glibc 2.28 or later (torch.whl); debian/bookworm has Python 3.11 and glibc 2.36; ubuntu/jammy has Python 3.10 "
@@ -204,21 +209,21 @@ def test_where_nothing_fits_it_is_said_what_was_needed_and_what_there_is() -> No
         "`--base debian/bookworm`, or another Python, `--python X.Y`"
     )
     with pytest.raises(LockError, match=r"there is none$") as err:
-        default_release(ReleaseNeed(python="3.2", python_from="x"), [])
+        choose_default_release(ReleaseNeed(python="3.2", python_from="x"), [])
     assert err.value.hint.startswith("give this machine's apt a source for a release that fits, or decide")
 
 
 def test_dated_archives_are_asked_where_apt_has_nothing_that_fits() -> None:
     need = ReleaseNeed(python="3.12", python_from="x", family="debian")
-    found = default_release(need, ["bookworm"], ALL)
+    found = choose_default_release(need, ["bookworm"], ALL)
     assert found.codename == "noble"
     assert "2034-04-25), and is not in this machine's apt sources; needed: Python 3.12" in found.evidence
     need = ReleaseNeed(python="3.11", python_from="x")
-    assert "apt sources" not in default_release(need, ["bookworm"], ALL).evidence
+    assert "apt sources" not in choose_default_release(need, ["bookworm"], ALL).evidence
     with pytest.raises(
         LockError, match=r"needed: Python 3\.99 .*; debian/bookworm has .*; debian/buster has"
     ) as err:
-        default_release(ReleaseNeed(python="3.99", python_from="x"), ["bookworm"], ALL)
+        choose_default_release(ReleaseNeed(python="3.99", python_from="x"), ["bookworm"], ALL)
     assert err.value.hint.endswith("`--python X.Y`")
 
 
@@ -242,7 +247,7 @@ def around(store: Store, tmp_path: Path) -> ResolveContext:
 
 
 def locked(snapshot: Snapshot, around: ResolveContext, accept: tuple[str, ...] = ("no-apt-list",)) -> Lock:
-    return resolve(snapshot, Decisions(accept=accept), around)
+    return resolve_snapshot(snapshot, Decisions(accept=accept), around)
 
 
 @pytest.mark.parametrize(
@@ -272,5 +277,5 @@ def test_a_freeze_alone_needs_the_python_to_be_said(around: ResolveContext, tmp_
     with pytest.raises(LockError, match="no file of the snapshot shows which Python it was") as err:
         locked(snapshot, around)
     assert err.value.hint.startswith("say it: --python")
-    lock = resolve(snapshot, Decisions(python="3.11", accept=("no-apt-list",)), around)
+    lock = resolve_snapshot(snapshot, Decisions(python="3.11", accept=("no-apt-list",)), around)
     assert lock.base.release == "bookworm"

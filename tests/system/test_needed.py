@@ -13,9 +13,14 @@ import pytest
 from reprobuild.errors import BuildError
 from reprobuild.lock.python import Source, Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.system.calls import callers, in_python, of_wheel
-from reprobuild.resolve.system.needed import is_kept, needed_for, programs, programs_of
-from reprobuild.resolve.system.packages import not_called, resolve_base
+from reprobuild.resolve.system.calls import find_callers, find_wheel_calls, make_python_search
+from reprobuild.resolve.system.needed import (
+    find_programs,
+    is_library_or_data,
+    programs_of,
+    select_called_packages,
+)
+from reprobuild.resolve.system.packages import list_uncalled_packages, resolve_base
 from reprobuild.store.store import Store
 from tests.system.samples import index, package, stanza
 
@@ -26,7 +31,7 @@ from tests.system.samples import index, package, stanza
      "ca-certificates", "tesseract-ocr-deu", "rocm-libs", "libpython3.11"],
 )  # fmt: skip
 def test_libraries_and_data_need_no_call(name: str) -> None:
-    assert is_kept(name)
+    assert is_library_or_data(name)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +40,7 @@ def test_libraries_and_data_need_no_call(name: str) -> None:
      "google-cloud-cli", "openjdk-17-jdk", "libdbi-perl", "libxml2-utils"],
 )  # fmt: skip
 def test_programs_and_headers_need_a_call(name: str) -> None:
-    assert not is_kept(name)
+    assert not is_library_or_data(name)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ PROGRAMS = {"git", "ffmpeg", "node", "dot", "gs", "gcc", "nvidia-smi", "pdftoppm
     ],
 )
 def test_what_a_text_in_python_calls(text: str, found: set[str]) -> None:
-    assert in_python(PROGRAMS)(text.encode()) == found
+    assert make_python_search(PROGRAMS)(text.encode()) == found
 
 
 def make_wheel(store: Store, folder: Path, members: dict[str, str]) -> Wheel:
@@ -125,7 +130,7 @@ def test_the_first_that_calls_a_program_is_named(store: Store, tmp_path: Path) -
         {"prepare.sh": "set -e\ngit clone x\n/usr/bin/dot -T png graph\n", "Makefile": "all:\n\tgcc -o a a.c\n",
          "notes.md": "gs"},
     )  # fmt: skip
-    found = callers([wheel], [source], ["nvidia-smi --query-gpu=name"], PROGRAMS, store)
+    found = find_callers([wheel], [source], ["nvidia-smi --query-gpu=name"], PROGRAMS, store)
     assert found == {
         "nvidia-smi": "the workload", "git": "job", "dot": "job", "gcc": "job", "ffmpeg": "tool 1.0",
     }  # fmt: skip
@@ -133,17 +138,17 @@ def test_the_first_that_calls_a_program_is_named(store: Store, tmp_path: Path) -
 
 def test_the_calls_of_a_wheel_are_remembered_for_the_programs_asked_for(store: Store, tmp_path: Path) -> None:
     wheel = make_wheel(store, tmp_path, {"tool.py": 'run(["ffmpeg"]); run(["git"])'})
-    assert of_wheel(wheel.file, {"git"}, store) == ("git",)
+    assert find_wheel_calls(wheel.file, {"git"}, store) == ("git",)
     store.blob(wheel.file.sha256).unlink()
-    assert of_wheel(wheel.file, {"git"}, store) == ("git",)
+    assert find_wheel_calls(wheel.file, {"git"}, store) == ("git",)
     with pytest.raises(BuildError, match="is not a zip archive"):
-        of_wheel(wheel.file, {"git", "ffmpeg"}, store)
+        find_wheel_calls(wheel.file, {"git", "ffmpeg"}, store)
 
 
 def test_a_hostile_wheel_is_refused(store: Store, tmp_path: Path) -> None:
     wheel = make_wheel(store, tmp_path, {"../tool.py": ""})
     with pytest.raises(BuildError, match="unsafe path"):
-        callers([wheel], [], [], PROGRAMS, store)
+        find_callers([wheel], [], [], PROGRAMS, store)
 
 
 def test_a_damaged_wheel_is_an_error_with_its_place(store: Store, tmp_path: Path) -> None:
@@ -154,23 +159,23 @@ def test_a_damaged_wheel_is_an_error_with_its_place(store: Store, tmp_path: Path
     with pytest.raises(
         BuildError, match=r"^tool-1\.0-py3-none-any\.whl is damaged at tool\.py: Bad CRC-32"
     ) as caught:
-        of_wheel(file, {"git"}, store)
+        find_wheel_calls(file, {"git"}, store)
     assert caught.value.hint
 
 
 def test_many_words_that_are_no_calls_take_no_time() -> None:
     text = (b"check_call(" + b" " * 60 + b"x" + b"'node'" * 6) * 8000
     start = time.process_time()
-    assert in_python({"node"})(text) == {"node"}  # more words than are looked at
-    assert in_python({"node"})((b"check_call(" + b" " * 60 + b"x'node'") * 900) == set()
+    assert make_python_search({"node"})(text) == {"node"}  # more words than are looked at
+    assert make_python_search({"node"})((b"check_call(" + b" " * 60 + b"x'node'") * 900) == set()
     assert time.process_time() - start < 2
 
 
 def test_packages_whose_programs_are_called() -> None:
     names = ["git", "libgl1", "graphviz", "gcc", "python3-dev", "chromium"]
-    assert programs(names) >= {"git", "dot", "gcc", "chromium"}
-    assert "libgl1" not in programs(names)
-    found = dict(needed_for(names, {"dot": "pydot 3.0", "gcc": "triton 3.1"}))
+    assert find_programs(names) >= {"git", "dot", "gcc", "chromium"}
+    assert "libgl1" not in find_programs(names)
+    found = dict(select_called_packages(names, {"dot": "pydot 3.0", "gcc": "triton 3.1"}))
     assert found == {
         "graphviz": "pydot 3.0, which calls dot",
         "gcc": "triton 3.1, which calls gcc",
@@ -204,7 +209,7 @@ def test_what_no_code_calls_is_left_out_and_is_no_error() -> None:
     }  # fmt: skip
     reasons = {ruling.subject: ruling.reason for ruling in rulings}
     assert reasons["git"].endswith("needed by wandb 0.2, which calls git")
-    assert not_called(rulings) == ["tmux", "nodejs", "google-cloud-cli"]
+    assert list_uncalled_packages(rulings) == ["tmux", "nodejs", "google-cloud-cli"]
 
 
 def test_all_that_was_asked_for_is_taken_on_request() -> None:
@@ -212,13 +217,13 @@ def test_all_that_was_asked_for_is_taken_on_request() -> None:
     assert {"tmux", "libevent2", "nodejs"} <= {deb.name for deb in base.packages}
     found = {ruling.subject: ruling.kind for ruling in rulings if ruling.outcome == "unresolved"}
     assert found == {"nodejs": "unknown-version", "google-cloud-cli": "local-build"}
-    assert not_called(rulings) == []
+    assert list_uncalled_packages(rulings) == []
 
 
 def test_what_the_user_or_the_environment_names_is_taken() -> None:
     base, rulings = resolve_base(CAPTURED, index=HAVING, roots=["tmux"], called={})
     assert [deb.name for deb in base.packages] == ["base-files", "libevent2", "libgl1", "tmux"]
-    assert not_called(rulings) == ["git", "nodejs", "google-cloud-cli"]
+    assert list_uncalled_packages(rulings) == ["git", "nodejs", "google-cloud-cli"]
 
 
 # Debian 12 and Ubuntu 22.04 pack `distutils` and `lib2to3` apart; TensorFlow 2.15 imports `distutils.spawn`.

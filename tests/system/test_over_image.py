@@ -11,9 +11,9 @@ from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.errors import LockError
 from reprobuild.lock.system import Artefact, Base, BaseImage, Deb, ImagePackage
 from reprobuild.realise.base import _write_plan
-from reprobuild.resolve.system.base import missing, settle
+from reprobuild.resolve.system.base import find_missing_packages, resolve_with_search
 from reprobuild.resolve.system.base_image import OverlayRequest, resolve_image_base
-from reprobuild.resolve.system.image_packages import ImageSystem, _packages
+from reprobuild.resolve.system.image_packages import ImageSystem, _read_packages
 from reprobuild.resolve.system.version_search import Search
 from reprobuild.snapshot.model import SystemPackage
 from reprobuild.store.store import Store
@@ -61,7 +61,9 @@ def installed(name: str, version: str, *fields: str, architecture: str = "amd64"
 def over(image: list[str], archive: list[str], *captured: SystemPackage) -> dict[str, str]:
     """Return the version of each package that is put over an image."""
     system = ImageSystem(
-        distribution="debian", release="made", packages=_packages(IMAGE, "\n".join(image).encode(), "amd64")
+        distribution="debian",
+        release="made",
+        packages=_read_packages(IMAGE, "\n".join(image).encode(), "amd64"),
     )
     index = SystemIndex(
         "debian", "made", [PackagesFile(uri="http://mirror.test/", content="\n".join(archive).encode())]
@@ -157,12 +159,12 @@ def test_places_of_single_versions_are_asked_over_an_image_before_a_contradictio
     system = ImageSystem(
         distribution="debian",
         release="made",
-        packages=_packages(IMAGE, installed("aa", "1").encode(), "amd64"),
+        packages=_read_packages(IMAGE, installed("aa", "1").encode(), "amd64"),
     )
     made = index(stanza("tool", "2", "helper (= 2)"))
     search = Search(packages, made, None, [Shelved(stanza("helper", "2"))], now=0)
-    base, _, _ = settle(
+    base, _, _ = resolve_with_search(
         lambda known: resolve_image_base(IMAGE, system, known, OverlayRequest(packages=packages, roots=())),
-        lambda rulings: missing(packages, rulings), packages, made, search,
+        lambda rulings: find_missing_packages(packages, rulings), packages, made, search,
     )  # fmt: skip
     assert {deb.name: deb.version for deb in base.packages} == {"tool": "2", "helper": "2"}

@@ -15,7 +15,7 @@ from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox import command, launch
 from reprobuild.infra.sandbox.command import run_in_root
 from reprobuild.infra.sandbox.model import Bind, Root
-from reprobuild.infra.sandbox.mounts import real_places
+from reprobuild.infra.sandbox.mounts import resolve_targets
 from tests.system.samples import EPOCH
 from tests.system.test_sandbox import CHECKOUT, run_as_ordinary_user
 
@@ -130,7 +130,7 @@ def test_the_set_up_follows_no_link_by_itself(
     make: Callable[[Case], list[Bind]], tmp_path: Path, layered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What refuses above is not there: each mount point is opened without a link, before a tree of others is there."""
-    monkeypatch.setattr(command, "real_places", lambda _, targets: list(targets))
+    monkeypatch.setattr(command, "resolve_targets", lambda _, targets: list(targets))
     case = Case(tmp_path)
     binds = make(case)
     with pytest.raises(ProcessFailedError):
@@ -144,7 +144,7 @@ from pathlib import Path
 from reprobuild.infra.sandbox import command
 from tests.system import test_places as cases
 if sys.argv[2] == "bare":
-    command.real_places = lambda _, targets: list(targets)
+    command.resolve_targets = lambda _, targets: list(targets)
 top = Path(sys.argv[1])
 for make in (*cases.NAMES, *cases.LINKS[:2]):
     for layered in (False, True):
@@ -192,12 +192,12 @@ def test_the_set_up_follows_no_link_by_itself_for_an_ordinary_user(shared_tmp: P
 )
 def test_places_that_are_refused(targets: list[str], said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=said):
-        real_places(tmp_path, targets)
+        resolve_targets(tmp_path, targets)
 
 
 def test_places_that_are_not(tmp_path: Path) -> None:
     targets = ["/src/a", "/src/ab", "/run/a", "/tmp/a", "/process", "/opt/env", "/mnt/x", "/devices"]
-    assert real_places(tmp_path, targets) == targets
+    assert resolve_targets(tmp_path, targets) == targets
 
 
 def test_links_inside_the_root_are_followed(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_links_inside_the_root_are_followed(tmp_path: Path) -> None:
     (tmp_path / "tmp").symlink_to("var/temporary")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/x").symlink_to("/etc")  # an empty directory hides it
-    places = real_places(tmp_path, ["/opt/build", "/tmp/a", "/run/x/y", "/never/there"])
+    places = resolve_targets(tmp_path, ["/opt/build", "/tmp/a", "/run/x/y", "/never/there"])
     assert places == ["/var/opt/build", "/var/temporary/a", "/run/x/y", "/never/there"]
 
 
@@ -227,7 +227,7 @@ def test_links_inside_the_root_are_followed(tmp_path: Path) -> None:
 def test_links_that_are_refused(link: str, leads: str, targets: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / link).symlink_to(leads)
     with pytest.raises(EngineError, match=re.escape(said)) as caught:
-        real_places(tmp_path, targets)
+        resolve_targets(tmp_path, targets)
     assert caught.value.hint == HINT
 
 

@@ -19,9 +19,9 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar, read_tar
 from reprobuild.lock.system import Base
 from reprobuild.realise.base import _key, _link, realise_base
-from reprobuild.realise.rootfs import kept_root
+from reprobuild.realise.rootfs import provide_root
 from reprobuild.store.store import Store
-from reprobuild.store.tar_listing import decode_listing, known_listing
+from reprobuild.store.tar_listing import decode_listing, recall_listing
 from tests.system.samples import EPOCH, add_deb, ar_bytes, member, tar_bytes
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -257,21 +257,21 @@ def test_without_fakeroot_there_is_no_base(base: Base, store: Store) -> None:
 
 
 def test_a_root_is_kept_until_anything_about_it_changes(store: Store, tree: str) -> None:
-    folder = kept_root(tree, store)
+    folder = provide_root(tree, store)
     made = folder.stat().st_ino
-    assert kept_root(tree, store).stat().st_ino == made
+    assert provide_root(tree, store).stat().st_ino == made
     passwd = folder / "etc/passwd"
     times, content = passwd.stat(), passwd.read_text()
     passwd.write_text(content.replace("root:x:0", "evil:x:0"))
     os.utime(passwd, ns=(times.st_atime_ns, times.st_mtime_ns))  # as if nothing had happened
-    again = kept_root(tree, store)
+    again = provide_root(tree, store)
     assert again == folder
     assert again.stat().st_ino != made
     assert passwd.read_text() == content
 
 
 def test_sealing_lists_the_base(store: Store, tree: str) -> None:
-    listing = known_listing(tree, store)
+    listing = recall_listing(tree, store)
     assert listing is not None
     with store.verified(tree, "the tree").open("rb") as stream:
         assert list(decode_listing(store.verified(listing, "it").read_bytes())) == list(list_tar(stream))

@@ -15,7 +15,7 @@ from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox import namespaces
 from reprobuild.infra.sandbox.command import run_in_root
 from reprobuild.infra.sandbox.model import Bind, Root
-from reprobuild.infra.sandbox.namespaces import PATH, can_layer
+from reprobuild.infra.sandbox.namespaces import PATH, can_mount_overlay
 from reprobuild.realise.rootfs import _state
 from tests.system.samples import EPOCH, ORDINARY_USER
 
@@ -159,7 +159,7 @@ def test_a_mount_with_locked_flags_can_be_bound(root: Path) -> None:
 
 
 def test_a_layer_takes_what_is_written_and_the_folder_stays(root: Path, tmp_path: Path) -> None:
-    assert can_layer()
+    assert can_mount_overlay()
     before = _state(root)
     told = inside(
         root, "echo x > /opt/new; rm -r /usr/share/doc; echo y >> /etc/passwd; cat /opt/new; tail -1 /etc/passwd",
@@ -171,7 +171,7 @@ def test_a_layer_takes_what_is_written_and_the_folder_stays(root: Path, tmp_path
 
 def test_where_nothing_can_be_layered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces, "_TRY", "exit 1")
-    assert not can_layer()
+    assert not can_mount_overlay()
 
 
 def test_temporary_folders_vanish_and_the_root_keeps(root: Path) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import pytest
 
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
-from reprobuild.ecosystems.apt.relations import relations
+from reprobuild.ecosystems.apt.relations import parse_relations
 from reprobuild.errors import LockError
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import Base
-from reprobuild.resolve.system.alternatives import upstream
+from reprobuild.resolve.system.alternatives import strip_revision
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.snapshot.model import SystemPackage
 from tests.system.samples import index, package, stanza
@@ -280,10 +280,10 @@ def test_a_name_with_a_shell_in_it_is_only_an_unknown_package() -> None:
     ],
 )
 def test_the_upstream_part_of_a_version(version: str, expected: str) -> None:
-    assert upstream(version) == expected
+    assert strip_revision(version) == expected
 
 
 def test_relations_read_alternatives_qualifiers_and_versions() -> None:
-    found = relations("a:any (>= 1~), b | c (<< 2)")
+    found = parse_relations("a:any (>= 1~), b | c (<< 2)")
     assert [[str(r) for r in group] for group in found] == [["a:any (>= 1~)"], ["b", "c (<< 2)"]]
-    assert relations("") == ()
+    assert parse_relations("") == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.resolve.system.system_rules import exclusion
+from reprobuild.resolve.system.system_rules import find_exclusion
 from reprobuild.snapshot.parsers import apt
 
 CORPUS = Path(os.environ["REPROBUILD_CORPUS"])
@@ -43,5 +43,5 @@ def test_every_list_is_counted() -> None:
 def test_the_classes_of_a_real_list(name: str) -> None:
     (path,) = CORPUS.glob(f"*/{name}")
     packages, _ = apt.parse(path.read_bytes())
-    found = Counter(rule.class_ for package in packages if (rule := exclusion(package.name)))
+    found = Counter(rule.class_ for package in packages if (rule := find_exclusion(package.name)))
     assert dict(found) == COUNTS[name]

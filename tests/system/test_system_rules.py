@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.ecosystems.apt.index import SystemIndex
-from reprobuild.resolve.system.system_rules import exclusion, rules
+from reprobuild.resolve.system.system_rules import find_exclusion, read_system_rules
 from reprobuild.store.store import Store
 from reprobuild.verify.roundtrip.compare import compare_captured
 from tests.system.samples import package, stanza
@@ -21,12 +21,14 @@ FOUND_OUT = ("not-needed", "other-architecture", "residual", "decision", "local-
 
 def test_the_page_has_every_class_and_no_other() -> None:
     listed = re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE)
-    assert set(listed) == {*(rule.class_ for _, rule in rules()), *FOUND_OUT}
+    assert set(listed) == {*(rule.class_ for _, rule in read_system_rules()), *FOUND_OUT}
     assert len(listed) == len(set(listed))
     assert tuple(listed[-len(FOUND_OUT) :]) == FOUND_OUT
 
 
-@pytest.mark.parametrize("kind", sorted({rule.class_ for _, rule in rules()} | set(FOUND_OUT[:4])))
+@pytest.mark.parametrize(
+    "kind", sorted({rule.class_ for _, rule in read_system_rules()} | set(FOUND_OUT[:4]))
+)
 def test_every_class_is_explained_in_a_round_trip(kind: str) -> None:
     lock = make_lock(rulings=(ruling("x", "", outcome="excluded", kind=kind),))
     (difference,) = compare_captured(lock)
@@ -34,7 +36,7 @@ def test_every_class_is_explained_in_a_round_trip(kind: str) -> None:
 
 
 def test_every_pattern_is_plain_and_stands_once() -> None:
-    patterns = [pattern for _, rule in rules() for pattern in rule.packages]
+    patterns = [pattern for _, rule in read_system_rules() for pattern in rule.packages]
     assert all(re.fullmatch(r"[a-z0-9*][a-z0-9+.*-]+", pattern) for pattern in patterns)
     assert len(patterns) == len(set(patterns))
 
@@ -55,7 +57,7 @@ def test_every_pattern_is_plain_and_stands_once() -> None:
     ],
 )  # fmt: skip
 def test_the_hosts_packages_have_their_class(name: str, kind: str) -> None:
-    rule = exclusion(name)
+    rule = find_exclusion(name)
     assert rule is not None
     assert rule.class_ == kind
 
@@ -75,7 +77,7 @@ def test_the_hosts_packages_have_their_class(name: str, kind: str) -> None:
     ],
 )  # fmt: skip
 def test_the_environments_packages_are_kept(name: str) -> None:
-    assert exclusion(name) is None
+    assert find_exclusion(name) is None
 
 
 def test_no_rule_means_a_library_of_debian(bookworm: SystemIndex, store: Store) -> None:
@@ -86,7 +88,7 @@ def test_no_rule_means_a_library_of_debian(bookworm: SystemIndex, store: Store) 
     }
     assert len(names) > 60_000
     assert all(bookworm.versions(name) for name in sorted(names)[:10])
-    kept = {name for name in names if exclusion(name) is None}
+    kept = {name for name in names if find_exclusion(name) is None}
     assert {name for name in names - kept if re.match("lib|python3-|fonts-|.*-dev$", name)} == {
         "libnss-systemd", "libpam-systemd", "libpmix-bin",
     }  # fmt: skip

@@ -12,7 +12,7 @@ from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Base
 from reprobuild.output.directory import read_image
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
 from tests.dying import Dying, Fault, Weather
@@ -61,7 +61,7 @@ def test_an_archive_dies_and_the_image_lives(
     """Fetched in bad weather, built without the archive, cleaned, and built again without any work."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    path, store, wanted = tmp_path / "x.lock", tmp_path / "store", len(artefacts(lock))
+    path, store, wanted = tmp_path / "x.lock", tmp_path / "store", len(list_artefacts(lock))
     write_lock(lock, path)
     archive.weather = Weather(seed=9, chance=0.2)
     fetched = reprobuild("fetch", path, "--store", store, "--no-caches")

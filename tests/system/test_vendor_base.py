@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.image.layers.plan import skeleton
+from reprobuild.image.layers.plan import virtual_environment_parts
 from reprobuild.image.oci.read import layout_tree, read_layout
 from reprobuild.infra.sandbox.command import run_in_root
 from reprobuild.infra.sandbox.model import Root
@@ -141,7 +141,7 @@ def test_the_environment_imports_the_torch_of_the_image(
     ).keys()
     (root := tmp_path / "root").mkdir()
     unpack_root(store.blob(ours.realised.base), root)
-    for part in skeleton(ours):
+    for part in virtual_environment_parts(ours):
         (place := root / part.path).parent.mkdir(parents=True, exist_ok=True)
         if part.target:
             place.symlink_to(part.target)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.ecosystems.apt.index import SystemIndex, newest
-from reprobuild.image.formats.flatten import flattened
+from reprobuild.ecosystems.apt.index import SystemIndex, newest_candidate
+from reprobuild.image.formats.flatten import open_flat_image
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox.command import run_in_root
@@ -34,7 +34,7 @@ def snapshot(bookworm: SystemIndex, tmp_path: Path) -> Path:
         (PACKAGE, "installed,automatic"),
         ("libstdc++6", "installed,automatic"),
     ):
-        candidate = newest(bookworm.versions(name))
+        candidate = newest_candidate(bookworm.versions(name))
         assert candidate is not None
         rows.append(f"{name}/oldstable,now {candidate.version} amd64 [{mark}]\n")
     folder = tmp_path / "snapshot"
@@ -46,7 +46,7 @@ def snapshot(bookworm: SystemIndex, tmp_path: Path) -> Path:
 
 def unpacked(out: Path, folder: Path) -> Path:
     """Return a root directory with what is in the image."""
-    with flattened(read_layout(out / "image"), folder) as flat:
+    with open_flat_image(read_layout(out / "image"), folder) as flat:
         path = folder / "flat.tar"
         path.write_bytes(b"".join(flat.stream()))
     unpack_root(path, folder / "root")

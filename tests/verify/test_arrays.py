@@ -11,17 +11,17 @@ import pytest
 
 import reprobuild_runtime
 from reprobuild.lock.model import Lock, Workload
-from reprobuild.report.determinism import certificate_lines
-from reprobuild.report.html.probes import ARRAYS_LEGEND, LEGEND, probes
-from reprobuild.report.html.summary import computes_the_same, covered
+from reprobuild.report.determinism import verdict_lines
+from reprobuild.report.html.probes import ARRAYS_LEGEND, LEGEND, render_probes
+from reprobuild.report.html.summary import answer_same_results, describe_coverage
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import Certificate, read_verdict
-from reprobuild.verify.check import CheckRequest, verify_image, work_asked
+from reprobuild.verify.check import CheckRequest, select_work, verify_image
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.expected import ARRAYS, Expected
-from reprobuild.verify.determinism.platform import facts
-from reprobuild.verify.determinism.run import questions
-from reprobuild.verify.determinism.summary import scope_words
+from reprobuild.verify.determinism.platform import platform_facts
+from reprobuild.verify.determinism.run import container_options
+from reprobuild.verify.determinism.summary import describe_scope
 from reprobuild.verify.verdict import Determinism, Verdict
 from tests.verify.samples import (
     SHA,
@@ -108,7 +108,7 @@ def check(
     )
     asked = CheckRequest(
         reference="image:1", manifest=f"sha256:{SHA}", tree=f"sha256:{SHA}",
-        **{"expected": EXPECTED, "now": 1795323600, "work": work_asked(lock), **more},
+        **{"expected": EXPECTED, "now": 1795323600, "work": select_work(lock), **more},
     )  # fmt: skip
     return verify_image(lock, asked, engine, {}), engine
 
@@ -136,19 +136,19 @@ def test_all_is_well() -> None:
         f"NumPy: {NUMPY} probes, SciPy: {len(SCIPY)} probes, scikit-learn: {len(LEARNING) - 1} probes, "
         f"JAX: {len(JAX)} probes, TensorFlow: {len(TENSORFLOW)} probes"
     )
-    assert scope_words(verdict) == f" ({words})"
-    lines = certificate_lines(verdict)
+    assert describe_scope(verdict) == f" ({words})"
+    lines = verdict_lines(verdict)
     total = len(WANTED.probes)
     assert lines[0] == (
         f"smoke test, cpu, seed 42: {total} probes with the image's own threads, and with one: "
         f"{total - 1} identical, 1 informational"
     )
     assert not [line for line in lines if "torch" in line or "strict" in line]
-    assert covered(smoke).startswith(
+    assert describe_coverage(smoke).startswith(
         f"{total - 1} of {total} probes gave the same bytes ({words}), each in 10 runs"
     )
-    assert f"({words}) gave the same bytes in every run" in computes_the_same(verdict).sentence
-    page = "".join(map(str, probes(verdict).parts))
+    assert f"({words}) gave the same bytes in every run" in answer_same_results(verdict).sentence
+    page = "".join(map(str, render_probes(verdict).parts))
     assert ARRAYS_LEGEND.partition("threads, ")[2] in page
     assert LEGEND.rpartition(". ")[2] not in page
     assert read_verdict(msgspec.json.encode(verdict), "x") == verdict
@@ -158,19 +158,19 @@ def test_the_exit_code() -> None:
     verdict, _ = check(lock_of("numpy"), answer(without=ALL[1:]), answer(quick=True, without=ALL[1:]))
     assert verdict.determinism.cpu == "identical"
     assert msgspec.structs.replace(verdict, round_trip="exact").exit_code == 0
-    assert scope_words(verdict) == f" (NumPy: {NUMPY} probes)"
+    assert describe_scope(verdict) == f" (NumPy: {NUMPY} probes)"
     away = {probe.name for probe in verdict.smoke[0].probes if probe.verdict == "not-applicable"}
     assert away == {*SCIPY, *LEARNING, *JAX, *TENSORFLOW}
     line = f"  not applicable here: {len(away)} probes of libraries that the image does not have"
-    assert line in certificate_lines(verdict)
+    assert line in verdict_lines(verdict)
 
 
 def test_with_work() -> None:
     verdict, _ = check(lock_of(*ALL, workload=WORKLOAD))
     assert verdict.determinism.cpu == "identical"
-    assert scope_words(verdict).endswith(" probes; your work, 2 runs)")
+    assert describe_scope(verdict).endswith(" probes; your work, 2 runs)")
     verdict, engine = check(lock_of(*ALL, workload=WORKLOAD), smoke=False)
-    assert (verdict.smoke, scope_words(verdict)) == ((), " (your work, 2 runs)")
+    assert (verdict.smoke, describe_scope(verdict)) == ((), " (your work, 2 runs)")
     assert "cpu" not in [kind for kind, _ in engine.tasks]
 
 
@@ -179,7 +179,7 @@ def test_a_library_of_the_lock_must_answer() -> None:
     verdict, _ = check(lock_of(*ALL), first, second)
     assert verdict.determinism.cpu == "inconclusive"
     assert "scipy_linalg: not applicable here: it does not import: no" in verdict.smoke[0].open
-    assert scope_words(verdict) == ""
+    assert describe_scope(verdict) == ""
 
 
 @pytest.mark.parametrize("mode", ["profile", "strict"])
@@ -193,7 +193,7 @@ def test_a_drift_in_either_mode_counts(mode: str) -> None:
     assert found.why == (
         f"with the image's own threads: {why}; one thread cures it" if mode == "profile" else why
     )
-    assert f"  {RACE}: drift: {found.why}" in certificate_lines(verdict)
+    assert f"  {RACE}: drift: {found.why}" in verdict_lines(verdict)
     assert not verdict.notes
 
 
@@ -213,7 +213,7 @@ def test_a_drift_that_its_library_allows_is_told() -> None:
     )
     (found,) = (probe for probe in verdict.smoke[0].probes if probe.name == KMEANS)
     assert (found.verdict, found.why) == ("informational", "scikit-learn promises nothing here")
-    said = computes_the_same(verdict)
+    said = answer_same_results(verdict)
     assert said.word == "Yes, with an exception"
     assert said.sentence.endswith(
         f"with several threads {KMEANS} drifts, where its library promises nothing."
@@ -272,7 +272,7 @@ def test_the_threads_of_blas_explain_other_digests() -> None:
     then, _ = check(lock_of(*ALL))
     earlier = Certificate(path=Path("x"), sha256="0" * 64, verdict=then)
     assert compare_against(then, earlier).verdict == "same"
-    assert {("blas.0.threads", "2"), ("cpu_features", "AVX2 FMA3")} <= set(facts(then.smoke[0]))
+    assert {("blas.0.threads", "2"), ("cpu_features", "AVX2 FMA3")} <= set(platform_facts(then.smoke[0]))
     told = copy.deepcopy(FINGERPRINT)
     told["blas"] = [{"name": "libopenblas", "core": "Zen", "threads": 4}]
     other = [answer(quick=quick, fingerprint=told) for quick in (False, True)]
@@ -284,7 +284,7 @@ def test_the_threads_of_blas_explain_other_digests() -> None:
 
 
 def test_only_some_probes() -> None:
-    first, second = questions("cpu", WANTED, seed=7, controls=True, thorough=False, probes=[RACE])
+    first, second = container_options("cpu", WANTED, seed=7, controls=True, thorough=False, probes=[RACE])
     assert (first["only"], first["subject"], second["subject"]) == ([RACE], "arrays", "arrays")
 
 

@@ -12,8 +12,8 @@ import pytest
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError
 from reprobuild.lock.model import Lock, Workload
-from reprobuild.verify.check import CheckRequest, verify_image, work_asked
-from reprobuild.verify.determinism.summary import NO_TORCH, work_alone
+from reprobuild.verify.check import CheckRequest, select_work, verify_image
+from reprobuild.verify.determinism.summary import NO_TORCH, describe_work_alone
 from reprobuild.verify.verdict import VERSION, Determinism, Verdict
 from tests.verify.samples import (
     EXPECTED,
@@ -53,7 +53,7 @@ def check(
     lock = lock or make_lock()
     asked = CheckRequest(
         **{
-            "work": work_asked(lock),
+            "work": select_work(lock),
             "reference": "image:1", "manifest": f"sha256:{SHA}", "tree": f"sha256:{SHA}", "expected": EXPECTED,
             "now": 1795323600, **more,
         }
@@ -336,10 +336,10 @@ def test_no_torch() -> None:
         "checked is your own work alone",
     )
     assert (verdict.determinism.cpu, verdict.determinism.gpu) == ("identical", "not-applicable")
-    assert (verdict.exit_code, work_alone(verdict)) == (0, " (your work, 2 runs)")
+    assert (verdict.exit_code, describe_work_alone(verdict)) == (0, " (your work, 2 runs)")
     verdict, _ = check(make_lock(wheels=()), control=False)
     assert (verdict.comparisons, verdict.smoke, verdict.exit_code) == ((), (), 9)
-    assert work_alone(verdict) == ""
+    assert describe_work_alone(verdict) == ""
 
 
 def test_no_torch_and_another_output_is_drift() -> None:

@@ -12,8 +12,8 @@ from reprobuild.errors import UsageError
 from reprobuild.lock.model import Workload
 from reprobuild.run.options import RunOptions, conditions
 from reprobuild.verify.certificate.read import Certificate, refuse_other_work
-from reprobuild.verify.check import record_of, work_asked
-from reprobuild.verify.workload.conditions import Conditions, record
+from reprobuild.verify.check import select_work, work_record
+from reprobuild.verify.workload.conditions import Conditions, make_work_record
 from reprobuild.verify.workload.run import compare_work
 from reprobuild.verify.workload.work import work_of_options
 from tests.verify.samples import PreparedEngine, good_answers, make_lock, make_verdict
@@ -75,7 +75,7 @@ def test_a_certificate_has_no_secret() -> None:
     given = Conditions(
         variables={"STEPS": "20", "HF_TOKEN": TOKEN, "API": TOKEN, "LOGIN": "1"}, hidden=frozenset({"LOGIN"})
     )
-    found = record(f"train --token {TOKEN}", 7, given)
+    found = make_work_record(f"train --token {TOKEN}", 7, given)
     assert (found.variables, found.secrets) == ({"STEPS": "20"}, ("API", "HF_TOKEN", "LOGIN"))
     assert TOKEN not in repr(found)
     assert found.seed == 7
@@ -83,15 +83,15 @@ def test_a_certificate_has_no_secret() -> None:
 
 def test_other_work_is_not_compared() -> None:
     certificate = Certificate(path=Path("verdict.json"), sha256="c" * 64, verdict=make_verdict())
-    then = record("train --lr 1", 7, Conditions())
+    then = make_work_record("train --lr 1", 7, Conditions())
     made = msgspec.structs.replace(
         certificate, verdict=msgspec.structs.replace(certificate.verdict, work=then)
     )
     refuse_other_work(made, then)
     refuse_other_work(made, None)
     refuse_other_work(certificate, then)  # one of an earlier version does not say
-    for other, words in ((record("train --lr 2", 7, Conditions()), "another command"),
-                         (record("train --lr 1", 8, Conditions()), "another seed of the command")):  # fmt: skip
+    for other, words in ((make_work_record("train --lr 2", 7, Conditions()), "another command"),
+                         (make_work_record("train --lr 1", 8, Conditions()), "another seed")):  # fmt: skip
         with pytest.raises(UsageError, match=words) as caught:
             refuse_other_work(made, other)
         assert caught.value.hint == (
@@ -101,23 +101,23 @@ def test_other_work_is_not_compared() -> None:
 
 def test_a_task_without_conditions_is_as_it_was() -> None:
     task = Task(arguments=("x",), environment={"A": "1"}, volumes=(("/a", "/b"),))
-    assert Conditions().applied(task) == task
+    assert Conditions().apply_to(task) == task
 
 
 def test_runs_without_work() -> None:
     with pytest.raises(
         UsageError, match="--runs 5 says how often to run your work, and there is none"
     ) as caught:
-        work_asked(make_lock(), runs=5)
+        select_work(make_lock(), runs=5)
     assert caught.value.hint == (
         "give it, for example: --workload 'python train.py --steps 20' --output-file out.ckpt"
     )
     followed = work_of_options("python train.py --steps 20", ("out.ckpt",), (), (), runs=5)
-    assert work_asked(make_lock(), followed, runs=5) == followed
+    assert select_work(make_lock(), followed, runs=5) == followed
 
 
 def test_runs_of_the_workload_of_the_lock() -> None:
     lock = make_lock(workload=Workload(command=("train",), outputs=("model.pt",)))
-    work = work_asked(lock, runs=5)
+    work = select_work(lock, runs=5)
     assert work is not None
-    assert (work.runs, record_of(lock, work).runs) == (5, 5)
+    assert (work.runs, work_record(lock, work).runs) == (5, 5)

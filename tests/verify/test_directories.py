@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError, UsageError
-from reprobuild.image.engine_name import named_index
+from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.model import Image
 from reprobuild.output.directory import IMAGE, VERDICT, read_image
 from reprobuild.pipeline import verify as checks
@@ -99,7 +99,7 @@ def lying(out: Path, **stated: str) -> Image:
     lock, honest = read_image(out)
     shutil.rmtree(out / "image")
     layout = write_image(out / "image", [layer([file("etc/evil", b"evil")])], image_config(lock).document())
-    (out / "image" / "index.json").write_bytes(named_index(layout, honest.reference))
+    (out / "image" / "index.json").write_bytes(encode_named_index(layout, honest.reference))
     own = {"manifest": layout.manifest, "config": layout.config_digest, **stated}
     (out / IMAGE).write_bytes(msgspec.json.encode(msgspec.structs.replace(honest, **own)))
     return honest

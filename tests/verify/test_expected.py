@@ -15,7 +15,7 @@ from reprobuild.lock.model import RealisedOutputs
 from reprobuild.lock.system import EPOCH
 from reprobuild.recipe.payload import pack_runtime
 from reprobuild.store.store import Store
-from reprobuild.verify.determinism.expected import ARRAYS, PLACE, expected
+from reprobuild.verify.determinism.expected import ARRAYS, PLACE, read_expected
 from tests.conftest import ROOT
 from tests.verify.samples import EXPECTED, make_lock, wheel
 
@@ -67,7 +67,7 @@ def test_an_image_is_asked_what_its_own_program_knows(tmp_path: Path) -> None:
     other["cpu"]["probes"] = ["one"]
     store, runtime = sealed(tmp_path, {PLACE: json.dumps(other).encode()})
     said: list[str] = []
-    found = expected(make_lock(realised=realised(runtime)), store, said.append)
+    found = read_expected(make_lock(realised=realised(runtime)), store, said.append)
     assert found is not None
     assert found["cpu"].probes == ("one",)
     assert said == []
@@ -76,12 +76,12 @@ def test_an_image_is_asked_what_its_own_program_knows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("files", [{"probes.py": b""}, {PLACE: b'{"cpu": {"probes": []}}'}, {PLACE: b"[]"}])
 def test_the_image_of_another_reprobuild(files: dict[str, bytes], tmp_path: Path) -> None:
     store, runtime = sealed(tmp_path, files)
-    assert expected(make_lock(realised=realised(runtime)), store, print) is None
+    assert read_expected(make_lock(realised=realised(runtime)), store, print) is None
 
 
 def test_a_store_without_the_program(tmp_path: Path) -> None:
     said: list[str] = []
-    found = expected(make_lock(realised=realised("e" * 64)), Store(tmp_path / "store"), said.append)
+    found = read_expected(make_lock(realised=realised("e" * 64)), Store(tmp_path / "store"), said.append)
     assert found == EXPECTED
     assert said == [
         "the store does not have the program that is in the image: the probes of this reprobuild are expected"
@@ -97,7 +97,7 @@ def test_an_image_without_torch_is_asked_about_numpy(
 ) -> None:
     store = Store(tmp_path / "store")
     lock = make_lock(wheels=tuple(map(wheel, wheels)), realised=realised(pack_runtime(store)))
-    found = expected(lock, store, print)
+    found = read_expected(lock, store, print)
     assert found is not None
     assert probe in found["cpu"].probes
 
@@ -105,4 +105,4 @@ def test_an_image_without_torch_is_asked_about_numpy(
 def test_an_older_image_without_torch_cannot_be_asked(tmp_path: Path) -> None:
     store, runtime = sealed(tmp_path, {PLACE: msgspec.json.encode(EXPECTED)})
     lock = make_lock(wheels=(wheel("numpy"),), realised=realised(runtime))
-    assert expected(lock, store, print) is None
+    assert read_expected(lock, store, print) is None

@@ -11,8 +11,8 @@ import pytest
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError, UsageError
 from reprobuild.verify.determinism.document import Device, read_document
 from reprobuild.verify.determinism.judge import judge_smoke
-from reprobuild.verify.determinism.run import questions
-from reprobuild.verify.determinism.summary import drifting, judge_determinism
+from reprobuild.verify.determinism.run import container_options
+from reprobuild.verify.determinism.summary import drifting_probes, judge_determinism
 from reprobuild.verify.verdict import (
     Against,
     Collectives,
@@ -146,7 +146,7 @@ def test_a_drift_that_only_the_second_container_saw(first: str | None) -> None:
 def test_a_drift_of_the_profile_that_only_the_second_container_saw_is_a_note() -> None:
     smoke = judged(None, changed(document(quick=True), FIRST, "profile", **DRIFTS))
     assert (smoke.verdict, of(smoke, FIRST)) == ("identical", ("identical", ""))
-    assert [each.name for each in drifting(smoke)] == [FIRST]
+    assert [each.name for each in drifting_probes(smoke)] == [FIRST]
     determinism, notes = judge_determinism(smoke, None, [], cpu_only=False, profile="torch")
     assert determinism.cpu == "identical"
     assert notes == [f"cpu: drifts with profile torch; strict mode cures it: {FIRST}"]
@@ -755,7 +755,7 @@ def test_an_earlier_certificate_counts(before: Any, code: int) -> None:
 
 
 def test_named_probes_alone_are_run_in_short_and_are_no_pass() -> None:
-    first, second = questions(
+    first, second = container_options(
         "cpu", EXPECTED["cpu"], seed=7, controls=False, thorough=False, probes=["lstm", "gru"]
     )
     assert first == {
@@ -777,5 +777,7 @@ def test_named_probes_alone_are_run_in_short_and_are_no_pass() -> None:
 
 def test_a_probe_that_the_image_does_not_have_is_refused() -> None:
     with pytest.raises(UsageError, match="has no probe nonsense on cpu") as caught:
-        questions("cpu", EXPECTED["cpu"], seed=7, controls=False, thorough=False, probes=["lstm", "nonsense"])
+        container_options(
+            "cpu", EXPECTED["cpu"], seed=7, controls=False, thorough=False, probes=["lstm", "nonsense"]
+        )
     assert caught.value.hint.startswith("its probes are: adaptive_avg_pool2d, ")

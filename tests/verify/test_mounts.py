@@ -14,14 +14,14 @@ import pytest
 
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import UsageError
-from reprobuild.output.directory import summary
-from reprobuild.report.determinism import certificate_lines
-from reprobuild.report.html.certificate import against, work
+from reprobuild.output.directory import summary_document
+from reprobuild.report.determinism import verdict_lines
+from reprobuild.report.html.certificate import render_earlier_verdict, render_workload
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import Certificate, read_verdict, refuse_other_work
 from reprobuild.verify.verdict import Against, Verdict, WorkComparison
 from reprobuild.verify.workload import mounts as module
-from reprobuild.verify.workload.conditions import Conditions, Mount, record
+from reprobuild.verify.workload.conditions import Conditions, Mount, make_work_record
 from reprobuild.verify.workload.mounts import Mounts, content_digest
 from reprobuild.verify.workload.run import compare_work
 from reprobuild.verify.workload.work import work_of_options
@@ -179,7 +179,7 @@ def of_mount(content: str | None, work_digest: str = "1" * 64, **more: Any) -> V
     given = Conditions(volumes=(("/somewhere", "/data"),))
     held = () if content is None else (Mount(place="/data", digest=content and f"sha256:{content}", **more),)
     return make_verdict(
-        work=record("train", 42, given, mounts=held),
+        work=make_work_record("train", 42, given, mounts=held),
         comparisons=(WorkComparison(name="artefact a", verdict="identical", detail=work_digest),),
     )
 
@@ -211,10 +211,10 @@ def test_the_same_mount_is_compared() -> None:
 def test_another_mount_is_inconclusive_and_said(then: Verdict, now: Verdict, said: str) -> None:
     found = compared(now, then)
     assert (found.verdict, found.failed) == ("inconclusive", ())
-    lines = certificate_lines(msgspec.structs.replace(now, against=found))
+    lines = verdict_lines(msgspec.structs.replace(now, against=found))
     assert f"  other mounts, so your work is not compared: {said}" in lines
     assert f"  computed with other mounts: your work: artefact a: {'1' * 12} -> {'2' * 12}" in lines
-    assert "/data" in str(against(found).parts)
+    assert "/data" in str(render_earlier_verdict(found).parts)
 
 
 def test_equal_work_with_another_mount_is_no_proof() -> None:
@@ -222,17 +222,17 @@ def test_equal_work_with_another_mount_is_no_proof() -> None:
 
 
 def test_mounts_are_told_with_the_work() -> None:
-    lines = certificate_lines(of_mount(ONE, paths=1200, size=5_000_000_000))
+    lines = verdict_lines(of_mount(ONE, paths=1200, size=5_000_000_000))
     assert f"  mount /data: {'a' * 12} (1,200 paths, 5.0 GB)" in lines
-    lines = certificate_lines(of_mount("", why="it has more than 64 GiB"))
+    lines = verdict_lines(of_mount("", why="it has more than 64 GiB"))
     assert "  mount /data: no digest, so --against cannot compare your work: it has more than 64 GiB" in lines
-    assert "What it mounted" in str(work(of_mount(ONE)).parts)
+    assert "What it mounted" in str(render_workload(of_mount(ONE)).parts)
 
 
 def test_the_document_has_comparisons_and_mounts() -> None:
     """An artefact that was never written and an identical one are told apart, and so are other inputs."""
     verdict = of_mount(ONE, paths=1, size=2)
-    document = summary(make_lock(), IMAGE, verdict, Path("out"))["verdict"]["work"]
+    document = summary_document(make_lock(), IMAGE, verdict, Path("out"))["verdict"]["work"]
     assert document["artefacts"] == [
         {"name": "artefact a", "verdict": "identical", "detail": "1" * 64, "excused": {}}
     ]
@@ -252,16 +252,16 @@ def test_a_certificate_of_before_is_read() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (record("train", 42, Conditions(), workdir="/b"), "another working directory: /a, and this is /b"),
-        (record("train", 42, Conditions(variables={"STEPS": "40"}), workdir="/a"),
+        (make_work_record("train", 42, Conditions(), workdir="/b"), "another working directory: /a, and this is /b"),
+        (make_work_record("train", 42, Conditions(variables={"STEPS": "40"}), workdir="/a"),
          "another environment: STEPS=20, and this is STEPS=40"),
-        (record("train", 42, Conditions(variables={"TOKEN": "x"}, hidden=frozenset({"TOKEN"})), workdir="/a"),
+        (make_work_record("train", 42, Conditions(variables={"TOKEN": "x"}, hidden=frozenset({"TOKEN"})), workdir="/a"),
          r"another environment: STEPS=20 no TOKEN, and this is no STEPS TOKEN=\(secret\)"),
     ],
     ids=["directory", "variable", "secret"],
 )  # fmt: skip
 def test_work_of_other_conditions_is_refused(other: Any, words: str) -> None:
-    then = record("train", 42, Conditions(variables={"STEPS": "20"}), workdir="/a")
+    then = make_work_record("train", 42, Conditions(variables={"STEPS": "20"}), workdir="/a")
     held = Certificate(path=Path("v.json"), sha256="c" * 64, verdict=make_verdict(work=then))
     refuse_other_work(held, then)
     with pytest.raises(UsageError, match=words):

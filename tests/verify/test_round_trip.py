@@ -16,10 +16,10 @@ import reprobuild_runtime
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import BaseImage, EnvVar, ImagePackage
-from reprobuild.resolve.environment.environment import rules
+from reprobuild.resolve.environment.environment import read_environment_rules
 from reprobuild.resolve.environment.modules import EVIDENCE
-from reprobuild.resolve.python.classify import look_up
-from reprobuild.resolve.python.system_lines import rule_system
+from reprobuild.resolve.python.classify import look_up_line
+from reprobuild.resolve.python.system_lines import rule_system_line
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers import apt, env
 from reprobuild.verify.roundtrip.compare import (
@@ -228,9 +228,9 @@ def test_freeze_a_line_of_the_system_as_it_is_really_ruled() -> None:
         place=SourceLocation("requirements.txt", 1), text="PyGObject==3.42.1", kind="index",
         name="PyGObject", version="3.42.1",
     )  # fmt: skip
-    lookup = look_up(line, {"python3-gi": "3.42.1-0ubuntu1"}, {})
+    lookup = look_up_line(line, {"python3-gi": "3.42.1-0ubuntu1"}, {})
     for version, code in (("3.42.1-2", "base-provided"), ("3.48.2-1", "replaced-version")):
-        found = rule_system(line, lookup, {"python3-gi": version}, "")
+        found = rule_system_line(line, lookup, {"python3-gi": version}, "")
         base = structs.replace(make_lock().base, packages=(deb("python3-gi", version),))
         lock = make_lock(wheels=(), sources=(), rulings=(found,), base=base)
         assert [one.code for one in compare_freeze(lock, said(frozen()))] == [code]
@@ -429,7 +429,7 @@ def test_every_captured_line_has_its_code(outcome: Any, kind: str, reason: str, 
 
 
 def test_every_class_of_variable_has_a_code() -> None:
-    for _, rule in rules():
+    for _, rule in read_environment_rules():
         lock = make_lock(rulings=(ruling("x", "", outcome="excluded", kind=rule.kind),))
         found = [d.code for d in compare_captured(lock)]
         assert rule.kind == "numerics" or found != ["unexplained"], rule.kind

@@ -12,7 +12,7 @@ import pytest
 
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, UsageError
-from reprobuild.verify.determinism.summary import upper_bound, work_bound
+from reprobuild.verify.determinism.summary import describe_work_bound, upper_bound
 from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.judge import (
     FileAnswer,
@@ -20,7 +20,7 @@ from reprobuild.verify.workload.judge import (
     OutputIndex,
     judge_artefact,
     judge_distinct,
-    pair,
+    pair_paths,
 )
 from reprobuild.verify.workload.run import compare_work
 from reprobuild.verify.workload.work import Work, work_of_options
@@ -140,8 +140,11 @@ def test_a_run_that_fails_later_is_drift() -> None:
 
 def test_the_number_of_runs_bounds_the_share_that_drifts() -> None:
     assert [upper_bound(runs) for runs in (2, 3, 4, 30)] == [1.0, 1.0, 0.75, 0.1]
-    assert work_bound(30) == "N = 30: fewer than 10% of runs drift, at 95 %"
-    assert work_bound(3) == "N = 3, too few to bound the share of runs that drift; --runs 30 bounds it by 10%"
+    assert describe_work_bound(30) == "N = 30: fewer than 10% of runs drift, at 95 %"
+    assert (
+        describe_work_bound(3)
+        == "N = 3, too few to bound the share of runs that drift; --runs 30 bounds it by 10%"
+    )
 
 
 def test_what_nothing_compared_is_told() -> None:
@@ -278,7 +281,7 @@ def test_names_with_times_and_hosts_are_paired() -> None:
     two = index(
         entry("runs/2026-11-22_04-33-19/m.json"), entry("e.1795321999.k.log", stored="1"), host="k", **within
     )
-    pairs, first, second = pair("P", one, two)
+    pairs, first, second = pair_paths("P", one, two)
     assert (len(pairs), first, second) == (2, [], [])
     lines = judge(one, two, SAME).details
     assert "note: named runs/2026-11-22_04-33-19/m.json in the second run" in lines[0] + lines[1]

@@ -23,11 +23,11 @@ def channels(package: CapturedCondaPackage) -> str:
     """
     folder = (package.url or "").rpartition("/")[0]
     candidates = (package.channel or folder,) if package.channel or folder else package.among or ()
-    return _joined(candidates)
+    return _format_names(candidates)
 
 
 @cache
-def _joined(names: tuple[str, ...]) -> str:
+def _format_names(names: tuple[str, ...]) -> str:
     """Return names separated by blanks.
 
     It is cached, because the packages of one environment have the same names.
@@ -40,7 +40,7 @@ def same_channel(first: str, second: str) -> bool:
 
     Of a name and an address, the address must end with the name.
     """
-    (first_host, first_name), (second_host, second_name) = _split(first), _split(second)
+    (first_host, first_name), (second_host, second_name) = _split_address(first), _split_address(second)
     if first_host and second_host:
         return (first_host, first_name) == (second_host, second_name)
     if "file" in (first_host, second_host):
@@ -55,7 +55,7 @@ def same_channel(first: str, second: str) -> bool:
     return f"/{long}".endswith(f"/{short}") or _is_default(short, long)
 
 
-def _split(channel: str) -> tuple[str, str]:
+def _split_address(channel: str) -> tuple[str, str]:
     """Return an address's host and path, or "" and the name."""
     bare = _PLATFORM.sub("", channel.rstrip("/"))
     scheme, mark, rest = bare.partition("://")

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reprobuild.compare.environments.model import Aspects, EnvironmentBuilder, equal, project
+from reprobuild.compare.environments.model import Aspects, EnvironmentBuilder, normalise_name, same_statement
 from reprobuild.compare.environments.origin import CONDA, INDEX
-from reprobuild.snapshot.parsers.conda_names import names, on_pypi
+from reprobuild.snapshot.parsers.conda_names import find_pypi_name, read_conda_names
 
 # https://docs.conda.io/projects/conda-build/en/stable/concepts/package-naming-conv.html
 _FILE = re.compile(r"(?P<name>[^/\s]{1,200})-(?P<version>[^-/\s]{1,100})-(?P<build>[^-/\s]{1,100})\Z")
@@ -42,7 +42,7 @@ class CondaBuild(NamedTuple):
         return {**facts, "md5": self.md5, "sha256": self.sha256}
 
 
-def package(filename: str) -> CondaBuild | None:
+def parse_filename(filename: str) -> CondaBuild | None:
     """Return the package of a conda file name, or None.
 
     The ending of the name is optional.
@@ -51,7 +51,7 @@ def package(filename: str) -> CondaBuild | None:
     return CondaBuild(match["name"], match["version"], match["build"]) if match else None
 
 
-def hashed(
+def with_hashes(
     built: CondaBuild, address: str, *, md5: str | None = None, sha256: str | None = None
 ) -> CondaBuild:
     """Return a package with the hashes of its file.
@@ -72,11 +72,15 @@ def add(gathered: EnvironmentBuilder, packages: Iterable[CondaBuild]) -> None:
     gathered.begin("conda")
     distributions = gathered.begin("python")
     for built in packages:
-        name = on_pypi(built.name)
-        if name in distributions or project(built.name) in names() or _PYTHON.fullmatch(built.build):
+        name = find_pypi_name(built.name)
+        if (
+            name in distributions
+            or normalise_name(built.name) in read_conda_names()
+            or _PYTHON.fullmatch(built.build)
+        ):
             distribution = distributions.get(name, {})
             version = distribution.get("version", built.version)
-            if _brought(version, built):  # else pip has installed another one over it
+            if _is_conda_version(version, built):  # else pip has installed another one over it
                 if distribution.get("origin") == INDEX:
                     del distribution["origin"]  # a freeze lists conda's by name and version, too
                 # A build for any Python is the same from every channel.
@@ -86,7 +90,7 @@ def add(gathered: EnvironmentBuilder, packages: Iterable[CondaBuild]) -> None:
             gathered.add("conda", built.name, {"version": built.version, **built.file})
 
 
-def _brought(version: str, built: CondaBuild) -> bool:
+def _is_conda_version(version: str, built: CondaBuild) -> bool:
     """Return whether pip's version is that of a conda package.
 
     conda-forge's torch has the number of its build as a post-release: 2.5.1.post306 is of
@@ -94,6 +98,6 @@ def _brought(version: str, built: CondaBuild) -> bool:
     """
     number = built.build.rpartition("_")[2]
     return any(
-        equal("python", "version", version, candidate)
+        same_statement("python", "version", version, candidate)
         for candidate in (built.version, f"{built.version}.post{number}")
     )

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reprobuild.compare.environments.evidence import Doubted, doubted
+from reprobuild.compare.environments.evidence import Doubted, find_unproven
 from reprobuild.compare.environments.model import (
     ASPECTS,
     HASHES,
@@ -21,13 +21,13 @@ from reprobuild.compare.environments.model import (
     Environment,
     Kind,
     UnreadLine,
-    another_build,
-    bounded,
-    equal,
+    differs_in_build,
+    same_statement,
+    shorten_value,
 )
-from reprobuild.compare.environments.origin import CONDA, INDEX, one_name
-from reprobuild.compare.environments.ranking import rank
-from reprobuild.lock.diff import unstated
+from reprobuild.compare.environments.origin import CONDA, INDEX, same_file_name
+from reprobuild.compare.environments.ranking import rank_difference
+from reprobuild.lock.diff import uncovered_changes
 
 SECRET = "(secret)"
 UNKNOWN = "(there)"
@@ -97,7 +97,7 @@ class EnvironmentComparison(Struct, frozen=True, kw_only=True):
     @property
     def differences(self) -> list[EnvironmentDifference]:
         """All differences, likeliest first."""
-        return sorted(chain(self.differ, self.only_in_one, self.only_in_other), key=_order)
+        return sorted(chain(self.differ, self.only_in_one, self.only_in_other), key=_sort_key)
 
     @property
     def same(self) -> bool:
@@ -105,7 +105,7 @@ class EnvironmentComparison(Struct, frozen=True, kw_only=True):
         return all(difference.noise for difference in self.differences)
 
 
-def _order(difference: EnvironmentDifference) -> tuple[int, str, str]:
+def _sort_key(difference: EnvironmentDifference) -> tuple[int, str, str]:
     return difference.rank, difference.kind, difference.name
 
 
@@ -122,11 +122,12 @@ def compare_sides(first: Environment, second: Environment) -> EnvironmentCompari
             unsaid += outcome[1]
     for called, side, without in (("A", first, second), ("B", second, first)):
         unsaid += [
-            *_doubled(side, without, called), *_doubts(side, without, called), *_unread(side, without, called)
+            *_list_duplicates(side, without, called), *_doubts(side, without, called),
+            *_list_unread_lines(side, without, called)
         ]  # fmt: skip
-    differences += map(_stated_alike, doubted(first, second))
-    differences += _fields(first, second, differences)
-    differences.sort(key=_order)
+    differences += map(_unproven_difference, find_unproven(first, second))
+    differences += _compare_fields(first, second, differences)
+    differences.sort(key=_sort_key)
     return EnvironmentComparison(
         one=ComparedSide(name=first.name, form=first.form), other=ComparedSide(name=second.name, form=second.form),
         differ=tuple(d for d in differences if d.one is not None and d.other is not None),
@@ -136,19 +137,19 @@ def compare_sides(first: Environment, second: Environment) -> EnvironmentCompari
     )  # fmt: skip
 
 
-def _stated_alike(doubt: Doubted) -> EnvironmentDifference:
+def _unproven_difference(doubt: Doubted) -> EnvironmentDifference:
     """Return the difference of a thing with an unproven id.
 
     Both sides state one id, and the files do not prove it.
     """
-    place, rule = rank(doubt.kind, doubt.name)
+    place, rule = rank_difference(doubt.kind, doubt.name)
     return EnvironmentDifference(
         rank=place, group=rule.group, reason=rule.reason, kind=doubt.kind, name=doubt.name, one=doubt.one,
         other=doubt.other, note=doubt.note,
     )  # fmt: skip
 
 
-def _fields(
+def _compare_fields(
     first: Environment, second: Environment, differences: Iterable[EnvironmentDifference]
 ) -> Iterator[EnvironmentDifference]:
     """Yield the differences of two locks beyond the facts.
@@ -159,16 +160,16 @@ def _fields(
         return
     # Noise is not shown, and in an image each variable counts.
     lines = {(difference.kind, difference.name) for difference in differences if not difference.noise}
-    for field in unstated(first.lock, second.lock, lines):
-        place, rule = rank("recipe", field.path)
-        first_value, second_value = (value and bounded(value) for value in (field.one, field.other))
+    for field in uncovered_changes(first.lock, second.lock, lines):
+        place, rule = rank_difference("recipe", field.path)
+        first_value, second_value = (value and shorten_value(value) for value in (field.one, field.other))
         yield EnvironmentDifference(
             rank=place, group=rule.group, reason=rule.reason, kind="recipe", name=field.path,
             one=first_value, other=second_value,
         )  # fmt: skip
 
 
-def _doubled(side: Environment, without: Environment, called: str) -> list[NotCompared]:
+def _list_duplicates(side: Environment, without: Environment, called: str) -> list[NotCompared]:
     return [
         NotCompared(
             kind=kind, reason=f"{number} more lines of {called} are of names that stand there before",
@@ -191,19 +192,19 @@ def _doubts(side: Environment, without: Environment, called: str) -> Iterator[No
             yield NotCompared(kind=doubt.kind, reason=reason, names=tuple(names), grave=grave)
 
 
-def _unread(side: Environment, without: Environment, called: str) -> Iterator[NotCompared]:
+def _list_unread_lines(side: Environment, without: Environment, called: str) -> Iterator[NotCompared]:
     """Yield the lines that were not understood.
 
     Lines that are in the same file of both sides are left out.
     """
-    common = {_text(line) for line in without.unread}
-    places = [line.place for line in side.unread if not line.text or _text(line) not in common]
+    common = {_line_key(line) for line in without.unread}
+    places = [line.place for line in side.unread if not line.text or _line_key(line) not in common]
     if places:
         reason = f"{called} has lines or files that are not understood"
         yield NotCompared(kind="file", reason=reason, names=tuple(places), grave=True)
 
 
-def _text(line: UnreadLine) -> tuple[str, str]:
+def _line_key(line: UnreadLine) -> tuple[str, str]:
     return line.place.rpartition(":")[0], line.text
 
 
@@ -217,7 +218,7 @@ def _compare_kind(
             return NotCompared(kind=kind, reason=f"{called} does not tell of it")
     compared = _Kind(kind, first, second)
     differences = list(compared.differences())
-    return differences, list(compared.unsaid())
+    return differences, list(compared.list_uncompared())
 
 
 class _Kind:
@@ -236,15 +237,15 @@ class _Kind:
         for name in sorted({*first, *second}):
             first_aspects, second_aspects = first.get(name), second.get(name)
             if first_aspects is not None and second_aspects is not None:
-                difference = self._both(name, first_aspects, second_aspects)
+                difference = self._compare_aspects(name, first_aspects, second_aspects)
             elif first_aspects is not None:
-                difference = self._only(name, first_aspects, self._other, "B")
+                difference = self._compare_absent(name, first_aspects, self._other, "B")
             else:
-                difference = self._only(name, second[name], self._one, "A")
+                difference = self._compare_absent(name, second[name], self._one, "A")
             if difference:
                 yield difference
 
-    def unsaid(self) -> Iterator[NotCompared]:
+    def list_uncompared(self) -> Iterator[NotCompared]:
         for reason, names in self._left.items():
             grave = reason in self._grave
             yield NotCompared(kind=self._kind, reason=reason, names=tuple(names), grave=grave)
@@ -254,18 +255,18 @@ class _Kind:
         if grave:
             self._grave.add(reason)
 
-    def _both(self, name: str, first: Aspects, second: Aspects) -> EnvironmentDifference | None:
+    def _compare_aspects(self, name: str, first: Aspects, second: Aspects) -> EnvironmentDifference | None:
         if first == second and (first or self._kind == "module"):
             return None
         shared = [aspect for aspect in ASPECTS if aspect in first and aspect in second]
         if not shared:
-            self._leave(_nothing_shared(self._kind, bool(first or second)), name)
+            self._leave(_explain_no_comparison(self._kind, bool(first or second)), name)
             return None
         for called, tells, without in (("A", first, second), ("B", second, first)):
             for aspect in sorted(tells.keys() - without.keys()):
                 if tells[aspect] not in (INDEX, CONDA):  # no fact of a distribution; conda's build is one
                     self._leave(f"only {called} tells the {aspect}", name)
-        differing = [a for a in shared if not equal(self._kind, a, first[a], second[a])]
+        differing = [a for a in shared if not same_statement(self._kind, a, first[a], second[a])]
         if "origin" in differing and not self._elsewhere(name, first, second):
             differing.remove("origin")
         if "channel" in differing and any(a in shared and a not in differing for a in HASHES):
@@ -279,7 +280,7 @@ class _Kind:
         if not differing:
             return None
         built = self._kind == "python" and (
-            another_build(first["version"], second["version"])
+            differs_in_build(first["version"], second["version"])
             if "version" in differing
             else not {"build", "origin", "channel", *HASHES}.isdisjoint(differing)
         )
@@ -294,8 +295,10 @@ class _Kind:
         If they cannot, that is recorded.
         """
         if "sha256" in first and "sha256" in second:
-            return not equal(self._kind, "sha256", first["sha256"], second["sha256"])  # one file, any origin
-        if one_name(first["origin"], second["origin"]):
+            return not same_statement(
+                self._kind, "sha256", first["sha256"], second["sha256"]
+            )  # one file, any origin
+        if same_file_name(first["origin"], second["origin"]):
             self._leave("files of one name in two places, whose sha256 is not told", name, grave=True)
             return False
         sides = ("A", first, self._one, second), ("B", second, self._other, first)
@@ -305,7 +308,7 @@ class _Kind:
                 return False
         return True
 
-    def _only(
+    def _compare_absent(
         self, name: str, aspects: Aspects, without: Environment, called: str
     ) -> EnvironmentDifference | None:
         if name in without.unlisted.get(self._kind, ()) or self._kind in without.partial:
@@ -321,14 +324,14 @@ class _Kind:
     def _difference(
         self, name: str, first: str | None, second: str | None, aspects: list[Aspect], note: str
     ) -> EnvironmentDifference:
-        place, rule = rank(self._kind, name)
+        place, rule = rank_difference(self._kind, name)
         return EnvironmentDifference(
             rank=place, group=rule.group, reason=rule.reason, kind=self._kind, name=name, one=first, other=second,
             aspects=tuple(aspects), noise=rule.noise, note=note,
         )  # fmt: skip
 
 
-def _nothing_shared(kind: Kind, more: bool) -> str:
+def _explain_no_comparison(kind: Kind, more: bool) -> str:
     """Return why a thing of both sides was not compared.
 
     `more` is true if either side states more than its name.

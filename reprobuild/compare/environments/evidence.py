@@ -75,7 +75,7 @@ def _hash(path: Path, largest: int) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def evidence(
+def repository_evidence(
     repository: CapturedRepository, snapshot: Snapshot, bundles: Mapping[str, str]
 ) -> RepositoryEvidence:
     """Return the proof of the tree of one repository."""
@@ -101,7 +101,7 @@ def archive_evidence(packed: PackedInterpreter, archive: str | None) -> Reposito
     )
 
 
-def doubted(first: Environment, second: Environment) -> Iterator[Doubted]:
+def find_unproven(first: Environment, second: Environment) -> Iterator[Doubted]:
     """Yield the things with one stated id, but different bytes."""
     for place in sorted(first.evidence.keys() & second.evidence.keys()):
         kind, name = place
@@ -109,11 +109,13 @@ def doubted(first: Environment, second: Environment) -> Iterator[Doubted]:
         if any(first_aspects.get(aspect) != second_aspects.get(aspect) for aspect in _IDS):
             continue  # this is reported already
         for first_proof, second_proof in zip(first.evidence[place], second.evidence[place], strict=False):
-            if doubt := _doubted(kind, name, first_proof, second_proof):
+            if doubt := _compare_evidence(kind, name, first_proof, second_proof):
                 yield doubt
 
 
-def _doubted(kind: Kind, name: str, first: RepositoryEvidence, second: RepositoryEvidence) -> Doubted | None:
+def _compare_evidence(
+    kind: Kind, name: str, first: RepositoryEvidence, second: RepositoryEvidence
+) -> Doubted | None:
     label, proven = ("archive", "sha256") if kind == "interpreter" else ("bundle", "tree")
     bundles = f"{label} {first.bundle}", f"{label} {second.bundle}"
     if first.bundle != second.bundle and not (first.stated and second.stated):

@@ -10,9 +10,9 @@ import msgspec
 from packaging.markers import InvalidMarker, Marker
 
 from reprobuild.compare.environments.machine import CapturedMachine
-from reprobuild.compare.environments.model import HIDDEN, Aspect, EnvironmentBuilder, project
-from reprobuild.compare.environments.origin import INDEX, of_address, of_file
-from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, environment_of
+from reprobuild.compare.environments.model import HIDDEN, Aspect, EnvironmentBuilder, normalise_name
+from reprobuild.compare.environments.origin import INDEX, address_origin, file_origin
+from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, marker_environment
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.snapshot.parsers.pip_freeze import OPTION
 
@@ -27,15 +27,15 @@ _MACHINES = ("x86_64", "aarch64")
 _COMMITS = (40, 64)  # characters of a complete id: it determines the content in any repository
 
 
-def of_environment(
+def drop_foreign_lines(
     gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None
 ) -> Snapshot:
     """Return a snapshot without the freeze lines for other Pythons."""
     if not any(line.marker for line in snapshot.requirements):
         return snapshot
-    pythons = _pythons(snapshot, captured)
+    pythons = _possible_versions(snapshot, captured)
     machine = captured.machine.uname[4:5] if captured and captured.machine else ()
-    holds = cache(lambda marker: _holds(marker, pythons, machine or _MACHINES))
+    holds = cache(lambda marker: _marker_holds(marker, pythons, machine or _MACHINES))
     requirements = []
     for line in snapshot.requirements:
         outcome = holds(line.marker) if line.marker else True
@@ -48,7 +48,7 @@ def of_environment(
     return msgspec.structs.replace(snapshot, requirements=tuple(requirements))
 
 
-def _pythons(snapshot: Snapshot, captured: CapturedMachine | None) -> tuple[str, ...]:
+def _possible_versions(snapshot: Snapshot, captured: CapturedMachine | None) -> tuple[str, ...]:
     """Return the possible versions of the interpreter."""
     versions = [captured.python.version] if captured and captured.python else []
     versions += [report.python for report in snapshot.reports if report.python]
@@ -57,11 +57,11 @@ def _pythons(snapshot: Snapshot, captured: CapturedMachine | None) -> tuple[str,
     return (versions[0],) if versions[0].count(".") > 1 else (f"{versions[0]}.0", f"{versions[0]}.99")
 
 
-def _holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ...]) -> bool | None:
+def _marker_holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ...]) -> bool | None:
     """Return whether a marker holds, or None if unknown."""
     try:
         parsed = Marker(marker)
-        environments = (environment_of(*pair) for pair in product(pythons, machines))
+        environments = (marker_environment(*pair) for pair in product(pythons, machines))
         outcomes = {parsed.evaluate({**environment, "extra": ""}) for environment in environments}
     except (*UNDECIDABLE, InvalidMarker):
         return None
@@ -83,18 +83,20 @@ def add_distributions(
                 gathered.doubt("python", PLACES, remark.text)
         for line in snapshot.requirements:
             if line.kind != "leftover":
-                gathered.add("python", project(line.name), dict(_aspects(gathered, line)))
+                gathered.add("python", normalise_name(line.name), dict(_distribution_aspects(gathered, line)))
     for line in snapshot.unlisted:
-        gathered.add("python", project(line.name), dict(_aspects(gathered, line)))
+        gathered.add("python", normalise_name(line.name), dict(_distribution_aspects(gathered, line)))
     if captured and captured.distributions:
         known = gathered.begin("python")
         for distribution in captured.distributions.found:
-            name = project(distribution.name)
+            name = normalise_name(distribution.name)
             if not has_freeze or name in known or name in HIDDEN:
                 gathered.add("python", name, {"version": distribution.version})
 
 
-def _aspects(gathered: EnvironmentBuilder, line: Requirement) -> Iterator[tuple[Aspect, str | None]]:
+def _distribution_aspects(
+    gathered: EnvironmentBuilder, line: Requirement
+) -> Iterator[tuple[Aspect, str | None]]:
     hashes = line.hashes or ()
     if line.sha256 and hashes and line.sha256 not in hashes:
         gathered.doubt("python", CONTRADICTION, line.text)
@@ -105,12 +107,12 @@ def _aspects(gathered: EnvironmentBuilder, line: Requirement) -> Iterator[tuple[
         gathered.doubt("python", OPEN, line.text)
     yield "version", line.version
     yield "sha256", " ".join(sorted(hashes))
-    yield "origin", _origin(line)
+    yield "origin", _line_origin(line)
     if line.kind == "archive" and line.url and not line.url.endswith(".whl"):
         yield "subdirectory", line.subdirectory or "."
 
 
-def _origin(line: Requirement) -> str:
+def _line_origin(line: Requirement) -> str:
     """Return the origin of a frozen distribution, or "".
 
     It is empty if the origin determines nothing about the file.
@@ -119,20 +121,20 @@ def _origin(line: Requirement) -> str:
         return INDEX
     if line.kind != "archive":
         return ""  # a repository is compared as such, and the path of a local build means nothing elsewhere
-    return of_address(line.url) if line.url else of_file(line.path or "")
+    return address_origin(line.url) if line.url else file_origin(line.path or "")
 
 
 def add_commits(gathered: EnvironmentBuilder, snapshot: Snapshot) -> None:
     """Add the repositories of the freeze."""
     for line in snapshot.requirements:
         if line.kind in ("vcs", "editable"):
-            gathered.add("source", project(line.name), dict(_commit(line)))
+            gathered.add("source", normalise_name(line.name), dict(_commit_aspects(line)))
 
 
-def _commit(line: Requirement) -> Iterator[tuple[Aspect, str | None]]:
+def _commit_aspects(line: Requirement) -> Iterator[tuple[Aspect, str | None]]:
     yield "commit", line.commit
     if line.url:
         yield "subdirectory", line.subdirectory or "."
         yield "install", "editable" if line.kind == "editable" else "copy"
         if len(line.commit or "") not in _COMMITS:
-            yield "origin", of_address(line.url)
+            yield "origin", address_origin(line.url)

@@ -14,10 +14,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from reprobuild.compare.environments import conda
-from reprobuild.compare.environments.model import Environment, EnvironmentBuilder, Kind, project, series
-from reprobuild.compare.environments.origin import of_record
+from reprobuild.compare.environments.model import (
+    Environment,
+    EnvironmentBuilder,
+    Kind,
+    normalise_name,
+    python_series,
+)
+from reprobuild.compare.environments.origin import archive_origin
 from reprobuild.compare.environments.snapshot import release_aspects
-from reprobuild.compare.images.scan import Known, Scanned, fetch_contents, scan
+from reprobuild.compare.images.scan import Known, Scanned, fetch_contents, scan_image
 from reprobuild.image.oci.open import OciImage
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.system import FILES
@@ -44,8 +50,8 @@ class _Read:
 
     def __init__(self, scanned: Scanned, scratch: Path, variables: Mapping[str, str]) -> None:
         self.tree, self._scratch = scanned.tree, scratch
-        self.prefix = _prefix(self.tree, variables)
-        self.sites = _sites(self.tree, self.prefix) if self.prefix is not None else []
+        self.prefix = _find_prefix(self.tree, variables)
+        self.sites = _site_directories(self.tree, self.prefix) if self.prefix is not None else []
         budget, digests = MOST, set()
         for path in sorted(self._paths()):
             entry = self._file(path)
@@ -102,15 +108,15 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
         BuildError: a layer is damaged, or differs from the image's statements.
     """
     variables = dict(variables_of(opened.runtime))
-    read, gathered = _Read(scan(opened, Known()), scratch, variables), EnvironmentBuilder()
+    read, gathered = _Read(scan_image(opened, Known()), scratch, variables), EnvironmentBuilder()
     if opened.config_digest or opened.config:  # else it states none
         special = {k: v for k, v in read.object(_ENVIRON).items() if isinstance(v, str)}
         gathered.variables({**variables, **special}.items())
     if read.prefix is not None:
-        _python(gathered, read, variables)
+        _add_python(gathered, read, variables)
     if (status := read(_STATUS)) is not None:
-        gathered.packages(_installed(status))
-    _sources(gathered, read)
+        gathered.packages(_parse_dpkg_status(status))
+    _add_sources(gathered, read)
     text = next((content for path in _RELEASES if (content := read(path))), b"").decode("utf-8", "replace")
     if text:
         gathered.add("release", "system", release_aspects(dict(_RELEASE.findall(text))))
@@ -123,7 +129,7 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
     )  # fmt: skip
 
 
-def _prefix(tree: Mapping[str, TarEntry], variables: Mapping[str, str]) -> str | None:
+def _find_prefix(tree: Mapping[str, TarEntry], variables: Mapping[str, str]) -> str | None:
     """Return the prefix of the first Python on PATH.
 
     It is the parent of that bin/, without slashes around it.
@@ -138,7 +144,7 @@ def _prefix(tree: Mapping[str, TarEntry], variables: Mapping[str, str]) -> str |
     return None
 
 
-def _sites(tree: Mapping[str, TarEntry], prefix: str) -> list[str]:
+def _site_directories(tree: Mapping[str, TarEntry], prefix: str) -> list[str]:
     """Return the directories of distributions below a prefix.
 
     Each ends in a slash; Debian has several.
@@ -150,18 +156,18 @@ def _sites(tree: Mapping[str, TarEntry], prefix: str) -> list[str]:
     return sorted(sites, key=lambda site: ("/local/" not in site, site))[:MOST_SITES]
 
 
-def _python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, str]) -> None:
+def _add_python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, str]) -> None:
     """Add interpreter and distributions."""
     gathered.begin("python")
-    for info in _infos(read):
+    for info in _list_metadata(read):
         folder, _, name = info.rpartition("/")
         match = _INFO.fullmatch(name)
         if match is None:
             continue
-        metadata = _metadata(read(f"{info}/METADATA") or read(f"{info}/PKG-INFO") or b"")
-        named = project(metadata.get("name") or match["project"])
+        metadata = _parse_metadata(read(f"{info}/METADATA") or read(f"{info}/PKG-INFO") or b"")
+        named = normalise_name(metadata.get("name") or match["project"])
         record = read.object(f"{info}/direct_url.json")
-        origin, sha256 = of_record(record)
+        origin, sha256 = archive_origin(record)
         version = metadata.get("version") or match["version"]
         gathered.add("python", named, {"version": version, "origin": origin, "sha256": sha256})
         vcs = record.get("vcs_info")
@@ -169,16 +175,16 @@ def _python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[str, s
             gathered.add("source", named, {"commit": vcs["commit_id"]})
     folder = f"{read.prefix}/conda-meta/".lstrip("/")
     names = [path[len(folder) :] for path in read.tree if path.startswith(folder) and path.endswith(".json")]
-    packages = [package for name in sorted(names) if (package := conda.package(name))]
+    packages = [package for name in sorted(names) if (package := conda.parse_filename(name))]
     if packages:
         conda.add(gathered, packages)
-    version = _version(read, variables, packages)
+    version = _interpreter_version(read, variables, packages)
     if version:
         full = version if _FULL.fullmatch(version) else None
-        gathered.add("interpreter", "python", {"version": full, "series": series(version)})
+        gathered.add("interpreter", "python", {"version": full, "series": python_series(version)})
 
 
-def _infos(read: _Read) -> Iterator[str]:
+def _list_metadata(read: _Read) -> Iterator[str]:
     """Yield the .dist-info and .egg-info paths, in Python's path order."""
     infos: dict[str, dict[str, None]] = {site: {} for site in read.sites}
     for path in read.tree:
@@ -190,7 +196,7 @@ def _infos(read: _Read) -> Iterator[str]:
         yield from paths
 
 
-def _metadata(content: bytes) -> dict[str, str]:
+def _parse_metadata(content: bytes) -> dict[str, str]:
     """Return name and version of the core metadata.
 
     Its head ends at the first empty line.
@@ -205,7 +211,7 @@ def _metadata(content: bytes) -> dict[str, str]:
     return fields
 
 
-def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.CondaBuild]) -> str:
+def _interpreter_version(read: _Read, variables: Mapping[str, str], packages: list[conda.CondaBuild]) -> str:
     """Return the interpreter's version, its X.Y, or ""."""
     settings = (read(f"{read.prefix}/pyvenv.cfg") or b"").decode("utf-8", "replace")
     for line in settings.splitlines():
@@ -221,7 +227,7 @@ def _version(read: _Read, variables: Mapping[str, str], packages: list[conda.Con
     return versions[0] if len(versions) == 1 else ""
 
 
-def _installed(status: bytes) -> Iterator[tuple[str, str, str, str]]:
+def _parse_dpkg_status(status: bytes) -> Iterator[tuple[str, str, str, str]]:
     """Yield the installed packages of dpkg's status file.
 
     It is deb822, and the needed fields have one line each.
@@ -232,13 +238,13 @@ def _installed(status: bytes) -> Iterator[tuple[str, str, str, str]]:
             yield fields["Package"], fields.get("Version", ""), fields.get("Architecture", ""), ""
 
 
-def _sources(gathered: EnvironmentBuilder, read: _Read) -> None:
+def _add_sources(gathered: EnvironmentBuilder, read: _Read) -> None:
     """Add the sources that our own images declare."""
     gathered.begin("source")
     for path in sorted(path for path in read.tree if path.startswith(_SOURCES) and path.endswith(".json")):
         record = read.object(path)
         name, commit, tree = record.get("name"), record.get("commit"), record.get("tree")
         if name and isinstance(name, str) and isinstance(commit, str) and isinstance(tree, str):
-            installed = project(name) in gathered.known.get("python", {})
-            kind, shown = ("source", project(name)) if installed else ("job", name)
+            installed = normalise_name(name) in gathered.known.get("python", {})
+            kind, shown = ("source", normalise_name(name)) if installed else ("job", name)
             gathered.add(cast(Kind, kind), shown, {"commit": commit, "tree": tree})

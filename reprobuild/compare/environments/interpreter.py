@@ -27,7 +27,9 @@ def add_packed(gathered: EnvironmentBuilder, snapshot: Snapshot, archive: str | 
     if not packed:
         return
     proof = archive_evidence(packed, archive)
-    gathered.add("interpreter", "python", {"packed build": _named(packed), "sha256": packed.sha256})
+    gathered.add(
+        "interpreter", "python", {"packed build": _describe_interpreter(packed), "sha256": packed.sha256}
+    )
     gathered.evidence["interpreter", "python"] = (proof,)
     if not proof.stated:
         gathered.doubt("interpreter", OTHER_ARCHIVE, packed.file, "hidden")
@@ -35,7 +37,7 @@ def add_packed(gathered: EnvironmentBuilder, snapshot: Snapshot, archive: str | 
         gathered.doubt("interpreter", LEFT_OUT, f"python/{file.path}", "hidden")
 
 
-def _named(packed: PackedInterpreter) -> str:
+def _describe_interpreter(packed: PackedInterpreter) -> str:
     """Return build and place of an interpreter, redacted.
 
     The version is added if the build does not begin with it.

@@ -11,11 +11,11 @@ from reprobuild.compare.environments.model import (
     Environment,
     EnvironmentBuilder,
     Kind,
-    project,
-    series,
+    normalise_name,
+    python_series,
 )
 from reprobuild.compare.environments.repositories import NONE
-from reprobuild.lock.diff import realised, rest
+from reprobuild.lock.diff import realised_values, recipe_values
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock, Resolution
 from reprobuild.recipe.image_config import static_variables
@@ -39,13 +39,13 @@ def from_lock(path: Path, name: str) -> Environment:
     version = lock.interpreter.version
     facts: Aspects = {
         "version": version,
-        "series": series(version),
+        "series": python_series(version),
         "implementation": "CPython",
     }  # no other implementation is locked
     if lock.interpreter.kind == "captured" and lock.interpreter.file:
         facts["sha256"] = lock.interpreter.file.sha256
     gathered.add("interpreter", "python", facts)
-    _distributions(gathered, lock)
+    _add_distributions(gathered, lock)
     image, over = lock.base.image, {deb.name for deb in lock.base.packages}
     below = [package for package in image.packages if package.name not in over] if image else []
     gathered.packages(
@@ -57,26 +57,26 @@ def from_lock(path: Path, name: str) -> Environment:
     settings = {setting.name: setting.value for setting in lock.environment}
     gathered.variables({**static_variables(lock), **settings}.items())
     gathered.add("release", "system", {"distribution": lock.base.distribution, "codename": lock.base.release})
-    for description, value in rest(lock).items():
+    for description, value in recipe_values(lock).items():
         gathered.add("recipe", description, {"value": value})
-    for description, value in realised(lock).items():
+    for description, value in realised_values(lock).items():
         gathered.add("realised", description, {"value": value})
     return Environment(
         name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
-        left_out={key: reason for ruling in lock.rulings for key, reason in _left_out(ruling)},
+        left_out={key: reason for ruling in lock.rulings for key, reason in _explain_omission(ruling)},
         lock=lock,
     )  # fmt: skip
 
 
-def _distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:
+def _add_distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:
     gathered.begin("python")
     gathered.begin("source")
-    built = {project(wheel.name): wheel.version for wheel in lock.built_wheels}
+    built = {normalise_name(wheel.name): wheel.version for wheel in lock.built_wheels}
     for wheel in lock.wheels:
         if wheel.role == "environment":
             gathered.add(
-                "python", project(wheel.name), {"version": wheel.version, "sha256": wheel.file.sha256}
+                "python", normalise_name(wheel.name), {"version": wheel.version, "sha256": wheel.file.sha256}
             )
         else:
             gathered.add("recipe", f"build with {wheel.name}", {"value": wheel.version})
@@ -85,14 +85,16 @@ def _distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:
             (conda.CondaBuild(package.name, package.version, package.build), package.file)
             for package in lock.conda
         )
-        conda.add(gathered, (conda.hashed(it, file.filename, sha256=file.sha256) for it, file in packages))
+        conda.add(
+            gathered, (conda.with_hashes(it, file.filename, sha256=file.sha256) for it, file in packages)
+        )
     for sdist in lock.sdists:
         facts: Aspects = {"version": sdist.version, "sha256": sdist.file.sha256}
         if not sdist.file.filename.endswith(".whl"):
             facts["subdirectory"] = sdist.subdirectory or "."
-        gathered.add("python", project(sdist.name), facts)
+        gathered.add("python", normalise_name(sdist.name), facts)
     for source in lock.sources:
-        name = project(source.name)
+        name = normalise_name(source.name)
         changes = f"sha256:{source.patch}" if source.patch else NONE
         aspects: Aspects = {"commit": source.commit, "tree": source.tree, "changes": changes}
         if source.installed:
@@ -104,10 +106,10 @@ def _distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:
             gathered.add("job", source.name, aspects)
 
 
-def _left_out(ruling: Resolution) -> list[tuple[tuple[Kind, str], str]]:
+def _explain_omission(ruling: Resolution) -> list[tuple[tuple[Kind, str], str]]:
     """Return why a captured line is missing or changed."""
     kind = _KINDS.get(field_of(ruling.file))
     if kind is None or ruling.outcome not in ("excluded", "replaced", "unresolved"):
         return []
-    name = project(ruling.subject) if kind == "python" else ruling.subject
+    name = normalise_name(ruling.subject) if kind == "python" else ruling.subject
     return [((kind, name), f"{ruling.outcome}: {ruling.reason}")]

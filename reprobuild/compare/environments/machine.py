@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Key, Line, Text
 from reprobuild.snapshot.file_kinds import kind_of
@@ -130,4 +130,4 @@ def read_facts(folder: Path) -> CapturedMachine | None:
     try:
         return msgspec.json.decode(read_plain(path, LIMIT), type=CapturedMachine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # nested brackets
-        raise SnapshotError(f"{escaped(str(path))}: {escaped(str(err))}", hint=DAMAGED) from None
+        raise SnapshotError(f"{escape_text(str(path))}: {escape_text(str(err))}", hint=DAMAGED) from None

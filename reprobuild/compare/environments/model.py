@@ -164,7 +164,7 @@ class EnvironmentBuilder:
 
     def doubt(self, kind: Kind, reason: str, name: str, weight: Weight = "stated") -> None:
         """Add a thing that cannot be compared; see `Doubt`."""
-        self._doubts.setdefault((kind, reason, weight), []).append(bounded(name))
+        self._doubts.setdefault((kind, reason, weight), []).append(shorten_value(name))
 
     def begin(self, kind: Kind) -> Facts:
         """Return the facts of a kind, now marked as known."""
@@ -176,7 +176,7 @@ class EnvironmentBuilder:
         None and "" are ignored, and the first statement stays.
         """
         facts = self.begin(kind)
-        stated: Aspects = {aspect: bounded(value) for aspect, value in aspects.items() if value}
+        stated: Aspects = {aspect: shorten_value(value) for aspect, value in aspects.items() if value}
         former = facts.setdefault(name, stated)
         if former is stated:
             return
@@ -222,7 +222,7 @@ class EnvironmentBuilder:
             self.add("system", ARCHITECTURE, {"value": f"{former}, {native}" if former else native})
 
 
-def bounded(value: str) -> str:
+def shorten_value(value: str) -> str:
     """Return a value, or a digest of a long one."""
     if len(value) <= LONGEST:
         return value
@@ -230,17 +230,17 @@ def bounded(value: str) -> str:
     return f"({len(value)} characters, sha256:{digest})"
 
 
-def project(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Return the name of a distribution, normalised by PEP 503."""
     return str(canonicalize_name(name))
 
 
-def series(version: str) -> str:
+def python_series(version: str) -> str:
     """Return X.Y of a Python version."""
     return ".".join(version.split(".")[:2])
 
 
-def equal(kind: Kind, aspect: Aspect, first: str, second: str) -> bool:
+def same_statement(kind: Kind, aspect: Aspect, first: str, second: str) -> bool:
     """Return whether two statements are the same.
 
     Python versions are compared by PEP 440.
@@ -253,7 +253,7 @@ def equal(kind: Kind, aspect: Aspect, first: str, second: str) -> bool:
         return _common_channel(first, second)
     if kind not in ("python", "interpreter") or aspect != "version":
         return False
-    versions = _parsed(first), _parsed(second)
+    versions = _parse_version(first), _parse_version(second)
     return versions[0] is not None and versions[0] == versions[1]
 
 
@@ -265,18 +265,18 @@ def _common_channel(first: str, second: str) -> bool:
     )
 
 
-def another_build(first: str, second: str) -> bool:
+def differs_in_build(first: str, second: str) -> bool:
     """Return whether two versions differ only in their local part.
 
     An example is 2.13.0 and 2.13.0+cpu.
     """
-    versions = _parsed(first), _parsed(second)
+    versions = _parse_version(first), _parse_version(second)
     if versions[0] is None or versions[1] is None:
         return False
     return versions[0] != versions[1] and Version(versions[0].public) == Version(versions[1].public)
 
 
-def _parsed(text: str) -> Version | None:
+def _parse_version(text: str) -> Version | None:
     try:
         return Version(text) if len(text) <= LONGEST_VERSION else None
     except InvalidVersion:
@@ -286,7 +286,7 @@ def _parsed(text: str) -> Version | None:
 _LISTS = re.compile(r"LD_PRELOAD|LD_AUDIT|LOADEDMODULES|_LMFILES_|processor flags|loaded libraries|.*PATH")
 
 
-def entries(name: str, first: str, second: str) -> tuple[list[str], list[str]] | None:
+def compare_entries(name: str, first: str, second: str) -> tuple[list[str], list[str]] | None:
     """Return the entries unique to either list, or None.
 
     None means that the values are not lists.
@@ -298,12 +298,12 @@ def entries(name: str, first: str, second: str) -> tuple[list[str], list[str]] |
     """
     if not (_LISTS.fullmatch(name) or (":/" in first and ":/" in second)):
         return None
-    first_entries, second_entries = list(_split(first)), list(_split(second))
+    first_entries, second_entries = list(_split_entries(first)), list(_split_entries(second))
     if len(first_entries) < 2 and len(second_entries) < 2:
         return None
     in_first, in_second = set(first_entries), set(second_entries)
     return [e for e in first_entries if e not in in_second], [e for e in second_entries if e not in in_first]
 
 
-def _split(text: str) -> Iterator[str]:
+def _split_entries(text: str) -> Iterator[str]:
     return (entry for entry in text.split(":" if ":" in text else " ") if entry)

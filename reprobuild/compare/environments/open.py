@@ -76,7 +76,7 @@ def open_side(
     """
     if name == HERE:
         say("capturing the running environment")
-        return _here(running, scratch / "captured")
+        return _capture_running(running, scratch / "captured")
     path = Path(name)
     if name.startswith(("/", ".", "~")) and not path.exists():
         raise UsageError(f"there is nothing at {name}", hint=GIVE)
@@ -110,7 +110,7 @@ def _is_text(path: Path) -> bool:
     return b"\0" not in start and not start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))
 
 
-def _here(running: Running, folder: Path) -> Environment:
+def _capture_running(running: Running, folder: Path) -> Environment:
     output: list[bytes] = []
     code = capture(
         running.python, folder, env=running.env, sink=lambda stream, data: output.append(data), as_json=False

@@ -16,17 +16,17 @@ CONDA = "conda"
 _FILE = "the file "
 
 
-def of_file(path: str) -> str:
+def file_origin(path: str) -> str:
     """Return the origin of an installation from a local file."""
     return f"{_FILE}{path}"
 
 
-def of_address(url: str) -> str:
+def address_origin(url: str) -> str:
     """Return the origin of an installation from an own address."""
     return secrets.redact(url)
 
 
-def of_record(record: Mapping[str, Any]) -> tuple[str, str]:
+def archive_origin(record: Mapping[str, Any]) -> tuple[str, str]:
     """Return origin and sha256 of an archive's `direct_url.json`.
 
     Each is empty if it is not stated. https://packaging.python.org/en/latest/specifications/direct-url/
@@ -40,11 +40,11 @@ def of_record(record: Mapping[str, Any]) -> tuple[str, str]:
     hashes = archive.get("hashes")
     digest = hashes.get("sha256") if isinstance(hashes, dict) else archive.get("hash")
     sha256 = str(digest).removeprefix("sha256=")
-    origin = of_address(url_origin.url) if url_origin.url else of_file(url_origin.path or "")
+    origin = address_origin(url_origin.url) if url_origin.url else file_origin(url_origin.path or "")
     return origin, sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else ""
 
 
-def one_name(first: str, second: str) -> bool:
+def same_file_name(first: str, second: str) -> bool:
     """Return whether two origins are files with one name.
 
     Such files in two places may be one file.

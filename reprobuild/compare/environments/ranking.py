@@ -28,34 +28,34 @@ class RankingRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 @cache
-def table() -> tuple[RankingRule, ...]:
+def ranking_rules() -> tuple[RankingRule, ...]:
     """Return the rules in their order."""
     raw = files("reprobuild.compare.environments").joinpath("ranking.toml").read_bytes()
     return msgspec.toml.decode(raw, type=dict[str, tuple[RankingRule, ...]])["rule"]
 
 
 @cache
-def _by_kind() -> dict[Kind, tuple[tuple[int, RankingRule, re.Pattern[str] | None], ...]]:
+def _rules_by_kind() -> dict[Kind, tuple[tuple[int, RankingRule, re.Pattern[str] | None], ...]]:
     """Return the ranked rules of each kind, with compiled patterns.
 
     Each rule has one pattern for its names.
     """
     rules: dict[Kind, list[tuple[int, RankingRule, re.Pattern[str] | None]]] = {kind: [] for kind in KINDS}
-    for rank, rule in enumerate(table(), 1):
+    for rank, rule in enumerate(ranking_rules(), 1):
         pattern = re.compile("|".join(f"(?:{name})" for name in rule.names)) if rule.names else None
         for kind in rule.kinds:
             rules[kind].append((rank, rule, pattern))
     return {kind: tuple(rows) for kind, rows in rules.items()}
 
 
-def rank(kind: Kind, name: str) -> tuple[int, RankingRule]:
+def rank_difference(kind: Kind, name: str) -> tuple[int, RankingRule]:
     """Return a thing's place in the table, from 1, and rule.
 
     Patterns are matched against at most 200 characters: rules know no longer name.
     """
-    treated = _class(name[:200]) if kind == "environment" else ""
+    treated = _variable_class(name[:200]) if kind == "environment" else ""
     last: tuple[int, RankingRule] | None = None
-    for place, rule, pattern in _by_kind()[kind]:
+    for place, rule, pattern in _rules_by_kind()[kind]:
         if (pattern is not None and pattern.fullmatch(name[:200])) or treated in rule.like:
             return place, rule
         if pattern is None and not rule.like:
@@ -64,9 +64,11 @@ def rank(kind: Kind, name: str) -> tuple[int, RankingRule]:
     return last
 
 
-def _class(name: str) -> str:
+def _variable_class(name: str) -> str:
     """Return a variable's class in resolve/environment/environment.toml.
 
     Its patterns do not match a newline.
     """
-    return next((rule.kind for pattern, rule in environment.rules() if pattern.fullmatch(name)), "")
+    return next(
+        (rule.kind for pattern, rule in environment.read_environment_rules() if pattern.fullmatch(name)), ""
+    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from reprobuild.compare.environments.evidence import evidence
+from reprobuild.compare.environments.evidence import repository_evidence
 from reprobuild.compare.environments.freeze import add_commits
-from reprobuild.compare.environments.model import Aspect, EnvironmentBuilder, Kind, project
+from reprobuild.compare.environments.model import Aspect, EnvironmentBuilder, Kind, normalise_name
 from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts
 from reprobuild.snapshot.model import Snapshot
 
@@ -32,16 +32,16 @@ def add_sources(gathered: EnvironmentBuilder, snapshot: Snapshot, bundles: Mappi
     for patch in snapshot.patches:
         if patch.name not in whole:
             digest = hashlib.sha256(patch.content).hexdigest()
-            gathered.add("source", project(patch.name), {"changes": f"sha256:{digest}"})
+            gathered.add("source", normalise_name(patch.name), {"changes": f"sha256:{digest}"})
     for remark in snapshot.remarks:  # an empty diff is no patch: there were no changes
-        name = project(remark.place.file.removesuffix(".diff"))
+        name = normalise_name(remark.place.file.removesuffix(".diff"))
         if remark.understood and remark.place.file.endswith(".diff") and name in gathered.begin("source"):
             gathered.known["source"][name].setdefault("changes", NONE)
     if snapshot.captured:
-        _repositories(gathered, snapshot, snapshot.captured, bundles)
+        _add_repositories(gathered, snapshot, snapshot.captured, bundles)
 
 
-def _repositories(
+def _add_repositories(
     gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureFacts, bundles: Mapping[str, str]
 ) -> None:
     """Add the captured work trees.
@@ -50,10 +50,13 @@ def _repositories(
     """
     gathered.begin("job")
     for repository in captured.repositories:
-        _left_out(gathered, repository)
-        inside = sorted((_line(child, repository), child) for child in _inside(captured, repository))
+        _doubt_left_out(gathered, repository)
+        inside = sorted(
+            (_describe_nested(child, repository), child) for child in _list_nested(captured, repository)
+        )
         proofs = tuple(
-            evidence(part, snapshot, bundles) for part in (repository, *(child for _, child in inside))
+            repository_evidence(part, snapshot, bundles)
+            for part in (repository, *(child for _, child in inside))
         )
         if not proofs[0].stated:
             gathered.doubt(
@@ -69,7 +72,7 @@ def _repositories(
             aspects["trees"] = f"sha256:{hashlib.sha256(together).hexdigest()}"
         else:
             aspects["tree"] = repository.worktree
-        for owner in map(project, repository.distributions):
+        for owner in map(normalise_name, repository.distributions):
             gathered.add("source", owner, aspects)
             gathered.evidence["source", owner] = proofs
             if repository.head:  # the freeze has the newest commit of a remote, and a lock names that one
@@ -79,7 +82,7 @@ def _repositories(
             gathered.evidence["job", repository.name] = proofs
 
 
-def _left_out(gathered: EnvironmentBuilder, repository: CapturedRepository) -> None:
+def _doubt_left_out(gathered: EnvironmentBuilder, repository: CapturedRepository) -> None:
     """Add the files that are in no tree and diff.
 
     Their content may differ without any other sign.
@@ -92,7 +95,7 @@ def _left_out(gathered: EnvironmentBuilder, repository: CapturedRepository) -> N
         gathered.doubt(kind, LEFT_OUT, f"{repository.name}: {more} more, which are not named", "hidden")
 
 
-def _inside(captured: CaptureFacts, repository: CapturedRepository) -> Iterator[CapturedRepository]:
+def _list_nested(captured: CaptureFacts, repository: CapturedRepository) -> Iterator[CapturedRepository]:
     """Yield each repository inside another, at any depth, once."""
     waiting, names = [repository.name], {repository.name}
     while waiting:
@@ -103,7 +106,7 @@ def _inside(captured: CaptureFacts, repository: CapturedRepository) -> Iterator[
                 yield child
 
 
-def _line(child: CapturedRepository, outermost: CapturedRepository) -> str:
+def _describe_nested(child: CapturedRepository, outermost: CapturedRepository) -> str:
     """Return the place and tree of a repository inside another.
 
     The lines of all parents make the complete path. No repository is named `.`, which stands for the

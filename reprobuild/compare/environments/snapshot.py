@@ -13,7 +13,7 @@ from msgspec import UNSET
 from reprobuild.compare.environments import conda
 from reprobuild.compare.environments.channel import channels
 from reprobuild.compare.environments.evidence import hash_bundles, hash_interpreter
-from reprobuild.compare.environments.freeze import add_distributions, of_environment
+from reprobuild.compare.environments.freeze import add_distributions, drop_foreign_lines
 from reprobuild.compare.environments.interpreter import add_packed
 from reprobuild.compare.environments.machine import (
     CapturedGpu,
@@ -30,9 +30,9 @@ from reprobuild.compare.environments.model import (
     EnvironmentBuilder,
     Kind,
     UnreadLine,
-    bounded,
-    project,
-    series,
+    normalise_name,
+    python_series,
+    shorten_value,
 )
 from reprobuild.compare.environments.repositories import add_sources
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
@@ -74,10 +74,10 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Environmen
     snapshot = read_snapshot(folder)
     bundles = hash_bundles(snapshot.captured, folder)
     archive = hash_interpreter(snapshot.captured, folder)
-    return of_snapshot(snapshot, read_facts(folder), name, form, bundles, archive)
+    return build_environment(snapshot, read_facts(folder), name, form, bundles, archive)
 
 
-def of_snapshot(
+def build_environment(
     snapshot: Snapshot, captured: CapturedMachine | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
 ) -> Environment:  # fmt: skip
@@ -92,35 +92,35 @@ def of_snapshot(
         archive: the result of `hash_interpreter`.
     """
     gathered = EnvironmentBuilder()
-    snapshot = of_environment(gathered, snapshot, captured)
-    _lists(gathered, snapshot, captured)
-    _conda(gathered, snapshot, captured)
+    snapshot = drop_foreign_lines(gathered, snapshot, captured)
+    _add_lists(gathered, snapshot, captured)
+    _add_conda(gathered, snapshot, captured)
     add_sources(gathered, snapshot, bundles)
     unlisted: dict[Kind, frozenset[str]] = {}
     if captured is None or captured.distributions is None:
         unlisted["python"] = HIDDEN
     if captured:
-        _captured(gathered, captured)
+        _add_captured_facts(gathered, captured)
     add_packed(gathered, snapshot, archive)
     for report in snapshot.reports:
-        _reported(gathered, report)
-    unlisted["gpu"] = _silent(gathered, captured)
+        _add_reported_facts(gathered, report)
+    unlisted["gpu"] = _unstated_facts(gathered, captured)
     unlisted["system"] = frozenset({ARCHITECTURE}) - gathered.known.get("system", {}).keys()
     unlisted["machine"] = frozenset(_OF_REPORTS.values()) - gathered.known.get("machine", {}).keys()
     return Environment(
         name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
-        doubts=gathered.doubts, unread=tuple(map(_unread, _odd(snapshot))),
+        doubts=gathered.doubts, unread=tuple(map(_parse_note, _list_unread_notes(snapshot))),
         evidence=gathered.evidence,
     )  # fmt: skip
 
 
-def _odd(snapshot: Snapshot) -> Iterator[ParseNote]:
+def _list_unread_notes(snapshot: Snapshot) -> Iterator[ParseNote]:
     return (remark for remark in snapshot.remarks if not remark.understood)
 
 
-def _unread(remark: ParseNote) -> UnreadLine:
+def _parse_note(remark: ParseNote) -> UnreadLine:
     """Return a line that was not understood.
 
     A shortened line, and a file that was not read, equal no other.
@@ -130,7 +130,7 @@ def _unread(remark: ParseNote) -> UnreadLine:
     return UnreadLine(str(remark.place), "" if alone else text)
 
 
-def _lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
+def _add_lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
     """Add the lists from the files of the chapter's recipe."""
     add_distributions(gathered, snapshot, captured)
     if "apt-packages.txt" not in snapshot.absent:
@@ -156,13 +156,13 @@ def _lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedM
         gathered.begin("module")
 
 
-def _conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
+def _add_conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
     """Add conda's lists, including pip's packages in them."""
     if snapshot.conda or (captured and captured.without("conda")):
         gathered.begin("conda")
     for package in snapshot.conda:
         if package.channel == PYPI:
-            gathered.add("python", project(package.name), {"version": package.version})
+            gathered.add("python", normalise_name(package.name), {"version": package.version})
     others = [line for line in snapshot.conda if line.channel != PYPI]
     if others:
         builds = (
@@ -171,34 +171,36 @@ def _conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedM
         )
         # Without an address, the line is the name of the file.
         files = (
-            conda.hashed(build, line.url or line.text.partition("#")[0], md5=line.md5, sha256=line.sha256)
+            conda.with_hashes(
+                build, line.url or line.text.partition("#")[0], md5=line.md5, sha256=line.sha256
+            )
             for build, line in builds
         )
         conda.add(gathered, files)
 
 
-def _captured(gathered: EnvironmentBuilder, captured: CapturedMachine) -> None:
+def _add_captured_facts(gathered: EnvironmentBuilder, captured: CapturedMachine) -> None:
     """Add the facts that only `capture.json` states."""
     if captured.python:
         python = captured.python
-        facts: Aspects = {"version": python.version, "series": series(python.version)}
+        facts: Aspects = {"version": python.version, "series": python_series(python.version)}
         if python.implementation:
             facts["implementation"] = python.implementation
         gathered.add("interpreter", "python", facts)
-        _add(gathered, "machine", "libc", python.libc)
+        _add_fact(gathered, "machine", "libc", python.libc)
     if captured.gpu or captured.without("gpu"):
         gathered.begin("gpu")
-    for name, value in _gpu(captured.gpu) if captured.gpu else ():
-        _add(gathered, "gpu", name, value)
+    for name, value in _gpu_facts(captured.gpu) if captured.gpu else ():
+        _add_fact(gathered, "gpu", name, value)
     if captured.machine:
         gathered.begin("machine")
-        for name, value in _machine(captured.machine):
-            _add(gathered, "machine", name, value)
+        for name, value in _machine_facts(captured.machine):
+            _add_fact(gathered, "machine", name, value)
         if captured.machine.release:
             gathered.add("release", "system", release_aspects(captured.machine.release))
 
 
-def _reported(gathered: EnvironmentBuilder, report: MachineReport) -> None:
+def _add_reported_facts(gathered: EnvironmentBuilder, report: MachineReport) -> None:
     """Add the facts of `collect_env` or `nvidia-smi`.
 
     A fact of `capture.json` stays.
@@ -207,21 +209,21 @@ def _reported(gathered: EnvironmentBuilder, report: MachineReport) -> None:
         return
     if report.python:
         full = report.python if report.python.count(".") == 2 else None
-        gathered.add("interpreter", "python", {"version": full, "series": series(report.python)})
+        gathered.add("interpreter", "python", {"version": full, "series": python_series(report.python)})
     if report.free_threaded is not UNSET:
         build = "free-threaded" if report.free_threaded else "with the global lock"
         gathered.add("interpreter", "python", {"build": build})
     if report.gpus:
-        _add(gathered, "gpu", "GPU", _counted(iter(report.gpus)))
-    _add(gathered, "gpu", "driver", report.driver)
-    _add(gathered, "gpu", "torch of the report", report.torch)
-    _add(gathered, "gpu", "cuDNN of the report", report.cudnn)
+        _add_fact(gathered, "gpu", "GPU", _count_names(iter(report.gpus)))
+    _add_fact(gathered, "gpu", "driver", report.driver)
+    _add_fact(gathered, "gpu", "torch of the report", report.torch)
+    _add_fact(gathered, "gpu", "cuDNN of the report", report.cudnn)
     for field, name in _OF_REPORTS.items():
-        _add(gathered, "machine", name, getattr(report, field) or "")
-    _add(gathered, "gpu", "CUDA of torch" if report.kind == "collect_env" else NEWEST_CUDA, report.cuda)
+        _add_fact(gathered, "machine", name, getattr(report, field) or "")
+    _add_fact(gathered, "gpu", "CUDA of torch" if report.kind == "collect_env" else NEWEST_CUDA, report.cuda)
 
 
-def _silent(gathered: EnvironmentBuilder, captured: CapturedMachine | None) -> frozenset[str]:
+def _unstated_facts(gathered: EnvironmentBuilder, captured: CapturedMachine | None) -> frozenset[str]:
     """Return the GPU facts that a snapshot cannot state.
 
     A capture states all except those known only to a job that captures itself, in its own process.
@@ -232,10 +234,10 @@ def _silent(gathered: EnvironmentBuilder, captured: CapturedMachine | None) -> f
     return frozenset(inside if whole else every | inside) - gathered.known.get("gpu", {}).keys()
 
 
-def _add(gathered: EnvironmentBuilder, kind: Kind, name: str, value: str) -> None:
+def _add_fact(gathered: EnvironmentBuilder, kind: Kind, name: str, value: str) -> None:
     """Add a fact of the machine unless it is empty."""
     if value:
-        gathered.add(kind, name, {"value": secrets.redact(bounded(value))})
+        gathered.add(kind, name, {"value": secrets.redact(shorten_value(value))})
 
 
 def release_aspects(release: dict[str, str]) -> Aspects:
@@ -247,7 +249,7 @@ def release_aspects(release: dict[str, str]) -> Aspects:
     }
 
 
-def _gpu(gpu: CapturedGpu) -> Iterator[tuple[str, str]]:
+def _gpu_facts(gpu: CapturedGpu) -> Iterator[tuple[str, str]]:
     """Yield the facts of GPUs, driver and CUDA libraries.
 
     Equal GPUs are counted.
@@ -257,11 +259,11 @@ def _gpu(gpu: CapturedGpu) -> Iterator[tuple[str, str]]:
         for row in gpu.nvidia_smi or ()
     ]
     if rows:
-        yield "GPU", _counted(row.get("name", "?") for row in rows)
+        yield "GPU", _count_names(row.get("name", "?") for row in rows)
         for field, name in _GPU_FIELDS.items():
             yield name, ", ".join(sorted({row.get(field, "") for row in rows} - {""}))
     else:
-        yield "GPU", _counted(card.get("Model", "?") for card in gpu.cards)
+        yield "GPU", _count_names(card.get("Model", "?") for card in gpu.cards)
         match = _DRIVER.search(gpu.driver)
         yield "driver", match[1] if match else ""
     versions: dict[str, set[str]] = {}
@@ -275,15 +277,15 @@ def _gpu(gpu: CapturedGpu) -> Iterator[tuple[str, str]]:
     yield "loaded libraries", ":".join(sorted({path.rpartition("/")[2] for path in gpu.libraries}))
 
 
-def _counted(names: Iterator[str]) -> str:
+def _count_names(names: Iterator[str]) -> str:
     return ", ".join(f"{number} x {name}" for name, number in sorted(Counter(names).items()))
 
 
-def _machine(machine: MachineFacts) -> Iterator[tuple[str, str]]:
+def _machine_facts(machine: MachineFacts) -> Iterator[tuple[str, str]]:
     """Yield the facts of processor, kernel and limits."""
     cpu = machine.cpu
     yield "host", machine.host
-    yield "processor", _processor(cpu)
+    yield "processor", _describe_processor(cpu)
     yield "processors usable", str(len(cpu.usable) or cpu.count or "")
     yield "microcode", cpu.microcode
     yield "processor flags", " ".join(sorted((cpu.flags or cpu.features).split()))
@@ -292,7 +294,7 @@ def _machine(machine: MachineFacts) -> Iterator[tuple[str, str]]:
         yield name, machine.uname[index] if len(machine.uname) > index else ""
     for name, (soft, hard) in machine.limits.items():
         if name != "ofile":  # another name of nofile
-            yield f"limit {name}", f"{_limit(soft)}, at most {_limit(hard)}"
+            yield f"limit {name}", f"{_format_limit(soft)}, at most {_format_limit(hard)}"
     yield "control group", machine.cgroup.get("group", "")
     for name in ("cpu.max", "memory.max"):
         yield f"control group's {name}", machine.cgroup.get(name, "")
@@ -300,7 +302,7 @@ def _machine(machine: MachineFacts) -> Iterator[tuple[str, str]]:
     yield "container", " ".join(machine.container)
 
 
-def _processor(cpu: Cpu) -> str:
+def _describe_processor(cpu: Cpu) -> str:
     named = cpu.model_name or cpu.vendor or cpu.part
     numbers = [
         f"{word} {number}"
@@ -310,5 +312,5 @@ def _processor(cpu: Cpu) -> str:
     return f"{named} ({', '.join(numbers)})" if numbers else named
 
 
-def _limit(number: int) -> str:
+def _format_limit(number: int) -> str:
     return "unlimited" if number < 0 else str(number)

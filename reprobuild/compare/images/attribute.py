@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.compare.images.classify import source_of
 from reprobuild.image.layering.merge import Tree
-from reprobuild.image.layers.plan import skeleton
+from reprobuild.image.layers.plan import virtual_environment_parts
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.strings import TreePath
 from reprobuild.lock.model import Lock, SealedLock
@@ -59,7 +59,7 @@ class Origins(Struct, frozen=True):
     built: frozenset[tuple[str, str]] = frozenset()
 
 
-def wanted(tree: Tree, largest: int) -> set[str]:
+def origin_file_hashes(tree: Tree, largest: int) -> set[str]:
     """Return the sha256 of every file that `read_origins` reads.
 
     Files of more than `largest` bytes are left out.
@@ -67,11 +67,11 @@ def wanted(tree: Tree, largest: int) -> set[str]:
     return {
         entry.sha256
         for path, entry in tree.items()
-        if entry.type == "file" and entry.size <= largest and _says_origins(path)
+        if entry.type == "file" and entry.size <= largest and _is_origin_file(path)
     }
 
 
-def _says_origins(path: str) -> bool:
+def _is_origin_file(path: str) -> bool:
     lists = path.startswith(_INFO) and path.endswith(".list")
     return lists or path == _STATUS or path.endswith(".dist-info/RECORD") or bool(_CONDA.fullmatch(path))
 
@@ -87,18 +87,20 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
     paths: dict[str, Input] = {}
     conda: dict[str, Input] = {}
     status = tree.get(_STATUS)
-    names, versions = _packages(read(status) or b"" if status and status.type == "file" else b"")
+    names, versions = _parse_dpkg_status(read(status) or b"" if status and status.type == "file" else b"")
     for path, entry in tree.items():
-        if entry.type != "file" or not _says_origins(path) or path == _STATUS:
+        if entry.type != "file" or not _is_origin_file(path) or path == _STATUS:
             continue
         content = read(entry) or b""
         if _CONDA.fullmatch(path):
-            conda.update(dict.fromkeys((path, *_linked(content)), ("conda", _CONDA.sub(r"\1", path))))
+            conda.update(
+                dict.fromkeys((path, *_parse_conda_record(content)), ("conda", _CONDA.sub(r"\1", path)))
+            )
         elif path.startswith(_INFO):
-            name = _named(path[len(_INFO) : -len(".list")], names)
-            paths.update((file, ("system", name)) for file in _listed(content, tree))
+            name = _dpkg_package(path[len(_INFO) : -len(".list")], names)
+            paths.update((file, ("system", name)) for file in _parse_dpkg_list(content, tree))
         else:
-            paths.update(_recorded(path, content))
+            paths.update(_parse_wheel_record(path, content))
     paths.update(
         conda
     )  # its Python packages have a RECORD, too; a file that pip installed over one has no RECORD of conda
@@ -109,14 +111,14 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
             versions[owner] = match[3]
             paths.setdefault(path, owner)
         elif path.startswith(_INFO) and tree[path].type == "file":
-            name = _named(path[len(_INFO) :].rpartition(".")[0], names)
+            name = _dpkg_package(path[len(_INFO) :].rpartition(".")[0], names)
             if name:
                 paths.setdefault(path, ("system", name))
     sources = {f"{s.path.strip('/')}": ("source", s.name) for s in lock.sources} if lock else {}
     return Origins(paths, versions, sources, lock, built_paths(lock))
 
 
-def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
+def _parse_dpkg_status(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
     """Return the names and versions in dpkg's status file.
 
     The names are {NAME:ARCHITECTURE: name}. A foreign package has its architecture in its name; dpkg itself
@@ -138,7 +140,7 @@ def _packages(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
     return names, versions
 
 
-def _named(stem: str, names: Mapping[str, str]) -> str:
+def _dpkg_package(stem: str, names: Mapping[str, str]) -> str:
     """Return the package of a file of dpkg.
 
     The file is `NAME.list`, or `NAME:ARCHITECTURE.list` of a `Multi-Arch: same` package.
@@ -146,7 +148,7 @@ def _named(stem: str, names: Mapping[str, str]) -> str:
     return names.get(stem, stem.partition(":")[0])
 
 
-def _listed(content: bytes, tree: Tree) -> Iterator[str]:
+def _parse_dpkg_list(content: bytes, tree: Tree) -> Iterator[str]:
     """Yield a package's paths except directories, as in the tree.
 
     For example, /bin is /usr/bin.
@@ -162,7 +164,7 @@ def _listed(content: bytes, tree: Tree) -> Iterator[str]:
             yield path
 
 
-def _linked(content: bytes) -> list[str]:
+def _parse_conda_record(content: bytes) -> list[str]:
     """Return the paths in conda's record of a package.
 
     The result is empty for a damaged record.
@@ -173,7 +175,7 @@ def _linked(content: bytes) -> list[str]:
         return []
 
 
-def _recorded(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
+def _parse_wheel_record(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
     match = _DIST_INFO.match(path)
     assert match is not None
     owner = ("python", str(canonicalize_name(match[2])))
@@ -187,7 +189,7 @@ def _recorded(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
             yield posixpath.normpath(posixpath.join(site, row[0])), owner
 
 
-def candidates(path: str, origins: Origins) -> list[Input]:
+def candidate_inputs(path: str, origins: Origins) -> list[Input]:
     """Return the inputs that may provide a path, nearest first.
 
     The result is empty if no input is known.
@@ -198,7 +200,7 @@ def candidates(path: str, origins: Origins) -> list[Input]:
         return [source, *(parts if (source[1], path[len(folder) + 1 :]) in origins.built else [])]
     lock = origins.lock
     if path == FILES[1:] or path.startswith(f"{FILES[1:]}/") or path.endswith(HOOK):
-        return [*_told(path, lock), RUNTIME]
+        return [*_runtime_inputs(path, lock), RUNTIME]
     owner = origins.paths.get(path) or origins.paths.get(source_of(path))
     if owner and owner[0] == "python":
         more = [("realised", f"wheel of {owner[1]}"), ("source", owner[1])]
@@ -208,10 +210,10 @@ def candidates(path: str, origins: Origins) -> list[Input]:
         return [owner, TREE if owner[0] == "conda" else BASE]
     if lock is None:
         return []
-    if _in_tree(path, lock):
+    if _is_interpreter_file(path, lock):
         return [INTERPRETER, TREE]
     if path == PREFIX[1:] or path.startswith(f"{PREFIX[1:]}/"):
-        return [INTERPRETER] if path in {part.path for part in skeleton(lock)} else []
+        return [INTERPRETER] if path in {part.path for part in virtual_environment_parts(lock)} else []
     return [BASE]
 
 
@@ -224,12 +226,12 @@ def built_paths(lock: Lock | None) -> frozenset[tuple[str, str]]:
     return frozenset((build.name, path) for build in builds for path in build.files)
 
 
-def _in_tree(path: str, lock: Lock) -> bool:
+def _is_interpreter_file(path: str, lock: Lock) -> bool:
     home = lock.interpreter.home[1:]
     return bool(home) and (path == home or path.startswith(f"{home}/"))
 
 
-def _told(path: str, lock: Lock | None) -> list[Input]:
+def _runtime_inputs(path: str, lock: Lock | None) -> list[Input]:
     """Return the inputs that a runtime file describes."""
     if lock and path.startswith(f"{FILES[1:]}/sources"):
         return [("source", source.name) for source in lock.sources]
@@ -272,12 +274,12 @@ class Cause(Struct, frozen=True, kw_only=True):
 Changed = Mapping[Input, tuple[str, str]]
 
 
-def choose(candidates_: list[Input], changed: Changed) -> Input:
+def choose_culprit(candidates_: list[Input], changed: Changed) -> Input:
     """Return the first differing input, else the first, else `NONE`."""
     return next((item for item in candidates_ if item in changed), candidates_[0] if candidates_ else NONE)
 
 
-def culprits(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str]) -> list[Cause]:
+def list_causes(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str]) -> list[Cause]:
     """Return one culprit for each input, unexplained ones first.
 
     The likeliest follow.

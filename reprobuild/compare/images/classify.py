@@ -66,8 +66,8 @@ def classify(path: str, first: bytes, second: bytes, source: Source = "absent") 
         second: another content.
         source: for a compiled module, the comparison of its source in both images.
     """
-    change = _by_content(path, first, second, source)
-    place = _by_place(path)
+    change = _classify_content(path, first, second, source)
+    place = _classify_path(path)
     if place and (change is None or change.kind in ("time", "order", "content")):
         return ChangeKind(place, change.detail if change else "")
     return change or ChangeKind("content")
@@ -78,34 +78,34 @@ def classify_unread(path: str) -> ChangeKind:
 
     It is for contents that were not read.
     """
-    return ChangeKind(_by_place(path) or "content")
+    return ChangeKind(_classify_path(path) or "content")
 
 
-def _by_place(path: str) -> str:
+def _classify_path(path: str) -> str:
     return "log" if LOGS.match(path) else "cache" if CACHES.match(path) else ""
 
 
-def _by_content(path: str, first: bytes, second: bytes, source: Source) -> ChangeKind | None:
+def _classify_content(path: str, first: bytes, second: bytes, source: Source) -> ChangeKind | None:
     if path.endswith(".pyc"):
-        return _bytecode(first, second, source)
-    for look in (_identity, _shadow):
+        return _classify_bytecode(first, second, source)
+    for look in (_classify_identity, _classify_shadow):
         change = look(path, first, second)
         if change:
             return change
-    return _look(first, second, DEEPEST)
+    return _classify_format(first, second, DEEPEST)
 
 
-def _look(first: bytes, second: bytes, depth: int) -> ChangeKind | None:
+def _classify_format(first: bytes, second: bytes, depth: int) -> ChangeKind | None:
     """Return the kind of two contents, or inner contents."""
-    for kind, evidence in file_formats.differences(first, second):
+    for kind, evidence in file_formats.compare_formats(first, second):
         if kind != "inner":
             return ChangeKind(kind, evidence)
-        inner = _look(evidence[0], evidence[1], depth - 1) if depth else None
+        inner = _classify_format(evidence[0], evidence[1], depth - 1) if depth else None
         return ChangeKind(inner.kind, f"inside, {inner.detail}") if inner else None
-    return _plain(first, second)
+    return _classify_plain(first, second)
 
 
-def _plain(first: bytes, second: bytes) -> ChangeKind | None:
+def _classify_plain(first: bytes, second: bytes) -> ChangeKind | None:
     """Return the kind of two contents without a special format."""
     if len(first) == len(second) and file_formats.without_build_ids(first) == file_formats.without_build_ids(
         second
@@ -114,19 +114,21 @@ def _plain(first: bytes, second: bytes) -> ChangeKind | None:
     few = max(side.count(b"\n") for side in (first, second)) < MOST_LINES
     ends = first.removesuffix(b"\n") == second.removesuffix(b"\n")  # only the last end of line is extra
     alike = few and not ends and abs(len(first) - len(second)) < 2
-    if alike and _lines(first, masked=False) == _lines(second, masked=False):
+    if alike and _digest_lines(first, masked=False) == _digest_lines(second, masked=False):
         return ChangeKind("order", "the same lines in another order")
-    if _in_time(first, second) and _masked(first) == _masked(second):
-        return ChangeKind("time", f"only dates and times differ, the first: {_first_time(first, second)}")
+    if _differs_at_time(first, second) and _hash_without_times(first) == _hash_without_times(second):
+        return ChangeKind(
+            "time", f"only dates and times differ, the first: {_describe_first_time(first, second)}"
+        )
     text = few and not ends and max(len(first), len(second)) < LARGEST_TEXT and b"\0" not in first
-    if text and _lines(first, masked=True) == _lines(second, masked=True):
+    if text and _digest_lines(first, masked=True) == _digest_lines(second, masked=True):
         return ChangeKind("time", "only dates, times and the order of lines differ")
     if _same_json(first, second):
         return ChangeKind("order", "the same JSON, its keys in another order or with other spaces")
     return None
 
 
-def _lines(content: bytes, *, masked: bool) -> tuple[int, int]:
+def _digest_lines(content: bytes, *, masked: bool) -> tuple[int, int]:
     """Return the number of lines, and an order-independent hash sum."""
     total = count = start = 0
     while start < len(content):
@@ -139,7 +141,7 @@ def _lines(content: bytes, *, masked: bool) -> tuple[int, int]:
     return count, total & ((1 << 256) - 1)
 
 
-def _masked(content: bytes) -> bytes:
+def _hash_without_times(content: bytes) -> bytes:
     """Return a hash of a content without dates and times."""
     digest, start = hashlib.sha256(), 0
     for match in TIMES.finditer(content):
@@ -149,7 +151,7 @@ def _masked(content: bytes) -> bytes:
     return digest.digest()
 
 
-def _in_time(first: bytes, second: bytes) -> bool:
+def _differs_at_time(first: bytes, second: bytes) -> bool:
     """Return whether the first difference is at dates or times.
 
     It is a quick check that the first differing byte is in or just after one on both sides.
@@ -161,7 +163,7 @@ def _in_time(first: bytes, second: bytes) -> bool:
     )
 
 
-def _first_time(first: bytes, second: bytes) -> str:
+def _describe_first_time(first: bytes, second: bytes) -> str:
     for first_match, second_match in zip(TIMES.finditer(first), TIMES.finditer(second), strict=False):
         if first_match[0] != second_match[0]:
             return f"{first_match[0].decode('ascii')} and {second_match[0].decode('ascii')}"
@@ -181,7 +183,7 @@ def _same_json(first: bytes, second: bytes) -> bool:
         return False
 
 
-def _identity(path: str, first: bytes, second: bytes) -> ChangeKind | None:
+def _classify_identity(path: str, first: bytes, second: bytes) -> ChangeKind | None:
     """Return the kind of a machine's random identity, or None."""
     if path in ("etc/machine-id", "var/lib/dbus/machine-id", "etc/hostid"):
         random = all(re.fullmatch(rb"([0-9a-f]{32}|uninitialized)?\n?", side) for side in (first, second))
@@ -196,7 +198,7 @@ def _identity(path: str, first: bytes, second: bytes) -> ChangeKind | None:
     return None
 
 
-def _shadow(path: str, first: bytes, second: bytes) -> ChangeKind | None:
+def _classify_shadow(path: str, first: bytes, second: bytes) -> ChangeKind | None:
     """Return "time" if only the third field of shadow(5) differs.
 
     That is the day of the last change.
@@ -229,21 +231,21 @@ def source_of(path: str) -> str:
     return f"{path[:-1]}"
 
 
-def _bytecode(first: bytes, second: bytes, source: Source) -> ChangeKind:
+def _classify_bytecode(first: bytes, second: bytes, source: Source) -> ChangeKind:
     """Return the difference of two compiled modules.
 
     PEP 552 describes the header.
     """
     if source == "different":
         return ChangeKind("content", "compiled from another source")
-    words = list(_header(first, second))
+    words = list(_compare_headers(first, second))
     if first[16:] != second[16:]:
-        words.append(_code(first[16:], second[16:]))
+        words.append(_compare_code(first[16:], second[16:]))
     tail = ", its source is in no image" if source == "absent" else ", from the same source"
     return ChangeKind("bytecode", "; ".join(words) + tail)
 
 
-def _header(first: bytes, second: bytes) -> Iterator[str]:
+def _compare_headers(first: bytes, second: bytes) -> Iterator[str]:
     sides = [
         [int.from_bytes(side[start : start + 4], "little") for start in (0, 4, 8, 12)]
         for side in (first, second)
@@ -267,7 +269,7 @@ def _header(first: bytes, second: bytes) -> Iterator[str]:
 _MODES = {0: "time and size", 1: "nothing (unchecked hash)", 3: "hash"}
 
 
-def _code(first: bytes, second: bytes) -> str:
+def _compare_code(first: bytes, second: bytes) -> str:
     """Return the difference of two codes, without execution.
 
     It may be the file name in the code.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.compare.images.excerpt import quotable
+from reprobuild.compare.images.excerpt import quoting_obstacle
 from reprobuild.compare.images.scan import Scanned
 from reprobuild.compare.images.tree import FileChange
 from reprobuild.errors import EngineError
@@ -33,7 +33,7 @@ class DiffoscopeResult(Struct, frozen=True, kw_only=True):
     text: str
 
 
-def look_deeper(
+def run_diffoscope(
     pair: tuple[Scanned, Scanned], files: Sequence[FileChange], contents: Path, env: Mapping[str, str],
     say: Callable[[str], None],
 ) -> tuple[list[DiffoscopeResult], list[str]]:  # fmt: skip
@@ -46,7 +46,7 @@ def look_deeper(
         env: PATH is taken from it.
         say: called with each step.
     """
-    inputs = list(islice(_shown(pair, files, contents), FILES))
+    inputs = list(islice(_select_files(pair, files, contents), FILES))
     if not inputs:
         return [], []
     if proc.which("diffoscope", env) is None:
@@ -75,7 +75,7 @@ def look_deeper(
     return results, notes
 
 
-def _shown(
+def _select_files(
     pair: tuple[Scanned, Scanned], files: Sequence[FileChange], contents: Path
 ) -> Iterator[tuple[str, Path, Path]]:  # fmt: skip
     """Yield path and contents of files that may be shown."""
@@ -85,5 +85,5 @@ def _shown(
             continue
         entries = [scanned.tree[file.path] for scanned in pair]
         both = (first.read_bytes(), second.read_bytes())
-        if not quotable(file.path, entries[0], entries[1], both):
+        if not quoting_obstacle(file.path, entries[0], entries[1], both):
             yield file.path, first, second

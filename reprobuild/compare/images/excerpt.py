@@ -17,7 +17,7 @@ PRIVATE = frozenset(
 )
 
 
-def quotable(path: str, first: TarEntry, second: TarEntry, contents: tuple[bytes, bytes]) -> str:
+def quoting_obstacle(path: str, first: TarEntry, second: TarEntry, contents: tuple[bytes, bytes]) -> str:
     """Return "" if two contents may be quoted, else the reason."""
     if not first.mode & second.mode & 0o004:
         return "not everybody may read it"
@@ -29,30 +29,30 @@ def quotable(path: str, first: TarEntry, second: TarEntry, contents: tuple[bytes
     return f"it holds what looks like a secret ({', '.join(rules)})" if rules else ""
 
 
-def excerpt(first: bytes, second: bytes, *, quote: bool) -> str:
+def quote_difference(first: bytes, second: bytes, *, quote: bool) -> str:
     """Return the first difference of two contents.
 
     It is the line with both texts, or the byte; without texts if not `quote`.
     """
     at = first_difference(first, second)
-    lines = [_line(side, at) for side in (first, second)]
+    lines = [_line_around(side, at) for side in (first, second)]
     number = first.count(b"\n", 0, at) + 1
-    if lines[0] is None or lines[1] is None or not _text(first) or not _text(second):
+    if lines[0] is None or lines[1] is None or not _is_text(first) or not _is_text(second):
         return f"from byte {at} of {len(first)} and {len(second)}"
     if not quote:
         return f"from line {number}"
     texts = [secrets.redact(line) for line in lines if line is not None]
     if texts[0] == texts[1]:
         return f"line {number} differs in what looks like a secret or in its end"
-    parts = _shortened(texts[0], texts[1])
+    parts = _shorten_lines(texts[0], texts[1])
     return f"line {number}: {parts[0]!r} and {parts[1]!r}"
 
 
-def _text(content: bytes) -> bool:
+def _is_text(content: bytes) -> bool:
     return b"\0" not in content[: 1 << 16]
 
 
-def _line(content: bytes, at: int) -> str | None:
+def _line_around(content: bytes, at: int) -> str | None:
     """Return the line around a byte, or None.
 
     None means that it is too long or not UTF-8.
@@ -65,7 +65,7 @@ def _line(content: bytes, at: int) -> str | None:
         return None
 
 
-def _shortened(first: str, second: str) -> tuple[str, str]:
+def _shorten_lines(first: str, second: str) -> tuple[str, str]:
     """Return the parts of two lines around their first difference."""
     same = next(
         (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),

@@ -21,17 +21,17 @@ from reprobuild.compare.images.attribute import (
     Cause,
     Input,
     Origins,
-    candidates,
-    choose,
-    culprits,
+    candidate_inputs,
+    choose_culprit,
     folder_owners,
+    list_causes,
+    origin_file_hashes,
     read_origins,
-    wanted,
 )
 from reprobuild.compare.images.classify import Source, classify, classify_unread, source_of
-from reprobuild.compare.images.diffoscope import DiffoscopeResult, look_deeper
-from reprobuild.compare.images.excerpt import excerpt, quotable
-from reprobuild.compare.images.scan import Known, Scanned, chosen, fetch_contents, scan
+from reprobuild.compare.images.diffoscope import DiffoscopeResult, run_diffoscope
+from reprobuild.compare.images.excerpt import quote_difference, quoting_obstacle
+from reprobuild.compare.images.scan import Known, Scanned, choose_pairs, fetch_contents, scan_image
 from reprobuild.compare.images.tree import (
     KINDS,
     FileChange,
@@ -40,11 +40,11 @@ from reprobuild.compare.images.tree import (
     compare_packing,
     compare_runtime,
     compare_trees,
-    level,
+    find_level,
 )
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed, open_squashed
-from reprobuild.image.oci.members import written
+from reprobuild.image.oci.members import open_scratch_file
 from reprobuild.image.oci.open import GIVE, OciImage, open_path
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import Change, compare_locks
@@ -94,7 +94,7 @@ class ImageDiff(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def explain(first: str, second: str, env: Mapping[str, str], say: Say) -> ImageDiff:
+def compare_images(first: str, second: str, env: Mapping[str, str], say: Say) -> ImageDiff:
     """Compare two images.
 
     Args:
@@ -117,22 +117,22 @@ def explain(first: str, second: str, env: Mapping[str, str], say: Say) -> ImageD
             place.mkdir()
             image = open_image(name, place, env, say)
             say(f"reading {name}: {image.form}, {len(image.layers)} layers")
-            sides.append(scan(image, known))
+            sides.append(scan_image(image, known))
         known.clear()
-        return _explain((sides[0], sides[1]), scratch, env, say)
+        return _compare_scanned((sides[0], sides[1]), scratch, env, say)
 
 
 def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> OciImage:
     """Open an image of any form.
 
     Args:
-        name: see `explain`.
+        name: see `compare_images`.
         scratch: an empty directory, needed as long as the image is.
-        env: see `explain`.
+        env: see `compare_images`.
         say: called if an engine is used.
 
     Raises:
-        UsageError, BuildError, EngineError: see `explain`.
+        UsageError, BuildError, EngineError: see `compare_images`.
     """
     path = Path(name)
     if name and path.exists():
@@ -148,14 +148,14 @@ def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Oc
         )
     saved = scratch / "saved.tar"
     say(f"{name} is no file: saving the image of that name from {docker.NAME}")
-    with written(saved) as write:
+    with open_scratch_file(saved) as write:
         docker.save(name, write, env)
     opened = open_path(saved, scratch, name)
     return msgspec.structs.replace(opened, form=f"{opened.form} of {docker.NAME}")
 
 
-def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> ImageDiff:
-    locks, notes = _locks(pair)
+def _compare_scanned(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> ImageDiff:
+    locks, notes = _read_locks(pair)
     notes += [
         f"{scanned.image.name} states no configuration, so what runs is not known of it"
         for scanned in pair
@@ -176,17 +176,17 @@ def _explain(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> Ima
         files, more = _with_kinds(pair, files, contents)
         files, blamed = _with_culprits(pair, files, contents, locks)
         notes += more
-        deeper, more = look_deeper(pair, files, contents, env, say)
+        deeper, more = run_diffoscope(pair, files, contents, env, say)
         notes += more
-    sides = [_side(scanned, lock) for scanned, lock in zip(pair, locks, strict=True)]
+    sides = [_summarise_image(scanned, lock) for scanned, lock in zip(pair, locks, strict=True)]
     return ImageDiff(
-        one=sides[0], other=sides[1], level=level(*pair), changes=changes,
+        one=sides[0], other=sides[1], level=find_level(*pair), changes=changes,
         files=tuple(sorted(files, key=lambda f: (KINDS.index(f.kind), f.path))), culprits=tuple(blamed),
         diffoscope=tuple(deeper), notes=tuple(notes),
     )  # fmt: skip
 
 
-def _side(scanned: Scanned, lock: Lock | None) -> ImageSummary:
+def _summarise_image(scanned: Scanned, lock: Lock | None) -> ImageSummary:
     image = scanned.image
     return ImageSummary(
         name=image.name, form=image.form, reference=image.reference, tree=scanned.digest,
@@ -194,7 +194,7 @@ def _side(scanned: Scanned, lock: Lock | None) -> ImageSummary:
     )  # fmt: skip
 
 
-def _locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
+def _read_locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
     """Return the lock of each image, by the image's label.
 
     One lock may be of both.
@@ -221,16 +221,16 @@ def _with_kinds(
 ) -> tuple[list[FileChange], list[str]]:  # fmt: skip
     """Return the changes with kinds, and notes."""
     pairs = {f.path: (pair[0].tree[f.path], pair[1].tree[f.path]) for f in files if f.kind == "content"}
-    read, left_out = chosen(pairs, LARGEST, MOST)
+    read, left_out = choose_pairs(pairs, LARGEST, MOST)
     needed = {entry.sha256 for both in read.values() for entry in both}
     for scanned in pair:  # the records of inputs are in the same layers, so one more pass is enough for both
-        fetch_contents(scanned, needed | wanted(scanned.tree, LARGEST), contents)
+        fetch_contents(scanned, needed | origin_file_hashes(scanned.tree, LARGEST), contents)
     changes = []
     for file in files:
         if file.kind != "content":
             changes.append(file)
         elif file.path in read:
-            changes.append(_looked_into(pair, file, contents))
+            changes.append(_examine_file(pair, file, contents))
         else:
             kind = classify_unread(file.path).kind
             changes.append(msgspec.structs.replace(file, kind=kind, detail=left_out[file.path]))
@@ -238,7 +238,7 @@ def _with_kinds(
     return changes, notes
 
 
-def _looked_into(pair: Pair, file: FileChange, contents: Path) -> FileChange:
+def _examine_file(pair: Pair, file: FileChange, contents: Path) -> FileChange:
     first, second = ((contents / digest).read_bytes() for digest in (file.one, file.other))
     source = source_of(file.path)
     sources = [scanned.tree.get(source) if source else None for scanned in pair]
@@ -249,8 +249,8 @@ def _looked_into(pair: Pair, file: FileChange, contents: Path) -> FileChange:
     detail = secrets.redact(finding.detail)
     if finding.kind in ("content", "order", "log", "cache"):
         entries = [scanned.tree[file.path] for scanned in pair]
-        reason = quotable(file.path, entries[0], entries[1], (first, second))
-        where = excerpt(first, second, quote=not reason)
+        reason = quoting_obstacle(file.path, entries[0], entries[1], (first, second))
+        where = quote_difference(first, second, quote=not reason)
         detail = "; ".join(part for part in (detail, where, reason and f"not quoted: {reason}") if part)
     return msgspec.structs.replace(file, kind=finding.kind, detail=detail)
 
@@ -270,21 +270,21 @@ def _with_culprits(
     origins = []
     for scanned, lock in zip(pair, locks, strict=True):
         origins.append(read_origins(scanned.tree, read, lock))
-    changed, same = _inputs(origins, locks)
+    changed, same = _compare_inputs(origins, locks)
     folders = [folder_owners(side) for side in origins]
     changes = []
     for file in files:
-        known = [item for side in reversed(origins) for item in candidates(file.path, side)]
+        known = [item for side in reversed(origins) for item in candidate_inputs(file.path, side)]
         entries = [scanned.tree.get(file.path) for scanned in pair]
         if all(entry is None or entry.type == "directory" for entry in entries):
             known = [o for side in folders if (o := side.get(file.path, NONE)) != NONE] + known
-        changes.append(msgspec.structs.replace(file, culprit=choose(known, changed)))
+        changes.append(msgspec.structs.replace(file, culprit=choose_culprit(known, changed)))
     counts = Counter({(f.path, f.culprit) for f in changes})
     by_input = Counter(culprit for _, culprit in counts)
-    return changes, culprits(by_input, changed, same)
+    return changes, list_causes(by_input, changed, same)
 
 
-def _inputs(
+def _compare_inputs(
     origins: list[Origins], locks: list[Lock | None]
 ) -> tuple[dict[Input, tuple[str, str]], dict[Input, str]]:
     """Return the differing inputs, and the versions of equal ones.
@@ -298,10 +298,10 @@ def _inputs(
     }
     if locks[0] is None or locks[1] is None:
         return versions, same
-    changed = {_named(c): (c.one or "", c.other or "") for c in compare_locks(locks[0], locks[1])}
+    changed = {_changed_input(c): (c.one or "", c.other or "") for c in compare_locks(locks[0], locks[1])}
     return changed, same
 
 
-def _named(change: Change) -> Input:
+def _changed_input(change: Change) -> Input:
     name = change.name
     return (change.kind, str(canonicalize_name(name)) if change.kind == "python" else name)

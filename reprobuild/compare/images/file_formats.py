@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar.entries import entry_of, hashed
+from reprobuild.infra.tar.entries import entry_of, with_hash
 from reprobuild.infra.tar.reading import members
 from reprobuild.infra.untrusted.tars import UNREADABLE
 
@@ -30,7 +30,7 @@ _BUILD_ID = re.compile(
 Row = tuple[str, str, str]  # name, the fields that must be equal, time
 
 
-def differences(first: bytes, second: bytes) -> Iterator[tuple[str, Any]]:
+def compare_formats(first: bytes, second: bytes) -> Iterator[tuple[str, Any]]:
     """Yield at most one (kind, evidence) for two contents.
 
     It is "time" or "order" with words, or "inner" with two decompressed contents. There is none if the two
@@ -47,7 +47,7 @@ def differences(first: bytes, second: bytes) -> Iterator[tuple[str, Any]]:
             return
     if first[257:262] == second[257:262] == b"ustar":
         try:
-            difference = _rows("members of the tar", _tar(first), _tar(second))
+            difference = _compare_rows("members of the tar", _tar_rows(first), _tar_rows(second))
         except (*UNREADABLE, BuildError):
             difference = None
         if difference:
@@ -70,7 +70,7 @@ def without_build_ids(content: bytes) -> bytes:
     return digest.digest()
 
 
-def _rows(subject: str, first: list[Row], second: list[Row]) -> tuple[str, str] | None:
+def _compare_rows(subject: str, first: list[Row], second: list[Row]) -> tuple[str, str] | None:
     """Return the difference of two member lists, or None.
 
     It is reported only if they are the same except for times, or for their order.
@@ -87,7 +87,7 @@ def _rows(subject: str, first: list[Row], second: list[Row]) -> tuple[str, str] 
     return None
 
 
-def _gzip(first: bytes, second: bytes) -> tuple[str, Any] | None:
+def _compare_gzip(first: bytes, second: bytes) -> tuple[str, Any] | None:
     inner = [_inflate(side) for side in (first, second)]
     if inner[0] != inner[1]:
         return "inner", (inner[0], inner[1])
@@ -105,8 +105,8 @@ def _inflate(content: bytes) -> bytes:
     return inflated
 
 
-def _zip(first: bytes, second: bytes) -> tuple[str, Any] | None:
-    return _rows("members of the zip", _zip_rows(first), _zip_rows(second))
+def _compare_zip(first: bytes, second: bytes) -> tuple[str, Any] | None:
+    return _compare_rows("members of the zip", _zip_rows(first), _zip_rows(second))
 
 
 def _zip_rows(content: bytes) -> list[Row]:
@@ -129,18 +129,18 @@ def _zip_rows(content: bytes) -> list[Row]:
     return rows
 
 
-def _tar(content: bytes) -> list[Row]:
+def _tar_rows(content: bytes) -> list[Row]:
     rows: list[Row] = []
     for info, opened in members(io.BytesIO(content)):
         if len(rows) >= MOST_MEMBERS:
             raise ValueError("too many members")
-        entry = hashed(entry_of(info), opened)
+        entry = with_hash(entry_of(info), opened)
         rows.append((info.name, f"{entry} {info.uname} {info.gname}", str(info.mtime)))
     return rows
 
 
-def _ar(first: bytes, second: bytes) -> tuple[str, Any] | None:
-    return _rows("members of the static library", _ar_rows(first), _ar_rows(second))
+def _compare_ar(first: bytes, second: bytes) -> tuple[str, Any] | None:
+    return _compare_rows("members of the static library", _ar_rows(first), _ar_rows(second))
 
 
 def _ar_rows(content: bytes) -> list[Row]:
@@ -161,12 +161,12 @@ def _ar_rows(content: bytes) -> list[Row]:
     return rows
 
 
-def _keystore(first: bytes, second: bytes) -> tuple[str, Any] | None:
-    sides = [_certificates(side) for side in (first, second)]
-    return _rows("certificates of the Java key store", sides[0], sides[1])
+def _compare_keystores(first: bytes, second: bytes) -> tuple[str, Any] | None:
+    sides = [_certificate_rows(side) for side in (first, second)]
+    return _compare_rows("certificates of the Java key store", sides[0], sides[1])
 
 
-def _certificates(content: bytes) -> list[Row]:
+def _certificate_rows(content: bytes) -> list[Row]:
     """Return the trusted certificates of a Java key store.
 
     The format is that of `sun.security.provider.JavaKeyStore`. After magic, version and count, each has a tag
@@ -203,8 +203,8 @@ def _certificates(content: bytes) -> list[Row]:
 
 
 _FORMATS: tuple[tuple[bytes, Callable[[bytes, bytes], tuple[str, Any] | None]], ...] = (
-    (b"\x1f\x8b\x08", _gzip),
-    (b"PK\x03\x04", _zip),
-    (b"!<arch>\n", _ar),
-    (b"\xfe\xed\xfe\xed", _keystore),
+    (b"\x1f\x8b\x08", _compare_gzip),
+    (b"PK\x03\x04", _compare_zip),
+    (b"!<arch>\n", _compare_ar),
+    (b"\xfe\xed\xfe\xed", _compare_keystores),
 )

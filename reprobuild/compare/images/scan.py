@@ -21,10 +21,10 @@ from msgspec import Struct
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layers.blobs import SerialExecutor
-from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, inflated, written
+from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, decompress_stream, open_scratch_file
 from reprobuild.image.oci.open import OciImage, PackedLayer
 from reprobuild.image.tree_digest import tree_digest
-from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of, hashed
+from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of, with_hash
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 
@@ -105,7 +105,7 @@ def open_layer(image: OciImage, index: int, allowance: Allowance) -> Iterator[tu
         with image.files.open(layer.file) as stream:
             start = stream.read(4)
         with image.files.open(layer.file) as stream, _Hashed(stream) as packed:
-            content, packing.method = inflated(cast("IO[bytes]", packed), start)
+            content, packing.method = decompress_stream(cast("IO[bytes]", packed), start)
             with _Hashed(content, lambda size: allowance.take_bytes(size, named)) as unpacked:
                 yield cast("IO[bytes]", unpacked), packing
                 digests = unpacked.finish(), packed.finish()
@@ -170,7 +170,7 @@ def packed_size(image: OciImage) -> int:
         raise BuildError(f"{image.name} cannot be read: {err}", hint=CUT_SHORT) from None
 
 
-def scan(image: OciImage, known: Known) -> Scanned:
+def scan_image(image: OciImage, known: Known) -> Scanned:
     """Read every layer of an image once.
 
     Args:
@@ -189,7 +189,7 @@ def scan(image: OciImage, known: Known) -> Scanned:
         if members is None:
             with open_layer(image, index, allowance) as (stream, packed):
                 members = [
-                    _member(info, content) for info, content in layer_members(stream, origin, allowance)
+                    _layer_member(info, content) for info, content in layer_members(stream, origin, allowance)
                 ]
             known[layer.diff_id] = members
         else:
@@ -201,26 +201,26 @@ def scan(image: OciImage, known: Known) -> Scanned:
         layers.append(members)
     tree = merge((member.entry for member in layer) for layer in layers)
     return Scanned(
-        image=image, layers=layers, packing=packing, tree=tree, times=_times(layers, tree),
+        image=image, layers=layers, packing=packing, tree=tree, times=_times_by_path(layers, tree),
         digest=tree_digest(tree, image.runtime),
     )  # fmt: skip
 
 
-def _member(info: TarInfo, content: IO[bytes] | None) -> LayerMember:
-    entry = hashed(entry_of(info), content)
+def _layer_member(info: TarInfo, content: IO[bytes] | None) -> LayerMember:
+    entry = with_hash(entry_of(info), content)
     for name in (entry.path, entry.target if entry.type == "hardlink" else ""):
         if ".." in name.split("/") or "\0" in name:
             raise ValueError(f"the member {name!r} leads out of the image")
-    path = entry.path if not _ODD.search(entry.path) else _short(entry.path)
+    path = entry.path if not _ODD.search(entry.path) else _shorten_path(entry.path)
     entry = msgspec.structs.replace(entry, path=sys.intern(path), sha256=sys.intern(entry.sha256))
-    return LayerMember(entry, _time(info), sys.intern(f"{info.uname}:{info.gname}"))
+    return LayerMember(entry, _member_time(info), sys.intern(f"{info.uname}:{info.gname}"))
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     return "/".join(step for step in path.split("/") if step not in ("", "."))
 
 
-def _time(info: TarInfo) -> int:
+def _member_time(info: TarInfo) -> int:
     """Return the member's time, in ns since 1970.
 
     A pax header has parts of a second, and a float would round them.
@@ -234,7 +234,7 @@ def _time(info: TarInfo) -> int:
         return int(info.mtime) * 1_000_000_000
 
 
-def _times(layers: list[list[LayerMember]], tree: Tree) -> dict[str, int]:
+def _times_by_path(layers: list[list[LayerMember]], tree: Tree) -> dict[str, int]:
     times: dict[str, int] = {}
     for layer in layers:
         for member in layer:
@@ -250,7 +250,7 @@ def fetch_contents(scanned: Scanned, digests: Set[str], folder: Path) -> None:
     """Write the contents with a wanted sha256 into a directory.
 
     Each is named by its sha256, and existing files are kept. Layers without any of them are not read, and
-    others no further than needed; `scan` has checked them.
+    others no further than needed; `scan_image` has checked them.
 
     Raises:
         BuildError: a layer has been damaged since, or a file cannot be written.
@@ -265,7 +265,7 @@ def fetch_contents(scanned: Scanned, digests: Set[str], folder: Path) -> None:
             with scanned.image.files.open(packed.file) as stream:
                 start = stream.read(4)
             with scanned.image.files.open(packed.file) as stream:
-                content, _ = inflated(stream, start)
+                content, _ = decompress_stream(stream, start)
                 _fetch(content, layer, missing, folder)
         except DAMAGED as err:
             raise BuildError(
@@ -278,14 +278,14 @@ def _fetch(stream: IO[bytes], layer: list[LayerMember], missing: set[str], folde
         digest = member.entry.sha256
         if digest in missing and content is not None:
             missing.discard(digest)
-            with written(folder / digest) as write:
+            with open_scratch_file(folder / digest) as write:
                 while chunk := content.read(CHUNK):
                     write(chunk)
         if not missing:
             return
 
 
-def chosen(
+def choose_pairs(
     pairs: Mapping[str, tuple[TarEntry, TarEntry]], largest: int, most: int
 ) -> tuple[dict[str, tuple[TarEntry, TarEntry]], dict[str, str]]:
     """Return the pairs to examine, and reasons for the others.

@@ -63,25 +63,36 @@ def compare_trees(first: Tree, second: Tree) -> list[FileChange]:
         if first_entry is None or second_entry is None:
             present = first_entry or second_entry
             assert present is not None
-            kind, description = ("added" if first_entry is None else "removed"), describe(present)
+            kind, description = ("added" if first_entry is None else "removed"), describe_entry(present)
             sides = ("", description) if first_entry is None else (description, "")
             changes.append(FileChange(path=path, kind=kind, one=sides[0], other=sides[1]))
         elif first_entry.type != second_entry.type:
             changes.append(
-                FileChange(path=path, kind="type", one=describe(first_entry), other=describe(second_entry))
+                FileChange(
+                    path=path,
+                    kind="type",
+                    one=describe_entry(first_entry),
+                    other=describe_entry(second_entry),
+                )
             )
         else:
-            changes += _fields(first_entry, second_entry)
+            changes += _compare_fields(first_entry, second_entry)
     return changes
 
 
-def _fields(first: TarEntry, second: TarEntry) -> Iterator[FileChange]:
+def _compare_fields(first: TarEntry, second: TarEntry) -> Iterator[FileChange]:
     values = (
         ("mode", f"{first.mode:04o}", f"{second.mode:04o}"),
         ("owner", f"{first.uid}:{first.gid}", f"{second.uid}:{second.gid}"),
         ("link", *((first.target, second.target) if first.type == "symlink" else ("", ""))),
-        ("attributes", _attributes(first), _attributes(second)),
-        ("device", *(_device(entry) if entry.type in ("char", "block") else "" for entry in (first, second))),
+        ("attributes", _describe_attributes(first), _describe_attributes(second)),
+        (
+            "device",
+            *(
+                _describe_device(entry) if entry.type in ("char", "block") else ""
+                for entry in (first, second)
+            ),
+        ),
         ("content", first.sha256, second.sha256),
     )
     for kind, first_value, second_value in values:
@@ -89,24 +100,24 @@ def _fields(first: TarEntry, second: TarEntry) -> Iterator[FileChange]:
             yield FileChange(path=first.path, kind=kind, one=first_value, other=second_value)
 
 
-def _attributes(entry: TarEntry) -> str:
+def _describe_attributes(entry: TarEntry) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(entry.xattrs))
 
 
-def _device(entry: TarEntry) -> str:
+def _describe_device(entry: TarEntry) -> str:
     return f"{entry.device[0]}:{entry.device[1]}"
 
 
-def describe(entry: TarEntry) -> str:
+def describe_entry(entry: TarEntry) -> str:
     """Return an entry as text: type, mode, owner, and target."""
     more = {
         "file": f" of {entry.size} bytes sha256:{entry.sha256}",
         "symlink": f" to {entry.target}",
-        "char": f" {_device(entry)}",
-        "block": f" {_device(entry)}",
+        "char": f" {_describe_device(entry)}",
+        "block": f" {_describe_device(entry)}",
     }.get(entry.type, "")
     owner = f" of {entry.uid}:{entry.gid}" if (entry.uid, entry.gid) != (0, 0) else ""
-    return f"{entry.type}{more}, {entry.mode:04o}{owner}{', ' + _attributes(entry) if entry.xattrs else ''}"
+    return f"{entry.type}{more}, {entry.mode:04o}{owner}{', ' + _describe_attributes(entry) if entry.xattrs else ''}"
 
 
 def compare_runtime(first: RuntimeConfig, second: RuntimeConfig) -> list[Change]:
@@ -116,12 +127,12 @@ def compare_runtime(first: RuntimeConfig, second: RuntimeConfig) -> list[Change]
     """
     first_part, second_part = first.digest_part(), second.digest_part()
     settings, others = first_part.pop("Env"), second_part.pop("Env")
-    changes = list(_changes("runtime", _variables(settings), _variables(others), _variable))
+    changes = list(_compare_mappings("runtime", _variables(settings), _variables(others), _variable))
     if settings != others and not changes:  # the same names and last values, so one has a name twice
         counts = [f"{len(side)} settings" for side in (settings, others)]
         changes.append(Change(kind="runtime", name="Env, repeated names", one=counts[0], other=counts[1]))
-    plain = ({key: _text(value) for key, value in side.items()} for side in (first_part, second_part))
-    return [*changes, *_changes("runtime", *plain)]
+    plain = ({key: _format_value(value) for key, value in side.items()} for side in (first_part, second_part))
+    return [*changes, *_compare_mappings("runtime", *plain)]
 
 
 def _variables(settings: Sequence[str]) -> dict[str, str]:
@@ -137,12 +148,12 @@ def _label(name: str, value: str) -> str:
     return SECRET if secrets.secret_name(name.rpartition(".")[2]) else secrets.redact(value)
 
 
-def _quoted(name: str, value: str) -> str:
+def _redact_value(name: str, value: str) -> str:
     return secrets.redact(value)
 
 
-def _changes(
-    kind: str, first: Mapping[str, str], second: Mapping[str, str], say: Any = _quoted
+def _compare_mappings(
+    kind: str, first: Mapping[str, str], second: Mapping[str, str], say: Any = _redact_value
 ) -> Iterator[Change]:
     for name in sorted({*first, *second}):
         first_value, second_value = first.get(name), second.get(name)
@@ -151,7 +162,7 @@ def _changes(
             yield Change(kind=kind, name=name, one=texts[0], other=texts[1])
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
@@ -162,12 +173,15 @@ def compare_documents(first: Scanned, second: Scanned) -> list[Change]:
     """
     first_image, second_image = first.image, second.image
     changes = [
-        *_changes("label", first_image.runtime.labels, second_image.runtime.labels, _label),
-        *_spelled(first_image, second_image),
+        *_compare_mappings("label", first_image.runtime.labels, second_image.runtime.labels, _label),
+        *_compare_spelling(first_image, second_image),
     ]
     if bool(first_image.config_digest) == bool(second_image.config_digest):
-        rests = [dict(_leaves(_rest(image.documents["config"]))) for image in (first_image, second_image)]
-        changes += _changes("config", rests[0], rests[1])
+        rests = [
+            dict(_list_leaves(_without_named_parts(image.documents["config"])))
+            for image in (first_image, second_image)
+        ]
+        changes += _compare_mappings("config", rests[0], rests[1])
     else:
         forms = [
             image.form if image.config_digest else f"{image.form}, without one"
@@ -185,12 +199,12 @@ def compare_documents(first: Scanned, second: Scanned) -> list[Change]:
         ]
         return [*changes, Change(kind="manifest", name="form", one=forms[0], other=forms[1])]
     for role in ("manifest", "index"):
-        values = [dict(_leaves(image.documents.get(role))) for image in (first_image, second_image)]
-        changes += _changes(role, values[0], values[1])
+        values = [dict(_list_leaves(image.documents.get(role))) for image in (first_image, second_image)]
+        changes += _compare_mappings(role, values[0], values[1])
     return changes
 
 
-def _spelled(first: OciImage, second: OciImage) -> Iterator[Change]:
+def _compare_spelling(first: OciImage, second: OciImage) -> Iterator[Change]:
     """Yield runtime settings with equal meaning but another form.
 
     An example is variables in another order.
@@ -203,7 +217,7 @@ def _spelled(first: OciImage, second: OciImage) -> Iterator[Change]:
             )
 
 
-def _rest(document: Mapping[str, Any]) -> dict[str, Any]:
+def _without_named_parts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration without the parts compared by name."""
     config = document.get("config") or {}
     named = {*read_runtime_config(config).digest_part(), "Labels"}
@@ -211,19 +225,19 @@ def _rest(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "config": remainder}
 
 
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+def _list_leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     """Yield (place, text) of every value of a JSON document.
 
     The place is written as in RFC 6901.
     """
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _leaves(item, f"{place}/{key}")
+            yield from _list_leaves(item, f"{place}/{key}")
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from _leaves(item, f"{place}/{index}")
+            yield from _list_leaves(item, f"{place}/{index}")
     else:
-        yield place, _text(value)
+        yield place, _format_value(value)
 
 
 def compare_packing(first: Scanned, second: Scanned) -> list[Change]:
@@ -231,7 +245,7 @@ def compare_packing(first: Scanned, second: Scanned) -> list[Change]:
 
     They concern layers, times, order and compression.
     """
-    changes = [*_times(first, second)]
+    changes = [*_compare_times(first, second)]
     if len(first.layers) != len(second.layers):
         counts = [f"{len(side.layers)} layers" for side in (first, second)]
         changes.append(Change(kind="layers", name="number", one=counts[0], other=counts[1]))
@@ -239,14 +253,16 @@ def compare_packing(first: Scanned, second: Scanned) -> list[Change]:
         name = f"layer {index + 1}"
         first_layer, second_layer = first.image.layers[index], second.image.layers[index]
         if first_layer.diff_id != second_layer.diff_id:
-            changes += _layer(name, first.layers[index], second.layers[index])
+            changes += _compare_layers(name, first.layers[index], second.layers[index])
         elif first_layer.digest != second_layer.digest and first_layer.digest and second_layer.digest:
             texts = [f"{p.method}, {p.size} bytes" for p in (first.packing[index], second.packing[index])]
             changes.append(Change(kind="compression", name=name, one=texts[0], other=texts[1]))
     return changes
 
 
-def _layer(name: str, first: Sequence[LayerMember], second: Sequence[LayerMember]) -> Iterator[Change]:
+def _compare_layers(
+    name: str, first: Sequence[LayerMember], second: Sequence[LayerMember]
+) -> Iterator[Change]:
     """Yield the differences of two layers at one position.
 
     They are detailed if the layers hold the same paths.
@@ -282,15 +298,15 @@ def _layer(name: str, first: Sequence[LayerMember], second: Sequence[LayerMember
         yield Change(kind="layers", name=name, one=words[0], other=words[1])
 
 
-def _times(first: Scanned, second: Scanned) -> Iterator[Change]:
+def _compare_times(first: Scanned, second: Scanned) -> Iterator[Change]:
     paths = [path for path in first.times if first.times[path] != second.times.get(path, first.times[path])]
     if paths:
-        moments = [moment(side.times[paths[0]]) for side in (first, second)]
+        moments = [format_time(side.times[paths[0]]) for side in (first, second)]
         name = f"{len(paths)} paths, the first /{paths[0]}"
         yield Change(kind="times", name=name, one=moments[0], other=moments[1])
 
 
-def moment(time: int) -> str:
+def format_time(time: int) -> str:
     """Return a time in ns since 1970 as in RFC 3339.
 
     It is a number of seconds if RFC 3339 cannot express it.
@@ -303,7 +319,7 @@ def moment(time: int) -> str:
     return whole.strftime("%Y-%m-%dT%H:%M:%S") + (f".{part}" if part else "") + "Z"
 
 
-def level(first: Scanned, second: Scanned) -> Level:
+def find_level(first: Scanned, second: Scanned) -> Level:
     """Return the highest level at which two images are equal."""
     if first.image.manifest and first.image.manifest == second.image.manifest:
         return "manifest"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reprobuild.errors import UsageError
-from reprobuild.infra.flock import machine
+from reprobuild.infra.flock import machine_name
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
-from reprobuild.store.fetch import artefacts
+from reprobuild.store.fetch import list_artefacts
 from reprobuild.store.store import Store
 
 # Measured on an example of 331 MB (69 MB of packages, 262 MB of wheels): the tree of the base is 4.3 times
@@ -27,21 +27,21 @@ def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator
     Raises:
         UsageError: a disk lacks room for the files that must be fetched.
     """
-    everything = artefacts(lock)
+    everything = list_artefacts(lock)
     files_, wheels = sum(item.size for item in everything), sum(wheel.file.size for wheel in lock.wheels)
     debs = sum(deb.file.size for deb in (*lock.base.packages, *lock.base.tools))
     debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
-    missing = sum(item.size - _begun(item, store) for item in everything if not store.has(item.sha256))
+    missing = sum(item.size - _partial_size(item, store) for item in everything if not store.has(item.sha256))
     in_store = missing + LAYERS * files_ + (0 if realised else BASE_MAKING * debs + BYTECODE * wheels)
     in_out = BASE_TREE * debs + (1 + BYTECODE) * wheels + LAYERS * files_
-    same_disk = _there(store.root).stat().st_dev == _there(out).stat().st_dev
+    same_disk = _nearest_existing(store.root).stat().st_dev == _nearest_existing(out).stat().st_dev
     needs = (
         [(store.root, missing, in_store)]
         if same_disk
         else [(store.root, missing, in_store), (out, 0, in_out)]
     )
     for place, certain, likely in needs:
-        status = os.statvfs(_there(place))
+        status = os.statvfs(_nearest_existing(place))
         free = status.f_bavail * status.f_frsize
         if free < certain:
             raise UsageError(
@@ -52,17 +52,17 @@ def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator
             yield f"{place} has room for {free / 1e6:.0f} MB, and about {likely / 1e6:.0f} MB will be needed"
 
 
-def _begun(item: Artefact, store: Store) -> int:
+def _partial_size(item: Artefact, store: Store) -> int:
     """Return the size of a file's already fetched part.
 
     The next run continues from there. The size is in bytes.
     """
     try:
-        return min(item.size, (store.root / "partial" / f"{item.sha256}.{machine()}").stat().st_size)
+        return min(item.size, (store.root / "partial" / f"{item.sha256}.{machine_name()}").stat().st_size)
     except OSError:
         return 0
 
 
-def _there(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """Return the path, or its nearest existing parent."""
     return next((place for place in (path, *path.absolute().parents) if place.exists()), Path("/"))

@@ -14,18 +14,18 @@ from msgspec import Struct
 
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra import proc
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.lock.distributions import environment_wheels
 from reprobuild.lock.model import Lock
 from reprobuild.resolve.cuda.rules import (
     CudaTarget,
     DriverGpu,
     capability_of,
+    check_cuda_target,
     compat_package,
-    judge,
     runtime_package,
 )
-from reprobuild.resolve.cuda.torch_build import TorchBuild, known_torch_build, read_torch_build
+from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build, recall_torch_build
 from reprobuild.store.store import Store
 
 # A driver before 510 does not know `compute_cap`, and rejects the whole query.
@@ -46,7 +46,7 @@ class Gpus(Struct, frozen=True, kw_only=True):
     found: tuple[DriverGpu, ...] = ()
 
 
-def these_gpus(env: Mapping[str, str]) -> Gpus:
+def query_gpus(env: Mapping[str, str]) -> Gpus:
     """Return the GPUs that `nvidia-smi` reports, without any change."""
     for fields in _QUESTIONS:
         argv = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
@@ -58,7 +58,7 @@ def these_gpus(env: Mapping[str, str]) -> Gpus:
             continue
         except EngineError:  # absent, or a driver that hangs
             return Gpus()
-        rows = [[shown(cell.strip()) for cell in line.split(",")] for line in output.splitlines()]
+        rows = [[display_text(cell.strip()) for cell in line.split(",")] for line in output.splitlines()]
         whole = [row for row in rows if len(row) == fields.count(",") + 1]
         if whole:
             return Gpus(driver=whole[0][3], found=tuple(_gpu(row) for row in whole))
@@ -83,12 +83,14 @@ def check_gpus(lock: Lock, store: Store, here: Gpus, request: str) -> list[str]:
     Raises:
         UsageError: a requested GPU cannot run the image.
     """
-    compiled = compiled_of(lock, store) if here.found and request != "none" else None
+    compiled = find_cuda_target(lock, store) if here.found and request != "none" else None
     if compiled is None:
         return []
     ids = request.split(",")
     gpus = [gpu for gpu in here.found if {gpu.index, gpu.uuid} & {*ids}] or here.found
-    findings = [finding for gpu in gpus for finding in judge(compiled, gpu, here.driver, "this machine")]
+    findings = [
+        finding for gpu in gpus for finding in check_cuda_target(compiled, gpu, here.driver, "this machine")
+    ]
     certain = [finding.text for finding in findings if finding.certain]
     if certain and request not in NOT_ASKED:
         raise UsageError(
@@ -98,7 +100,7 @@ def check_gpus(lock: Lock, store: Store, here: Gpus, request: str) -> list[str]:
     return list(dict.fromkeys(finding.text for finding in findings))
 
 
-def compiled_of(lock: Lock, store: Store) -> CudaTarget | None:
+def find_cuda_target(lock: Lock, store: Store) -> CudaTarget | None:
     """Return the CUDA code of an image, or None.
 
     It is torch's own, else the version of the runtime library.
@@ -111,7 +113,7 @@ def compiled_of(lock: Lock, store: Store) -> CudaTarget | None:
     build: TorchBuild | None = None
     if torch:
         is_stored = store.has(torch.file.sha256)
-        build = read_torch_build(torch.file, store) if is_stored else known_torch_build(torch.file, store)
+        build = read_torch_build(torch.file, store) if is_stored else recall_torch_build(torch.file, store)
     compat = compat_package(lock.base.installed)
     if build and build.version:
         title = f"torch {build.version}"

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reprobuild.doctor.preflight.disks import check_disks
 from reprobuild.doctor.preflight.glibc import check_glibc
-from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, these_gpus
+from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, query_gpus
 from reprobuild.doctor.preflight.processor import check_processor
 from reprobuild.errors import UsageError
 from reprobuild.infra.sandbox.namespaces import check_namespaces
@@ -22,7 +22,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.realise.realise import is_realised
 from reprobuild.store.store import Store
 
-__all__ = ["TargetMachine", "check_gpus", "machines_of", "preflight", "this_machine"]
+__all__ = ["TargetMachine", "check_gpus", "inspect_machine", "machines_of", "preflight"]
 
 _MACHINES = {"amd64": ("x86_64",), "arm64": ("aarch64", "arm64")}
 
@@ -38,7 +38,7 @@ class TargetMachine(Struct, frozen=True, kw_only=True):
     gpus: Gpus = Gpus()
 
 
-def this_machine(env: Mapping[str, str]) -> TargetMachine:
+def inspect_machine(env: Mapping[str, str]) -> TargetMachine:
     """Return the machine as kernel and GPU driver describe it.
 
     `env` leads to the program of the driver.
@@ -48,7 +48,7 @@ def this_machine(env: Mapping[str, str]) -> TargetMachine:
     except OSError:
         match = None
     flags = frozenset(match[1].split()) if match else frozenset()
-    return TargetMachine(name=os.uname().machine, flags=flags, gpus=these_gpus(env))
+    return TargetMachine(name=os.uname().machine, flags=flags, gpus=query_gpus(env))
 
 
 def preflight(lock: Lock, store: Store, out: Path, machine: TargetMachine, gpus: str = "auto") -> list[str]:
@@ -65,7 +65,7 @@ def preflight(lock: Lock, store: Store, out: Path, machine: TargetMachine, gpus:
     """
     check_glibc(lock)
     realised = is_realised(lock, store)
-    warnings = list(_architecture(lock, machine, realised))
+    warnings = list(_check_architecture(lock, machine, realised))
     if not realised:
         check_namespaces()
     return [
@@ -82,7 +82,7 @@ def machines_of(lock: Lock) -> tuple[str, ...]:
     return _MACHINES.get(architecture, (architecture,))
 
 
-def _architecture(lock: Lock, machine: TargetMachine, realised: bool) -> Iterator[str]:
+def _check_architecture(lock: Lock, machine: TargetMachine, realised: bool) -> Iterator[str]:
     if machine.name in machines_of(lock):
         return
     text = f"the lock is of {lock.platform}, and this machine is {machine.name}"

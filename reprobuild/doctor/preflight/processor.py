@@ -31,7 +31,7 @@ def check_processor(lock: Lock, has: Collection[str]) -> Iterator[str]:
     table = msgspec.toml.decode(content, type=dict[str, _Needs])
     for wheel in lock.wheels if has else ():
         needs = table.get(canonicalize_name(wheel.name))
-        if needs is None or wheel.role != "environment" or not _since(wheel.version, needs.since):
+        if needs is None or wheel.role != "environment" or not _is_at_least(wheel.version, needs.since):
             continue
         lacking = [flag for flag in needs.flags if flag not in has]
         if lacking:
@@ -41,7 +41,7 @@ def check_processor(lock: Lock, has: Collection[str]) -> Iterator[str]:
             )
 
 
-def _since(version: str, first: str) -> bool:
+def _is_at_least(version: str, first: str) -> bool:
     try:
         return Version(version) >= Version(first)
     except InvalidVersion:

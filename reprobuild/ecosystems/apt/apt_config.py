@@ -142,7 +142,7 @@ def configured_index(
     targets = [target for target in configured if target.belongs(codename)]
     # The release of a moving name is known only once its Release file is there.
     targets = targets or [target for target in configured if _MOVING.fullmatch(target.release)]
-    files = _fetched(targets, codename, env, directory, architectures) if targets else []
+    files = _fetch_lists(targets, codename, env, directory, architectures) if targets else []
     if not files:
         raise LockError(f"apt of this machine has no source for {distribution}/{codename}", hint=_HINT)
     return SystemIndex(distribution, codename, files, architecture)
@@ -171,7 +171,7 @@ def configured_releases(env: Mapping[str, str], architecture: str = "amd64") -> 
     return tuple(dict.fromkeys(name for name in names if name and not _MOVING.fullmatch(name)))
 
 
-def _fetched(
+def _fetch_lists(
     targets: list[AptTarget],
     codename: str,
     env: Mapping[str, str],
@@ -186,7 +186,7 @@ def _fetched(
     with os.fdopen(number, "w") as busy:
         fcntl.flock(busy, fcntl.LOCK_EX)
         try:
-            private = _update(targets, env, folder, architectures)
+            private = _update_lists(targets, env, folder, architectures)
             return [
                 PackagesFile(
                     uri=without_credentials(target.uri),
@@ -230,7 +230,7 @@ def configured_targets(
     ]
 
 
-def _update(
+def _update_lists(
     targets: list[AptTarget], env: Mapping[str, str], folder: Path, architectures: Sequence[str]
 ) -> dict[str, str]:
     """Run `apt-get update` for some targets; return the environment.
@@ -289,12 +289,12 @@ def source_list(targets: list[AptTarget], architectures: Sequence[str]) -> str:
         lines = [f"Types: deb\nURIs: {uri}\nSuites: {release}\nArchitectures: {' '.join(architectures)}"]
         if any(names):
             lines.append("Components: " + " ".join(dict.fromkeys(names)))
-        lines += [f"{key}: {value}" for key, value in _options(entry).items()]
+        lines += [f"{key}: {value}" for key, value in _trust_options(entry).items()]
         stanzas.append("\n".join(lines) + "\n")
     return "\n".join(stanzas)
 
 
-def _options(entry: str) -> dict[str, str]:
+def _trust_options(entry: str) -> dict[str, str]:
     """Return the trust options of a source entry, `FILE:NUMBER`.
 
     That is its name in `apt-get indextargets`. The number counts lines in a `.list` file and paragraphs in a

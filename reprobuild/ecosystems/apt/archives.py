@@ -79,8 +79,10 @@ def archives_of(
         LockError: a given archive has no address and is not a PPA, its address has a login, or its key is
             missing or not a fingerprint.
     """
-    archives = [_archive(entry, services[entry.service], codename) for entry in _known(distribution)]
-    return (*archives, *(_given(decision, codename, services) for decision in decisions))
+    archives = [
+        _service_archive(entry, services[entry.service], codename) for entry in _read_archives(distribution)
+    ]
+    return (*archives, *(_decision_archive(decision, codename, services) for decision in decisions))
 
 
 def present_archives(
@@ -97,23 +99,23 @@ def present_archives(
         architecture: Debian's name of it.
     """
     return tuple(
-        _archive(
+        _service_archive(
             entry,
             services[entry.ports if entry.ports and architecture not in _PC else entry.present],
             codename,
         )
-        for entry in _known(distribution)
+        for entry in _read_archives(distribution)
     )
 
 
-def _known(distribution: str) -> list[_Known]:
+def _read_archives(distribution: str) -> list[_Known]:
     text = files("reprobuild.ecosystems.apt").joinpath("archives.toml").read_bytes()
     return [
         entry for entry in msgspec.toml.decode(text, type=_File).archive if entry.distribution == distribution
     ]
 
 
-def _archive(known: _Known, service: Service, codename: str) -> AptArchive:
+def _service_archive(known: _Known, service: Service, codename: str) -> AptArchive:
     pockets, unasked = (
         tuple(suite.format(release=codename) for suite in suites) for suites in (known.pockets, known.unasked)
     )
@@ -128,7 +130,9 @@ def ppas_of(lists: Iterable[AptList]) -> tuple[ArchiveDecision, ...]:
     return tuple(ArchiveDecision(url=url) for url in sorted(urls) if _PPA.fullmatch(url))
 
 
-def _given(decision: ArchiveDecision, codename: str, services: Mapping[str, Service]) -> AptArchive:
+def _decision_archive(
+    decision: ArchiveDecision, codename: str, services: Mapping[str, Service]
+) -> AptArchive:
     if without_credentials(decision.url) != decision.url:
         raise LockError(
             f"the archive {without_credentials(decision.url)} is given with a login",

@@ -15,7 +15,7 @@ import zstandard
 from debian.deb822 import Deb822
 from msgspec import Struct
 
-from reprobuild.ecosystems.apt.relations import Group, relations
+from reprobuild.ecosystems.apt.relations import Group, parse_relations
 from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted import tars
 
@@ -50,7 +50,7 @@ def open_part(deb: Path, part: str, name: str) -> Iterator[tarfile.TarFile]:
     """
     try:
         with deb.open("rb") as stream:
-            member = _member(stream, part)
+            member = _find_member(stream, part)
             if member.name.endswith(".zst"):
                 with (
                     zstandard.ZstdDecompressor().stream_reader(member) as plain,  # type: ignore[arg-type]  # only read() is called
@@ -78,7 +78,7 @@ class _Member:
         return data
 
 
-def _member(stream: IO[bytes], name: str) -> _Member:
+def _find_member(stream: IO[bytes], name: str) -> _Member:
     """Return a part of a package, as dpkg does.
 
     The members must have the order of deb(5): `debian-binary`, `control.tar`, `data.tar`; members whose name
@@ -89,7 +89,7 @@ def _member(stream: IO[bytes], name: str) -> _Member:
     for part in ("debian-binary", "control.tar", "data.tar"):
         member = _next_member(stream)
         while member.name.startswith("_") and part != "debian-binary":
-            _skip(stream, member)
+            _skip_member(stream, member)
             member = _next_member(stream)
         if member.name != part and not (part != "debian-binary" and member.name.startswith(f"{part}.")):
             raise ValueError(f"{member.name!r} stands in the place of {part}")
@@ -97,7 +97,7 @@ def _member(stream: IO[bytes], name: str) -> _Member:
             return member
         if part == "debian-binary" and member.read(2) != b"2.":
             raise ValueError("its format is not 2.0")
-        _skip(stream, member)
+        _skip_member(stream, member)
     raise AssertionError(name)
 
 
@@ -112,7 +112,7 @@ def _next_member(stream: IO[bytes]) -> _Member:
     return _Member(stream, name.decode(), int(size))
 
 
-def _skip(stream: IO[bytes], member: _Member) -> None:
+def _skip_member(stream: IO[bytes], member: _Member) -> None:
     stream.seek(member.left, os.SEEK_CUR)
     stream.seek(stream.tell() % 2, os.SEEK_CUR)  # members begin at even offsets
 
@@ -142,7 +142,7 @@ def read_control(deb: Path, name: str) -> DebControl:
         name=fields.get("Package", ""),
         architecture=fields.get("Architecture", ""),
         multi_arch=fields.get("Multi-Arch", ""),
-        before=relations(fields.get("Pre-Depends", "")),
-        needs=relations(fields.get("Depends", "")),
-        provides=tuple(r.name for g in relations(fields.get("Provides", "")) for r in g),
+        before=parse_relations(fields.get("Pre-Depends", "")),
+        needs=parse_relations(fields.get("Depends", "")),
+        provides=tuple(r.name for g in parse_relations(fields.get("Provides", "")) for r in g),
     )

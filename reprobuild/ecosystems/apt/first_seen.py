@@ -63,12 +63,12 @@ class FirstSeen:
             time
             for files in list(answer.fileinfo.values())[:_MOST]
             for file in files[:_MOST]
-            if (time := _seconds(file.first_seen)) is not None
+            if (time := _parse_time(file.first_seen)) is not None
         }
         return tuple(sorted(times))
 
 
-def _seconds(text: str) -> int | None:
+def _parse_time(text: str) -> int | None:
     try:
         moment = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     except ValueError:

@@ -12,7 +12,7 @@ from debian.debian_support import Version
 from msgspec import Struct, structs
 
 from reprobuild.ecosystems.apt.architectures import serves
-from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, relations
+from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, parse_relations
 from reprobuild.errors import LockError
 from reprobuild.lock.system import Artefact, dpkg_name
 
@@ -127,13 +127,13 @@ class SystemIndex:
             more._read(file)
         return more
 
-    def said_of(self, candidate: Candidate) -> tuple[tuple[str, bytes], ...]:
+    def find_stanza(self, candidate: Candidate) -> tuple[tuple[str, bytes], ...]:
         """Return address and paragraph of a package in an index.
 
         They are those of the first file that has it.
         """
         for file, stanza in self._stanzas.get(candidate.key, ()):
-            entry = _candidate(file, stanza, self.architecture)
+            entry = _parse_candidate(file, stanza, self.architecture)
             if (entry.version, entry.architecture) == (candidate.version, candidate.architecture):
                 return ((without_credentials(file.uri), stanza),)
         return ()
@@ -179,7 +179,7 @@ class SystemIndex:
         """
         by_version: dict[str, Candidate] = {}
         for file, stanza in self._stanzas.get(key, ()):
-            candidate = _candidate(file, stanza, self.architecture)
+            candidate = _parse_candidate(file, stanza, self.architecture)
             known = by_version.get(candidate.version)
             if known is None:
                 by_version[candidate.version] = candidate
@@ -202,7 +202,7 @@ class SystemIndex:
         )
 
 
-def newest(candidates: Sequence[Candidate]) -> Candidate | None:
+def newest_candidate(candidates: Sequence[Candidate]) -> Candidate | None:
     """Return the version that apt would install.
 
     It is the newest of an automatic suite, else the newest.
@@ -210,7 +210,7 @@ def newest(candidates: Sequence[Candidate]) -> Candidate | None:
     return next((c for c in candidates if c.automatic), candidates[0] if candidates else None)
 
 
-def _candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidate:
+def _parse_candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidate:
     fields = Packages(stanza.decode(errors="replace").splitlines())
     where = without_credentials(file.uri)
     for field, pattern in (
@@ -229,7 +229,7 @@ def _candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidate:
             )
     path = fields["Filename"].removeprefix("./")
     priority = fields.get("Priority", "")
-    excludes = relations(fields.get("Conflicts", "")) + relations(fields.get("Breaks", ""))
+    excludes = parse_relations(fields.get("Conflicts", "")) + parse_relations(fields.get("Breaks", ""))
     multi_arch = fields.get("Multi-Arch", "")
     return Candidate(
         key=dpkg_name(fields["Package"], fields["Architecture"], native),
@@ -237,8 +237,8 @@ def _candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidate:
         version=fields["Version"],
         architecture=fields["Architecture"],
         essential=fields.get("Essential", "") == "yes",
-        needs=relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", "")),
-        provides=tuple(r for group in relations(fields.get("Provides", "")) for r in group),
+        needs=parse_relations(fields.get("Pre-Depends", "")) + parse_relations(fields.get("Depends", "")),
+        provides=tuple(r for group in parse_relations(fields.get("Provides", "")) for r in group),
         excludes=tuple(relation for group in excludes for relation in group),
         multi_arch=multi_arch if multi_arch in _MULTI_ARCH else "",
         rank=_PRIORITIES.index(priority) if priority in _PRIORITIES else len(_PRIORITIES),

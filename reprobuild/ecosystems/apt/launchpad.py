@@ -71,7 +71,7 @@ class Launchpad:
         """
         series = quote(f"{self._url}/ubuntu/{codename}/{architecture}", safe="")
         query = (
-            f"{self._url}/{_path(ppa)}?ws.op=getPublishedBinaries&binary_name={quote(name, safe='')}"
+            f"{self._url}/{_ppa_path(ppa)}?ws.op=getPublishedBinaries&binary_name={quote(name, safe='')}"
             f"&version={quote(version, safe='')}&exact_match=true&distro_arch_series={series}"
         )
         artefacts: dict[str, Artefact] = {}
@@ -98,7 +98,7 @@ class Launchpad:
         Raises:
             NotFoundError: there is no such PPA. FetchError: as `published`.
         """
-        return self._ask(f"{self._url}/{_path(ppa)}", _Archive).signing_key_fingerprint or ""
+        return self._ask(f"{self._url}/{_ppa_path(ppa)}", _Archive).signing_key_fingerprint or ""
 
     def _ask(self, url: str, kind: type[_T]) -> _T:
         return self._read(self._net.page(url, accept="application/json", most=_LONGEST).content, kind, url)
@@ -111,7 +111,7 @@ class Launchpad:
             raise FetchError(f"{url} answered something else: {err}", hint=_HINT) from None
 
 
-def _path(ppa: str) -> str:
+def _ppa_path(ppa: str) -> str:
     if not ppa:
         return "ubuntu/+archive/primary"
     owner, _, name = ppa.partition("/")

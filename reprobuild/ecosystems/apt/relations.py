@@ -49,7 +49,7 @@ class Relation(Struct, frozen=True):
 Group = tuple[Relation, ...]
 
 
-def relations(text: str) -> tuple[Group, ...]:
+def parse_relations(text: str) -> tuple[Group, ...]:
     """Return the groups of alternatives in a relation field.
 
     The groups are in their order. Fields are `Depends`, `Provides`, and so on.

@@ -41,7 +41,7 @@ class AptKeyring:
         self._certificates = {
             certificate.fingerprint: certificate
             for path in _key_files(folders)
-            for certificate in _read(path)
+            for certificate in _read_certificates(path)
             if certificate.fingerprint in self._pinned
         }
 
@@ -101,7 +101,7 @@ def _key_files(folders: Iterable[Path]) -> Iterator[Path]:
                     yield path
 
 
-def _read(path: Path) -> list[Cert]:
+def _read_certificates(path: Path) -> list[Cert]:
     """Return the certificates of a file, or [] if unreadable.
 
     Another file may have the key.

@@ -97,7 +97,7 @@ class ArchiveIndexes:
             NotFoundError: it has none of its suites at that time.
             FetchError: it cannot be reached, or its answer is not signed, damaged, or of another suite.
         """
-        url = archive.url.replace("{time}", identifier(time)) if time is not None else archive.url
+        url = archive.url.replace("{time}", format_identifier(time)) if time is not None else archive.url
         releases = [
             (pocket, release)
             for pocket in (*archive.pockets, *archive.unasked)
@@ -126,7 +126,7 @@ class ArchiveIndexes:
             file = Artefact(filename=name, sha256=index.sha256, size=index.size, url=index.address)
             fetch([file], self._store, self._net)
         data = read_plain(self._store.verified(index.sha256, where), _LARGEST)
-        content = unpack(data, index.packed, index.plain_size, where)
+        content = unpack_index(data, index.packed, index.plain_size, where)
         if index.plain_sha256 and hashlib.sha256(content).hexdigest() != index.plain_sha256:
             raise FetchError(f"{where} unpacks to something else than its signed index says", hint=_DAMAGED)
         return PackagesFile(uri=without_credentials(index.uri), content=content, automatic=index.automatic)
@@ -158,7 +158,8 @@ class ArchiveIndexes:
         if time is not None:
             if release.date > time + _DAY:
                 raise FetchError(
-                    f"{where} is of {instant(release.date)}, which is later than asked for", hint=_DAMAGED
+                    f"{where} is of {format_instant(release.date)}, which is later than asked for",
+                    hint=_DAMAGED,
                 )
             self._store.remember(key, self._store.add(content))
         return release
@@ -194,12 +195,12 @@ def read_release(text: bytes, where: str) -> SignedRelease:
     entries = [m for line in fields.get("SHA256", "").splitlines() if (m := _ENTRY.fullmatch(line))]
     return SignedRelease(
         date=date,
-        names=_names(fields.get("Suite", ""), fields.get("Codename", "")),
+        names=_suite_names(fields.get("Suite", ""), fields.get("Codename", "")),
         files={entry[3]: (entry[1], int(entry[2])) for entry in entries},
     )
 
 
-def _names(suite: str, codename: str) -> tuple[str, ...]:
+def _suite_names(suite: str, codename: str) -> tuple[str, ...]:
     """Return the names of a suite.
 
     Ubuntu's pockets have one code name, so only their suite distinguishes them.
@@ -209,7 +210,7 @@ def _names(suite: str, codename: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (suite, codename) if name))
 
 
-def unpack(data: bytes, packed: str, size: int, where: str) -> bytes:
+def unpack_index(data: bytes, packed: str, size: int, where: str) -> bytes:
     """Return an index unpacked, of at most `size` bytes.
 
     Raises:
@@ -230,11 +231,11 @@ def unpack(data: bytes, packed: str, size: int, where: str) -> bytes:
     return plain
 
 
-def identifier(time: int) -> str:
+def format_identifier(time: int) -> str:
     """Return a moment in the dated archives' form: `20240301T030400Z`."""
     return datetime.fromtimestamp(time, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
 
 
-def instant(time: int) -> str:
+def format_instant(time: int) -> str:
     """Return a moment as text for people."""
     return datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -98,7 +98,7 @@ class ChannelResolver:
             several = ("pkgs/main", "pkgs/r")
         if several is not None:
             return [place for member in several if member != name for place in self._places(member)]
-        urls = dict.fromkeys(url for main in self._addresses(name) for url in self._mirrored(main, name))
+        urls = dict.fromkeys(url for main in self._addresses(name) for url in self._apply_mirrors(main, name))
         return [Channel(name, url) for url in urls]
 
     def _addresses(self, name: str) -> Iterator[str]:
@@ -117,7 +117,7 @@ class ChannelResolver:
             alias = self._channels.alias
             yield f"{alias}/{name}" if alias else self._public.format(name=name)
 
-    def _mirrored(self, url: str, name: str) -> Iterator[str]:
+    def _apply_mirrors(self, url: str, name: str) -> Iterator[str]:
         """Yield the mirrors that replace an address, else the address."""
         has_mirror = False
         for key, several in self._channels.mirrors.items():

@@ -66,11 +66,11 @@ def read_channels(env: Mapping[str, str], decided: Sequence[str] = (), system: P
         LockError: conda could not read a file.
     """
     configuration = _Found(env)
-    for path in _files(env, system):
-        configuration.take(_yaml(path))
+    for path in _config_files(env, system):
+        configuration.take(_read_yaml(path))
     configuration.variables()
     for path in _rattler_files(env, system):
-        configuration.rattler(_toml(path))
+        configuration.rattler(_read_toml(path))
     return configuration.channels(decided)
 
 
@@ -93,13 +93,13 @@ class _Found:
     def take(self, settings: Mapping[str, Any]) -> None:
         """Add a file of conda or mamba."""
         for name, values in self.lists.items():
-            self.lists[name] = list(dict.fromkeys((*_texts(settings.get(name)), *values)))
+            self.lists[name] = list(dict.fromkeys((*_text_values(settings.get(name)), *values)))
         self.alias = str(settings.get("channel_alias") or self.alias)
-        self.custom |= {name: str(url) for name, url in _table(settings, "custom_channels").items()}
-        for name, several in _table(settings, "custom_multichannels").items():
-            self.multi[name] = _texts(several)
-        for name, several in _table(settings, "mirrored_channels").items():  # of mamba
-            self.mirrors[name] = _texts(several)
+        self.custom |= {name: str(url) for name, url in _read_table(settings, "custom_channels").items()}
+        for name, several in _read_table(settings, "custom_multichannels").items():
+            self.multi[name] = _text_values(several)
+        for name, several in _read_table(settings, "mirrored_channels").items():  # of mamba
+            self.mirrors[name] = _text_values(several)
 
     def variables(self) -> None:
         """Add the settings in environment variables."""
@@ -110,9 +110,9 @@ class _Found:
 
     def rattler(self, settings: Mapping[str, Any]) -> None:
         """Add a file of rattler or pixi."""
-        self.lists["channels"] += _texts(settings.get("default-channels"))
-        for url, several in _table(settings, "mirrors").items():
-            self.mirrors[url.rstrip("/")] = _texts(several)
+        self.lists["channels"] += _text_values(settings.get("default-channels"))
+        for url, several in _read_table(settings, "mirrors").items():
+            self.mirrors[url.rstrip("/")] = _text_values(several)
 
     def channels(self, decided: Sequence[str]) -> Channels:
         """Return the channels without credentials."""
@@ -144,7 +144,7 @@ class _Found:
         return url
 
 
-def _files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
+def _config_files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
     """Yield the files of conda and mamba, least important first.
 
     The order is that of conda/base/constants.py.
@@ -177,9 +177,9 @@ def _rattler_files(env: Mapping[str, str], system: Path) -> Iterator[Path]:
                 yield path / "config.toml"
 
 
-def _yaml(path: Path) -> Mapping[str, Any]:
+def _read_yaml(path: Path) -> Mapping[str, Any]:
     try:
-        settings = load_yaml(_read(path), BoundedLoader) or {}
+        settings = load_yaml(_read_text(path), BoundedLoader) or {}
     except ValueError as err:
         raise LockError(f"{path} is not YAML: {err}", hint=_HINT) from None
     if not isinstance(settings, dict):
@@ -187,15 +187,15 @@ def _yaml(path: Path) -> Mapping[str, Any]:
     return settings
 
 
-def _toml(path: Path) -> Mapping[str, Any]:
+def _read_toml(path: Path) -> Mapping[str, Any]:
     try:
-        settings: Mapping[str, Any] = msgspec.toml.decode(_read(path), type=dict[str, Any])
+        settings: Mapping[str, Any] = msgspec.toml.decode(_read_text(path), type=dict[str, Any])
     except msgspec.DecodeError as err:
         raise LockError(f"{path}: {err}", hint=_HINT) from None
     return settings
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             data = stream.read(_LARGEST + 1)
@@ -206,11 +206,11 @@ def _read(path: Path) -> str:
     raise LockError(f"{path} is too large for a file of settings", hint=_HINT)
 
 
-def _texts(value: object) -> list[str]:
+def _text_values(value: object) -> list[str]:
     several = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     return [str(item) for item in several if item]
 
 
-def _table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _read_table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = settings.get(name)
     return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}

@@ -34,7 +34,7 @@ class Linked(Struct, frozen=True, kw_only=True):
 _LARGEST_RECORD = 64 << 20  # of a package with some hundred thousand files
 
 
-def stem(filename: str) -> str:
+def filename_stem(filename: str) -> str:
     """Return a file name without its ending.
 
     Rattler names the package's directory by it.
@@ -70,17 +70,17 @@ def link(
         ],
         "prefix": str(prefix), "target": target, "cache": str(cache), "platform": platform,
     }  # fmt: skip
-    ask({"link": job}, scratch, "link the packages of conda")
+    run_rattler({"link": job}, scratch, "link the packages of conda")
     (prefix / "CACHEDIR.TAG").unlink()  # for backup programs
     shutil.rmtree(prefix / "__clobbers__", ignore_errors=True)  # files that another package's files replaced
     records = {item.package.file.filename: item for item in ordered}
     for path in sorted((prefix / "conda-meta").glob("*.json")):
         written = json.loads(read_plain(path, _LARGEST_RECORD))
         path.unlink()
-        path.write_bytes(record(written, records[written["fn"]].package))
+        path.write_bytes(conda_record(written, records[written["fn"]].package))
 
 
-def ask(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
+def run_rattler(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
     """Run a job of rattler in its own process.
 
     `scratch` is its working directory and its home.
@@ -103,7 +103,7 @@ def ask(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
     return answer["done"]
 
 
-def record(written: dict[str, Any], package: CondaPackage) -> bytes:
+def conda_record(written: dict[str, Any], package: CondaPackage) -> bytes:
     """Return conda's record of a package (`conda-meta/*.json`), machine-independent.
 
     Files that another package's file replaces are not among its files.

@@ -130,16 +130,16 @@ def read_facts(path: Path, filename: str) -> Facts:
     """
     origin = f"the package {filename}"
     documents = read_info(path, filename, ("index.json", "paths.json", "files"))
-    index = decode(documents, "index.json", IndexJson, origin)
+    index = decode_document(documents, "index.json", IndexJson, origin)
     if (index.name, index.version, index.build) != split_filename(filename):
         raise BuildError(
             f"{origin} holds {index.name} {index.version} {index.build}",
             hint="its channel is broken, or hostile",
         )
     if "paths.json" in documents:
-        names = [row.path for row in decode(documents, "paths.json", Paths, origin).paths]
+        names = [row.path for row in decode_document(documents, "paths.json", Paths, origin).paths]
     else:
-        names = lines_of(documents, "files", origin)
+        names = document_lines(documents, "files", origin)
     matches = [match for name in names if (match := _DISTRIBUTION.fullmatch(name))]
     scripts = {match["kind"] for name in names if (match := _SCRIPT.fullmatch(name))}
     return Facts(
@@ -160,15 +160,15 @@ def activated_variables(path: Path, filename: str, facts: Facts) -> set[str]:
     origin = f"the package {filename}"
     if not any(_ACTIVATE.fullmatch(name) for name in facts.paths):
         return variables
-    with opened(path, filename) as tars_:
+    with open_package(path, filename) as tars_:
         for tar in tars_:
-            for info in checked(tar, origin, path.stat().st_size):
+            for info in check_members(tar, origin, path.stat().st_size):
                 if _ACTIVATE.fullmatch(info.name) and info.isreg():
-                    variables |= set(_EXPORT.findall(_small(tar, info, origin).decode(errors="replace")))
+                    variables |= set(_EXPORT.findall(_read_small(tar, info, origin).decode(errors="replace")))
     return variables
 
 
-def decode(documents: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:
+def decode_document(documents: dict[str, bytes], name: str, kind: type[T], origin: str) -> T:
     """Return a document of `info/`.
 
     Raises:
@@ -182,7 +182,7 @@ def decode(documents: dict[str, bytes], name: str, kind: type[T], origin: str) -
         raise BuildError(f"{origin}: info/{name}: {err}", hint=HOSTILE) from None
 
 
-def lines_of(documents: dict[str, bytes], name: str, origin: str) -> list[str]:
+def document_lines(documents: dict[str, bytes], name: str, origin: str) -> list[str]:
     """Return the lines of a text of `info/`.
 
     The result is empty if the text is absent.
@@ -204,18 +204,18 @@ def read_info(path: Path, filename: str, names: tuple[str, ...]) -> dict[str, by
     """
     documents: dict[str, bytes] = {}
     origin = f"the package {filename}"
-    with opened(path, filename, only_info=True) as tars_:
+    with open_package(path, filename, only_info=True) as tars_:
         for tar in tars_:
-            for info in checked(tar, origin, path.stat().st_size):
+            for info in check_members(tar, origin, path.stat().st_size):
                 name = info.name.removeprefix("info/")
                 if name in names and name != info.name:
-                    documents[name] = _small(tar, info, origin)
+                    documents[name] = _read_small(tar, info, origin)
                 if documents.keys() >= _ENOUGH:  # the rest may be gigabytes
                     return documents
     return documents
 
 
-def _small(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str) -> bytes:
+def _read_small(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str) -> bytes:
     stream = tar.extractfile(info) if info.isreg() else None
     if stream is None or info.size > _MOST_INFO:
         raise BuildError(f"{origin} holds {info.name}, which is no file of its facts", hint=HOSTILE)
@@ -223,7 +223,7 @@ def _small(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str) -> bytes:
 
 
 @contextlib.contextmanager
-def opened(path: Path, filename: str, *, only_info: bool = False) -> Iterator[list[tarfile.TarFile]]:
+def open_package(path: Path, filename: str, *, only_info: bool = False) -> Iterator[list[tarfile.TarFile]]:
     """Yield the tars of a package, for reading in order.
 
     A `.conda` file has two, or only the first is yielded.
@@ -234,7 +234,7 @@ def opened(path: Path, filename: str, *, only_info: bool = False) -> Iterator[li
     origin = f"the package {filename}"
     try:
         with contextlib.ExitStack() as stack:
-            streams = stack.enter_context(_streams(path, filename, origin, only_info=only_info))
+            streams = stack.enter_context(_open_streams(path, filename, origin, only_info=only_info))
             yield [stack.enter_context(tars.open_stream(stream)) for stream in streams]
     except UNREADABLE as err:
         if isinstance(err, OSError) and err.errno:  # of the disk, not of the archive
@@ -243,7 +243,9 @@ def opened(path: Path, filename: str, *, only_info: bool = False) -> Iterator[li
 
 
 @contextlib.contextmanager
-def _streams(path: Path, filename: str, origin: str, *, only_info: bool) -> Iterator[Iterator[IO[bytes]]]:
+def _open_streams(
+    path: Path, filename: str, origin: str, *, only_info: bool
+) -> Iterator[Iterator[IO[bytes]]]:
     if filename.endswith(".tar.bz2"):
         with bz2.open(path) as stream:
             yield iter([cast("IO[bytes]", stream)])
@@ -260,7 +262,7 @@ def _streams(path: Path, filename: str, origin: str, *, only_info: bool) -> Iter
         )
 
 
-def checked(tar: tarfile.TarFile, origin: str, packed: int) -> Iterator[tarfile.TarInfo]:
+def check_members(tar: tarfile.TarFile, origin: str, packed: int) -> Iterator[tarfile.TarInfo]:
     """Yield the members of a package's tar, checked.
 
     They have the kinds of conda packages, and no name leads out.
@@ -280,6 +282,6 @@ def checked(tar: tarfile.TarFile, origin: str, packed: int) -> Iterator[tarfile.
         yield info
 
 
-def as_json(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Return the deterministic JSON of a document of `info/`."""
     return msgspec.json.encode(value, order="deterministic")

@@ -15,7 +15,7 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
-from reprobuild.ecosystems.conda.linking import ask
+from reprobuild.ecosystems.conda.linking import run_rattler
 from reprobuild.ecosystems.conda.package import split_filename
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.http.client import Net
@@ -84,9 +84,9 @@ class Repodata:
         if file is not None:
             job = {"file": str(file), "channel": channel, "subdir": subdir, "names": missing}
             try:
-                answer = ask({"find": job}, self._folder, f"read the packages of {url}")
+                answer = run_rattler({"find": job}, self._folder, f"read the packages of {url}")
                 entries = msgspec.convert(answer, type=list[dict[Key, Text | int]])
-                records = [record for entry in entries if (record := _listed(entry))]
+                records = [record for entry in entries if (record := _parse_entry(entry))]
             except (BuildError, msgspec.ValidationError) as err:
                 raise FetchError(f"{url} is not a channel's list of packages: {err}", hint=_HINT) from None
         for name in missing:
@@ -117,7 +117,7 @@ class Repodata:
         return file
 
 
-def _listed(entry: dict[str, str | int]) -> RepodataEntry | None:
+def _parse_entry(entry: dict[str, str | int]) -> RepodataEntry | None:
     """Return a channel's package, or None if it is odd.
 
     An odd entry must not hide the others.

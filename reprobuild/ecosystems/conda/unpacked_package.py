@@ -25,9 +25,9 @@ from reprobuild.ecosystems.conda.package import (
     Noarch,
     PathRow,
     Paths,
-    as_json,
-    decode,
-    lines_of,
+    decode_document,
+    document_lines,
+    encode_json,
     split_filename,
 )
 from reprobuild.errors import BuildError
@@ -54,7 +54,7 @@ class Unpacked(Struct, frozen=True, kw_only=True):
     places: dict[str, str]
 
 
-def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
+def prepare_package(folder: Path, filename: str, target: str, python: str) -> Unpacked:
     """Check an unpacked package, and replace its `info`.
 
     The new `info` has only checked content.
@@ -69,16 +69,18 @@ def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
         BuildError: it is malicious or damaged.
     """
     origin = f"the package {filename}"
-    documents = dict(_documents(folder, origin))
-    index = decode(documents, "index.json", IndexJson, origin)
+    documents = dict(_read_documents(folder, origin))
+    index = decode_document(documents, "index.json", IndexJson, origin)
     if (index.name, index.version, index.build) != split_filename(filename):
         raise BuildError(f"{origin} holds {index.name} {index.version} {index.build}", hint=HOSTILE)
-    linking = decode(documents, "link.json", Linking, origin) if "link.json" in documents else Linking()
+    linking = (
+        decode_document(documents, "link.json", Linking, origin) if "link.json" in documents else Linking()
+    )
     for_python = index.kind == "python"
-    rows = [_row(row, folder, target, origin) for row in _listed(documents, origin)]
+    rows = [_correct_row(row, folder, target, origin) for row in _list_rows(documents, origin)]
     places: dict[str, str] = {}
     for row in rows:
-        place = _place(row.path, python) if for_python else row.path
+        place = _installed_path(row.path, python) if for_python else row.path
         if place in places or _OURS.fullmatch(place):
             raise BuildError(
                 f"{origin} lists {row.path} twice, or it is not a package's to write", hint=HOSTILE
@@ -94,13 +96,13 @@ def prepare(folder: Path, filename: str, target: str, python: str) -> Unpacked:
             raise BuildError(f"{origin} has bin/{match['name']} as a link and an entry point", hint=HOSTILE)
     shutil.rmtree(folder / "info")
     (folder / "info").mkdir()
-    (folder / "info" / "index.json").write_bytes(as_json(index))
+    (folder / "info" / "index.json").write_bytes(encode_json(index))
     (folder / "info" / "paths.json").write_bytes(
-        as_json(Paths(paths=tuple(sorted(rows, key=lambda r: r.path))))
+        encode_json(Paths(paths=tuple(sorted(rows, key=lambda r: r.path))))
     )
     if for_python:
         link = Linking(noarch=Noarch(type="python", entry_points=points))
-        (folder / "info" / "link.json").write_bytes(as_json(link))
+        (folder / "info" / "link.json").write_bytes(encode_json(link))
     return Unpacked(index=index, places=places)
 
 
@@ -129,7 +131,7 @@ def check_together(packages: Mapping[str, Unpacked]) -> None:
                 above = posixpath.dirname(above)
 
 
-def _documents(folder: Path, origin: str) -> Iterator[tuple[str, bytes]]:
+def _read_documents(folder: Path, origin: str) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of a package's metadata; links are refused."""
     if (folder / "info").is_symlink():
         raise BuildError(f"{origin} has a link in the place of its facts", hint=HOSTILE)
@@ -146,25 +148,25 @@ def _documents(folder: Path, origin: str) -> Iterator[tuple[str, bytes]]:
             yield name, stream.read()
 
 
-def _listed(documents: dict[str, bytes], origin: str) -> Iterable[PathRow]:
+def _list_rows(documents: dict[str, bytes], origin: str) -> Iterable[PathRow]:
     """Return the rows of `paths.json`, or of older files.
 
     Packages from before it have `files` and `has_prefix`.
     """
     if "paths.json" in documents:
-        return decode(documents, "paths.json", Paths, origin).paths
+        return decode_document(documents, "paths.json", Paths, origin).paths
     prefixed: dict[str, dict[str, Any]] = {}
-    for line in lines_of(documents, "has_prefix", origin):
+    for line in document_lines(documents, "has_prefix", origin):
         parts = [part.strip("\"'") for part in line.split()]
         if len(parts) == 3:
             prefixed[parts[2]] = {"file_mode": parts[1], "prefix_placeholder": parts[0]}
         elif parts:
             prefixed[parts[0]] = {"file_mode": "text", "prefix_placeholder": _OLD_PLACEHOLDER}
-    names = lines_of(documents, "files", origin)
+    names = document_lines(documents, "files", origin)
     return [PathRow(path=name, path_type="hardlink", **prefixed.get(name, {})) for name in names if name]
 
 
-def _row(row: PathRow, folder: Path, target: str, origin: str) -> PathRow:
+def _correct_row(row: PathRow, folder: Path, target: str, origin: str) -> PathRow:
     """Return a row corrected by the file itself.
 
     A link is recorded as a link, and no prefix is written into it.
@@ -200,7 +202,7 @@ def _check_placeholder(row: PathRow, target: str, origin: str) -> None:
 
 def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None:
     """Refuse links that leave the prefix, and rows below links."""
-    folders = {above for place, row in rows.items() for above in _above(place, row)}
+    folders = {above for place, row in rows.items() for above in _list_parents(place, row)}
     real: set[str] = {""}
     for place, row in rows.items():
         above = posixpath.dirname(row.path)
@@ -214,13 +216,13 @@ def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None
         real.update(steps)
         if row.path_type == "softlink":
             target = str((folder / row.path).readlink())
-            if not _stays(posixpath.dirname(place), target, folders):
+            if not _leads_inside(posixpath.dirname(place), target, folders):
                 raise BuildError(
                     f"{origin} has {row.path}, a link to {target!r} outside of the prefix", hint=HOSTILE
                 )
 
 
-def _above(place: str, row: PathRow) -> Iterator[str]:
+def _list_parents(place: str, row: PathRow) -> Iterator[str]:
     """Yield the directories that a row needs.
 
     The prefix is among them as the empty path.
@@ -231,7 +233,7 @@ def _above(place: str, row: PathRow) -> Iterator[str]:
         yield place
 
 
-def _stays(folder: str, target: str, folders: Collection[str]) -> bool:
+def _leads_inside(folder: str, target: str, folders: Collection[str]) -> bool:
     """Return whether a link in the prefix leads inside it.
 
     It is followed as the kernel does. `..` after another link leads to the target of that link, so it counts
@@ -248,7 +250,7 @@ def _stays(folder: str, target: str, folders: Collection[str]) -> bool:
     return not target.startswith("/")
 
 
-def _place(path: str, python: str) -> str:
+def _installed_path(path: str, python: str) -> str:
     """Return the installed path of a noarch package's file.
 
     https://github.com/conda/ceps/blob/main/cep-0020.md

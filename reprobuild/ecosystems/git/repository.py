@@ -52,7 +52,7 @@ class GitRepository:
         config = folder / "gitconfig"
         config.write_text(_CONFIG)
         self._env = {"PATH": env.get("PATH", ""), **_QUIET, "GIT_CONFIG_GLOBAL": str(config)}
-        self._fetch_env = program.fetching(env)
+        self._fetch_env = program.fetch_environment(env)
         self._work = folder / "empty"
         self._work.mkdir()
         self._bare = folder / "git"
@@ -136,9 +136,9 @@ class GitRepository:
 
     def lacking(self, oids: Sequence[str]) -> list[str]:
         """Return the missing objects among some."""
-        stdin, most = program.asked_for(oids)
+        stdin, most = program.batch_check_input(oids)
         words = ("cat-file", "--batch-check=%(objectname)")
-        return program.lacking(self._git(*words, purpose="look for objects", stdin=stdin, most=most))
+        return program.parse_missing(self._git(*words, purpose="look for objects", stdin=stdin, most=most))
 
     def unpack(self, pack: bytes) -> None:
         """Add the objects of a bundle's pack.
@@ -210,7 +210,7 @@ class GitRepository:
                 blobs.append(Blob(mode=mode, id=oid, path=above + path.decode("utf-8", "surrogateescape")))
         return sorted(blobs, key=lambda blob: blob.path)
 
-    def sized(self, blobs: Sequence[Blob]) -> list[Blob]:
+    def with_sizes(self, blobs: Sequence[Blob]) -> list[Blob]:
         """Return blobs with their sizes.
 
         A submodule, whose commit is elsewhere, has size 0.
@@ -271,7 +271,7 @@ class GitRepository:
             return False
         return True
 
-    def commit_with(self, blob: str, path: str) -> str | None:
+    def find_commit(self, blob: str, path: str) -> str | None:
         """Return the newest commit with a blob at a path.
 
         Only fetched commits are searched. The id may be abbreviated; None without such a commit.
@@ -291,7 +291,7 @@ class GitRepository:
                 return commit
         return None
 
-    def commits_with(self, blobs: Mapping[str, str]) -> list[str]:
+    def find_commits(self, blobs: Mapping[str, str]) -> list[str]:
         """Return the newest commits with blobs at paths.
 
         Only fetched commits are searched, newest first. The ids may be abbreviated.

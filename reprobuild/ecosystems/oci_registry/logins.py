@@ -94,9 +94,9 @@ class Logins:
         with self._alone:
             login = self._login(*place)
             if scheme.lower() == "basic":
-                authorization = _basic(login) if login else None
+                authorization = _basic_authorization(login) if login else None
             elif scheme.lower() == "bearer":
-                authorization = f"Bearer {self._token(url, place, _fields(rest), login, net)}"
+                authorization = f"Bearer {self._token(url, place, _challenge_fields(rest), login, net)}"
             else:
                 authorization = None
             if authorization is not None:
@@ -121,7 +121,7 @@ class Logins:
         self, url: str, place: tuple[str, str], fields: Mapping[str, str], login: Login | None, net: Net
     ) -> str:
         stated = fields.get("realm", "")
-        realm = _split(stated)
+        realm = _split_address(stated)
         host = realm.netloc.rpartition("@")[2] if realm else stated.rpartition("@")[2]
         plain = realm and realm.scheme == urllib.parse.urlsplit(url).scheme == "http" and is_loopback(host)
         safe = realm and host and (realm.scheme == "https" or plain) and not _SERVED.fullmatch(realm.path)
@@ -178,19 +178,19 @@ class Logins:
         It is from the first file that has one, and the closest in it.
         """
         for file in login_files(self._env):
-            if file.is_file() and (login := self._of_file(file, self._named(host), name)):
+            if file.is_file() and (login := self._read_login(file, self._named(host), name)):
                 return login
         return None
 
-    def _of_file(self, file: Path, host: str, name: str) -> Login | None:
+    def _read_login(self, file: Path, host: str, name: str) -> Login | None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about a missing helper; that is an error below
                 config = _Logins.load_config(str(file), None, credstore_env=proc.absolute_path(self._env))
-                entry = _closest(config, host, name)
+                entry = _closest_login(config, host, name)
         except docker.errors.DockerException as err:
             raise FetchError(
-                f"the login for {host} cannot be had from {file}: {_words(err)}",
+                f"the login for {host} cannot be had from {file}: {_describe_error(err)}",
                 hint="mend or remove that file's entry, or log in again with `docker login`",
             ) from None
         except (ValueError, TypeError, AttributeError, KeyError, OSError):
@@ -237,7 +237,7 @@ class _Logins(docker.auth.AuthConfig):
         return store
 
 
-def _closest(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[str, object] | None:
+def _closest_login(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[str, object] | None:
     """Return the login entry closest to a repository.
 
     It is that of the repository, of a parent (podman has such), or of the host.
@@ -256,7 +256,7 @@ def _closest(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[st
     return host_entry
 
 
-def _words(err: Exception) -> str:
+def _describe_error(err: Exception) -> str:
     """Return an error's reason without a helper's output.
 
     That output may hold anything.
@@ -267,7 +267,7 @@ def _words(err: Exception) -> str:
     return "the credential helper failed" if "store" in text.lower() else "its entry is broken"
 
 
-def _fields(challenge: str) -> dict[str, str]:
+def _challenge_fields(challenge: str) -> dict[str, str]:
     """Return the fields of a challenge that have values.
 
     The parser fails at such fields.
@@ -276,7 +276,7 @@ def _fields(challenge: str) -> dict[str, str]:
     return urllib.request.parse_keqv_list(items)
 
 
-def _split(address: str) -> urllib.parse.SplitResult | None:
+def _split_address(address: str) -> urllib.parse.SplitResult | None:
     """Return the parts of a server's address, or None.
 
     `https://[x` is an example.
@@ -287,5 +287,5 @@ def _split(address: str) -> urllib.parse.SplitResult | None:
         return None
 
 
-def _basic(login: Login) -> str:
+def _basic_authorization(login: Login) -> str:
     return "Basic " + base64.b64encode(f"{login.user}:{login.password}".encode()).decode()

@@ -122,17 +122,17 @@ def find_image(reference: Reference, platform: str, net: Net, store: Store, hub:
         LockError: the image is not for this platform, or of an unknown kind.
     """
     source = _Source(reference, net, store, hub)
-    digest, content = source.manifest(reference.wanted)
+    digest, content = source.manifest(reference.selector)
     if source.kind(content) in _INDEXES:
-        chosen = _choose(_decoded(content, _Index, reference), platform, reference)
-        digest, content = source.manifest(_checked(chosen, reference, LARGEST_JSON))
+        chosen = _choose_descriptor(_decode_document(content, _Index, reference), platform, reference)
+        digest, content = source.manifest(_check_descriptor(chosen, reference, LARGEST_JSON))
         if source.kind(content) in _INDEXES:
             raise LockError(f"{reference} is a list of lists of images", hint=OTHER)
-    manifest = _decoded(content, _Manifest, reference)
+    manifest = _decode_document(content, _Manifest, reference)
     config = source.config(manifest.config)
     if platform and f"{config.os}/{config.architecture}" != platform:
         raise LockError(
-            f"{reference} is for {shown(f'{config.os}/{config.architecture}')}, and {platform} is wanted",
+            f"{reference} is for {display_text(f'{config.os}/{config.architecture}')}, and {platform} is wanted",
             hint=_PLATFORMS,
         )
     return FoundImage(
@@ -140,7 +140,7 @@ def find_image(reference: Reference, platform: str, net: Net, store: Store, hub:
             reference=str(reference),
             digest=digest,
             config=source.artefact(manifest.config, "configuration", LARGEST_JSON),
-            layers=_layers(manifest, config, source),
+            layers=_image_layers(manifest, config, source),
         ),
         variables=(config.config.env or ()) if config.config else (),
     )
@@ -174,13 +174,13 @@ class _Source:
         Raises:
             LockError: it is of another kind.
         """
-        stated = _decoded(content, _Kind, self.reference)
+        stated = _decode_document(content, _Kind, self.reference)
         # The OCI specification allows the type to be absent.
         unstated = _MANIFESTS[0] if stated.manifests is msgspec.UNSET else _INDEXES[0]
         kind = stated.media_type or unstated
         if kind not in (*_INDEXES, *_MANIFESTS) or stated.schema_version != 2:
             raise LockError(
-                f"{self.reference} is no image of a kind that is known ({shown(kind) or 'none stated'})",
+                f"{self.reference} is no image of a kind that is known ({display_text(kind) or 'none stated'})",
                 hint="push it again with a tool of this decade: images of Docker's schema 2 and of OCI are known",
             )
         return kind
@@ -193,14 +193,14 @@ class _Source:
         if sha256 != artefact.sha256:
             raise self._lie(stated.digest, f"sha256:{sha256}")
         self._store.add(content)
-        return _decoded(content, _Config, self.reference)
+        return _decode_document(content, _Config, self.reference)
 
     def artefact(self, stated: _Descriptor, role: str, largest: int) -> ImageBlob:
         """Return a blob for the lock.
 
         Its address contains image and digest, and no login.
         """
-        digest = _checked(stated, self.reference, largest)
+        digest = _check_descriptor(stated, self.reference, largest)
         return ImageBlob(
             filename=f"{self.reference.name}, {role} {digest[7:19]}",
             sha256=digest[7:],
@@ -215,7 +215,7 @@ class _Source:
         )
 
 
-def _layers(manifest: _Manifest, config: _Config, source: _Source) -> tuple[ImageLayer, ...]:
+def _image_layers(manifest: _Manifest, config: _Config, source: _Source) -> tuple[ImageLayer, ...]:
     reference, diff_ids = source.reference, config.rootfs.diff_ids
     if not 0 < len(manifest.layers) == len(diff_ids) <= _MOST_LAYERS:
         raise FetchError(
@@ -225,7 +225,7 @@ def _layers(manifest: _Manifest, config: _Config, source: _Source) -> tuple[Imag
     for layer in manifest.layers:
         if layer.media_type not in _LAYERS or layer.urls:
             raise LockError(
-                f"{reference} has a layer that is no plain part of it ({shown(layer.media_type)})",
+                f"{reference} has a layer that is no plain part of it ({display_text(layer.media_type)})",
                 hint="layers of Windows, encrypted ones and ones that lie elsewhere cannot be used",
             )
     return tuple(
@@ -238,7 +238,7 @@ def _layers(manifest: _Manifest, config: _Config, source: _Source) -> tuple[Imag
     )
 
 
-def _choose(index: _Index, platform: str, reference: Reference) -> _Descriptor:
+def _choose_descriptor(index: _Index, platform: str, reference: Reference) -> _Descriptor:
     """Return the entry of a platform.
 
     Builders add others, of the platform `unknown`, for attestations.
@@ -250,7 +250,7 @@ def _choose(index: _Index, platform: str, reference: Reference) -> _Descriptor:
     for item, made_for in offered:
         if f"{made_for.os}/{made_for.architecture}" == platform:
             return item
-    known = sorted({shown(f"{p.os}/{p.architecture}") for _, p in offered if p.os != "unknown"})[:20]
+    known = sorted({display_text(f"{p.os}/{p.architecture}") for _, p in offered if p.os != "unknown"})[:20]
     raise LockError(
         f"{reference} has no image for {platform or 'one platform alone'}; it has {', '.join(known) or 'none'}",
         hint=_PLATFORMS,
@@ -267,7 +267,7 @@ def _descriptors(index: _Index) -> Iterator[_Descriptor]:
             yield msgspec.json.decode(entry, type=_Descriptor)
 
 
-def _checked(stated: _Descriptor, reference: Reference, largest: int) -> str:
+def _check_descriptor(stated: _Descriptor, reference: Reference, largest: int) -> str:
     """Return the digest of a descriptor with a plausible size."""
     if not 0 <= stated.size <= largest:
         raise FetchError(
@@ -276,13 +276,13 @@ def _checked(stated: _Descriptor, reference: Reference, largest: int) -> str:
     return stated.digest
 
 
-def shown(text: str, most: int = 80) -> str:
+def display_text(text: str, most: int = 80) -> str:
     """Return a registry's text for a terminal, without control characters."""
     return "".join(character if character.isprintable() else "?" for character in text[:most])
 
 
-def _decoded(content: bytes, kind: type[T], reference: Reference) -> T:
+def _decode_document(content: bytes, kind: type[T], reference: Reference) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as err:
-        raise FetchError(f"{reference} cannot be read: {shown(str(err), 200)}", hint=OTHER) from None
+        raise FetchError(f"{reference} cannot be read: {display_text(str(err), 200)}", hint=OTHER) from None

@@ -41,7 +41,7 @@ class Reference(Struct, frozen=True, kw_only=True):
         return f"{self.host}/{self.name}{tag}" + (f"@{self.digest}" if self.digest else "")
 
     @property
-    def wanted(self) -> str:
+    def selector(self) -> str:
         """The value to request from the registry: digest, else tag."""
         return self.digest or self.tag
 

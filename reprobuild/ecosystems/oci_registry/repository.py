@@ -88,11 +88,11 @@ class OciRepository:
 
         Section: "Checking if content exists in the registry".
         """
-        return self._is_there(f"{self._root}/blobs/{digest}")
+        return self._exists(f"{self._root}/blobs/{digest}")
 
     def has_manifest(self, digest: str) -> bool:
         """Return whether a manifest exists."""
-        return self._is_there(f"{self._root}/manifests/{digest}")
+        return self._exists(f"{self._root}/manifests/{digest}")
 
     def put(self, content: Path | bytes, digest: str, size: int, *, missing: bool = False) -> bool:
         """Send a missing blob; return whether it was sent.
@@ -165,14 +165,14 @@ class OciRepository:
             answer = self._net.send(
                 "GET", url, good=(200, *_NO_LIST), headers={"Accept": INDEX}, most=LARGEST_JSON
             )
-            if not _is_list(answer):
+            if not _is_referrers_list(answer):
                 if url != first:
                     raise self._lie("breaks off a list")
                 return Referrers(found=self._described(self._listed(digest)), api=False)
             descriptors += self._described(self._read(answer.content))
-            if not answer.following:
+            if not answer.next_page:
                 return Referrers(found=tuple(descriptors), api=True)
-            url = _joined(url, answer.following)
+            url = _join_address(url, answer.next_page)
             if url.partition("?")[0] != first:
                 raise self._lie("leads elsewhere for the rest of a list")
         raise self._lie(f"gives a list of more than {MOST_PAGES} pages")
@@ -187,11 +187,11 @@ class OciRepository:
         new = [descriptor for descriptor in added if descriptor.digest not in known]
         if new:
             index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*before, *new]}
-            self.put_manifest(msgspec.json.encode(index), INDEX, _tag(digest))
+            self.put_manifest(msgspec.json.encode(index), INDEX, _referrers_tag(digest))
 
     def _listed(self, digest: str) -> tuple[msgspec.Raw, ...]:
         try:
-            return self._read(self.manifest(_tag(digest), INDEX))
+            return self._read(self.manifest(_referrers_tag(digest), INDEX))
         except NotFoundError:
             return ()
 
@@ -220,7 +220,7 @@ class OciRepository:
                 raise self._lie("gives a list that is none") from None
         return tuple(descriptors)
 
-    def _is_there(self, url: str) -> bool:
+    def _exists(self, url: str) -> bool:
         try:
             self._net.send("HEAD", url, good=(200,), headers={"Accept": f"{MANIFEST}, {INDEX}, */*"})
         except NotFoundError:
@@ -240,12 +240,12 @@ def _with_digest(place: str, digest: str) -> str:
     return f"{place}{'&' if '?' in place else '?'}digest={digest}"
 
 
-def _tag(digest: str) -> str:
+def _referrers_tag(digest: str) -> str:
     """Return the tag of the referrers list ("Referrers Tag Schema")."""
     return digest.replace(":", "-")
 
 
-def _is_list(answer: Response) -> bool:
+def _is_referrers_list(answer: Response) -> bool:
     """Return whether an answer is a list of referrers.
 
     Some registries answer a web page for any unknown path.
@@ -254,7 +254,7 @@ def _is_list(answer: Response) -> bool:
     return answer.status not in _NO_LIST and kind == INDEX
 
 
-def _joined(url: str, following: str) -> str:
+def _join_address(url: str, following: str) -> str:
     """Return the address of the next page, or "" if invalid."""
     try:
         return urllib.parse.urljoin(url, following)
@@ -262,6 +262,6 @@ def _joined(url: str, following: str) -> str:
         return ""
 
 
-def encode(value: dict[str, Any]) -> bytes:
+def encode_manifest(value: dict[str, Any]) -> bytes:
     """Return the canonical form of a manifest."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -11,7 +11,7 @@ import urllib.parse
 from collections.abc import Callable
 from typing import IO
 
-from reprobuild.ecosystems.oci_registry.manifest import shown
+from reprobuild.ecosystems.oci_registry.manifest import display_text
 from reprobuild.errors import DistributionError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
@@ -50,7 +50,7 @@ class Upload:
         return self._net.patiently(self._begin, self._step)
 
     def _step(self) -> str:
-        start = self._known() if self._place else 0
+        start = self._received_bytes() if self._place else 0
         moved, self._highest = start > self._highest, max(start, self._highest)
         if not start:
             self._place = self._led(self._net.send("POST", self._begin, good=(202,)))
@@ -69,7 +69,7 @@ class Upload:
         self._place = self._led(answer)
         return self._place
 
-    def _known(self) -> int:
+    def _received_bytes(self) -> int:
         """Return the received bytes of an interrupted upload.
 
         The result is 0 if the registry does not know the upload.
@@ -101,5 +101,5 @@ class Upload:
         except ValueError:  # not an address
             pass
         host = urllib.parse.urlsplit(self._begin).netloc
-        place = shown(location.partition("?")[0].rpartition("@")[2]) or "nowhere"
+        place = display_text(location.partition("?")[0].rpartition("@")[2]) or "nowhere"
         raise DistributionError(f"{host} wants what is sent to it elsewhere: {place}", hint=_ELSEWHERE)

@@ -34,7 +34,7 @@ class ChosenFile(Struct, frozen=True, kw_only=True):
     unsure: tuple[IndexDistribution, ...] = ()
 
 
-def choose(offers: Sequence[IndexOffer], files: FileLists, target: WheelTarget) -> ChosenFile | None:
+def choose_file(offers: Sequence[IndexOffer], files: FileLists, target: WheelTarget) -> ChosenFile | None:
     """Return the file of the first index that fits.
 
     A wheel comes before a source distribution; None if no index has one.
@@ -49,16 +49,16 @@ def choose(offers: Sequence[IndexOffer], files: FileLists, target: WheelTarget) 
         if file is None:
             continue
         after = offers[place + 1 :]
-        clash, unsure = _compared(file, [*offers[:place], *after], files)
+        clash, unsure = _compare_offers(file, [*offers[:place], *after], files)
         return ChosenFile(
             file=file, place=offer.index, passed=tuple(offer for offer in offers[:place] if offer.known),
-            later=_others(file, after, target), rival=_rival(file, offer.index, after, target),
+            later=_other_names(file, after, target), rival=_pip_choice(file, offer.index, after, target),
             clash=clash, unsure=unsure,
         )  # fmt: skip
     return None
 
 
-def _others(
+def _other_names(
     file: IndexDistribution, offers: Iterable[IndexOffer], target: WheelTarget
 ) -> tuple[IndexDistribution, ...]:
     """Return the best files of offers that have another name.
@@ -72,7 +72,7 @@ def _others(
     return tuple(item for item in best if item and item.filename != file.filename)
 
 
-def _rival(
+def _pip_choice(
     file: IndexDistribution, place: PackageIndex, offers: Iterable[IndexOffer], target: WheelTarget
 ) -> IndexDistribution | None:
     """Return the file that pip would prefer, or None.
@@ -80,12 +80,12 @@ def _rival(
     uv takes the first of its own indexes, and rules are ours, so pip does not compare these.
     """
     candidates = [offer for offer in offers if not (place.uv or offer.index.uv or offer.index.ruled)]
-    others = [item for item in _others(file, candidates, target) if item.tags]
-    best = max(others, key=lambda item: _merit(item, target), default=None)  # the first of equals
-    return best if best and (not file.tags or _merit(best, target) > _merit(file, target)) else None
+    others = [item for item in _other_names(file, candidates, target) if item.tags]
+    best = max(others, key=lambda item: _sort_key(item, target), default=None)  # the first of equals
+    return best if best and (not file.tags or _sort_key(best, target) > _sort_key(file, target)) else None
 
 
-def _compared(
+def _compare_offers(
     chosen: IndexDistribution, others: Iterable[IndexOffer], files: FileLists
 ) -> tuple[IndexDistribution | None, tuple[IndexDistribution, ...]]:
     """Return a clashing file of another index, and uncertain files.
@@ -93,23 +93,23 @@ def _compared(
     These have the chosen file's name; the former has other bytes, the latter may have.
     """
     named = [item for offer in others for item in offer.files if item.filename == chosen.filename]
-    return _compared_with(chosen, named, files)
+    return _compare_files(chosen, named, files)
 
 
-def _compared_with(
+def _compare_files(
     chosen: IndexDistribution, named: Iterable[IndexDistribution], files: FileLists
 ) -> tuple[IndexDistribution | None, tuple[IndexDistribution, ...]]:
     unsure = []
     for item in named:
         chosen_facts, item_facts = files.facts_of(chosen), files.facts_of(item)
-        if differing(chosen_facts, item_facts):
+        if differing_fact(chosen_facts, item_facts):
             return item, ()
         if chosen_facts.keys() & item_facts.keys() <= {"size"}:
             unsure.append(item)
     return None, tuple(unsure)
 
 
-def having(offer: IndexOffer, hashes: Collection[str], files: FileLists) -> IndexOffer:
+def filter_by_hash(offer: IndexOffer, hashes: Collection[str], files: FileLists) -> IndexOffer:
     """Return an offer's files that have one of these sha256.
 
     Files without a published sha256 stay, too.
@@ -119,7 +119,7 @@ def having(offer: IndexOffer, hashes: Collection[str], files: FileLists) -> Inde
     return msgspec.structs.replace(offer, files=items)
 
 
-def hashed(choice: ChosenFile, sha256: str, files: FileLists) -> ChosenFile:
+def with_hash(choice: ChosenFile, sha256: str, files: FileLists) -> ChosenFile:
     """Return a choice with the computed hash of its file.
 
     The file had no published hash; it is compared with files of the same name again.
@@ -127,11 +127,11 @@ def hashed(choice: ChosenFile, sha256: str, files: FileLists) -> ChosenFile:
     file = msgspec.structs.replace(
         choice.file, sha256=sha256, hashes={**choice.file.hashes, "sha256": sha256}
     )
-    clash, unsure = _compared_with(file, choice.unsure, files)
+    clash, unsure = _compare_files(file, choice.unsure, files)
     return msgspec.structs.replace(choice, file=file, clash=clash, unsure=unsure)
 
 
-def differing(first: Mapping[str, str], second: Mapping[str, str]) -> str | None:
+def differing_fact(first: Mapping[str, str], second: Mapping[str, str]) -> str | None:
     """Return the name of the first differing fact, or None.
 
     If both files have a sha256, only that counts.
@@ -151,10 +151,10 @@ def choose_wheel(files: Iterable[IndexDistribution], target: WheelTarget) -> Ind
         item for item in files
         if not item.tags.isdisjoint(rank) and python_fits(item.requires_python, target.python)
     )  # fmt: skip
-    return max(fitting, key=lambda item: (-item.rank, _merit(item, target)), default=None)
+    return max(fitting, key=lambda item: (-item.rank, _sort_key(item, target)), default=None)
 
 
-def _merit(wheel: IndexDistribution, target: WheelTarget) -> tuple[bool, int, tuple[int, str]]:
+def _sort_key(wheel: IndexDistribution, target: WheelTarget) -> tuple[bool, int, tuple[int, str]]:
     """Return pip's sort key for fitting wheels; the greatest wins."""
     rank = target.ranks()
     return wheel.yanked is None, -min(rank[tag] for tag in wheel.tags if tag in rank), wheel.build or (0, "")
@@ -180,7 +180,9 @@ def python_fits(requires: str | None, python: str) -> bool:
         return True  # pip also ignores an unreadable value
 
 
-def newest(name: str, specifier: str, files: FileLists, target: WheelTarget) -> tuple[str, Artefact] | None:
+def find_newest(
+    name: str, specifier: str, files: FileLists, target: WheelTarget
+) -> tuple[str, Artefact] | None:
     """Return (version, file) of the newest fitting release, or None.
 
     It is for a build requirement that no freeze names. Releases of a later index are ignored, however new:

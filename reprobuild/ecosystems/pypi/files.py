@@ -96,7 +96,7 @@ class FileLists:
         """Save the fresh pages for the next run."""
         self._pages.save()
 
-    def decided(self, name: str) -> PackageIndex | None:
+    def decided_index(self, name: str) -> PackageIndex | None:
         """Return the only permitted index of a distribution, or None.
 
         An override sets it.
@@ -132,7 +132,7 @@ class FileLists:
         project = canonicalize_name(name)
         return [self._offer(index, project, version, rank) for rank, index in enumerate(self._asked(project))]
 
-    def elsewhere(self, name: str, version: str) -> list[IndexOffer]:
+    def service_offers(self, name: str, version: str) -> list[IndexOffer]:
         """Return the offers of the services that a rule names.
 
         It is empty if an override sets the index.
@@ -149,7 +149,7 @@ class FileLists:
         """
         try:
             items = [item for offer in self.offers(name, version) for item in offer.files]
-            return items or [item for offer in self.elsewhere(name, version) for item in offer.files]
+            return items or [item for offer in self.service_offers(name, version) for item in offer.files]
         except NoListError:
             return []
 
@@ -205,11 +205,11 @@ class FileLists:
         return () if project in self._decided else self._by_rule(project, version)
 
     def _asked(self, project: str) -> Sequence[PackageIndex]:
-        decided = self.decided(project)
+        decided = self.decided_index(project)
         return (decided,) if decided else self._places
 
     def _offer(self, index: PackageIndex, project: str, version: str, rank: int) -> IndexOffer:
-        items, known = self._read(index, project, rank, _needle(version))
+        items, known = self._read(index, project, rank, _version_needle(version))
         same = [item for item in items if same_version(item.version, version)]
         if known and not same:  # a file name may spell the version differently
             same = [item for item in self._all(index, project, rank) if same_version(item.version, version)]
@@ -230,7 +230,9 @@ class FileLists:
         files = [file for file in link_files if needle in file.filename]
         items = [item for file in files if (item := self._described(project, file, index.url, rank))]
         # A file name may spell the version differently.
-        return items, bool(items) or any(_distribution(project, file, index.url, rank) for file in link_files)
+        return items, bool(items) or any(
+            _parse_distribution(project, file, index.url, rank) for file in link_files
+        )
 
     def _of_links(self, index: PackageIndex, project: str) -> list[ListedFile]:
         """Return a link page's files that may fit a project.
@@ -247,7 +249,7 @@ class FileLists:
 
         This run keeps the signature.
         """
-        item = _distribution(project, file, index, rank)
+        item = _parse_distribution(project, file, index, rank)
         return msgspec.structs.replace(item, url=self._net.hidden.hide(item.url)) if item else None
 
     def artefact(self, item: IndexDistribution) -> Artefact:
@@ -292,7 +294,7 @@ class FileLists:
         return {**facts, "size": str(size)} if size else facts
 
 
-def _needle(version: str) -> str:
+def _version_needle(version: str) -> str:
     """Return a version's text in file names, in most spellings."""
     try:
         release = Version(version).release
@@ -301,16 +303,16 @@ def _needle(version: str) -> str:
     return ".".join(str(part) for part in release)
 
 
-def at_address(name: str, filename: str, url: str, sha256: str) -> IndexDistribution | None:
+def archive_distribution(name: str, filename: str, url: str, sha256: str) -> IndexDistribution | None:
     """Return the file at its own address, or None.
 
     None means that its name is not the project's.
     """
     file = ListedFile(filename=filename, url=url, hashes={"sha256": sha256})
-    return _distribution(canonicalize_name(name), file, "its own address", 0)
+    return _parse_distribution(canonicalize_name(name), file, "its own address", 0)
 
 
-def _distribution(project: str, file: ListedFile, index: str, rank: int) -> IndexDistribution | None:
+def _parse_distribution(project: str, file: ListedFile, index: str, rank: int) -> IndexDistribution | None:
     """Return a file's description, or None for a foreign name."""
     if not is_valid(
         file.filename, FileName

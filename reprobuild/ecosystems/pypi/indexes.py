@@ -14,7 +14,7 @@ from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.ecosystems.pypi.uv_indexes import read_uv
 from reprobuild.errors import LockError
 from reprobuild.infra.http.model import split_credentials
-from reprobuild.infra.http.redaction import told_address
+from reprobuild.infra.http.redaction import redact_address
 
 _KEYRING = (
     "{tool} is told to ask a keyring for logins, and reprobuild does not: put the login into netrc, or into the "
@@ -98,18 +98,18 @@ def read_indexes(env: Mapping[str, str], asking: Asking | None = None) -> Packag
         "pip": pip.get("keyring-provider", ["disabled"])[-1] in ("import", "subprocess"),
         "uv": uv.keyring,
     }
-    find_links = _clean([*pip.get("find-links", []), *uv.find_links], credentials, tokens)
-    roots = _roots(simple, credentials, tokens)
+    find_links = _clean_addresses([*pip.get("find-links", []), *uv.find_links], credentials, tokens)
+    roots = _clean_roots(simple, credentials, tokens)
     pips = {
-        *_clean(pip.get("find-links", []), {}, {}),
-        *_roots([*pip.get("index-url", [default]), *pip.get("extra-index-url", [])], {}, {}),
+        *_clean_addresses(pip.get("find-links", []), {}, {}),
+        *_clean_roots([*pip.get("index-url", [default]), *pip.get("extra-index-url", [])], {}, {}),
     }
     return PackageIndexes(
         find_links=find_links,
         simple=roots,
         uv_alone=tuple(url for url in (*find_links, *roots) if url not in pips),
-        named={name: _roots([url], credentials, tokens)[0] for name, url in uv.named.items()},
-        flat=_clean(uv.flat, credentials, tokens),
+        named={name: _clean_roots([url], credentials, tokens)[0] for name, url in uv.named.items()},
+        flat=_clean_addresses(uv.flat, credentials, tokens),
         credentials=credentials,
         tokens=tokens,
         remarks=tuple(_KEYRING.format(tool=tool) for tool, active in keyrings.items() if active),
@@ -140,7 +140,7 @@ def decided_indexes(
                 f"the index {place} of {name} is no address and no directory",
                 hint=f"write it as https://HOST/PATH, as a directory{names}",
             )
-        (url,) = _clean([as_url(whole)], credentials, tokens)
+        (url,) = _clean_addresses([as_url(whole)], credentials, tokens)
         files = "://" not in whole and any(path.suffix in (".whl", ".gz", ".zip") for path in local.iterdir())
         pages = {page.rstrip("/") for page in (*known.find_links, *known.flat)}
         links = files or url.rstrip("/") in pages or url.endswith((".html", ".htm"))
@@ -148,18 +148,21 @@ def decided_indexes(
     return indexes, credentials, tokens
 
 
-def _roots(places: Iterable[str], credentials: Credentials, tokens: dict[str, str]) -> tuple[str, ...]:
+def _clean_roots(places: Iterable[str], credentials: Credentials, tokens: dict[str, str]) -> tuple[str, ...]:
     return tuple(
-        address.rstrip("/") for address in _clean((as_root(place) for place in places), credentials, tokens)
+        address.rstrip("/")
+        for address in _clean_addresses((as_root(place) for place in places), credentials, tokens)
     )
 
 
-def _clean(places: Iterable[str], credentials: Credentials, tokens: dict[str, str]) -> tuple[str, ...]:
+def _clean_addresses(
+    places: Iterable[str], credentials: Credentials, tokens: dict[str, str]
+) -> tuple[str, ...]:
     """Return unique addresses without logins; collect logins and tokens."""
     addresses = []
     for place in places:
         whole, login = split_credentials(as_url(place))
-        clean = told_address(whole)
+        clean = redact_address(whole)
         if clean != whole:
             path, _, query = whole.partition("?")
             secret = f"?{query}" if query else ""

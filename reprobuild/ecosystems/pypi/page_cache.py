@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.infra.http.model import split_credentials
-from reprobuild.infra.http.redaction import told_address
+from reprobuild.infra.http.redaction import redact_address
 from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Key, Line, Text, Word
 from reprobuild.store.store import Store
 
@@ -47,8 +47,8 @@ class CachedPage(Struct, frozen=True, kw_only=True):
     files: tuple[ListedFile, ...]
 
 
-def _may_tell(url: str) -> bool:
-    return "?" in url or told_address(url) != url or split_credentials(url)[1] is not None
+def _may_hold_secret(url: str) -> bool:
+    return "?" in url or redact_address(url) != url or split_credentials(url)[1] is not None
 
 
 class PageMemory:
@@ -75,7 +75,7 @@ class PageMemory:
 
         A page whose links hold a login, a token or a query is not kept.
         """
-        if fresh <= 0 or any(_may_tell(file.url) for file in files):
+        if fresh <= 0 or any(_may_hold_secret(file.url) for file in files):
             return
         with self._guard:
             page = CachedPage(until=self._now + fresh, some=some, files=tuple(files))

@@ -27,10 +27,10 @@ def read_anchors(text: str) -> list[dict[str, str]]:
 
     Their names are in small letters.
     """
-    return [_attributes(rest) for rest in _ANCHOR.split(text)[1:]]
+    return [_parse_attributes(rest) for rest in _ANCHOR.split(text)[1:]]
 
 
-def _attributes(rest: str) -> dict[str, str]:
+def _parse_attributes(rest: str) -> dict[str, str]:
     """Return the attributes at the beginning of a text."""
     attributes: dict[str, str] = {}
     place = 0
@@ -60,7 +60,7 @@ def check_list(text: str) -> None:
         raise ValueError("the page breaks off before its end")
 
 
-def joined(page: str, link: str) -> str | None:
+def join_link(page: str, link: str) -> str | None:
     """Return the address of a page's link, or None.
 
     A page of a server leads to servers, never to files of this machine.

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from reprobuild.errors import LockError
 from reprobuild.infra import proc
-from reprobuild.infra.proc.programs import with_absolute
+from reprobuild.infra.proc.programs import with_absolute_paths
 
 # In one process: its default index, and `pip config list`.
 _ASK = (
@@ -33,7 +33,7 @@ class Asking:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._asked = proc.Process(
             proc.own_code(_ASK),
-            env=with_absolute(env, "PIP_CONFIG_FILE"),
+            env=with_absolute_paths(env, "PIP_CONFIG_FILE"),
             cwd=proc.SAFE,
             purpose="ask pip for the indexes of this machine",
             missing=LockError,

@@ -23,7 +23,7 @@ from packaging.version import InvalidVersion
 
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import BuildError
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.infra.http.model import split_credentials
 from reprobuild.infra.untrusted import zips
 from reprobuild.infra.untrusted.metadata import read_metadata
@@ -59,7 +59,7 @@ def with_requires(wheels: Sequence[Wheel], target: WheelTarget, store: Store) ->
         FetchError: a wheel is not in the store.
         BuildError: a wheel is malicious or damaged.
     """
-    markers = environment_of(target.python, target.machine)
+    markers = marker_environment(target.python, target.machine)
     waiting = {wheel.name: [_One(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
     holding: dict[str, list[_One]] = {name: [] for name in waiting}
     extras: dict[str, set[str]] = {name: {""} for name in waiting}
@@ -97,12 +97,12 @@ def read_requires(file: Artefact, store: Store) -> tuple[str, ...]:
     try:
         return msgspec.convert(store.recall(key), type=_Texts)
     except msgspec.ValidationError:  # not there yet, or damaged
-        texts = _read(file, store)
+        texts = _read_metadata(file, store)
         store.remember(key, texts)
         return texts
 
 
-def environment_of(python: str, machine: str) -> Mapping[str, str]:
+def marker_environment(python: str, machine: str) -> Mapping[str, str]:
     """Return the values of all marker variables.
 
     Values that no snapshot has (the kernel's release) are empty.
@@ -119,10 +119,10 @@ def environment_of(python: str, machine: str) -> Mapping[str, str]:
     }  # fmt: skip
 
 
-def applies(marker: Marker | None, markers: Mapping[str, str], extra: str = "") -> bool:
+def marker_holds(marker: Marker | None, markers: Mapping[str, str], extra: str = "") -> bool:
     """Return whether a marker holds; an undecidable one does not.
 
-    pip does not install such a requirement either: it stops. Args: `markers` is of `environment_of`.
+    pip does not install such a requirement either: it stops. Args: `markers` is of `marker_environment`.
     """
     try:
         return marker is None or marker.evaluate({**markers, "extra": extra})
@@ -130,7 +130,7 @@ def applies(marker: Marker | None, markers: Mapping[str, str], extra: str = "") 
         return False
 
 
-def _read(file: Artefact, store: Store) -> tuple[str, ...]:
+def _read_metadata(file: Artefact, store: Store) -> tuple[str, ...]:
     origin = file.filename
     with zips.open_zip(store.verified(file.sha256, origin), origin) as (archive, members):
         names = [name for name in members if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
@@ -156,9 +156,9 @@ class _One:
         try:
             requirement = Requirement(written)
         except UNREADABLE:
-            self.text = shown(written)
+            self.text = display_text(written)
             return
-        self.text = _text(requirement)
+        self.text = _requirement_text(requirement)
         self.project = str(canonicalize_name(requirement.name))
         self.extras = frozenset(str(canonicalize_name(extra)) for extra in requirement.extras)
         self._marker = requirement.marker
@@ -172,15 +172,15 @@ class _One:
 
         `""` means no extra. An unreadable requirement holds.
         """
-        return any(applies(self._marker, markers, extra) for extra in extras & {"", *self._names})
+        return any(marker_holds(self._marker, markers, extra) for extra in extras & {"", *self._names})
 
 
-def _text(requirement: Requirement) -> str:
+def _requirement_text(requirement: Requirement) -> str:
     """Return a requirement without its marker.
 
     Possible secrets in an address are left out.
     """
     parts = [requirement.name, f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""]
     if requirement.url:
-        return f"{''.join(parts)} @ {shown(split_credentials(requirement.url)[0].partition('?')[0])}"
+        return f"{''.join(parts)} @ {display_text(split_credentials(requirement.url)[0].partition('?')[0])}"
     return "".join([*parts, str(requirement.specifier)])

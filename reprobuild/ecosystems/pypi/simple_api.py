@@ -22,7 +22,7 @@ from msgspec import Struct
 from reprobuild.ecosystems.pypi.indexes import PackageIndex
 from reprobuild.ecosystems.pypi.page_cache import ListedFile as ListedFile
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
-from reprobuild.ecosystems.pypi.page_text import check_list, joined, read_anchors
+from reprobuild.ecosystems.pypi.page_text import check_list, join_link, read_anchors
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.file_scheme import local_path
@@ -94,26 +94,26 @@ class Pages:
             NoListError: the place cannot be reached, or is not valid.
             FetchError: the network is forbidden.
         """
-        address = _address(index, project)
+        address = _project_address(index, project)
         if lost := self._lost.get(index.url) or self._lost.get(address):
-            raise _no_list(index, lost)
+            raise _no_list_error(index, lost)
         try:
             return self._files(index, project, needle)
         except UnreachedError as err:
             message = str(err).replace(address, index.url, 1)
-            self._lost[index.url] = FetchError(message, hint=_way_on(index) or err.hint)
-            raise _no_list(index, self._lost[index.url]) from None
+            self._lost[index.url] = FetchError(message, hint=_mirror_hint(index) or err.hint)
+            raise _no_list_error(index, self._lost[index.url]) from None
         except FetchError as err:
             if self._net.offline:
                 raise
             self._lost[address] = err
-            raise _no_list(index, err) from None
+            raise _no_list_error(index, err) from None
 
     def _files(self, index: PackageIndex, project: str, needle: str) -> tuple[list[ListedFile], bool]:
         if index.links:
             files = self._of_links(index)
             return [item for item in files if needle in item.filename], bool(files)
-        url = _address(index, project)
+        url = _project_address(index, project)
         if self._memory and (cached_page := self._memory.get(url, needle)):
             return list(cached_page.files), cached_page.some
         page = self._page(index, url, project)
@@ -134,7 +134,7 @@ class Pages:
 
         Such an answer was taken as an empty list.
         """
-        url = _address(index, project)
+        url = _project_address(index, project)
         return url if url in self._refused else None
 
     def save(self) -> None:
@@ -168,7 +168,7 @@ class Pages:
         place = index.url
         if place.startswith("file:") and local_path(place).is_dir():
             paths = sorted(path for path in local_path(place).iterdir() if path.is_file())
-            files = (_listed(filename=path.name, url=path.as_uri()) for path in paths)
+            files = (_convert_file(filename=path.name, url=path.as_uri()) for path in paths)
             return [item for item in files if item is not None]
         try:
             page = self._net.page(place, accept="text/html", most=LARGEST)
@@ -182,10 +182,10 @@ class Pages:
         anchors = [
             (url, anchor)
             for anchor in read_anchors(page.content.decode(errors="replace"))
-            if (url := joined(page.url, anchor.get("href", ""))) and anchor.get("href")
+            if (url := join_link(page.url, anchor.get("href", ""))) and anchor.get("href")
         ]
         files = (
-            _listed(
+            _convert_file(
                 filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
                 hashes=_fragment_hashes(url), requires_python=anchor.get("data-requires-python"),
                 yanked=anchor.get("data-yanked"),
@@ -195,11 +195,11 @@ class Pages:
         return [item for item in files if item is not None]
 
 
-def _no_list(index: PackageIndex, err: FetchError) -> NoListError:
+def _no_list_error(index: PackageIndex, err: FetchError) -> NoListError:
     return NoListError(str(err), hint=err.hint, place=index.url)
 
 
-def _way_on(index: PackageIndex) -> str:
+def _mirror_hint(index: PackageIndex) -> str:
     """Return how to name a mirror of a service, or "".
 
     It is empty for an index of the machine's own configuration.
@@ -209,7 +209,7 @@ def _way_on(index: PackageIndex) -> str:
     return f"check the network and the proxy settings, or name a mirror: --service {shlex.quote(index.service)}=URL"
 
 
-def _address(index: PackageIndex, project: str) -> str:
+def _project_address(index: PackageIndex, project: str) -> str:
     return index.url if index.links else f"{index.url}/{project}/"
 
 
@@ -245,7 +245,7 @@ _ENTRIES = msgspec.json.Decoder(_Entries)
 _FILE = msgspec.json.Decoder(_File)
 
 
-def _decoded(content: bytes) -> _Project:
+def _decode_project(content: bytes) -> _Project:
     """Return the contents of a JSON page.
 
     An odd entry, for example with a strange file name, must not hide the others.
@@ -254,16 +254,16 @@ def _decoded(content: bytes) -> _Project:
         return _PROJECT.decode(content)
     except msgspec.ValidationError:
         page = _ENTRIES.decode(content)
-    return _Project(name=page.name, meta=page.meta, files=tuple(_plain(page.files)))
+    return _Project(name=page.name, meta=page.meta, files=tuple(_decode_files(page.files)))
 
 
-def _plain(entries: Sequence[msgspec.Raw]) -> Iterator[_File]:
+def _decode_files(entries: Sequence[msgspec.Raw]) -> Iterator[_File]:
     for entry in entries:
         with contextlib.suppress(msgspec.ValidationError):
             yield _FILE.decode(entry)
 
 
-def _listed(**fields: object) -> ListedFile | None:
+def _convert_file(**fields: object) -> ListedFile | None:
     """Return a listed file, or None if invalid.
 
     Its name and its address must be valid.
@@ -279,9 +279,9 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFil
     if "json" in media:
         if media not in _JSON:
             raise simple.UnsupportedMIMEType(media)
-        read = _decoded(page.content)
+        read = _decode_project(page.content)
         version, some = read.meta.api_version, bool(read.files)
-        files = [_of_json(page.url, file) for file in read.files if needle in file.filename]
+        files = [_parse_json_file(page.url, file) for file in read.files if needle in file.filename]
     else:
         text = page.content.decode()
         check_list(text)
@@ -294,29 +294,31 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFil
             warnings.simplefilter("ignore", simple.APIVersionWarning)
             details = simple.parse_project_details(head + text, media, project)
         version = str(details.get("meta", {}).get("api-version", "1.0"))
-        files = [_of_html(page.url, dict(file)) for file in details["files"] if needle in file["filename"]]
+        files = [
+            _parse_html_file(page.url, dict(file)) for file in details["files"] if needle in file["filename"]
+        ]
     if version.partition(".")[0] != "1":
         raise simple.UnsupportedAPIVersion(version)
     return [item for item in files if item is not None], some
 
 
-def _of_json(page: str, file: _File) -> ListedFile | None:
-    url = joined(page, file.url)
+def _parse_json_file(page: str, file: _File) -> ListedFile | None:
+    url = join_link(page, file.url)
     if url is None:
         return None
     yanked = None if file.yanked is False else file.yanked if isinstance(file.yanked, str) else ""
-    return _listed(
+    return _convert_file(
         filename=file.filename, url=url, hashes=file.hashes, size=file.size or 0,
         requires_python=file.requires_python, yanked=yanked,
     )  # fmt: skip
 
 
-def _of_html(page: str, file: Mapping[str, Any]) -> ListedFile | None:
-    url = joined(page, file["url"])
+def _parse_html_file(page: str, file: Mapping[str, Any]) -> ListedFile | None:
+    url = join_link(page, file["url"])
     if url is None:
         return None
     yanked = file.get("yanked", False)
-    return _listed(
+    return _convert_file(
         filename=file["filename"], url=url, hashes=file.get("hashes", {}), requires_python=file.get("requires-python"),
         yanked=None if yanked is False else yanked if isinstance(yanked, str) else "",
     )  # fmt: skip

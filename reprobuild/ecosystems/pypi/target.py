@@ -52,7 +52,7 @@ class WheelTarget(Struct, frozen=True, kw_only=True):
 
         It is computed once for each target.
         """
-        return _ranks(self)
+        return _tag_ranks(self)
 
     def __str__(self) -> str:
         kind = "free-threaded Python" if self.free_threaded else "Python"
@@ -60,5 +60,5 @@ class WheelTarget(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=8)
-def _ranks(target: WheelTarget) -> dict[Tag, int]:
+def _tag_ranks(target: WheelTarget) -> dict[Tag, int]:
     return {tag: place for place, tag in enumerate(target.tags())}

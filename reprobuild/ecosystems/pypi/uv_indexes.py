@@ -70,7 +70,7 @@ def read_uv(env: Mapping[str, str]) -> UvIndexes:
     Raises:
         LockError: one of uv's files cannot be read.
     """
-    layers = [_variables(env), *(_file(path) for path in _files(env) if path.is_file())]
+    layers = [_read_variables(env), *(_read_layer(path) for path in _config_files(env) if path.is_file())]
     indexes = [_with_login(index, env) for layer in layers for index in layer.indexes]
     defaults = [index.url for index in indexes if index.default and index.format != _FLAT]
     flat = [index.url for index in indexes if index.format == _FLAT and not index.explicit]
@@ -98,7 +98,7 @@ def read_uv(env: Mapping[str, str]) -> UvIndexes:
     )  # fmt: skip
 
 
-def _files(env: Mapping[str, str]) -> Iterator[Path]:
+def _config_files(env: Mapping[str, str]) -> Iterator[Path]:
     if env.get("UV_NO_CONFIG", "") not in ("", "0", "false"):
         return
     if env.get("UV_CONFIG_FILE"):
@@ -111,19 +111,19 @@ def _files(env: Mapping[str, str]) -> Iterator[Path]:
     yield next((path for path in system if path.is_file()), Path("/etc/uv/uv.toml"))
 
 
-def _variables(env: Mapping[str, str]) -> _Layer:
+def _read_variables(env: Mapping[str, str]) -> _Layer:
     def words(name: str) -> list[str]:
         return env.get(name, "").replace(",", " ").split()
 
     return _Layer(
-        indexes=tuple(_named(word) for word in words("UV_INDEX")),
+        indexes=tuple(_parse_index(word) for word in words("UV_INDEX")),
         index_url=env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL") or None,
         extra=tuple(words("UV_EXTRA_INDEX_URL")), find_links=tuple(words("UV_FIND_LINKS")),
         no_index=env.get("UV_NO_INDEX", "") not in ("", "0", "false"), keyring=env.get("UV_KEYRING_PROVIDER", ""),
     )  # fmt: skip
 
 
-def _named(word: str) -> UvIndex:
+def _parse_index(word: str) -> UvIndex:
     """Return the index of uv's `address` or `name=address`."""
     name, equals, url = word.partition("=")
     named = bool(equals) and "://" not in name and "/" not in name
@@ -159,7 +159,7 @@ class _File(_Pip, frozen=True, rename="kebab"):
     pip: _Pip = _Pip()
 
 
-def _file(path: Path) -> _Layer:
+def _read_layer(path: Path) -> _Layer:
     try:
         raw: dict[str, Any] = msgspec.toml.decode(read_plain(path, _LARGEST))
         read = msgspec.convert(raw, type=_File)

@@ -31,18 +31,20 @@ def is_valid(version: str) -> bool:
     return True
 
 
-def public(version: str) -> str:
+def public_version(version: str) -> str:
     """Return a version without its local label: `2.3.0` of `2.3.0+cpu`."""
     return version.partition("+")[0]
 
 
-def nearest(versions: Iterable[str], captured: str) -> list[str]:
+def nearest_versions(versions: Iterable[str], captured: str) -> list[str]:
     """Return possible substitutes of a version, in order.
 
     They are versions with other labels, else the nearest ones.
     """
     known = sorted({version for version in versions if is_valid(version)}, key=Version)
-    if labelled := [version for version in known if same_version(public(version), public(captured))]:
+    if labelled := [
+        version for version in known if same_version(public_version(version), public_version(captured))
+    ]:
         return labelled
     if not is_valid(captured):
         return known[-3:]

@@ -61,14 +61,17 @@ def apptainer_files(tree: Tree, config: RuntimeConfig, definition: str) -> Own:
             hint=f"build it without /{FOLDER}: a SIF is made of an image that was none before",
         )
     check_names(config)
-    files: Own = [(_folder(path, mode), b"") for path, mode in _MOUNT_POINTS.items() if path not in tree]
-    files += [_file(path, b"", 0o644) for path in _MOUNT_FILES if path not in tree]
-    files += [(_folder(path), b"") for path in (FOLDER, f"{FOLDER}/env", f"{FOLDER}/libs")]
-    files += [
-        _file(path, text.encode("utf-8", "surrogateescape"), 0o755) for path, text in scripts(config).items()
+    files: Own = [
+        (_directory_entry(path, mode), b"") for path, mode in _MOUNT_POINTS.items() if path not in tree
     ]
-    files.append(_file(f"{FOLDER}/labels.json", encode(labels(config)), 0o644))
-    files.append(_file(f"{FOLDER}/Singularity", definition.encode(), 0o644))
+    files += [_file_entry(path, b"", 0o644) for path in _MOUNT_FILES if path not in tree]
+    files += [(_directory_entry(path), b"") for path in (FOLDER, f"{FOLDER}/env", f"{FOLDER}/libs")]
+    files += [
+        _file_entry(path, text.encode("utf-8", "surrogateescape"), 0o755)
+        for path, text in scripts(config).items()
+    ]
+    files.append(_file_entry(f"{FOLDER}/labels.json", encode(labels(config)), 0o644))
+    files.append(_file_entry(f"{FOLDER}/Singularity", definition.encode(), 0o644))
     return files
 
 
@@ -142,9 +145,9 @@ def _script(lines: Sequence[str]) -> str:
     return _SHEBANG + "".join(f"{line}\n" for line in lines)
 
 
-def _folder(path: str, mode: int = 0o755) -> TarEntry:
+def _directory_entry(path: str, mode: int = 0o755) -> TarEntry:
     return TarEntry(path=path, type="directory", mode=mode)
 
 
-def _file(path: str, content: bytes, mode: int) -> tuple[TarEntry, bytes]:
+def _file_entry(path: str, content: bytes, mode: int) -> tuple[TarEntry, bytes]:
     return TarEntry(path=path, type="file", mode=mode, size=len(content)), content

@@ -92,7 +92,7 @@ def check_repositories(files: ImageFiles, layers: Sequence[str], read: Callable[
         raise ValueError(
             f"engines load another image by its {REPOSITORIES}, since it has no {SAVED_MANIFEST}"
         )
-    chains = [_chain(files, top, len(layers), read) for top in _tops(read(REPOSITORIES))]
+    chains = [_layer_chain(files, top, len(layers), read) for top in _top_layers(read(REPOSITORIES))]
     digests = _Digests(files)
     for chain in filter(None, chains):
         same = len(chain) == len(layers) and all(
@@ -103,7 +103,7 @@ def check_repositories(files: ImageFiles, layers: Sequence[str], read: Callable[
             raise ValueError(f"its {REPOSITORIES} leads to other layers than {SAVED_MANIFEST}")
 
 
-def _tops(raw: bytes) -> list[str]:
+def _top_layers(raw: bytes) -> list[str]:
     """Return the ids of the uppermost layers in `repositories`."""
     repositories = parse_image_json(raw, {})
     tags = (
@@ -124,7 +124,7 @@ def _tops(raw: bytes) -> list[str]:
     return tops
 
 
-def _chain(files: ImageFiles, top: str, most: int, read: Callable[[str], bytes]) -> list[str]:
+def _layer_chain(files: ImageFiles, top: str, most: int, read: Callable[[str], bytes]) -> list[str]:
     """Return the layers from the lowest to the uppermost.
 
     The result is empty if one is missing: no Docker loads such an image.

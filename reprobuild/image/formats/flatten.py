@@ -77,7 +77,7 @@ class Flat(Struct, frozen=True, kw_only=True):
             BuildError: one of them is below a path that is not a directory.
         """
         tree = merge([[entry for entry, _ in files]], below=self.tree, follow=False)
-        return _gathered(self._members(tree, {entry.path: content for entry, content in files}))
+        return _join_pieces(self._members(tree, {entry.path: content for entry, content in files}))
 
     def _members(self, tree: Tree, contents: Mapping[str, bytes]) -> Iterator[bytes]:
         for path, entry in tree.items():
@@ -87,7 +87,7 @@ class Flat(Struct, frozen=True, kw_only=True):
             if entry.type != "file":
                 continue
             if isinstance(entry, Located):
-                yield from _pieces(self.spools[entry.layer], entry.offset, entry.size)
+                yield from _read_pieces(self.spools[entry.layer], entry.offset, entry.size)
             else:
                 yield contents[path]
             yield bytes(-entry.size % tarfile.BLOCKSIZE)
@@ -95,7 +95,7 @@ class Flat(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def flattened(layout: Layout, folder: Path) -> Iterator[Flat]:
+def open_flat_image(layout: Layout, folder: Path) -> Iterator[Flat]:
     """Yield the image of a layout as one tree.
 
     The layers are unpacked into unnamed files of `folder` that always disappear at the end; they take as much
@@ -106,15 +106,17 @@ def flattened(layout: Layout, folder: Path) -> Iterator[Flat]:
         BuildError: a layer is damaged, or has entries that a squashfs cannot hold; there is no space.
     """
     with contextlib.ExitStack() as stack:
-        spools = tuple(stack.enter_context(_spool(folder)) for _ in layout.layers)
+        spools = tuple(stack.enter_context(_open_spool(folder)) for _ in layout.layers)
         allowance = layout.allowance()
         with ThreadPoolExecutor(WORKERS) as pool:
             listings = list(
-                pool.map(lambda index: _unpack(layout, index, spools[index], allowance), range(len(spools)))
+                pool.map(
+                    lambda index: _unpack_layer(layout, index, spools[index], allowance), range(len(spools))
+                )
             )
         merged = merge(listings)
         for path, entry in merged.items():
-            _check(path, entry, layout)
+            _check_entry(path, entry, layout)
         devices = tuple(path for path, entry in merged.items() if entry.type in ("char", "block"))
         yield Flat(
             tree={path: entry for path, entry in merged.items() if entry.type not in ("char", "block")},
@@ -126,36 +128,36 @@ def flattened(layout: Layout, folder: Path) -> Iterator[Flat]:
         )
 
 
-def _spool(folder: Path) -> IO[bytes]:
+def _open_spool(folder: Path) -> IO[bytes]:
     try:
         return tempfile.TemporaryFile(dir=folder)
     except OSError as err:
-        raise _no_room(folder, err) from None
+        raise _no_space_error(folder, err) from None
 
 
-def _unpack(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
+def _unpack_layer(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
     """Unpack the tar of a layer; return its entries."""
     with open_layer(layout, index, packed=True, allowance=allowance) as stream:
         while chunk := stream.read(CHUNK):
             try:
                 spool.write(chunk)
             except OSError as err:
-                raise _no_room(layout.folder.parent, err) from None
+                raise _no_space_error(layout.folder.parent, err) from None
     try:
         spool.flush()
     except OSError as err:
-        raise _no_room(layout.folder.parent, err) from None
-    return _listing(layout, index, spool, allowance)
+        raise _no_space_error(layout.folder.parent, err) from None
+    return _index_layer(layout, index, spool, allowance)
 
 
-def _no_room(folder: Path, err: OSError) -> BuildError:
+def _no_space_error(folder: Path, err: OSError) -> BuildError:
     return BuildError(
         f"the layers cannot be unpacked in {folder}: {err.strerror}",
         hint="this needs as much space there as the image has when it is unpacked",
     )
 
 
-def _listing(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
+def _index_layer(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
     digest = layout.layers[index][1]
     try:
         return [
@@ -168,7 +170,7 @@ def _listing(layout: Layout, index: int, spool: IO[bytes], allowance: Allowance)
         ) from None
 
 
-def _check(path: str, entry: TarEntry, layout: Layout) -> None:
+def _check_entry(path: str, entry: TarEntry, layout: Layout) -> None:
     """Refuse an entry that a squashfs would change."""
     if path and not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise BuildError(f"{layout.folder} holds the unsafe path {path!r}", hint=DAMAGED)
@@ -209,30 +211,31 @@ def header(entry: TarEntry, epoch: int) -> bytes:
     """
     name = entry.path.encode("utf-8", "surrogateescape")
     link = entry.target.encode("utf-8", "surrogateescape") if entry.type == "symlink" else b""
-    before = _attributes(entry.xattrs) if entry.xattrs else b""
+    before = _pax_header(entry.xattrs) if entry.xattrs else b""
     for mark, text in ((b"K", link), (b"L", name)):
         if len(text) > _LONGEST:
-            block = _block(b"././@LongLink", mark, size=len(text) + 1)
+            block = _header_block(b"././@LongLink", mark, size=len(text) + 1)
             before += block + text + bytes(1 + -(len(text) + 1) % tarfile.BLOCKSIZE)
-    return before + _block(
+    return before + _header_block(
         name[:_LONGEST], _TYPES[entry.type], mode=entry.mode, uid=entry.uid, gid=entry.gid, time=epoch,
         size=entry.size if entry.type == "file" else 0, link=link[:_LONGEST],
     )  # fmt: skip
 
 
-def _block(
+def _header_block(
     name: bytes, kind: bytes, *, mode: int = 0, uid: int = 0, gid: int = 0, size: int = 0, time: int = 0,
     link: bytes = b"",
 ) -> bytes:  # fmt: skip
     fields = (
-        name, _number(mode, 8), _number(uid, 8), _number(gid, 8), _number(size, 12), _number(time, 12),
+        name, _encode_number(mode, 8), _encode_number(uid, 8), _encode_number(gid, 8), _encode_number(size, 12),
+        _encode_number(time, 12),
         b" " * 8, kind, link, b"ustar  \0",
     )  # fmt: skip
     block = _HEADER.pack(*fields)
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
-def _number(value: int, width: int) -> bytes:
+def _encode_number(value: int, width: int) -> bytes:
     """Return a number as octal digits, or in GNU's form.
 
     If the digits are too few, GNU writes 0x80 and big-endian bytes.
@@ -242,7 +245,7 @@ def _number(value: int, width: int) -> bytes:
     return b"\x80" + value.to_bytes(width - 1, "big")
 
 
-def _attributes(xattrs: Iterable[tuple[str, str]]) -> bytes:
+def _pax_header(xattrs: Iterable[tuple[str, str]]) -> bytes:
     """Return a pax header with extended attributes.
 
     Its records are "LENGTH KEY=VALUE\\n", and the length includes itself.
@@ -252,10 +255,12 @@ def _attributes(xattrs: Iterable[tuple[str, str]]) -> bytes:
         record = b" SCHILY.xattr." + os.fsencode(name) + b"=" + bytes.fromhex(value) + b"\n"
         length = len(record) + len(str(len(record)))
         body += b"%d" % (len(record) + len(str(length))) + record
-    return _block(b"././@PaxHeader", b"x", size=len(body)) + body + bytes(-len(body) % tarfile.BLOCKSIZE)
+    return (
+        _header_block(b"././@PaxHeader", b"x", size=len(body)) + body + bytes(-len(body) % tarfile.BLOCKSIZE)
+    )
 
 
-def _pieces(spool: IO[bytes], offset: int, size: int) -> Iterator[bytes]:
+def _read_pieces(spool: IO[bytes], offset: int, size: int) -> Iterator[bytes]:
     end = offset + size
     while offset < end:
         piece = os.pread(spool.fileno(), min(CHUNK, end - offset), offset)
@@ -265,7 +270,7 @@ def _pieces(spool: IO[bytes], offset: int, size: int) -> Iterator[bytes]:
         offset += len(piece)
 
 
-def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _join_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the same bytes in fewer pieces.
 
     Most members are smaller than a pipe. Large pieces are not copied.

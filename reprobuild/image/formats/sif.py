@@ -74,7 +74,7 @@ class Sif(Struct, frozen=True, kw_only=True):
 
 def system_offset(small: Sequence[tuple[int, str, bytes]]) -> int:
     """Return the offset of the squashfs after small objects."""
-    return _aligned(DATA + sum(len(content) for _, _, content in small))
+    return _align(DATA + sum(len(content) for _, _, content in small))
 
 
 def architecture_code(name: str) -> str:
@@ -129,7 +129,7 @@ def _descriptor(
     )
 
 
-def _aligned(position: int) -> int:
+def _align(position: int) -> int:
     return position + -position % ALIGNMENT
 
 
@@ -142,14 +142,14 @@ def read_sif(path: Path) -> Sif:
     """
     try:
         with path.open("rb") as file:
-            return _read(file)
+            return _parse_sif(file)
     except (OSError, ValueError, struct.error) as err:
         raise BuildError(f"{path} is not a SIF that can be run: {err}", hint=_WRITE_AGAIN) from None
 
 
-def _read(file: IO[bytes]) -> Sif:
+def _parse_sif(file: IO[bytes]) -> Sif:
     length = file.seek(0, os.SEEK_END)
-    head = _HEADER.unpack(_bytes(file, 0, _HEADER.size, length, "the header"))
+    head = _HEADER.unpack(_read_bytes(file, 0, _HEADER.size, length, "the header"))
     magic, version, (total, table, table_size, data) = head[1], head[2], head[8:12]
     if magic.rstrip(b"\0") != MAGIC:
         raise ValueError("its magic is another")
@@ -161,17 +161,17 @@ def _read(file: IO[bytes]) -> Sif:
         raise ValueError(f"its table of {total} descriptors has {table_size} bytes")
     if table < _HEADER.size or data < table + table_size:
         raise ValueError("its header, descriptors and objects overlap")
-    objects = _objects(_bytes(file, table, table_size, length, "the table of descriptors"))
+    objects = _objects(_read_bytes(file, table, table_size, length, "the table of descriptors"))
     if len(objects) != total - head[7]:
         raise ValueError(f"it has {len(objects)} objects, and says {total - head[7]}")
     _check_places(objects, data, length)
-    architecture, system = _system(objects)
-    if _bytes(file, system.offset, 4, length, "the squashfs") != _SQUASHFS_MAGIC:
+    architecture, system = _find_system(objects)
+    if _read_bytes(file, system.offset, 4, length, "the squashfs") != _SQUASHFS_MAGIC:
         raise ValueError("what it runs is no squashfs")
     return Sif(architecture=architecture, objects=tuple(objects), system=system)
 
 
-def _bytes(file: IO[bytes], offset: int, size: int, length: int, name: str) -> bytes:
+def _read_bytes(file: IO[bytes], offset: int, size: int, length: int, name: str) -> bytes:
     if not 0 <= offset <= offset + size <= length:
         raise ValueError(f"{name} is cut off")
     file.seek(offset)
@@ -199,7 +199,7 @@ def _check_places(objects: Sequence[Object], start: int, length: int) -> None:
         end, former = item.offset + item.size, f"object {item.id}"
 
 
-def _system(objects: Sequence[Object]) -> tuple[str, Object]:
+def _find_system(objects: Sequence[Object]) -> tuple[str, Object]:
     """Return the only runnable partition, and its architecture.
 
     The architecture comes first.

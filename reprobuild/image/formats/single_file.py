@@ -20,7 +20,7 @@ import msgspec
 from reprobuild.image.formats import sif
 from reprobuild.image.formats.apptainer_files import apptainer_files, inspect_metadata, oci_config
 from reprobuild.image.formats.enroot import enroot_files
-from reprobuild.image.formats.flatten import Flat, flattened
+from reprobuild.image.formats.flatten import Flat, open_flat_image
 from reprobuild.image.formats.squashfs_write import Compressor, find_program, write_squashfs
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import Layout, read_layout
@@ -32,12 +32,12 @@ Kind = Literal["sif", "sqsh"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def filename(kind: Kind) -> str:
+def single_file_name(kind: Kind) -> str:
     """Return the name of a file in the output directory."""
     return f"image.{kind}"
 
 
-def kept_singles(
+def keep_matching_singles(
     image: Image, former: Image | None, out: Path, store: Store, say: Callable[[str], None]
 ) -> Image:
     """Return the image with former files that still fit.
@@ -54,7 +54,7 @@ def kept_singles(
     """
     digests: dict[str, str] = {}
     for kind in KINDS:
-        path = out / filename(kind)
+        path = out / single_file_name(kind)
         if not os.path.lexists(path):
             continue
         if former and former.manifest != image.manifest and getattr(former, kind):
@@ -121,14 +121,14 @@ def write_singles(
     """
     find_program(env)
     digests: dict[str, str] = {}
-    with flattened(read_layout(out / image.layout), out) as flat:
+    with open_flat_image(read_layout(out / image.layout), out) as flat:
         if flat.devices:
             names = ", ".join(f"/{path}" for path in flat.devices[:3])
             say(f"left out: {len(flat.devices)} device nodes ({names}), which are the host's at run time")
         for kind in KINDS:
             if kind in kinds:
-                say(f"image: {filename(kind)}")
-                digests[kind] = f"sha256:{_write(kind, flat, out, definition, env, compressor)}"
+                say(f"image: {single_file_name(kind)}")
+                digests[kind] = f"sha256:{_write_single(kind, flat, out, definition, env, compressor)}"
     return digests
 
 
@@ -138,14 +138,14 @@ def write_sif(layout: Layout, out: Path, definition: str, env: Mapping[str, str]
     The hash is in hex. The file appears only when it is complete; see `write_singles`.
     """
     find_program(env)
-    with flattened(layout, out) as flat:
-        return _write("sif", flat, out, definition, env, "zstd")
+    with open_flat_image(layout, out) as flat:
+        return _write_single("sif", flat, out, definition, env, "zstd")
 
 
-def _write(
+def _write_single(
     kind: Kind, flat: Flat, out: Path, definition: str, env: Mapping[str, str], compressor: Compressor
 ) -> str:
-    part = _part(out, filename(kind))
+    part = _make_part(out, single_file_name(kind))
     try:
         if kind == "sif":
             _write_sif(flat, part, definition, env, compressor)
@@ -153,7 +153,7 @@ def _write(
             pieces = flat.stream(enroot_files(flat.config))
             write_squashfs(pieces, part, root=flat.tree[""], epoch=flat.epoch, env=env, compressor=compressor)
         digest = _sha256(part)
-        part.rename(out / filename(kind))
+        part.rename(out / single_file_name(kind))
     finally:
         part.unlink(missing_ok=True)
     return digest
@@ -178,7 +178,7 @@ def _write_sif(
     sif.read_sif(part)
 
 
-def _part(out: Path, name: str) -> Path:
+def _make_part(out: Path, name: str) -> Path:
     """Return a new file beside the final one.
 
     It has the permissions of the user's umask.

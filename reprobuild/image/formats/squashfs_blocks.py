@@ -33,7 +33,7 @@ _CHECKSUM = 4
 Unpack = Callable[[bytes, int], bytes]
 
 
-def unpacker(number: int, window: int) -> Unpack:
+def make_unpacker(number: int, window: int) -> Unpack:
     """Return the function that decompresses a block.
 
     Its result has at most so many bytes as requested and one more.
@@ -80,19 +80,19 @@ def _frame_size(packed: bytes) -> int:
 
 
 def _gunzip(packed: bytes, most: int, *, window: int) -> bytes:  # deflate refers 32 KiB back at most
-    return _first(zlib.decompressobj(), packed, most)
+    return _decompress_stream(zlib.decompressobj(), packed, most)
 
 
 def _unxz(packed: bytes, most: int, *, window: int) -> bytes:
     stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
-    content = _first(stream, packed, most)
+    content = _decompress_stream(stream, packed, most)
     if stream.check not in (lzma.CHECK_NONE, lzma.CHECK_CRC32):
         raise ValueError("a packed block has a check that the kernel does not know")
     check_xz(packed, window)
     return content
 
 
-def _first(stream: zlib._Decompress | lzma.LZMADecompressor, packed: bytes, most: int) -> bytes:
+def _decompress_stream(stream: zlib._Decompress | lzma.LZMADecompressor, packed: bytes, most: int) -> bytes:
     content = stream.decompress(packed, most + 1)
     if stream.unused_data:
         raise ValueError("a packed block has more than one stream")

@@ -16,7 +16,7 @@ from reprobuild.errors import BuildError
 from reprobuild.image.formats.sif import JSON, MAGIC, Sif, read_sif
 from reprobuild.image.formats.squashfs_tables import check_tables
 from reprobuild.image.formats.squashfs_write import Compressor
-from reprobuild.image.oci.members import CUT_SHORT, DirectoryFiles, bounded, written
+from reprobuild.image.oci.members import CUT_SHORT, DirectoryFiles, open_bounded_file, open_scratch_file
 from reprobuild.image.oci.open import LARGEST_JSON, OciImage, PackedLayer, check_configuration
 from reprobuild.infra import proc
 from reprobuild.infra.tar.entries import CHUNK
@@ -48,7 +48,7 @@ def compressor_of(path: Path) -> Compressor | None:
     https://dr-emann.github.io/squashfs/squashfs.html#_the_superblock
     """
     try:
-        offset = 0 if _begins(path, SQUASHFS) else read_sif(path).system.offset
+        offset = 0 if _begins_with(path, SQUASHFS) else read_sif(path).system.offset
     except BuildError:
         return None
     with path.open("rb") as stream:
@@ -56,7 +56,7 @@ def compressor_of(path: Path) -> Compressor | None:
         return _COMPRESSORS.get(int.from_bytes(stream.read(2), "little"))
 
 
-def _begins(path: Path, magic: bytes) -> bool:
+def _begins_with(path: Path, magic: bytes) -> bool:
     with path.open("rb") as stream:
         return stream.read(len(magic)) == magic
 
@@ -76,14 +76,14 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> OciImage
         BuildError: it is damaged, unpacks to too much, or the kernel would find other files in it.
         EngineError: `sqfs2tar` is absent.
     """
-    plain = _begins(path, SQUASHFS)
+    plain = _begins_with(path, SQUASHFS)
     document: dict[str, Any] = {"config": {}}
     squashfs = path
     if not plain:
         sif = read_sif(path)
-        document = _document(path, sif)
+        document = _sif_configuration(path, sif)
         squashfs = scratch / "system.sqsh"
-        _cut(path, sif.system.offset, sif.system.size, squashfs)
+        _extract_squashfs(path, sif.system.offset, sif.system.size, squashfs)
     try:
         check_tables(squashfs)
     except ValueError as err:
@@ -104,7 +104,7 @@ def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target
     A small file can make it endless; the program is ended at the bound.
     """
     complaint = b""
-    with bounded(target, path) as write:
+    with open_bounded_file(target, path) as write:
 
         def take(stream: int, piece: bytes) -> None:
             nonlocal complaint
@@ -121,7 +121,7 @@ def _run_bounded(argv: Sequence[str], env: Mapping[str, str], path: Path, target
         )
 
 
-def _document(path: Path, sif: Sif) -> dict[str, Any]:
+def _sif_configuration(path: Path, sif: Sif) -> dict[str, Any]:
     """Return a SIF's other contents as an image configuration.
 
     Its objects are listed beside the configuration.
@@ -144,19 +144,19 @@ def _document(path: Path, sif: Sif) -> dict[str, Any]:
                 raise BuildError(f"{path} is a damaged image: it has two objects {CONFIG}", hint=CUT_SHORT)
             if item.kind == JSON and item.name == CONFIG and item.size <= LARGEST_JSON:
                 stream.seek(item.offset)
-                config, has_config = _json(path, stream.read(item.size)), True
+                config, has_config = _parse_configuration(path, stream.read(item.size)), True
     return {"architecture": sif.architecture, "config": config, "objects": objects}
 
 
-def _json(path: Path, raw: bytes) -> Any:
+def _parse_configuration(path: Path, raw: bytes) -> Any:
     try:
         return check_configuration({"config": parse_image_json(raw, RUNTIME)})["config"]
     except (ValueError, RecursionError) as err:
         raise BuildError(f"{path} is a damaged image: {CONFIG}: {err}", hint=CUT_SHORT) from None
 
 
-def _cut(path: Path, offset: int, size: int, target: Path) -> None:
-    with path.open("rb") as stream, written(target) as write:
+def _extract_squashfs(path: Path, offset: int, size: int, target: Path) -> None:
+    with path.open("rb") as stream, open_scratch_file(target) as write:
         stream.seek(offset)
         while size and (chunk := stream.read(min(CHUNK, size))):
             write(chunk)

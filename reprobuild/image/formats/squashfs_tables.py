@@ -16,7 +16,7 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.image.formats.squashfs_attributes import NO_TABLE, NONE, Attributes
-from reprobuild.image.formats.squashfs_blocks import DAMAGE, MetadataTable, Rows, unpacker
+from reprobuild.image.formats.squashfs_blocks import DAMAGE, MetadataTable, Rows, make_unpacker
 from reprobuild.image.formats.squashfs_data import FRAGMENT, Content, Data
 from reprobuild.infra.untrusted.names import LONGEST_PATH, MOST_MEMBERS
 
@@ -59,7 +59,7 @@ class _Inode(Struct, frozen=True):
     content: Content | None = None
 
 
-def _window(stream: IO[bytes], super_block: tuple[int, ...]) -> int:
+def _dictionary_size(stream: IO[bytes], super_block: tuple[int, ...]) -> int:
     """Return the size of the kernel's dictionary, in bytes.
 
     It is a block, or for xz the size in the options.
@@ -73,7 +73,7 @@ def _window(stream: IO[bytes], super_block: tuple[int, ...]) -> int:
 
 class _Tables:
     def __init__(self, stream: IO[bytes], super_block: tuple[int, ...], packed: int) -> None:
-        unpack = unpacker(super_block[5], _window(stream, super_block))
+        unpack = make_unpacker(super_block[5], _dictionary_size(stream, super_block))
         self.inodes = MetadataTable(stream, super_block[15], unpack)
         self.directories = MetadataTable(stream, super_block[16], unpack)
         self.attributes = Attributes(stream, super_block[14], unpack)

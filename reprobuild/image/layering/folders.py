@@ -77,7 +77,7 @@ class OwnFolders:
             while folder not in checked_folders:
                 checked_folders.add(folder)
                 if folder not in self._entries and _is_special(folder, tree.get(folder)):
-                    raise _implied(folder)
+                    raise _implied_directory_error(folder)
                 folder = folder.rpartition("/")[0]
 
     def _nearest(self, folder: str, tree: Mapping[str, TarEntry]) -> str:
@@ -104,7 +104,7 @@ def _is_special(folder: str, entry: TarEntry | None) -> bool:
     return entry.mode not in modes or (entry.uid, entry.gid) != (0, 0) or bool(entry.xattrs)
 
 
-def _implied(folder: str) -> BuildError:
+def _implied_directory_error(folder: str) -> BuildError:
     return BuildError(
         f"a layer writes below /{folder} and has no entry for it, and a lower layer has it with a mode, owner "
         "or attribute of its own: some engines show these, and others 0755 of root",

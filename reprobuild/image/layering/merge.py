@@ -120,7 +120,7 @@ class _Growing:
         path = self._place(entry.path)
         former = self.tree.get(path)
         if former is not None and former.type == "directory" and entry.type != "directory":
-            self._own.tear(path)
+            self._own.add_replaced_directory(path)
             self._clear(path)
         self._make_parents(path)
         self.tree[path] = self._resolved(entry, path)
@@ -163,7 +163,7 @@ class _Growing:
         victim, place = self._victim(path)
         is_astray = victim is not None and place not in places and place in self.tree
         if is_astray and not path.endswith(OPAQUE):  # see `check_order`
-            self._own.add_astray(path, place)
+            self._own.add_whiteout_below_link(path, place)
 
     def check_order(self, path: str, places: set[str], written: WrittenPaths, number: int) -> None:
         """Refuse a whiteout after entries that it would delete.
@@ -239,7 +239,7 @@ class _Growing:
             raise BuildError(
                 f"/{entry.path} is a hard link to /{entry.target}, which is no file", hint=DAMAGED
             )
-        if not _agree(entry, target):
+        if not _headers_agree(entry, target):
             raise BuildError(
                 f"/{entry.path} is a hard link to /{entry.target} with another mode, owner or attribute",
                 hint=DAMAGED,
@@ -292,7 +292,7 @@ class _Growing:
         return real
 
 
-def _agree(link: TarEntry, target: TarEntry) -> bool:
+def _headers_agree(link: TarEntry, target: TarEntry) -> bool:
     """Return whether a hard link's header agrees with its file's.
 
     Engines apply it to both names. GNU tar repeats no attributes. The mode of a symbolic link has no meaning.

@@ -45,7 +45,7 @@ class WrittenPaths:
             BuildError: engines would delete the entry, and the image specification keeps it.
         """
         if any(self._first.get(victim, number) < number for victim in victims):
-            raise _ambiguous(name)
+            raise _ambiguity_error(name)
 
     def check_opaque(self, name: str, folders: set[str], number: int) -> None:
         """Refuse an opaque marker after an entry it would delete.
@@ -55,7 +55,7 @@ class WrittenPaths:
         """
         linked = len(folders) > 1 and any(self._first.get(folder, number) < number for folder in folders)
         if linked or any(self._bare.get(folder, number) < number for folder in folders):
-            raise _ambiguous(name)
+            raise _ambiguity_error(name)
 
 
 def _mark_upwards(numbers: dict[str, int], path: str, number: int) -> None:
@@ -70,5 +70,5 @@ def _mark_upwards(numbers: dict[str, int], path: str, number: int) -> None:
         path = path.rpartition("/")[0]
 
 
-def _ambiguous(name: str) -> BuildError:
+def _ambiguity_error(name: str) -> BuildError:
     return BuildError(f"a layer holds /{name} behind an entry that engines delete by it", hint=DAMAGED)

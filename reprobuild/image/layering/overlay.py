@@ -41,7 +41,7 @@ class OwnWrites:
         if entry.type != "directory":
             self._files.add(entry.path)
 
-    def tear(self, folder: str) -> None:
+    def add_replaced_directory(self, folder: str) -> None:
         """Add a directory replaced by an entry of another type."""
         self._torn.add(folder)
         if folder not in self._folders:
@@ -60,7 +60,7 @@ class OwnWrites:
         """Add a directory whose lower contents an opaque marker removes."""
         self._opaque.add(folder)
 
-    def add_astray(self, whiteout: str, place: str) -> None:
+    def add_whiteout_below_link(self, whiteout: str, place: str) -> None:
         """Add a whiteout below a link of its own layer.
 
         `place` is the path that it means through the link.
@@ -89,7 +89,7 @@ class OwnWrites:
             BuildError: an overlay has a directory in place of the link, and one root follows the link.
         """
         if link not in self._links:
-            raise _ambiguous(f"writes below /{path}, and a lower layer has the symbolic link /{link}")
+            raise _ambiguity_error(f"writes below /{path}, and a lower layer has the symbolic link /{link}")
 
     def check_folders(self, tree: Mapping[str, TarEntry]) -> None:
         """Refuse removed and restored directories with lower contents.
@@ -107,13 +107,13 @@ class OwnWrites:
                 hint=DAMAGED,
             )
         for folder in self._lower_torn:
-            if _is_folder(tree, folder):
-                raise _ambiguous(
+            if _is_directory(tree, folder):
+                raise _ambiguity_error(
                     f"holds /{folder} as a directory and as another file, and a lower layer has the directory"
                 )
         for folder, below in self._removed.items():
-            if _is_folder(tree, folder) and self._is_bare(tree, folder, below):
-                raise _ambiguous(
+            if _is_directory(tree, folder) and self._is_bare(tree, folder, below):
+                raise _ambiguity_error(
                     f"holds /{folder} and its whiteout, and a lower layer has files in that directory"
                 )
 
@@ -128,7 +128,7 @@ class OwnWrites:
         """
         hidden = False
         while path != folder:
-            is_other = path in tree and not _is_folder(tree, path)
+            is_other = path in tree and not _is_directory(tree, path)
             if path in self._torn:
                 return False  # it took the whiteouts below it along
             hidden = hidden or is_other or path in self._whiteouts
@@ -137,11 +137,11 @@ class OwnWrites:
         return hidden and folder not in self._torn
 
 
-def _is_folder(tree: Mapping[str, TarEntry], path: str) -> bool:
+def _is_directory(tree: Mapping[str, TarEntry], path: str) -> bool:
     return path in tree and tree[path].type == "directory"
 
 
-def _ambiguous(problem: str) -> BuildError:
+def _ambiguity_error(problem: str) -> BuildError:
     return BuildError(
         f"a layer {problem}: engines that mount layers over each other show another tree there than those that "
         "unpack all layers into one root",

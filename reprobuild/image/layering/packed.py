@@ -20,7 +20,7 @@ from reprobuild.infra.untrusted.budget import Allowance
 MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
 
 
-def checked_hex(digest: str) -> str:
+def parse_digest(digest: str) -> str:
     """Return the hex digits of a sha256 digest.
 
     Raises:

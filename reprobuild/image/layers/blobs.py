@@ -26,7 +26,7 @@ from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Line, Sha256
 from reprobuild.store.store import LARGEST_MEMORY, Store
-from reprobuild.store.tar_listing import decode_listing, encode_listing, keep_listing, known_listing
+from reprobuild.store.tar_listing import decode_listing, encode_listing, keep_listing, recall_listing
 
 LEVEL = 3
 # Chunks that may wait for a thread: bounds the memory of a layer to some 10 MiB for any size.
@@ -149,7 +149,7 @@ def write_layer(
     def write(sink: LayerWriter) -> list[TarEntry]:
         writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
         for item in items:
-            _add(writer, item)
+            _add_item(writer, item)
         writer.close()
         return writer.listing
 
@@ -181,8 +181,8 @@ def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh
         FetchError: it is not in the store, or damaged.
     """
     path = store.verified(tar, title)
-    known = None if afresh else known_listing(tar, store)
-    listing = known or keep_listing(tar, _listed(path, title), store)
+    known = None if afresh else recall_listing(tar, store)
+    listing = known or keep_listing(tar, _list_entries(path, title), store)
     with store.scratch() as folder, path.open("rb") as stream:
         layer = folder / "layer"
         with layer.open("wb") as target, LayerWriter(target, level, known=tar) as sink:
@@ -193,7 +193,7 @@ def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh
     return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listing)
 
 
-def _listed(tar: Path, title: str) -> list[TarEntry]:
+def _list_entries(tar: Path, title: str) -> list[TarEntry]:
     with tar.open("rb") as stream:
         try:
             return list(list_tar(stream, title))
@@ -201,7 +201,7 @@ def _listed(tar: Path, title: str) -> list[TarEntry]:
             raise BuildError(f"{title} is not a tar of a system: {err}", hint=HOSTILE) from None
 
 
-def _add(writer: TarWriter, item: LayerItem) -> None:
+def _add_item(writer: TarWriter, item: LayerItem) -> None:
     entry = item.entry
     if item.open is None:
         writer.add(entry)

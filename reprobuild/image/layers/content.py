@@ -14,7 +14,7 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of, parents
+from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of, list_parents
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.names import HOSTILE, check_path, check_target
 
@@ -30,24 +30,24 @@ class LayerItem(Struct, frozen=True, kw_only=True):
     open: Callable[[], IO[bytes]] | None = None
 
 
-def directory(path: str, origin: str) -> LayerItem:
+def directory_item(path: str, origin: str) -> LayerItem:
     """Return a directory owned by root."""
     return LayerItem(entry=TarEntry(path=path, type="directory", mode=0o755), origin=origin)
 
 
-def link(path: str, target: str, origin: str) -> LayerItem:
+def link_item(path: str, target: str, origin: str) -> LayerItem:
     """Return a symbolic link owned by root."""
     return LayerItem(entry=TarEntry(path=path, type="symlink", mode=0o777, target=target), origin=origin)
 
 
-def text(path: str, content: bytes, origin: str, mode: int = 0o644) -> LayerItem:
+def text_item(path: str, content: bytes, origin: str, mode: int = 0o644) -> LayerItem:
     """Return a small file owned by root."""
     sha256 = hashlib.sha256(content).hexdigest()
     entry = TarEntry(path=path, type="file", mode=mode, size=len(content), sha256=sha256)
     return LayerItem(entry=entry, origin=origin, open=lambda: io.BytesIO(content))
 
 
-def arranged(items: Iterable[LayerItem]) -> list[LayerItem]:
+def arrange_items(items: Iterable[LayerItem]) -> list[LayerItem]:
     """Return one item per path, with parents, sorted by path.
 
     The first of two items with equal content stays.
@@ -58,18 +58,18 @@ def arranged(items: Iterable[LayerItem]) -> list[LayerItem]:
     chosen: dict[str, LayerItem] = {}
     for item in items:
         former = chosen.setdefault(item.entry.path, item)
-        if former is not item and not _same(former, item):
-            raise conflict(item.entry.path, former.origin, item.origin)
-    for folder in parents(chosen):
+        if former is not item and not _is_same_item(former, item):
+            raise conflict_error(item.entry.path, former.origin, item.origin)
+    for folder in list_parents(chosen):
         above = chosen.get(folder)
         if above is not None and above.entry.type != "directory":
             below = next(item for path, item in chosen.items() if path.startswith(f"{folder}/"))
-            raise conflict(folder, above.origin, below.origin)
-        chosen.setdefault(folder, directory(folder, ""))
+            raise conflict_error(folder, above.origin, below.origin)
+        chosen.setdefault(folder, directory_item(folder, ""))
     return [chosen[path] for path in sorted(chosen)]
 
 
-def conflict(path: str, first: str, second: str) -> BuildError:
+def conflict_error(path: str, first: str, second: str) -> BuildError:
     """Return the error for a path with two different contents."""
     return BuildError(
         f"{first} and {second} both write /{path}, with different content",
@@ -77,15 +77,15 @@ def conflict(path: str, first: str, second: str) -> BuildError:
     )
 
 
-def _same(first: LayerItem, second: LayerItem) -> bool:
+def _is_same_item(first: LayerItem, second: LayerItem) -> bool:
     if first.entry.type != second.entry.type or first.entry.target != second.entry.target:
         return False
     return first.entry.type != "file" or (
-        first.entry.size == second.entry.size and _hash(first) == _hash(second)
+        first.entry.size == second.entry.size and _hash_item(first) == _hash_item(second)
     )
 
 
-def _hash(item: LayerItem) -> str:
+def _hash_item(item: LayerItem) -> str:
     if item.entry.sha256 or item.open is None:
         return item.entry.sha256
     digest = hashlib.sha256()
@@ -145,10 +145,10 @@ def _tar_item(
     check_path(entry.path, origin)
     path = f"{prefix}/{entry.path}" if prefix else entry.path
     if entry.type == "directory":
-        return directory(path, origin)
+        return directory_item(path, origin)
     if entry.type == "symlink":
         check_target(entry.target, entry.path, origin)
-        return link(path, entry.target, origin)
+        return link_item(path, entry.target, origin)
     if entry.type not in ("file", "hardlink"):
         raise ValueError(f"{entry.path} is a {entry.type}, and sources hold files, directories and links")
     if entry.mode & (stat.S_ISUID | stat.S_ISGID):

@@ -15,11 +15,18 @@ import msgspec
 
 from reprobuild.errors import FetchError
 from reprobuild.image.layers.blobs import LEVEL, Layer, copy_layer, read_listing, write_layer
-from reprobuild.image.layers.content import LayerItem, arranged, conflict, link, tar_items, text
+from reprobuild.image.layers.content import (
+    LayerItem,
+    arrange_items,
+    conflict_error,
+    link_item,
+    tar_items,
+    text_item,
+)
 from reprobuild.image.layers.plan import BasePart, GivenPart, Recipe, TarPart, WheelPart
 from reprobuild.image.layers.wheel import wheel_entries
 from reprobuild.infra.cancel import CancelToken
-from reprobuild.infra.flock import alone
+from reprobuild.infra.flock import hold_file_lock
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.names import check_path
 from reprobuild.store.store import Store
@@ -53,19 +60,19 @@ def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[LayerItem]]:
                     tar = tar_items(path, part.origin, prefix=part.prefix, below=part.below)
                     items += stack.enter_context(tar)
                 case GivenPart():
-                    items.append(_given(part, recipe.title))
+                    items.append(_make_item(part, recipe.title))
                 case BasePart():
                     raise AssertionError("a base is copied, not taken apart")
         omit = set(recipe.omit)
-        yield arranged(item for item in items if item.entry.path not in omit)
+        yield arrange_items(item for item in items if item.entry.path not in omit)
 
 
-def _given(part: GivenPart, title: str) -> LayerItem:
+def _make_item(part: GivenPart, title: str) -> LayerItem:
     check_path(part.path, title)
     if part.target is not None:
-        return link(part.path, part.target, title)
+        return link_item(part.path, part.target, title)
     if part.content is not None:
-        return text(part.path, part.content, title)
+        return text_item(part.path, part.content, title)
     uid, gid = part.owner
     entry = TarEntry(path=part.path, type="directory", mode=part.mode, uid=uid, gid=gid)
     return LayerItem(entry=entry, origin=title)
@@ -90,10 +97,10 @@ def make_layer(
         CancelledError: the wait was cancelled.
     """
     key = recipe.key(level)
-    if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
+    if not afresh and (known := _recall_layer(store.recall(key), recipe.title, store)):
         return known
-    with alone(store.root / "making" / key, halt or CancelToken()):
-        if not afresh and (known := _recalled(store.recall(key), recipe.title, store)):
+    with hold_file_lock(store.root / "making" / key, halt or CancelToken()):
+        if not afresh and (known := _recall_layer(store.recall(key), recipe.title, store)):
             return known
         if recipe.base:
             layer = copy_layer(recipe.base, recipe.title, store, level, afresh=afresh)
@@ -106,11 +113,11 @@ def make_layer(
 
 def layer_listing(recipe: Recipe, store: Store, level: int = LEVEL) -> list[TarEntry] | None:
     """Return the entries of a recipe's stored layer, or None."""
-    layer = _recalled(store.recall(recipe.key(level)), recipe.title, store, blob=False)
+    layer = _recall_layer(store.recall(recipe.key(level)), recipe.title, store, blob=False)
     return read_listing(layer, store) if layer else None
 
 
-def _recalled(value: Any, title: str, store: Store, *, blob: bool = True) -> Layer | None:
+def _recall_layer(value: Any, title: str, store: Store, *, blob: bool = True) -> Layer | None:
     """Return a remembered layer with intact blobs, or None.
 
     It gets its present title.
@@ -137,7 +144,7 @@ def make_layers(
     Raises:
         BuildError, FetchError: see `make_layer`; the first failure in the order of recipes.
     """
-    order = sorted(range(len(recipes)), key=lambda index: -_weight(recipes[index], store))
+    order = sorted(range(len(recipes)), key=lambda index: -_recipe_size(recipes[index], store))
     halt = CancelToken()
     with ThreadPoolExecutor(WORKERS) as pool:
         futures = {
@@ -155,12 +162,12 @@ def make_layers(
         return [futures[index].result() for index in range(len(recipes))]
 
 
-def _weight(recipe: Recipe, store: Store) -> int:
+def _recipe_size(recipe: Recipe, store: Store) -> int:
     paths = [store.blob(part.sha256) for part in recipe.parts if not isinstance(part, GivenPart)]
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
-def settle_overlaps(
+def resolve_overlaps(
     recipes: Sequence[Recipe], listings: Sequence[Sequence[TarEntry]], store: Store
 ) -> list[Recipe]:
     """Return the recipes without overlaps between layers.
@@ -183,15 +190,17 @@ def settle_overlaps(
             if former.type == entry.type and (over_base or entry.type == "directory"):
                 continue
             if (former.type, former.sha256, former.target) != (entry.type, entry.sha256, entry.target):
-                raise conflict(
-                    entry.path, _owner(owner, entry.path, store), _owner(recipe, entry.path, store)
+                raise conflict_error(
+                    entry.path,
+                    _find_part_name(owner, entry.path, store),
+                    _find_part_name(recipe, entry.path, store),
                 )
             omit.append(entry.path)
         settled.append(msgspec.structs.replace(recipe, omit=tuple(omit)) if omit else recipe)
     return settled
 
 
-def _owner(recipe: Recipe, path: str, store: Store) -> str:
+def _find_part_name(recipe: Recipe, path: str, store: Store) -> str:
     """Return the name of the part that writes a path."""
     if recipe.base:
         return f"the base {recipe.title}"

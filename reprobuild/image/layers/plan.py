@@ -17,14 +17,14 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import BuildError
-from reprobuild.image.layers.content import conflict
+from reprobuild.image.layers.content import conflict_error
 from reprobuild.image.layers.wheel import direct_url_text, site_packages
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import PREFIX, Artefact
 from reprobuild.recipe.layer_order import order_wheels
-from reprobuild.recipe.payload import origin
+from reprobuild.recipe.payload import origin_file
 from reprobuild.store.store import Store
 
 # Part of the key of every layer: increase it when other bytes come from the same parts.
@@ -124,7 +124,7 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
         home = lock.interpreter.home
         tree = TarPart("the tree of the interpreter", lock.realised.interpreter, below=home[1:])
         recipes.append(recipe(f"{home}: Python {lock.interpreter.version}", tree))
-    if parts := skeleton(lock):
+    if parts := virtual_environment_parts(lock):
         recipes.append(recipe(f"{PREFIX}: Python {python}", *parts))
     urls = _direct_urls(lock.sources)
     wheels: dict[str, list[Part]] = {}
@@ -134,7 +134,7 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
             made_here = wheel in lock.built_wheels
             url = urls.get(canonicalize_name(wheel.name), "") if made_here else ""
             part = WheelPart(wheel.file.filename, wheel.file.sha256, url)
-            sizes[wheel.file.filename] = _size(store.blob(wheel.file.sha256))
+            sizes[wheel.file.filename] = _file_size(store.blob(wheel.file.sha256))
             wheels[wheel.file.filename] = with_bytecode(part, wheel.file, PREFIX[1:])
     order = order_wheels(sizes)
     recipes += [recipe(name, *wheels[name]) for name in order.alone]
@@ -146,7 +146,7 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
         files = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
         title = f"{source.path}: {source.commit[:12]}{' with changes' if source.patch else ''}"
         # With the source, so that its next change remakes only this layer.
-        origins = [origin(source, lock)] if source.watched else []
+        origins = [origin_file(source, lock)] if source.watched else []
         origin_parts = [GivenPart(path.strip("/"), content=content) for path, content in origins]
         built = lock.parts(source)
         added = [TarPart(f"what was compiled in {source.name}", built.parts, prefix=place)] if built else []
@@ -160,11 +160,11 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
     return recipes
 
 
-def _size(blob: Path) -> int:
+def _file_size(blob: Path) -> int:
     return blob.stat().st_size if blob.is_file() else 0  # a missing file is reported when it is read
 
 
-def skeleton(lock: Lock) -> list[GivenPart]:
+def virtual_environment_parts(lock: Lock) -> list[GivenPart]:
     """Return the parts that make the prefix a virtual environment.
 
     PEP 405 describes it; conda's prefix is not one.
@@ -217,7 +217,7 @@ def files_recipe(lock: SealedLock, files: Mapping[str, bytes], tree: Mapping[str
     parts = [GivenPart(path.strip("/"), content=content) for path, content in sorted(files.items())]
     for part in parts:
         if part.path in tree:
-            raise conflict(part.path, "another layer", "reprobuild itself")
+            raise conflict_error(part.path, "another layer", "reprobuild itself")
     steps = [step for step in lock.workdir.split("/") if step]
     for folder in ("/".join(steps[: depth + 1]) for depth in range(len(steps))):
         present = tree.get(folder)

@@ -25,7 +25,7 @@ from installer.records import InvalidRecordEntry, RecordEntry
 from installer.utils import Scheme
 
 from reprobuild.errors import BuildError
-from reprobuild.image.layers.content import LayerItem, arranged, text
+from reprobuild.image.layers.content import LayerItem, arrange_items, text_item
 from reprobuild.image.layers.wheel_source import OpenWheel, WheelMember
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted import zips
@@ -104,7 +104,7 @@ def wheel_entries(
                 f"{origin} cannot be installed: a line of entry_points.txt is not `name = module:function`",
                 hint=HOSTILE,
             ) from None
-        yield arranged(destination.items)
+        yield arrange_items(destination.items)
 
 
 class _Destination(WheelDestination):
@@ -135,9 +135,9 @@ class _Destination(WheelDestination):
         place = self._place(scheme, path)
         mode = 0o755 if is_executable or scheme == "scripts" else 0o644
         if not isinstance(stream, WheelMember):  # INSTALLER and direct_url.json
-            return self._keep(text(place, stream.read(), self.origin, mode), path)
+            return self._keep(text_item(place, stream.read(), self.origin, mode), path)
         if scheme == "scripts" and (content := stream.with_shebang(SHEBANG.encode())) is not None:
-            return self._keep(text(place, content, self.origin, mode), path)
+            return self._keep(text_item(place, content, self.origin, mode), path)
         entry = TarEntry(
             path=place, type="file", mode=mode, size=stream.info.file_size, sha256=stream.sha256()
         )
@@ -148,7 +148,7 @@ class _Destination(WheelDestination):
         if "/" in name or "\\" in name:
             raise BuildError(f"{self.origin} holds the unsafe script name {name!r}", hint=HOSTILE)
         place = self._place("scripts", name)
-        return self._keep(text(place, script_text(module, attr), self.origin, 0o755), name)
+        return self._keep(text_item(place, script_text(module, attr), self.origin, 0o755), name)
 
     def _keep(self, item: LayerItem, path: str) -> RecordEntry:
         self.items.append(item)
@@ -164,7 +164,7 @@ class _Destination(WheelDestination):
             rows.append((path, _record_hash(entry.sha256), str(entry.size)))
         stream = io.StringIO(newline="")
         csv.writer(stream, lineterminator="\n").writerows(sorted(rows))
-        self._keep(text(place, stream.getvalue().encode(), self.origin), record_file_path)
+        self._keep(text_item(place, stream.getvalue().encode(), self.origin), record_file_path)
 
 
 def _record_path(path: str, start: str) -> str:

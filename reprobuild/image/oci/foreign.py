@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from reprobuild.errors import BuildError
 from reprobuild.image.formats.docker_save_files import SAVED_MANIFEST, check_saved
-from reprobuild.image.layering.packed import checked_hex, open_packed
+from reprobuild.image.layering.packed import open_packed, parse_digest
 from reprobuild.image.oci.members import DAMAGED, TarMembers
 from reprobuild.image.oci.read import Layout, parse_layout, read_layout
 from reprobuild.image.oci.write import LAYER
@@ -66,16 +66,16 @@ def open_foreign(path: Path) -> Iterator[ForeignImage]:
         def open_file(digest: str) -> Callable[[str], Any]:
             return layout.blob(digest).open
 
-        yield _from_layers(layout.config, layout.layers, open_file, str(path))
+        yield _assemble_image(layout.config, layout.layers, open_file, str(path))
         return
     try:
         members = _Members(path)
     except DAMAGED as err:
         raise BuildError(f"{path} is not the archive of an image: {err}", hint=AGAIN) from None
-    yield _from_archive(members)
+    yield _read_archive(members)
 
 
-def _from_archive(members: _Members) -> ForeignImage:
+def _read_archive(members: _Members) -> ForeignImage:
     if members.has("index.json"):
         layout = parse_layout(members.path, members.read)
         if members.has(SAVED_MANIFEST):
@@ -84,19 +84,19 @@ def _from_archive(members: _Members) -> ForeignImage:
         def open_blob(digest: str) -> Callable[[str], Any]:
             return lambda mode: members.open(f"blobs/sha256/{digest}")
 
-        return _from_layers(layout.config, layout.layers, open_blob, str(members.path))
-    return _from_docker_archive(members)
+        return _assemble_image(layout.config, layout.layers, open_blob, str(members.path))
+    return _read_docker_archive(members)
 
 
 def _check_saved(members: _Members, layout: Layout) -> None:
     pairs = [(digest, diff_id) for _, digest, diff_id in layout.layers]
     try:
-        check_saved(members, members.read(SAVED_MANIFEST), checked_hex(layout.config_digest), pairs)
+        check_saved(members, members.read(SAVED_MANIFEST), parse_digest(layout.config_digest), pairs)
     except (*DAMAGED, TypeError) as err:
         raise BuildError(f"{members.path} is not the archive of one image: {err}", hint=AGAIN) from None
 
 
-def _from_docker_archive(members: _Members) -> ForeignImage:
+def _read_docker_archive(members: _Members) -> ForeignImage:
     """Return the image in a `docker save` archive.
 
     https://github.com/moby/docker-image-spec, "Combined Image JSON".
@@ -108,7 +108,7 @@ def _from_docker_archive(members: _Members) -> ForeignImage:
         if stated and hashlib.sha256(text).hexdigest() != stated[0]:
             raise ValueError(f"the bytes of {image['Config']} are others")
         config = parse_image_json(text, CONFIG)
-        diff_ids = [checked_hex(digest) for digest in config["rootfs"]["diff_ids"]]
+        diff_ids = [parse_digest(digest) for digest in config["rootfs"]["diff_ids"]]
         layers = [
             (LAYER, str(name), diff_id) for name, diff_id in zip(image["Layers"], diff_ids, strict=True)
         ]
@@ -118,10 +118,10 @@ def _from_docker_archive(members: _Members) -> ForeignImage:
     def open_member(name: str) -> Callable[[str], Any]:
         return lambda mode: members.open(name)
 
-    return _from_layers(config, tuple(layers), open_member, str(members.path))
+    return _assemble_image(config, tuple(layers), open_member, str(members.path))
 
 
-def _from_layers(
+def _assemble_image(
     config: dict[str, Any],
     layers: tuple[tuple[str, str, str], ...],
     opener: Callable[[str], Callable[[str], Any]],

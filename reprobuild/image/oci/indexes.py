@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reprobuild.image.layering.packed import checked_hex
+from reprobuild.image.layering.packed import parse_digest
 from reprobuild.image.oci.write import INDEX, MANIFEST, REFERENCE
 
 INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -53,7 +53,7 @@ class _Walk:
         digests = {item["digest"] for item in items}
         for item in items:
             # `docker save` leaves the manifests of other platforms out.
-            if not _is_attestation(item, digests) and self._has(f"sha256:{checked_hex(item['digest'])}"):
+            if not _is_attestation(item, digests) and self._has(f"sha256:{parse_digest(item['digest'])}"):
                 yield from self._image(item, depth)
 
     def _image(self, item: Descriptor, depth: int) -> Iterator[Descriptor]:

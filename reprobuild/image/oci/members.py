@@ -34,7 +34,7 @@ MOST_DEEP = 32  # parts of a name; images need three
 
 
 @contextlib.contextmanager
-def written(path: Path) -> Iterator[Callable[[bytes], object]]:
+def open_scratch_file(path: Path) -> Iterator[Callable[[bytes], object]]:
     """Yield a function that writes to a new scratch file.
 
     Its errors are distinct from those of a source that is read meanwhile.
@@ -146,7 +146,7 @@ class TarMembers:
         folders = set()
         with path.open("rb") as stream:
             for info, _ in layer_members(stream, str(path)):
-                name = _plain(info.name)
+                name = _normalise_name(info.name)
                 if info.isdir():
                     folders.add(name)
                 elif name in self._links or (name in self._places and not self._is_again(info)):
@@ -157,7 +157,7 @@ class TarMembers:
                     target = posixpath.join(posixpath.dirname(name), info.linkname)
                     self._links[name] = posixpath.normpath(target)
                 elif info.islnk():
-                    self._links[name] = _plain(info.linkname)
+                    self._links[name] = _normalise_name(info.linkname)
         self._check_folders(folders)
 
     def _is_again(self, info: TarInfo) -> bool:
@@ -165,7 +165,7 @@ class TarMembers:
 
         Some builders write equal layers twice.
         """
-        offset, size = self._places[_plain(info.name)]
+        offset, size = self._places[_normalise_name(info.name)]
         return (
             info.isreg()
             and info.size == size
@@ -218,7 +218,7 @@ class TarMembers:
             yield cast("IO[bytes]", StreamPart(stream, place[1]))
 
 
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     """Return the unambiguous path of a member.
 
     Raises:
@@ -232,7 +232,7 @@ def _plain(name: str) -> str:
     return posixpath.normpath(name)
 
 
-def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
+def decompress_stream(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
     """Return a stream's uncompressed bytes, and its compression.
 
     `start` is its beginning, and decides, as in engines: the media type is only a claim, and `docker save`
@@ -247,7 +247,7 @@ def inflated(stream: IO[bytes], start: bytes) -> tuple[IO[bytes], str]:
 
 
 @contextlib.contextmanager
-def bounded(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
+def open_bounded_file(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
     """Yield a function that writes a bounded number of bytes.
 
     The bytes are those of `path`, unpacked into a scratch file; a small file may hold very many bytes.
@@ -256,7 +256,7 @@ def bounded(target: Path, path: Path) -> Iterator[Callable[[bytes], object]]:
         BuildError: they are more than `untrusted.names.most_bytes`, or than the free space of the disk.
     """
     packed, total = path.stat().st_size, 0
-    with written(target) as write:
+    with open_scratch_file(target) as write:
         room = shutil.disk_usage(target.parent).free
 
         def take(chunk: bytes) -> None:
@@ -283,10 +283,10 @@ def open_archive(path: Path, scratch: Path) -> TarMembers:
         with path.open("rb") as stream:
             start = stream.read(4)
             stream.seek(0)
-            content, packing = inflated(stream, start)
+            content, packing = decompress_stream(stream, start)
             if packing != "none":
                 unpacked = scratch / "archive.tar"
-                with bounded(unpacked, path) as write:
+                with open_bounded_file(unpacked, path) as write:
                     while chunk := content.read(CHUNK):
                         write(chunk)
         return TarMembers(unpacked)

@@ -95,13 +95,13 @@ def open_path(path: Path, scratch: Path, name: str = "") -> OciImage:
     else:
         raise UsageError(f"there is no image at {called}", hint=GIVE)
     if files.has("index.json"):
-        return _parsed(lambda: _read_oci(files, called, form), called)
+        return _parse_image(lambda: _read_oci(files, called, form), called)
     if files.has("manifest.json"):
-        return _parsed(lambda: _read_docker(files, called), called)
+        return _parse_image(lambda: _read_docker(files, called), called)
     raise UsageError(f"{called} holds no image: neither index.json nor manifest.json", hint=GIVE)
 
 
-def _parsed(read: Any, name: str) -> OciImage:
+def _parse_image(read: Any, name: str) -> OciImage:
     try:
         return cast(OciImage, read())
     except (*DAMAGED, KeyError, TypeError, AttributeError, RecursionError) as err:
@@ -110,23 +110,26 @@ def _parsed(read: Any, name: str) -> OciImage:
 
 
 def _read_oci(files: ImageFiles, name: str, form: str) -> OciImage:
-    index = _object(_small(files, "index.json"), json_documents.INDEX)
-    descriptor = _the_image(files, index, name)
-    manifest = _object(_blob(files, descriptor["digest"]), json_documents.MANIFEST)
-    config = _configuration(_blob(files, manifest["config"]["digest"]))
-    diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
+    index = _parse_object(_read_small(files, "index.json"), json_documents.INDEX)
+    descriptor = _find_image(files, index, name)
+    manifest = _parse_object(_read_blob(files, descriptor["digest"]), json_documents.MANIFEST)
+    config = _parse_configuration(_read_blob(files, manifest["config"]["digest"]))
+    diff_ids = [_parse_digest(digest) for digest in config["rootfs"]["diff_ids"]]
     layers = tuple(
         PackedLayer(
-            file=f"blobs/sha256/{_hex(layer['digest'])}", digest=_hex(layer["digest"]), diff_id=diff_id,
+            file=f"blobs/sha256/{_parse_digest(layer['digest'])}", digest=_parse_digest(layer["digest"]),
+            diff_id=diff_id,
             media_type=str(layer.get("mediaType", "")),
         )
         for layer, diff_id in zip(manifest["layers"], diff_ids, strict=True)
     )  # fmt: skip
-    _absent(files, layers)
+    _check_layers_present(files, layers)
     if files.has(SAVED_MANIFEST):
         pairs = [(layer.digest, layer.diff_id) for layer in layers]
-        check_saved(files, _small(files, SAVED_MANIFEST), _hex(manifest["config"]["digest"]), pairs)
-    check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
+        check_saved(
+            files, _read_small(files, SAVED_MANIFEST), _parse_digest(manifest["config"]["digest"]), pairs
+        )
+    check_repositories(files, [layer.file for layer in layers], lambda name: _read_small(files, name))
     return OciImage(
         name=name, form=form, files=files, layers=layers, manifest=descriptor["digest"],
         documents={"index": index, "manifest": manifest, "config": config},
@@ -135,12 +138,12 @@ def _read_oci(files: ImageFiles, name: str, form: str) -> OciImage:
     )  # fmt: skip
 
 
-def _the_image(files: ImageFiles, index: dict[str, Any], name: str) -> dict[str, Any]:
+def _find_image(files: ImageFiles, index: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the descriptor of the only image with a manifest."""
     descriptors = list_images(
         index,
-        lambda digest: files.has(f"blobs/sha256/{_hex(digest)}"),
-        lambda digest: _object(_blob(files, digest), json_documents.INDEX),
+        lambda digest: files.has(f"blobs/sha256/{_parse_digest(digest)}"),
+        lambda digest: _parse_object(_read_blob(files, digest), json_documents.INDEX),
     )
     if len({item["digest"] for item in descriptors}) > 1:
         platforms = [item.get("platform") or {} for item in descriptors]
@@ -152,20 +155,22 @@ def _the_image(files: ImageFiles, index: dict[str, Any], name: str) -> dict[str,
 
 
 def _read_docker(files: ImageFiles, name: str) -> OciImage:
-    images = _shallow(json_documents.parse_image_json(_small(files, "manifest.json"), json_documents.SAVED))
+    images = _check_depth(
+        json_documents.parse_image_json(_read_small(files, "manifest.json"), json_documents.SAVED)
+    )
     if len(images) != 1:
         raise BuildError(f"{name} holds {len(images)} images", hint=ONE_IMAGE)
     (image,) = images
-    raw = _small(files, image["Config"])
+    raw = _read_small(files, image["Config"])
     digest = hashlib.sha256(raw).hexdigest()
     if not set(_DIGESTS.findall(image["Config"])) <= {digest}:
         raise ValueError(f"the bytes of {image['Config']} are others")
-    config = _configuration(raw)
-    diff_ids = [_hex(digest) for digest in config["rootfs"]["diff_ids"]]
+    config = _parse_configuration(raw)
+    diff_ids = [_parse_digest(digest) for digest in config["rootfs"]["diff_ids"]]
     pairs = zip(image["Layers"], diff_ids, strict=True)
     layers = tuple(PackedLayer(file=str(file), diff_id=diff_id) for file, diff_id in pairs)
-    _absent(files, layers)
-    check_repositories(files, [layer.file for layer in layers], lambda name: _small(files, name))
+    _check_layers_present(files, layers)
+    check_repositories(files, [layer.file for layer in layers], lambda name: _read_small(files, name))
     return OciImage(
         name=name, form="docker archive", files=files, layers=layers,
         documents={"index": images, "config": config},
@@ -174,13 +179,13 @@ def _read_docker(files: ImageFiles, name: str) -> OciImage:
     )  # fmt: skip
 
 
-def _absent(files: ImageFiles, layers: tuple[PackedLayer, ...]) -> None:
+def _check_layers_present(files: ImageFiles, layers: tuple[PackedLayer, ...]) -> None:
     for layer in layers:
         if not files.has(layer.file):
             raise ValueError(f"the layer {layer.file} is missing")
 
 
-def _small(files: ImageFiles, name: str) -> bytes:
+def _read_small(files: ImageFiles, name: str) -> bytes:
     with files.open(name) as stream:
         content = stream.read(LARGEST_JSON + 1)
     if len(content) > LARGEST_JSON:
@@ -188,21 +193,21 @@ def _small(files: ImageFiles, name: str) -> bytes:
     return content
 
 
-def _blob(files: ImageFiles, digest: str) -> bytes:
-    content = _small(files, f"blobs/sha256/{_hex(digest)}")
-    if hashlib.sha256(content).hexdigest() != _hex(digest):
+def _read_blob(files: ImageFiles, digest: str) -> bytes:
+    content = _read_small(files, f"blobs/sha256/{_parse_digest(digest)}")
+    if hashlib.sha256(content).hexdigest() != _parse_digest(digest):
         raise ValueError(f"the bytes of {digest} are others")
     return content
 
 
-def _object(raw: bytes, fields: json_documents.Fields) -> dict[str, Any]:
-    value = _shallow(json_documents.parse_image_json(raw, fields))
+def _parse_object(raw: bytes, fields: json_documents.Fields) -> dict[str, Any]:
+    value = _check_depth(json_documents.parse_image_json(raw, fields))
     if not isinstance(value, dict):
         raise ValueError("a JSON file of it is no object")
     return value
 
 
-def _shallow(value: Any) -> Any:
+def _check_depth(value: Any) -> Any:
     """Return a JSON value unless it is nested too deep."""
     level, depth = [value], 0
     while level:
@@ -214,9 +219,9 @@ def _shallow(value: Any) -> Any:
     return value
 
 
-def _configuration(raw: bytes) -> dict[str, Any]:
+def _parse_configuration(raw: bytes) -> dict[str, Any]:
     """Return the image configuration, checked."""
-    return check_configuration(_object(raw, json_documents.CONFIG))
+    return check_configuration(_parse_object(raw, json_documents.CONFIG))
 
 
 def check_configuration(document: dict[str, Any]) -> dict[str, Any]:
@@ -225,11 +230,11 @@ def check_configuration(document: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: a runtime setting has another type than in the specification, or it is too deep.
     """
-    read_runtime_config(_shallow(document).get("config"))
+    read_runtime_config(_check_depth(document).get("config"))
     return document
 
 
-def _hex(digest: str) -> str:
+def _parse_digest(digest: str) -> str:
     kind, _, value = digest.partition(":")
     if kind != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
         raise ValueError(f"{digest!r} is no sha256 digest")

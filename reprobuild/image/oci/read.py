@@ -18,8 +18,8 @@ from msgspec import Struct
 from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layering.packed import MAKE_AGAIN as MAKE_AGAIN
-from reprobuild.image.layering.packed import checked_hex as checked_hex
 from reprobuild.image.layering.packed import open_packed as open_packed
+from reprobuild.image.layering.packed import parse_digest as checked_hex
 from reprobuild.image.oci.write import INDEX, MANIFEST, REFERENCE
 from reprobuild.image.tree_digest import tree_digest
 from reprobuild.infra.tar.entries import TarEntry
@@ -76,7 +76,7 @@ def read_layout(folder: Path) -> Layout:
         BuildError: it is not a layout, holds several images, or a digest is wrong. The layers are checked
             when they are read: see `open_layer`.
     """
-    return parse_layout(folder, lambda name: _small(folder / name))
+    return parse_layout(folder, lambda name: _read_small(folder / name))
 
 
 def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
@@ -88,14 +88,14 @@ def parse_layout(folder: Path, read: Callable[[str], bytes]) -> Layout:
         BuildError: see `read_layout`.
     """
     try:
-        index = msgspec.json.decode(_plain(read("index.json"), json_documents.INDEX), type=_Index)
+        index = msgspec.json.decode(_check_json(read("index.json"), json_documents.INDEX), type=_Index)
         (descriptor,) = (item for item in index.manifests if item.kind in (MANIFEST, INDEX))
         while descriptor.kind == INDEX:  # one image may be in an index of its own
-            inner = _plain(_checked(read, descriptor.digest), json_documents.INDEX)
+            inner = _check_json(_read_blob(read, descriptor.digest), json_documents.INDEX)
             (descriptor,) = msgspec.json.decode(inner, type=_Index).manifests
-        stated = _plain(_checked(read, descriptor.digest), json_documents.MANIFEST)
+        stated = _check_json(_read_blob(read, descriptor.digest), json_documents.MANIFEST)
         manifest = msgspec.json.decode(stated, type=_Manifest)
-        raw = _checked(read, manifest.config.digest)
+        raw = _read_blob(read, manifest.config.digest)
         config = parse_image_json(raw, json_documents.CONFIG)
         diff_ids = [checked_hex(digest) for digest in msgspec.json.decode(raw, type=_Config).rootfs.diff_ids]
         layers = [(layer.kind, checked_hex(layer.digest)) for layer in manifest.layers]
@@ -136,13 +136,13 @@ class _Config(Struct):
     rootfs: _RootFS
 
 
-def _plain(raw: bytes, fields: json_documents.Fields) -> bytes:
+def _check_json(raw: bytes, fields: json_documents.Fields) -> bytes:
     """Return a document that every reader reads alike."""
     parse_image_json(raw, fields)
     return raw
 
 
-def _small(path: Path) -> bytes:
+def _read_small(path: Path) -> bytes:
     """Return the content of a JSON file of bounded size.
 
     Registries take no larger one.
@@ -153,7 +153,7 @@ def _small(path: Path) -> bytes:
     return read_plain(path, LARGEST_JSON)
 
 
-def _checked(read: Callable[[str], bytes], digest: str) -> bytes:
+def _read_blob(read: Callable[[str], bytes], digest: str) -> bytes:
     content = read(f"blobs/sha256/{checked_hex(digest)}")
     if hashlib.sha256(content).hexdigest() != checked_hex(digest):
         raise ValueError(f"the bytes of {digest} are others")

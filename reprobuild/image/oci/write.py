@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from reprobuild.image.layers.blobs import Layer
-from reprobuild.infra.atomic import whole_folder
+from reprobuild.infra.atomic import atomic_directory
 from reprobuild.infra.untrusted.write_below import link_below
 from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
@@ -74,17 +74,17 @@ def write_layout(
     Raises:
         FetchError: a blob of the store is missing or damaged.
     """
-    with whole_folder(folder) as part:
+    with atomic_directory(folder) as part:
         blobs = part / "blobs" / "sha256"
         blobs.mkdir(parents=True)
         descriptors = []
         for layer in layers:
-            _link(store.verified(layer.blob, f"the layer `{layer.title}`"), blobs, layer.blob)
+            _link_blob(store.verified(layer.blob, f"the layer `{layer.title}`"), blobs, layer.blob)
             descriptors.append(_descriptor(f"{LAYER}+zstd", layer.blob, layer.size))
-        config = _write(blobs, CONFIG, image)
+        config = _write_blob(blobs, CONFIG, image)
         text = encode({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": descriptors})
-        manifest = _write(blobs, MANIFEST, text)
-        _finish(part, manifest, platform, reference)
+        manifest = _write_blob(blobs, MANIFEST, text)
+        _write_index(part, manifest, platform, reference)
     return WrittenLayout(config=config["digest"], manifest=manifest["digest"])
 
 
@@ -106,16 +106,16 @@ def link_layout(
     Raises:
         FetchError: a blob of the store is missing or damaged.
     """
-    with whole_folder(folder) as part:
+    with atomic_directory(folder) as part:
         place = part / "blobs" / "sha256"
         place.mkdir(parents=True)
         for blob in (manifest, *blobs):
-            _link(store.verified(blob, "a part of the image"), place, blob)
+            _link_blob(store.verified(blob, "a part of the image"), place, blob)
         size = (place / manifest).stat().st_size
-        _finish(part, _descriptor(MANIFEST, manifest, size), platform, reference)
+        _write_index(part, _descriptor(MANIFEST, manifest, size), platform, reference)
 
 
-def _finish(part: Path, manifest: dict[str, Any], platform: str, reference: str) -> None:
+def _write_index(part: Path, manifest: dict[str, Any], platform: str, reference: str) -> None:
     """Write the files that make a blob directory a layout.
 
     They name its image.
@@ -129,11 +129,11 @@ def index_json(manifest: dict[str, Any], platform: dict[str, str], reference: st
 
     The image has no other name in it.
     """
-    named = {**manifest, "platform": platform, "annotations": names(reference)}
+    named = {**manifest, "platform": platform, "annotations": name_annotations(reference)}
     return encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]})
 
 
-def names(reference: str) -> dict[str, str]:
+def name_annotations(reference: str) -> dict[str, str]:
     """Return the annotations that identify an image in a layout.
 
     containerd, and Docker with its store, look for the full name, as
@@ -159,7 +159,7 @@ def _descriptor(media_type: str, digest: str, size: int) -> dict[str, Any]:
     return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": size}
 
 
-def _write(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
+def _write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(content).hexdigest()
     path = blobs / digest
     path.write_bytes(content)
@@ -167,6 +167,6 @@ def _write(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
     return _descriptor(media_type, digest, len(content))
 
 
-def _link(source: Path, folder: Path, name: str) -> None:
+def _link_blob(source: Path, folder: Path, name: str) -> None:
     with contextlib.suppress(FileExistsError):  # two layers with the same bytes
         link_below(source, folder, name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.command import is_local
 from reprobuild_portable.secrets.redact import strip_credentials
 from reprobuild_portable.secrets.words import GONE
@@ -48,13 +48,13 @@ class RepositoryAddress(Struct, frozen=True, kw_only=True):
         return strip_credentials(self.place)[0] if self.is_remote else ""
 
 
-def of_this_machine(origins: Mapping[str, RepositoryAddress]) -> tuple[str, ...]:
+def local_origin_lines(origins: Mapping[str, RepositoryAddress]) -> tuple[str, ...]:
     """Return a line for each repository read from the disk.
 
     They are sorted by name: `NAME from this machine: PATH`.
     """
     return tuple(
-        f"{name} from this machine: {escaped(without_login(str(origin.local or origin.place)))}"
+        f"{name} from this machine: {escape_text(without_login(str(origin.local or origin.place)))}"
         for name, origin in sorted(origins.items())
         if not origin.is_remote
     )
@@ -72,11 +72,11 @@ def read_origin(text: str, folder: Path, *, confirmed: bool = True) -> Repositor
     if not at or "/" in revision or ":" in revision:
         place, revision = text, ""
     remote = "://" in place or place.startswith("git@")
-    local = None if remote else folder / _expanded(place)
+    local = None if remote else folder / _expand_home(place)
     return RepositoryAddress(place=place, local=local, revision=revision or None, confirmed=confirmed)
 
 
-def _expanded(path: str) -> Path:
+def _expand_home(path: str) -> Path:
     """Return a path with its leading `~` expanded.
 
     pathlib would expand `./~`, too.
@@ -86,7 +86,7 @@ def _expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        user = escaped(path.partition("/")[0])
+        user = escape_text(path.partition("/")[0])
         raise UsageError(
             f"the home directory of {user} is not known here",
             hint=f"write the whole path, or {shlex.quote(f'./{user}')} for a directory of that name",

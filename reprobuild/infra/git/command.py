@@ -16,9 +16,9 @@ from pathlib import Path
 
 from reprobuild.errors import ReproError
 from reprobuild.infra import proc
-from reprobuild.infra.display import escaped
-from reprobuild.infra.git.credentials import REFUSED, handed, login_for, without_netrc
-from reprobuild.infra.proc.errors import failed
+from reprobuild.infra.display import escape_text
+from reprobuild.infra.git.credentials import REFUSED, login_for, login_options, without_netrc
+from reprobuild.infra.proc.errors import exit_error
 from reprobuild_portable import secrets
 
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
@@ -61,16 +61,16 @@ def check_address(place: str, error: type[ReproError]) -> None:
     Raises:
         ReproError: of the given kind.
     """
-    if danger := _danger(place):
+    if danger := _describe_danger(place):
         raise error(
-            f"git is not given the address {escaped(secrets.without_logins(place))}: {danger}",
+            f"git is not given the address {escape_text(secrets.without_logins(place))}: {danger}",
             hint=f"name a path, HOST:PATH, or an address of {', '.join(PROTOCOLS)}",
         )
 
 
 def is_safe(place: str) -> bool:
     """Return whether `check_address` accepts an address."""
-    return not _danger(place)
+    return not _describe_danger(place)
 
 
 def is_local(place: str) -> bool:
@@ -82,7 +82,7 @@ def is_local(place: str) -> bool:
     return not colon or "/" in before or before.lower() == "file"
 
 
-def _danger(place: str) -> str:
+def _describe_danger(place: str) -> str:
     if helper := _HELPER.match(place):
         return f"it would start the program `git-remote-{helper[1]}`"
     scheme = _SCHEME.match(place)
@@ -91,7 +91,7 @@ def _danger(place: str) -> str:
     return "a program would take it for an option" if _OPTION.match(place) else ""
 
 
-def asked_for(oids: Sequence[str]) -> tuple[bytes, int]:
+def batch_check_input(oids: Sequence[str]) -> tuple[bytes, int]:
     """Return input for `git cat-file --batch-check`, and its output bound.
 
     The bound is in bytes.
@@ -100,7 +100,7 @@ def asked_for(oids: Sequence[str]) -> tuple[bytes, int]:
     return stdin, len(stdin) + len(_LACKING) * (len(oids) + 1)
 
 
-def lacking(answer: bytes) -> list[str]:
+def parse_missing(answer: bytes) -> list[str]:
     """Return the missing objects in an answer of git.
 
     The answer is that of `git cat-file --batch-check=%(objectname)`.
@@ -109,7 +109,7 @@ def lacking(answer: bytes) -> list[str]:
     return [row.removesuffix(_LACKING) for row in rows if row.endswith(_LACKING)]
 
 
-def fetching(env: Mapping[str, str]) -> dict[str, str]:
+def fetch_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the user's environment for a fetch.
 
     It has the user's logins and settings, and not the user's own repository.
@@ -145,13 +145,13 @@ def fetch(
     """
     few = [f"--depth={depth}"] if depth else []
     words = [f"--git-dir={repository.absolute()}", *_FETCH, *few, "--", place, *refs]
-    address = _effective(repository, place, env)
+    address = _effective_address(repository, place, env)
     if not address.startswith(("http://", "https://")):
         _fetch(repository, words, env, purpose)
         return
     with without_netrc(env) as clean_env:
         if login := login_for(address, env, configured=configured or _host(address) != _host(place)):
-            options, variables = handed(address, login)
+            options, variables = login_options(address, login)
             try:
                 _fetch(repository, [*options, *words], {**clean_env, **variables}, purpose)
                 return
@@ -173,7 +173,7 @@ def _host(address: str) -> str:
     return ""
 
 
-def _effective(repository: Path, place: str, env: Mapping[str, str]) -> str:
+def _effective_address(repository: Path, place: str, env: Mapping[str, str]) -> str:
     """Return the address that git uses in place of another.
 
     `url.BASE.insteadOf` of the user's settings replaces it.
@@ -202,7 +202,7 @@ def _fetch(repository: Path, words: Sequence[str], env: Mapping[str, str], purpo
         terminal=True,
     )  # ssh asks for the passphrase of a key
     if code:
-        raise failed(argv, purpose, code, _without_progress(bytes(output)))
+        raise exit_error(argv, purpose, code, _without_progress(bytes(output)))
 
 
 def _without_progress(output: bytes) -> bytes:

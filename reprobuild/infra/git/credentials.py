@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reprobuild.infra.http.model import origin, without_credentials
+from reprobuild.infra.http.model import origin, parse_credentials
 from reprobuild.infra.http.netrc import FILES, Login, Netrc
 
 # git's messages for a missing or refused login.
@@ -52,7 +52,7 @@ def login_for(address: str, env: Mapping[str, str], *, configured: bool) -> Logi
         configured: the user named the address, not a snapshot.
     """
     try:
-        clean, url_login = without_credentials(address)
+        clean, url_login = parse_credentials(address)
         login = Netrc(env).login(clean, configured={origin(clean)} if configured else (), led=False)
     except ValueError:  # not an address: git reports it
         return None
@@ -61,7 +61,7 @@ def login_for(address: str, env: Mapping[str, str], *, configured: bool) -> Logi
     return login if url_login is None or url_login in ((login[0], ""), login) else None
 
 
-def handed(address: str, login: Login) -> tuple[tuple[str, ...], dict[str, str]]:
+def login_options(address: str, login: Login) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return options and variables that give git a login.
 
     It is valid only for the scheme, host and port of an address. No helper of the user is called, since git

@@ -57,7 +57,7 @@ class DeadlineAdapter(HTTPAdapter):
         self._cut = False
         response = None
         try:
-            with WATCH.within(self._seconds, self.cut) as self._due, self.halt.ending(self.cut):
+            with WATCH.limit_time(self._seconds, self.cut) as self._due, self.halt.ending(self.cut):
                 response = super().send(request, *args, **kwargs)
         except requests.RequestException:
             if not self._cut:

@@ -51,7 +51,7 @@ class StaticAuth:
         return request
 
 
-def pass_gate(
+def send_with_login(
     gate: RegistryAuth, url: str, net: Net, get: Callable[[StaticAuth | None], requests.Response]
 ) -> requests.Response:
     """Send a request; on 401, retry once with a login.

@@ -17,8 +17,8 @@ import urllib3
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.cancel import CancelToken
-from reprobuild.infra.http.auth import RegistryAuth, StaticAuth, pass_gate
-from reprobuild.infra.http.credentials import login_for, origins, sendable
+from reprobuild.infra.http.auth import RegistryAuth, StaticAuth, send_with_login
+from reprobuild.infra.http.credentials import encode_login, login_for, origins
 from reprobuild.infra.http.download import Download
 from reprobuild.infra.http.file_scheme import copy_local, local_page
 from reprobuild.infra.http.file_scheme import local_hash as local_hash
@@ -33,20 +33,19 @@ from reprobuild.infra.http.model import NotFoundError as NotFoundError
 from reprobuild.infra.http.model import Page as Page
 from reprobuild.infra.http.model import UnreachedError as UnreachedError
 from reprobuild.infra.http.model import WrongSizeError as WrongSizeError
-from reprobuild.infra.http.model import cause, origin
+from reprobuild.infra.http.model import innermost_cause, origin
 from reprobuild.infra.http.model import split_credentials as split_credentials
 from reprobuild.infra.http.netrc import Netrc as Netrc
 from reprobuild.infra.http.redaction import UrlRedactor
-from reprobuild.infra.http.redaction import told_address as told_address
 from reprobuild.infra.http.redirects import REDIRECTIONS as REDIRECTIONS
-from reprobuild.infra.http.redirects import Auth, NoAuth, follow, refuse_elsewhere
+from reprobuild.infra.http.redirects import Auth, NoAuth, follow_redirects, refuse_other_origin
 from reprobuild.infra.http.request import Body as Body
 from reprobuild.infra.http.request import Response as Response
-from reprobuild.infra.http.retry import RateLimiter, fresh_for
+from reprobuild.infra.http.retry import RateLimiter, freshness_seconds
 from reprobuild.infra.http.retry import RetryableError as RetryableError
 from reprobuild.infra.http.retry import RetryPolicy as RetryPolicy
-from reprobuild.infra.http.status import PARTS, is_private, judge, passes, spare
-from reprobuild.infra.http.stream import StreamInterruptedError, pieces
+from reprobuild.infra.http.status import PARTS, check_status, drain_connection, is_private, is_temporary
+from reprobuild.infra.http.stream import StreamInterruptedError, read_body
 from reprobuild.infra.http.thread_session import ThreadSession
 
 T = TypeVar("T")
@@ -132,7 +131,7 @@ class Net:
                     url=split_credentials(response.url)[0],
                     content_type=response.headers.get("Content-Type", ""),
                     content=content,
-                    fresh=fresh_for(response.headers, login=is_private(response)),
+                    fresh=freshness_seconds(response.headers, login=is_private(response)),
                 )
 
         return self._pace.patiently(url, once, self._own.halt)
@@ -190,7 +189,7 @@ class Net:
                     growing.take(response)
             return growing.digest
 
-        with self._own.ended_by(halt):
+        with self._own.use_cancel_token(halt):
             return self._pace.patiently(url, once, self._own.halt)
 
     def send(
@@ -217,7 +216,7 @@ class Net:
         def once() -> Response:
             with self._ask(url, headers, method, body, good) as response:
                 content = self._content(response, split_credentials(url)[0], most) if most else b""
-                spare(response)
+                drain_connection(response)
                 named = {name.lower(): value for name, value in response.headers.items()}
                 return Response(status=response.status_code, headers=named, content=content)
 
@@ -240,44 +239,48 @@ class Net:
             raise FetchError(
                 f"{url} is needed, and --offline forbids the network", hint="run without --offline once"
             )
-        auth = sendable(url_login or (None if alone else login_for(url, self._credentials)))
+        auth = encode_login(url_login or (None if alone else login_for(url, self._credentials)))
         gate = None if alone or auth else self._gate
         stranger = alone or bool(self._gate and self._gate.serves(url))
 
         def send(place: str, login: Auth) -> requests.Response:
             if alone:
-                refuse_elsewhere(url, place)
+                refuse_other_origin(url, place)
             self._pace.wait(place, self._own.halt)
             if login is None and not stranger:
                 led = origin(place) != origin(url)
-                login = sendable(self.netrc.login(place, configured=self._configured, led=led))
+                login = encode_login(self.netrc.login(place, configured=self._configured, led=led))
             response = self._own.session.request(
                 method, place if alone else self.hidden.whole(place), headers=dict(headers),
-                auth=login or NoAuth(), stream=True, data=self._own.begun(body), allow_redirects=False,
+                auth=login or NoAuth(), stream=True, data=self._own.rewind_body(body), allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
             response.url = place  # messages about it have no token
             return response
 
         def get(login: StaticAuth | None) -> requests.Response:
-            return follow(send, url, login or auth) if method in _FOLLOWED else send(url, login or auth)
+            return (
+                follow_redirects(send, url, login or auth)
+                if method in _FOLLOWED
+                else send(url, login or auth)
+            )
 
         try:
-            response = pass_gate(gate, url, self, get) if gate else get(None)
+            response = send_with_login(gate, url, self, get) if gate else get(None)
         except requests.TooManyRedirects:
             raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
         # Addresses of redirections may be anything: requests lets some errors of parsers through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
             final = UnreachedError(
-                f"{url} cannot be reached: {self.hidden.shown(cause(err))}", hint=_UNREACHABLE
+                f"{url} cannot be reached: {self.hidden.shown(innermost_cause(err))}", hint=_UNREACHABLE
             )
-            if passes(err):
+            if is_temporary(err):
                 raise RetryableError(final) from None
             raise final from None
         try:
-            judge(response, url, self._gate, self._led(response, url), good=good)
+            check_status(response, url, self._gate, self._led(response, url), good=good)
         except BaseException:
-            spare(response)
+            drain_connection(response)
             response.close()
             raise
         return response
@@ -285,7 +288,7 @@ class Net:
     def _content(self, response: requests.Response, url: str, most: int) -> bytes:
         chunks, size, begun = [], 0, time.monotonic()
         try:
-            for piece in pieces(
+            for piece in read_body(
                 response, CHUNK, self._manners, self._manners.least, self._own.halt, decode=True
             ):
                 chunks.append(piece)

@@ -28,8 +28,8 @@ def login_for(url: str, credentials: Mapping[str, Login]) -> Login | None:
             than their lists.
     """
     places = [place for place in credentials if origin(place) == origin(url)]
-    above = [place for place in places if f"{_path(url)}/".startswith(f"{_path(place)}/")]
-    place = max(above, key=lambda address: len(_path(address))) if above else next(iter(places), None)
+    above = [place for place in places if f"{_url_path(url)}/".startswith(f"{_url_path(place)}/")]
+    place = max(above, key=lambda address: len(_url_path(address))) if above else next(iter(places), None)
     return credentials[place] if place is not None else None
 
 
@@ -43,11 +43,11 @@ def origins(addresses: Iterable[str]) -> Iterator[Origin]:
             yield origin(address)
 
 
-def _path(url: str) -> str:
+def _url_path(url: str) -> str:
     return urllib.parse.urlsplit(url).path.rstrip("/")
 
 
-def sendable(login: Login | None) -> Login | StaticAuth | None:
+def encode_login(login: Login | None) -> Login | StaticAuth | None:
     """Return a login in a form that can be sent.
 
     requests, and so pip, knows Latin-1; other characters are sent as UTF-8 (RFC 7617).

@@ -42,7 +42,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
-    def within(self, seconds: float, late: Callable[[], None]) -> Iterator[Deadline]:
+    def limit_time(self, seconds: float, late: Callable[[], None]) -> Iterator[Deadline]:
         """Call `late` if the block takes longer than `seconds`.
 
         Another thread calls it; it must not raise. The yielded value can be renewed in the block.

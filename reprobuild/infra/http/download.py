@@ -11,11 +11,11 @@ import requests
 from requests.structures import CaseInsensitiveDict
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.atomic import naming
+from reprobuild.infra.atomic import add_path_to_errors
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.http.model import CHUNK, OTHER, PACKED, PAGE, WrongSizeError
 from reprobuild.infra.http.retry import RetryableError, RetryPolicy
-from reprobuild.infra.http.stream import StreamInterruptedError, pieces
+from reprobuild.infra.http.stream import StreamInterruptedError, read_body
 
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
 _REST = "run the command again: it goes on where this one stopped"
@@ -51,7 +51,7 @@ class Download:
         if part.exists():
             with part.open("rb") as stream:
                 while chunk := stream.read(CHUNK):
-                    self._took(chunk)
+                    self._add_bytes(chunk)
         if size and self._have > size:
             self._restart()
 
@@ -86,33 +86,39 @@ class Download:
         """
         if response.status_code == requests.codes.requested_range_not_satisfiable:
             return  # there is no more: the hash shows if the file is right
-        start, total = _place(response)
+        start, total = _parse_range(response)
         if start != self._have:
             self._restart()
             if start:
-                raise RetryableError(self._broken("the server sent another part than was asked for"))
+                raise RetryableError(
+                    self._interruption_error("the server sent another part than was asked for")
+                )
         if self._size and total is not None and total != self._size:
             raise WrongSizeError(
-                f"{self._url} has {total} bytes, and {self._size} are expected", hint=_why_other(response)
+                f"{self._url} has {total} bytes, and {self._size} are expected", hint=_mismatch_hint(response)
             )
         if total is not None and total > self._most:
             raise self._endless()
         self._etag = response.headers.get("ETag", "")
-        with naming(self._part), self._part.open("ab") as stream:
+        with add_path_to_errors(self._part), self._part.open("ab") as stream:
             try:
-                for piece in pieces(
+                for piece in read_body(
                     response, CHUNK, self._manners, self._manners.least_of_file, self._halt, decode=False
                 ):
                     stream.write(piece)
-                    self._took(piece)
+                    self._add_bytes(piece)
                     if self._have > self._most:
                         raise self._endless()
             except StreamInterruptedError as stopped:
-                raise RetryableError(self._broken(str(stopped)), moved=self._moved()) from None
+                raise RetryableError(
+                    self._interruption_error(str(stopped)), moved=self._has_progressed()
+                ) from None
         if total is not None and self._have < total:
-            raise RetryableError(self._broken("the server closed the connection"), moved=self._moved())
+            raise RetryableError(
+                self._interruption_error("the server closed the connection"), moved=self._has_progressed()
+            )
 
-    def _took(self, chunk: bytes) -> None:
+    def _add_bytes(self, chunk: bytes) -> None:
         self._digest.update(chunk)
         self._have += len(chunk)
         self._progress(len(chunk))
@@ -122,7 +128,7 @@ class Download:
         self._part.unlink(missing_ok=True)
         self._digest, self._have, self._etag = hashlib.sha256(), 0, ""
 
-    def _moved(self) -> bool:
+    def _has_progressed(self) -> bool:
         """Return whether more bytes are there than ever before.
 
         A server that always restarts makes progress once.
@@ -134,21 +140,21 @@ class Download:
     def _endless(self) -> WrongSizeError:
         return WrongSizeError(f"{self._url} gives more than {self._most} bytes", hint=OTHER)
 
-    def _broken(self, reason: str) -> FetchError:
+    def _interruption_error(self, reason: str) -> FetchError:
         of = f" of {self._size}" if self._size else ""
         return FetchError(
             f"the download of {self._url} broke off after {self._have}{of} bytes: {reason}", hint=_REST
         )
 
 
-def _why_other(response: requests.Response) -> str:
+def _mismatch_hint(response: requests.Response) -> str:
     headers: CaseInsensitiveDict[str] = response.headers
     if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         return PACKED
     return PAGE if headers.get("Content-Type", "").lower().startswith("text/html") else OTHER
 
 
-def _place(response: requests.Response) -> tuple[int, int | None]:
+def _parse_range(response: requests.Response) -> tuple[int, int | None]:
     """Return an answer's offset in the file, and the size.
 
     The size is the complete file's. It is None if it is not stated.

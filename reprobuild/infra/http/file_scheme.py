@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.atomic import FULL, naming
+from reprobuild.infra.atomic import FULL, add_path_to_errors
 from reprobuild.infra.http.model import CHUNK, OTHER, NotFoundError, Page, WrongSizeError
 from reprobuild.infra.untrusted.regular_files import open_plain
 
@@ -51,7 +51,7 @@ def local_size(url: str) -> int:
     Raises:
         NotFoundError: there is none. FetchError: it is not a regular file.
     """
-    with _naming(url), open_plain(local_path(url), links=True)[0] as source:
+    with _convert_errors(url), open_plain(local_path(url), links=True)[0] as source:
         return os.fstat(source.fileno()).st_size
 
 
@@ -61,14 +61,14 @@ def local_hash(url: str) -> str:
     Errors are those of `local_size`.
     """
     digest = hashlib.sha256()
-    with _naming(url), open_plain(local_path(url), links=True)[0] as source:
+    with _convert_errors(url), open_plain(local_path(url), links=True)[0] as source:
         while chunk := source.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
 
 
 @contextlib.contextmanager
-def _naming(url: str) -> Iterator[None]:
+def _convert_errors(url: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def copy_local(url: str, part: Path, progress: Callable[[int], None], size: int,
     digest = hashlib.sha256()
     try:
         source, rest = open_plain(local_path(url), links=True)
-        with source, naming(part), part.open("wb") as target:
+        with source, add_path_to_errors(part), part.open("wb") as target:
             if rest > most or (size and rest != size):
                 raise WrongSizeError(
                     f"{local_path(url)} has {rest} bytes, and {size or most} are expected", hint=OTHER

@@ -75,7 +75,7 @@ def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
         FetchError: it is not an address.
     """
     try:
-        return without_credentials(url)
+        return parse_credentials(url)
     except ValueError as err:
         # The text after a colon may be a password, and the error for a port would show it.
         password = _NO_PORT.match(url)
@@ -84,7 +84,7 @@ def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
         raise FetchError(f"{shown!r} is no address: {why}", hint="the index or the lock names it") from None
 
 
-def without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+def parse_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
     """Return the same as `split_credentials`, but raise ValueError.
 
     It does so for an invalid address.
@@ -109,7 +109,7 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
-def cause(err: BaseException) -> str:
+def innermost_cause(err: BaseException) -> str:
     """Return the innermost reason of an error.
 
     Addresses and object names that urllib3 wraps around it are left out.

@@ -33,7 +33,7 @@ class UrlRedactor:
 
         Both are kept for the request.
         """
-        clean = told_address(url)
+        clean = redact_address(url)
         if clean != url:
             self._links[clean] = url
         return clean
@@ -60,7 +60,7 @@ class UrlRedactor:
         return redact(text)
 
 
-def told_address(url: str) -> str:
+def redact_address(url: str) -> str:
     """Return an address without conda's token and secret query.
 
     The complete query is removed if it may be a login or a signature: without its signature the rest has no

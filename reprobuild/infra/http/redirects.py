@@ -13,7 +13,7 @@ import requests
 import requests.utils
 
 from reprobuild.infra.http.auth import StaticAuth
-from reprobuild.infra.http.model import CrossHostRedirectError, origin, without_credentials
+from reprobuild.infra.http.model import CrossHostRedirectError, origin, parse_credentials
 from reprobuild_portable.secrets import redact
 
 REDIRECTIONS = 10
@@ -59,7 +59,9 @@ class NoAuth:
 Auth = tuple[str, str] | StaticAuth | NoAuth | None
 
 
-def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) -> requests.Response:
+def follow_redirects(
+    ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth
+) -> requests.Response:
     """Return the open answer at the end of the redirections.
 
     `history` has the answers before it, closed unread. A login is sent on as long as scheme, host and port
@@ -92,7 +94,7 @@ def follow(ask: Callable[[str, Auth], requests.Response], url: str, auth: Auth) 
         url = target
 
 
-def refuse_elsewhere(url: str, place: str) -> None:
+def refuse_other_origin(url: str, place: str) -> None:
     """Refuse a redirection to another origin.
 
     An origin is scheme, host and port of the requested address.
@@ -110,4 +112,4 @@ def _target(url: str, response: requests.Response) -> str:
     # http.client reads headers as Latin-1, and servers write UTF-8.
     location = response.headers["Location"].encode("latin-1").decode()
     target = urllib.parse.urljoin(url, requests.utils.requote_uri(location))
-    return without_credentials(urllib.parse.urldefrag(target)[0])[0]
+    return parse_credentials(urllib.parse.urldefrag(target)[0])[0]

@@ -26,7 +26,7 @@ class Response(Struct, frozen=True, kw_only=True):
     content: bytes = b""
 
     @property
-    def following(self) -> str:
+    def next_page(self) -> str:
         """The address of the next page in a `Link` header.
 
         The header is described in RFC 8288. It is empty if there is no next page.

@@ -74,7 +74,7 @@ def retry_after(value: str | None, now: datetime.datetime | None = None) -> floa
     return max(0.0, (when - (now or datetime.datetime.now(datetime.timezone.utc))).total_seconds())
 
 
-def fresh_for(headers: Mapping[str, str], *, login: bool) -> int:
+def freshness_seconds(headers: Mapping[str, str], *, login: bool) -> int:
     """Return the seconds for which an answer may be reused.
 
     The rules are those of RFC 9111, 4.2 and 5.2.2; at most it is an hour.
@@ -112,7 +112,7 @@ class RateLimiter:
     def wait(self, url: str, halt: CancelToken) -> None:
         """Sleep until a request to an address's host may begin."""
         parts = urllib.parse.urlsplit(url)
-        host = _place(url)
+        host = _host_and_port(url)
         distance = self._distances.get(host, self._distances.get(parts.hostname or "", 0.0))
         with self._guard:
             begin = max(time.monotonic(), self._free.get(host, 0.0))
@@ -121,7 +121,7 @@ class RateLimiter:
 
     def hold(self, url: str, seconds: float) -> None:
         """Delay all requests to an address's host for some time."""
-        host = _place(url)
+        host = _host_and_port(url)
         with self._guard:
             self._free[host] = max(self._free.get(host, 0.0), time.monotonic() + seconds)
 
@@ -153,6 +153,6 @@ class RateLimiter:
                 halt.sleep(pause)
 
 
-def _place(url: str) -> str:
+def _host_and_port(url: str) -> str:
     """Return host and port, without a login."""
     return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]

@@ -12,7 +12,7 @@ import requests
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.auth import RegistryAuth
 from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError
-from reprobuild.infra.http.redaction import told_address
+from reprobuild.infra.http.redaction import redact_address
 from reprobuild.infra.http.retry import RetryableError, retry_after
 
 # Another try may succeed: the server is too busy, or it or a proxy before it has an error.
@@ -23,7 +23,7 @@ _ODD = "the server, or a proxy before it, is broken; name another address with -
 _SENT = "the server, or a proxy before it, does not take what was sent; its own log says why"
 
 
-def passes(err: Exception) -> bool:
+def is_temporary(err: Exception) -> bool:
     """Return whether another try may succeed after a failure.
 
     An error of a certificate or of an address is permanent.
@@ -33,7 +33,7 @@ def passes(err: Exception) -> bool:
     return isinstance(err, passing) and not isinstance(err, lasting)
 
 
-def judge(
+def check_status(
     response: requests.Response, url: str, gate: RegistryAuth | None, led: str, *, good: Container[int]
 ) -> None:
     """Raise the error that a bad answer means.
@@ -70,7 +70,7 @@ def judge(
     raise FetchError(f"{address} answered HTTP {status}", hint=_SENT if sent else "try again later")
 
 
-def spare(response: requests.Response) -> None:
+def drain_connection(response: requests.Response) -> None:
     """Keep the connection of an answer without body for reuse.
 
     Closing the answer would close it.
@@ -86,6 +86,6 @@ def is_private(response: requests.Response) -> bool:
     """
     steps = [step.request for step in (*response.history, response)]
     return any(
-        "Authorization" in request.headers or told_address(request.url or "") != request.url
+        "Authorization" in request.headers or redact_address(request.url or "") != request.url
         for request in steps
     )

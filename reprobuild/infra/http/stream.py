@@ -10,7 +10,7 @@ import requests
 import urllib3
 
 from reprobuild.infra.cancel import CancelToken
-from reprobuild.infra.http.model import cause
+from reprobuild.infra.http.model import innermost_cause
 from reprobuild.infra.http.retry import RetryPolicy
 
 _DAMAGED = (urllib3.exceptions.HTTPError, OSError, ValueError)
@@ -20,7 +20,7 @@ class StreamInterruptedError(Exception):
     """An error: the connection broke before the body was complete."""
 
 
-def pieces(
+def read_body(
     response: requests.Response,
     most: int,
     manners: RetryPolicy,
@@ -53,7 +53,7 @@ def pieces(
             with halt.ending(lambda: _end(response)):
                 piece = response.raw.read1(most, decode_content=decode)
         except _DAMAGED as err:
-            raise StreamInterruptedError(cause(err)) from None
+            raise StreamInterruptedError(innermost_cause(err)) from None
         if not piece:
             return
         yield piece

@@ -41,7 +41,7 @@ class ThreadSession:
         return self._line().halt
 
     @contextlib.contextmanager
-    def ended_by(self, halt: CancelToken | None) -> Iterator[None]:
+    def use_cancel_token(self, halt: CancelToken | None) -> Iterator[None]:
         """Cancel the requests of this thread by `halt`, if given."""
         line = self._line()
         before, line.halt = line.halt, halt or line.halt
@@ -50,7 +50,7 @@ class ThreadSession:
         finally:
             line.halt = before
 
-    def begun(self, body: Body | None) -> Body | None:
+    def rewind_body(self, body: Body | None) -> Body | None:
         """Return the body at its beginning.
 
         It reports its progress to the connection of this thread.

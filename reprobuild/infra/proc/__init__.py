@@ -14,13 +14,10 @@ from reprobuild.infra.proc.own_python import own_code as own_code
 from reprobuild.infra.proc.own_python import own_module as own_module
 from reprobuild.infra.proc.programs import absolute_path as absolute_path
 from reprobuild.infra.proc.programs import which as which
-from reprobuild.infra.proc.programs import with_absolute as with_absolute
 from reprobuild.infra.proc.run import Process as Process
 from reprobuild.infra.proc.run import run as run
 from reprobuild.infra.proc.session import end_all as end_all
 from reprobuild.infra.proc.signals import SignalForwarding as SignalForwarding
-from reprobuild.infra.proc.signals import hand_on as hand_on
-from reprobuild.infra.proc.signals import handed_on as handed_on
 from reprobuild.infra.proc.stream import feed as feed
 from reprobuild.infra.proc.stream import stream as stream
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.infra.proc.programs import passed_over
+from reprobuild.infra.proc.programs import skipped_program_hint
 
 TAIL_LINES = 20
 
@@ -33,7 +33,7 @@ class ProcessTimeoutError(EngineError):
     """An error: a program ran past its time limit."""
 
 
-def unstarted(
+def start_error(
     err: OSError, argv: Sequence[str], env: Mapping[str, str], purpose: str, cwd: Path | None,
     missing: type[ReproError], hint: str,
 ) -> ReproError:  # fmt: skip
@@ -49,11 +49,13 @@ def unstarted(
         )
     return missing(
         f"`{argv[0]}` is not on PATH, and is needed to {purpose}",
-        hint=passed_over(argv[0], env) or hint or f"install {argv[0]}",
+        hint=skipped_program_hint(argv[0], env) or hint or f"install {argv[0]}",
     )
 
 
-def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = False) -> ProcessTimeoutError:
+def timeout_error(
+    argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = False
+) -> ProcessTimeoutError:
     """Return the error for a program past its time.
 
     It ran too long, or was silent for too long.
@@ -65,7 +67,7 @@ def late(argv: Sequence[str], purpose: str, timeout: float, *, silent: bool = Fa
     )
 
 
-def overflowed(argv: Sequence[str], purpose: str, most: int) -> EngineError:
+def overflow_error(argv: Sequence[str], purpose: str, most: int) -> EngineError:
     """Return the error for too much output of a program."""
     return EngineError(
         f"could not {purpose}: `{argv[0]}` wrote more than {most >> 20} MiB to its standard output",
@@ -73,7 +75,7 @@ def overflowed(argv: Sequence[str], purpose: str, most: int) -> EngineError:
     )
 
 
-def failed(argv: Sequence[str], purpose: str, code: int, complaint: bytes) -> ProcessFailedError:
+def exit_error(argv: Sequence[str], purpose: str, code: int, complaint: bytes) -> ProcessFailedError:
     """Return the error for a program that exited with `code`.
 
     The message ends with the tail of its complaint.

@@ -70,11 +70,11 @@ def collect(
                     exchange.give if writing else exchange.take if stream is child.stdout else exchange.note,
                 )  # fmt: skip
         while selector.get_map():
-            for key, _ in selector.select(_left(deadline, child)):
+            for key, _ in selector.select(_remaining_seconds(deadline, child)):
                 if not key.data(key.fd):
                     selector.unregister(key.fileobj)
                     cast("IO[bytes]", key.fileobj).close()
-    child.wait(_left(deadline, child))
+    child.wait(_remaining_seconds(deadline, child))
     return bytes(exchange.output), exchange.complaint.content()
 
 
@@ -108,7 +108,7 @@ class _Exchange:
         return bool(piece)
 
 
-def _left(deadline: float, child: subprocess.Popen[bytes]) -> float:
+def _remaining_seconds(deadline: float, child: subprocess.Popen[bytes]) -> float:
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise subprocess.TimeoutExpired(child.args, 0)

@@ -33,7 +33,7 @@ def which(name: str, env: Mapping[str, str]) -> str | None:
     return shutil.which(name, path=absolute_path(env).get("PATH", os.defpath))
 
 
-def with_program(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+def resolve_program(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """Return a command with the full path of its program.
 
     Raises:
@@ -52,7 +52,7 @@ def with_program(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     return [full_path, *words]
 
 
-def passed_over(program: str, env: Mapping[str, str]) -> str:
+def skipped_program_hint(program: str, env: Mapping[str, str]) -> str:
     """Return the hint on a program in relative PATH entries.
 
     It is empty if no relative entry has the program.
@@ -66,7 +66,7 @@ def passed_over(program: str, env: Mapping[str, str]) -> str:
     return ""
 
 
-def with_absolute(env: Mapping[str, str], *names: str) -> dict[str, str]:
+def with_absolute_paths(env: Mapping[str, str], *names: str) -> dict[str, str]:
     """Return an environment with absolute paths in some variables.
 
     It is for a program that starts in another directory.

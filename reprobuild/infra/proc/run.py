@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.infra.proc.errors import failed, late, overflowed, unstarted
+from reprobuild.infra.proc.errors import exit_error, overflow_error, start_error, timeout_error
 from reprobuild.infra.proc.output import MOST_OUTPUT, OutputOverflowError, collect
-from reprobuild.infra.proc.programs import absolute_path, with_program
-from reprobuild.infra.proc.session import GRACE_SECONDS, end, kill, running
+from reprobuild.infra.proc.programs import absolute_path, resolve_program
+from reprobuild.infra.proc.session import GRACE_SECONDS, end_program, kill_program, register_program
 
 
 def run(
@@ -60,15 +60,15 @@ def run(
         try:
             child = stack.enter_context(
                 subprocess.Popen(
-                    with_program(argv, env), env=absolute_path(env), stdout=target, stderr=subprocess.PIPE, cwd=cwd,
+                    resolve_program(argv, env), env=absolute_path(env), stdout=target, stderr=subprocess.PIPE, cwd=cwd,
                     stdin=subprocess.PIPE if stdin else subprocess.DEVNULL, start_new_session=not terminal,
                 )
             )  # fmt: skip
         except OSError as err:
-            raise unstarted(err, argv, env, purpose, cwd, missing, hint) from None
+            raise start_error(err, argv, env, purpose, cwd, missing, hint) from None
         stdout, stderr = _result(child, stdin, timeout, most, shown, purpose, grace)
     if child.returncode:
-        raise failed(shown, purpose, child.returncode, stderr)
+        raise exit_error(shown, purpose, child.returncode, stderr)
     return stdout
 
 
@@ -81,19 +81,19 @@ def _result(
     It is always ended when the wait is over.
     """
     try:
-        with running(child):
+        with register_program(child):
             return collect(child, stdin, timeout, most)
     except subprocess.TimeoutExpired:
-        raise late(argv, purpose, timeout) from None
+        raise timeout_error(argv, purpose, timeout) from None
     except OutputOverflowError:
-        raise overflowed(argv, purpose, most) from None
+        raise overflow_error(argv, purpose, most) from None
     except KeyboardInterrupt:
-        end(child, GRACE_SECONDS)  # it may have children to end
+        end_program(child, GRACE_SECONDS)  # it may have children to end
         raise
     finally:
         if grace:
-            end(child, grace)
-        kill(child)
+            end_program(child, grace)
+        kill_program(child)
 
 
 class Process:
@@ -117,7 +117,7 @@ class Process:
         self._argv, self._purpose = list(argv), purpose
         try:
             self._child = subprocess.Popen(
-                with_program(argv, env),
+                resolve_program(argv, env),
                 env=absolute_path(env),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
@@ -126,7 +126,7 @@ class Process:
                 start_new_session=True,
             )
         except OSError as err:
-            raise unstarted(err, argv, env, purpose, None, missing, "") from None
+            raise start_error(err, argv, env, purpose, None, missing, "") from None
 
     def result(self, timeout: float) -> bytes:
         """Wait for its end, and return its standard output; once.
@@ -140,12 +140,12 @@ class Process:
         finally:
             self.end()
         if self._child.returncode:
-            raise failed(self._argv, self._purpose, self._child.returncode, stderr)
+            raise exit_error(self._argv, self._purpose, self._child.returncode, stderr)
         return stdout
 
     def end(self) -> None:
         """End the program if it is still running."""
-        kill(self._child)
+        kill_program(self._child)
         for stream in (self._child.stdout, self._child.stderr):
             if stream:
                 stream.close()

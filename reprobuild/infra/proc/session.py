@@ -22,7 +22,7 @@ _running: set[subprocess.Popen[bytes]] = set()
 
 
 @contextlib.contextmanager
-def running(child: subprocess.Popen[bytes]) -> Iterator[None]:
+def register_program(child: subprocess.Popen[bytes]) -> Iterator[None]:
     """Let `end_all` end a program in this block."""
     with _guard:
         _running.add(child)
@@ -34,7 +34,7 @@ def running(child: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def end_all() -> None:
-    """Terminate all programs in `running` blocks.
+    """Terminate all programs in `register_program` blocks.
 
     Signals do not reach the threads that wait for them.
     """
@@ -43,7 +43,7 @@ def end_all() -> None:
             child.terminate()
 
 
-def kill(child: subprocess.Popen[bytes]) -> None:
+def kill_program(child: subprocess.Popen[bytes]) -> None:
     """Kill a running program, and its children."""
     if child.poll() is None:
         _kill_group(child)
@@ -51,7 +51,7 @@ def kill(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def end(child: subprocess.Popen[bytes], seconds: float) -> None:
+def end_program(child: subprocess.Popen[bytes], seconds: float) -> None:
     """Terminate a program, and kill it after some seconds.
 
     Its children are killed in any case.

@@ -40,7 +40,7 @@ class SignalForwarding(Struct, frozen=True, kw_only=True):
 _jobs: list[_Job] = []
 
 
-def hand_on(signum: int) -> bool:
+def forward_signal(signum: int) -> bool:
     """Pass a signal to the job, from a signal-handling thread.
 
     Returns:
@@ -51,7 +51,7 @@ def hand_on(signum: int) -> bool:
 
 
 @contextlib.contextmanager
-def handed_on(
+def forward_signals(
     tell: Callable[[int], None], end: Callable[[], None], handing: SignalForwarding
 ) -> Iterator[None]:
     """Pass signals to a job within this block.

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.infra.proc.errors import failed, late, unstarted
-from reprobuild.infra.proc.programs import absolute_path, with_program
-from reprobuild.infra.proc.session import GRACE_SECONDS, end, kill, running
-from reprobuild.infra.proc.signals import LAST_SECONDS, SignalForwarding, handed_on
+from reprobuild.infra.proc.errors import exit_error, start_error, timeout_error
+from reprobuild.infra.proc.programs import absolute_path, resolve_program
+from reprobuild.infra.proc.session import GRACE_SECONDS, end_program, kill_program, register_program
+from reprobuild.infra.proc.signals import LAST_SECONDS, SignalForwarding, forward_signals
 
 PIECE = 1 << 16
 
@@ -44,11 +44,11 @@ def feed(
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         try:
             child = subprocess.Popen(
-                with_program(argv, env), env=absolute_path(env), stdin=subprocess.PIPE, stdout=stdout,
+                resolve_program(argv, env), env=absolute_path(env), stdin=subprocess.PIPE, stdout=stdout,
                 stderr=stderr, start_new_session=True,
             )  # fmt: skip
         except OSError as err:
-            raise unstarted(err, argv, env, purpose, None, missing, hint) from None
+            raise start_error(err, argv, env, purpose, None, missing, hint) from None
         assert child.stdin is not None
         stream, expired = child.stdin, threading.Event()
 
@@ -60,19 +60,19 @@ def feed(
         clock.daemon = True
         clock.start()
         try:
-            with running(child):
-                _pour(stream, pieces)
+            with register_program(child):
+                _write_pieces(stream, pieces)
                 child.wait()
         finally:
             clock.cancel()
-            kill(child)
+            kill_program(child)
             _close(stream)
         stdout.seek(0)
         stderr.seek(0)
         if expired.is_set():
-            raise late(argv, purpose, timeout)
+            raise timeout_error(argv, purpose, timeout)
         if child.returncode:
-            raise failed(argv, purpose, child.returncode, stderr.read())
+            raise exit_error(argv, purpose, child.returncode, stderr.read())
         return stdout.read()
 
 
@@ -117,11 +117,11 @@ def stream(
     with contextlib.ExitStack() as stack:
         if handing:
             stack.enter_context(
-                handed_on(handing.tell or begun.tell, partial(begun.tell, handing.last), handing)
+                forward_signals(handing.tell or begun.tell, partial(begun.tell, handing.last), handing)
             )
         try:
             child = subprocess.Popen(
-                with_program(argv, env),
+                resolve_program(argv, env),
                 env=dict(env) if exact else absolute_path(env),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -130,7 +130,7 @@ def stream(
                 start_new_session=not terminal,
             )
         except OSError as err:
-            raise unstarted(err, argv, env, purpose, cwd, EngineError, hint) from None
+            raise start_error(err, argv, env, purpose, cwd, EngineError, hint) from None
         begun.begin(child)
         deadline = time.monotonic() + timeout if timeout else None
         assert child.stdout is not None
@@ -139,15 +139,15 @@ def stream(
             try:
                 with stack, contextlib.suppress(subprocess.TimeoutExpired):
                     streams = {child.stdout.fileno(): 1, child.stderr.fileno(): 2}
-                    if _hand_on(streams, sink, deadline, silence or None):
+                    if _forward_output(streams, sink, deadline, silence or None):
                         return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
             except KeyboardInterrupt:
-                end(child, LAST_SECONDS if handing else GRACE_SECONDS)
+                end_program(child, LAST_SECONDS if handing else GRACE_SECONDS)
                 raise
             finally:
-                end(child, GRACE_SECONDS)
+                end_program(child, GRACE_SECONDS)
     passed = deadline is not None and time.monotonic() >= deadline
-    raise late(argv, purpose, timeout if passed else silence, silent=not passed)
+    raise timeout_error(argv, purpose, timeout if passed else silence, silent=not passed)
 
 
 class _Started:
@@ -172,7 +172,7 @@ class _Started:
                 child.send_signal(signum)
 
 
-def _hand_on(
+def _forward_output(
     streams: Mapping[int, int],
     sink: Callable[[int, bytes], None],
     deadline: float | None,
@@ -201,7 +201,7 @@ def _hand_on(
     return True
 
 
-def _pour(stream: IO[bytes], pieces: Iterable[bytes]) -> None:
+def _write_pieces(stream: IO[bytes], pieces: Iterable[bytes]) -> None:
     """Write the pieces and close the stream.
 
     It stays open if a piece fails.

@@ -20,7 +20,7 @@ from importlib.resources import as_file, files
 from reprobuild.infra.proc import run
 from reprobuild.infra.sandbox.filter import make_filter
 from reprobuild.infra.sandbox.model import Bind, Root
-from reprobuild.infra.sandbox.mounts import real_places
+from reprobuild.infra.sandbox.mounts import resolve_targets
 from reprobuild.infra.sandbox.namespaces import PATH as PATH
 from reprobuild.infra.sandbox.namespaces import check_namespaces
 
@@ -80,7 +80,7 @@ def run_in_root(
     if not argv or "=" in argv[0] or argv[0].startswith("-"):
         raise ValueError(f"not a program: {list(argv)!r}")
     mounts = [*root.binds, *binds]
-    places = real_places(root.folder, [bind.target for bind in mounts])
+    places = resolve_targets(root.folder, [bind.target for bind in mounts])
     sources = [str(bind.source.absolute()) for bind in mounts]
     writable = [bind.writable for bind in mounts]
     check_namespaces()

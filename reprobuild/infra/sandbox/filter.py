@@ -79,13 +79,13 @@ def make_filter(machine: str) -> bytes:
         )
     program: list[Instruction] = [(_LOAD, 0, 0, _ARCHITECTURE)]
     for abi in table.machines[machine]:
-        block = [*_of_abi(abi, table), (_RETURN, 0, 0, _ALLOW)]
+        block = [*_abi_instructions(abi, table), (_RETURN, 0, 0, _ALLOW)]
         program += [(_EQUAL, 1, 0, table.architectures[abi]), (_JUMP, 0, 0, len(block)), *block]
     program.append((_RETURN, 0, 0, _KILL))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _of_abi(abi: str, table: SyscallTable) -> Iterator[Instruction]:
+def _abi_instructions(abi: str, table: SyscallTable) -> Iterator[Instruction]:
     """Yield the instructions for the calls of one ABI.
 
     A call without an answer is allowed.
@@ -93,39 +93,39 @@ def _of_abi(abi: str, table: SyscallTable) -> Iterator[Instruction]:
     numbers = table.numbers[abi]
     yield _LOAD, 0, 0, _NUMBER
     if abi == "x86_64":
-        yield from _answer(_AT_LEAST, _X32, _ABSENT)
+        yield from _answer_instructions(_AT_LEAST, _X32, _ABSENT)
     for name in table.refused:
         if name in numbers:
-            yield from _answer(_EQUAL, numbers[name], _REFUSED)
+            yield from _answer_instructions(_EQUAL, numbers[name], _REFUSED)
     for name in table.absent:
-        yield from _answer(_EQUAL, numbers[name], _ABSENT)
+        yield from _answer_instructions(_EQUAL, numbers[name], _ABSENT)
     for name in table.by_argument:
         if name in numbers:
-            judged = [*_by_argument(name), (_RETURN, 0, 0, _ALLOW)]
+            judged = [*_argument_instructions(name), (_RETURN, 0, 0, _ALLOW)]
             yield _EQUAL, 0, len(judged), numbers[name]
             yield from judged
 
 
-def _by_argument(name: str) -> Iterator[Instruction]:
+def _argument_instructions(name: str) -> Iterator[Instruction]:
     yield _LOAD, 0, 0, _SECOND if name == "ioctl" else _FIRST
     if name == "ioctl":
         for request in _IOCTLS:
-            yield from _answer(_EQUAL, request, _REFUSED)
+            yield from _answer_instructions(_EQUAL, request, _REFUSED)
     elif name in ("socket", "socketpair"):
         for family in _FAMILIES:
-            yield from _answer(_EQUAL, family, _ALLOW)
+            yield from _answer_instructions(_EQUAL, family, _ALLOW)
         yield _EQUAL, 1, 0, _NETLINK
         yield _RETURN, 0, 0, _NO_FAMILY
         yield _LOAD, 0, 0, _THIRD
-        yield from _answer(_EQUAL, _ROUTE, _ALLOW)
+        yield from _answer_instructions(_EQUAL, _ROUTE, _ALLOW)
         yield _RETURN, 0, 0, _NO_PROTOCOL
     elif name == "socketcall":  # the family is in memory, out of reach of filters
         for request in _SOCKETS:
-            yield from _answer(_EQUAL, request, _REFUSED)
+            yield from _answer_instructions(_EQUAL, request, _REFUSED)
     else:
-        yield from _answer(_HAS, _NAMESPACES | (_NEW_TIME if name == "unshare" else 0), _REFUSED)
+        yield from _answer_instructions(_HAS, _NAMESPACES | (_NEW_TIME if name == "unshare" else 0), _REFUSED)
 
 
-def _answer(test: int, value: int, answer: int) -> Iterator[Instruction]:
+def _answer_instructions(test: int, value: int, answer: int) -> Iterator[Instruction]:
     yield test, 0, 1, value
     yield _RETURN, 0, 0, answer

@@ -144,7 +144,7 @@ def keep_alone(job: dict[str, Any], codes: int) -> NoReturn:
             code = 1  # until the command's own code: the next steps can fail, too
             bind(job["root"], job["binds"])
             enter(job["root"])
-            give_up(bytes.fromhex(job["filter"]))
+            drop_rights(bytes.fromhex(job["filter"]))
             close_memory()
             code = reap(fork_command(job["command"]))
     except OSError as err:
@@ -273,7 +273,7 @@ def enter(root: str) -> None:
     os.chdir("/")
 
 
-def give_up(program: bytes) -> None:
+def drop_rights(program: bytes) -> None:
     """Drop the rights that no build needs, permanently."""
     for capability in range(64):
         if capability not in CAPABILITIES and LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0):

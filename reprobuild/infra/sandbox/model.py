@@ -36,7 +36,7 @@ class Root(Struct, frozen=True, kw_only=True):
     binds: tuple[Bind, ...] = ()
 
 
-def left_behind(path: Path, program: str) -> Path:
+def check_output_file(path: Path, program: str) -> Path:
     """Return a command's file in a writable bind.
 
     It is for reading outside the sandbox.

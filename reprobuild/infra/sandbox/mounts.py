@@ -17,7 +17,7 @@ _EMPTY_BELOW = tuple(f"{place}/" for place in _EMPTY)
 _HINT = "leave out the package that made it, or unpack the root again"
 
 
-def real_places(root: Path, targets: Sequence[str]) -> list[str]:
+def resolve_targets(root: Path, targets: Sequence[str]) -> list[str]:
     """Return the targets' places after following links in a root.
 
     No two of them are equal or inside one another, by name or by link: a mount would hide the mount point of
@@ -39,10 +39,12 @@ def real_places(root: Path, targets: Sequence[str]) -> list[str]:
         if _overlap(first, second):
             raise ValueError(f"one of two binds would hide the other: {first!r} and {second!r}")
     sandbox_places = {place: _follow(root, place) for place in (*_KERNEL, *_EMPTY)}
-    places = [_real_place(root, target, sandbox_places) for target in targets]
+    places = [_resolve_target(root, target, sandbox_places) for target in targets]
     pairs = list(zip(targets, places, strict=True))
-    _check_apart([*sandbox_places.items(), *(pair for pair in pairs if not pair[0].startswith(_EMPTY_BELOW))])
-    _check_apart(pairs)
+    _check_disjoint(
+        [*sandbox_places.items(), *(pair for pair in pairs if not pair[0].startswith(_EMPTY_BELOW))]
+    )
+    _check_disjoint(pairs)
     return places
 
 
@@ -55,7 +57,7 @@ def _check_name(target: str) -> None:
         raise ValueError(f"a place of the sandbox's own: {target!r}")
 
 
-def _real_place(root: Path, target: str, sandbox_places: dict[str, str]) -> str:
+def _resolve_target(root: Path, target: str, sandbox_places: dict[str, str]) -> str:
     """Return the real place of a target.
 
     The root's files below an empty directory of ours are not visible.
@@ -81,7 +83,7 @@ def _follow(root: Path, target: str) -> str:
     return f"/{path.relative_to(top)}"
 
 
-def _check_apart(places: Iterable[tuple[str, str]]) -> None:
+def _check_disjoint(places: Iterable[tuple[str, str]]) -> None:
     for (first, first_place), (second, second_place) in combinations(places, 2):
         if _overlap(first_place, second_place):
             raise EngineError(

@@ -45,7 +45,7 @@ mount -n -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged
 """
 
 
-def can_layer() -> bool:
+def can_mount_overlay() -> bool:
     """Return whether a user namespace may mount an overlay here.
 
     It needs Linux 5.11 or newer, and no setting against it.

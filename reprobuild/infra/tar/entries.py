@@ -59,13 +59,13 @@ def entry_of(info: tarfile.TarInfo) -> TarEntry:
     if kind is None:
         raise ValueError(f"{info.name} is of the tar type {info.type!r}, which a layer cannot hold")
     return TarEntry(
-        path=normal(info.name),
+        path=normalise_name(info.name),
         type=kind,
         mode=info.mode & 0o7777,
         uid=info.uid,
         gid=info.gid,
         size=info.size if kind == "file" else 0,
-        target=normal(info.linkname) if kind == "hardlink" else info.linkname,
+        target=normalise_name(info.linkname) if kind == "hardlink" else info.linkname,
         device=(info.devmajor, info.devminor) if kind in ("char", "block") else (0, 0),
         xattrs=_xattrs(info),
     )
@@ -82,7 +82,7 @@ def _xattrs(info: tarfile.TarInfo) -> tuple[tuple[str, str], ...]:
     )
 
 
-def normal(path: str) -> str:
+def normalise_name(path: str) -> str:
     """Return a normalised member name.
 
     It has no leading `./` or `/` and no trailing slash.
@@ -92,7 +92,7 @@ def normal(path: str) -> str:
     return "" if path == "." else path.rstrip("/")
 
 
-def hashed(entry: TarEntry, content: IO[bytes] | None) -> TarEntry:
+def with_hash(entry: TarEntry, content: IO[bytes] | None) -> TarEntry:
     """Return a file's entry with the sha256 of its content.
 
     The content is read in pieces.
@@ -105,7 +105,7 @@ def hashed(entry: TarEntry, content: IO[bytes] | None) -> TarEntry:
     return msgspec.structs.replace(entry, sha256=digest.hexdigest())
 
 
-def parents(paths: Iterable[str]) -> list[str]:
+def list_parents(paths: Iterable[str]) -> list[str]:
     """Return every directory above the given paths.
 
     Each is listed once, parents first.

@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from reprobuild.infra.tar.entries import TarEntry, entry_of, hashed
+from reprobuild.infra.tar.entries import TarEntry, entry_of, with_hash
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
@@ -63,4 +63,4 @@ def list_tar(
             check_name(entry.path, origin)
         if entry.type == "symlink":
             check_target(entry.target, entry.path, origin)
-        yield hashed(entry, opened)
+        yield with_hash(entry, opened)

@@ -31,15 +31,15 @@ _Found = TypeVar("_Found")
 
 def read(stream: IO[bytes]) -> Elf | None:
     """Implement `untrusted.elf.read_elf`."""
-    return _undamaged(_read, stream)
+    return _try_read(_read, stream)
 
 
 def read_search_path(stream: IO[bytes]) -> SearchPath | None:
     """Implement `untrusted.elf.read_search_path`."""
-    return _undamaged(_search_path, stream)
+    return _try_read(_search_path, stream)
 
 
-def _undamaged(read: Callable[[ELFFile, IO[bytes]], _Found], stream: IO[bytes]) -> _Found | None:
+def _try_read(read: Callable[[ELFFile, IO[bytes]], _Found], stream: IO[bytes]) -> _Found | None:
     try:
         return read(ELFFile(stream), stream)
     except _DAMAGED:

@@ -38,12 +38,12 @@ def with_search_path(data: bytes, text: bytes) -> bytes | None:
         text: the directories, in the form of DT_RUNPATH.
     """
     try:
-        return _written(data, text)
+        return _write_search_path(data, text)
     except (struct.error, ValueError, KeyError, StopIteration):
         return None
 
 
-def _written(data: bytes, text: bytes) -> bytes | None:
+def _write_search_path(data: bytes, text: bytes) -> bytes | None:
     if not data.startswith(_MAGIC):
         return None
     segments = _segments(data)

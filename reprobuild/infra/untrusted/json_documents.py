@@ -61,13 +61,13 @@ def parse_image_json(raw: bytes, fields: Fields) -> Any:
     Raises:
         ValueError: it is not JSON, or readers would disagree; `RecursionError` if it is too deep.
     """
-    value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant)
+    value = json.loads(raw.decode("utf-8"), object_pairs_hook=_make_object, parse_constant=_refuse_constant)
     _check_places(value)
     _check_keys(value, fields)
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]

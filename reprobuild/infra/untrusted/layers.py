@@ -133,7 +133,7 @@ def layer_members(
         tarfile.TarError: it is damaged, or readers of tar would disagree on its contents.
     """
     source, spent, count = _Source(stream), allowance or Allowance(), 0
-    while (info := _next(source, origin)) is not None:
+    while (info := _next_member(source, origin)) is not None:
         count += 1
         if count > MOST_MEMBERS:
             raise BuildError(f"{origin} holds more than {MOST_MEMBERS} members", hint=HOSTILE)
@@ -155,7 +155,7 @@ def _text_of(info: tarfile.TarInfo) -> int:
     return len(info.name) + len(info.linkname) + attributes
 
 
-def _next(source: _Source, origin: str) -> tarfile.TarInfo | None:
+def _next_member(source: _Source, origin: str) -> tarfile.TarInfo | None:
     """Return the next member without content, or None.
 
     None means the end of the tar.
@@ -212,8 +212,8 @@ def _extension(source: _Source, header: Header) -> bytes:
 
 def _member(header: Header, extensions: dict[str, bytes], origin: str, place: int) -> tarfile.TarInfo:
     pax = parse_pax(extensions["pax"]) if "pax" in extensions else Pax()
-    name = _one_of(header.name, "path", "name", pax, extensions)
-    link = _one_of(header.link, "linkpath", "link", pax, extensions)
+    name = _choose_text(header.name, "path", "name", pax, extensions)
+    link = _choose_text(header.link, "linkpath", "link", pax, extensions)
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.pax_headers = header.kind, link, pax
     if header.kind == tarfile.GNUTYPE_SPARSE or any(key.startswith(_SPARSE) for key in pax):
@@ -267,7 +267,7 @@ def _check_meaning(name: str, pax: Pax, origin: str, *, is_folder: bool) -> None
             )
 
 
-def _one_of(plain: bytes, key: str, kind: str, pax: Pax, extensions: dict[str, bytes]) -> str:
+def _choose_text(plain: bytes, key: str, kind: str, pax: Pax, extensions: dict[str, bytes]) -> str:
     """Return a text from a header, or from one extension."""
     if key in pax and kind in extensions:
         raise tarfile.ReadError(f"two headers state the {kind} of one member")

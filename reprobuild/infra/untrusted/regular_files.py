@@ -28,8 +28,8 @@ def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
     try:
         number = os.open(path, _READ if links else _READ | os.O_NOFOLLOW)
     except ValueError:
-        raise _no_path() from None
-    return _checked(number)
+        raise _invalid_path_error() from None
+    return _open_regular(number)
 
 
 def open_within(top: Path, path: str) -> tuple[IO[bytes], int]:
@@ -46,23 +46,23 @@ def open_within(top: Path, path: str) -> tuple[IO[bytes], int]:
     """
     *above, last = steps = path.split("/")
     if not {"", ".", ".."}.isdisjoint(steps) or "\0" in path:
-        raise _no_path()
+        raise _invalid_path_error()
     number = os.open(top, _READ | os.O_DIRECTORY)
     try:
         for step in above:
             lower = os.open(step, _READ | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=number)
             os.close(number)
             number = lower
-        return _checked(os.open(last, _READ | os.O_NOFOLLOW, dir_fd=number))
+        return _open_regular(os.open(last, _READ | os.O_NOFOLLOW, dir_fd=number))
     finally:
         os.close(number)
 
 
-def _no_path() -> OSError:
+def _invalid_path_error() -> OSError:
     return OSError(errno.EINVAL, "this is no path")
 
 
-def _checked(number: int) -> tuple[IO[bytes], int]:
+def _open_regular(number: int) -> tuple[IO[bytes], int]:
     """Return the regular file of a descriptor, and its size.
 
     A descriptor of anything else is closed.
@@ -97,7 +97,7 @@ def read_plain(path: Path, largest: int) -> bytes:
     return data
 
 
-def holds(path: Path, content: bytes) -> bool:
+def has_content(path: Path, content: bytes) -> bool:
     """Return whether a regular file has this content.
 
     A file of another size is not read, and no link is followed.
@@ -128,7 +128,7 @@ def is_unlinked(top: Path, path: str) -> bool:
     return True
 
 
-def real_place(top: Path, path: str) -> Path | None:
+def resolve_below(top: Path, path: str) -> Path | None:
     """Return a path after following links, or None.
 
     None means that it is not below the directory. A missing file has a path, too. Args: see `is_unlinked`.

@@ -19,7 +19,7 @@ _PREFIX = re.compile(
 )
 
 
-def built_for(sysconfig: str) -> str:
+def find_build_prefix(sysconfig: str) -> str:
     """Return the prefix in a module of `sysconfig`, or "".
 
     It is empty if no prefix can be identified in the text.
@@ -28,7 +28,7 @@ def built_for(sysconfig: str) -> str:
     return match[1] if match else ""
 
 
-def moved_text(text: str, old: str, new: str) -> str:
+def relocate_text(text: str, old: str, new: str) -> str:
     """Return a text with one directory replaced by another.
 
     Names that only share its beginning stay.
@@ -36,17 +36,17 @@ def moved_text(text: str, old: str, new: str) -> str:
     return re.sub(_BEFORE + re.escape(old) + _AFTER, lambda _: new, text)
 
 
-def moved_search_path(text: bytes, old: str, new: str) -> bytes | None:
+def relocate_search_path(text: bytes, old: str, new: str) -> bytes | None:
     """Return a loader search path with one directory replaced.
 
     It keeps its length: NULs fill the rest, so that no other byte of the file moves. None means that the new
     path does not fit.
     """
-    moved = _moved(text, old, new)
+    moved = _replace_prefix(text, old, new)
     return moved.ljust(len(text), b"\0") if len(moved) <= len(text) else None
 
 
-def moved_program(data: bytes, search: SearchPath | None, old: str, new: str) -> bytes | None:
+def relocate_program(data: bytes, search: SearchPath | None, old: str, new: str) -> bytes | None:
     """Return a program that finds its libraries elsewhere, or None.
 
     The libraries are those of its own installation, in another directory.
@@ -61,7 +61,7 @@ def moved_program(data: bytes, search: SearchPath | None, old: str, new: str) ->
     if any(mark in text for mark in _OF_ITSELF):
         return data
     library = f"{new}/lib".encode()
-    new_text = _moved(text, old, new) if old and text else text
+    new_text = _replace_prefix(text, old, new) if old and text else text
     if library not in new_text.split(b":"):
         new_text = b":".join(filter(None, (library, new_text)))
     if search and len(new_text) <= len(text):
@@ -70,7 +70,7 @@ def moved_program(data: bytes, search: SearchPath | None, old: str, new: str) ->
     return with_search_path(data, new_text)
 
 
-def _moved(text: bytes, old: str, new: str) -> bytes:
+def _replace_prefix(text: bytes, old: str, new: str) -> bytes:
     before = old.encode()
     parts = [
         new.encode() + part[len(before) :] if f"{part.decode('latin-1')}/".startswith(f"{old}/") else part

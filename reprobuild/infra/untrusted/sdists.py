@@ -62,7 +62,7 @@ def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Sd
     inside = f"{subdirectory}/" if subdirectory else ""
     top: str | None = None
     try:
-        for member in _of_tar(path, filename, mode) if mode else _of_zip(path, filename):
+        for member in _tar_members(path, filename, mode) if mode else _zip_members(path, filename):
             folder, _, rest = member.path.partition("/")
             top = folder if top is None else top
             if folder != top or not rest:
@@ -79,7 +79,7 @@ def read_sdist(path: Path, filename: str, subdirectory: str = "") -> Iterator[Sd
         raise BuildError(f"{filename} cannot be read: {err}", hint=HOSTILE) from None
 
 
-def _of_tar(path: Path, filename: str, mode: str) -> Iterator[SdistMember]:
+def _tar_members(path: Path, filename: str, mode: str) -> Iterator[SdistMember]:
     packed = path.stat().st_size
     with path.open("rb") as stream, closing(tars.open_stream(stream, mode)) as tar:
         for info in tars.members(tar, filename, packed=packed):
@@ -93,17 +93,17 @@ def _of_tar(path: Path, filename: str, mode: str) -> Iterator[SdistMember]:
                 )
             yield SdistMember(
                 path=name, executable=bool(info.mode & 0o100), target=info.linkname if info.issym() else None,
-                open=lambda info=info: _opened(tar, info),  # type: ignore[misc]  # mypy: a default is Any
+                open=lambda info=info: _open_member(tar, info),  # type: ignore[misc]  # mypy: a default is Any
             )  # fmt: skip
 
 
-def _opened(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+def _open_member(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     opened = tar.extractfile(info)
     assert opened is not None  # it is a regular file
     return opened
 
 
-def _of_zip(path: Path, filename: str) -> Iterator[SdistMember]:
+def _zip_members(path: Path, filename: str) -> Iterator[SdistMember]:
     with zips.open_zip(path, filename) as (archive, members):
         for name, info in members.items():
             yield SdistMember(

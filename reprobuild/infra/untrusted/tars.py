@@ -51,14 +51,14 @@ class CarefulInfo(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> CarefulInfo:
-        with _aloud(buf):
+        with _raise_header_errors(buf):
             return super().frombuf(buf, encoding, errors)
 
     @classmethod
     def _frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str, **more: bool) -> CarefulInfo:
         # The method that reading calls instead in newer versions: seen in Debian's 3.11.2-6+deb12u9, not in
         # its deb12u6.
-        with _aloud(buf):
+        with _raise_header_errors(buf):
             info: CarefulInfo = super()._frombuf(buf, encoding, errors, **more)  # type: ignore[misc]  # as above
             return info
 
@@ -87,7 +87,7 @@ class CarefulInfo(tarfile.TarInfo):
 
 
 @contextlib.contextmanager
-def _aloud(buf: bytes | bytearray) -> Iterator[None]:
+def _raise_header_errors(buf: bytes | bytearray) -> Iterator[None]:
     """Raise an error for a header that would end silently.
 
     An empty block, and the end of the file, still end an archive.

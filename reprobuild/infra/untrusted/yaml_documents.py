@@ -66,10 +66,10 @@ class StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        return int(super().construct_yaml_int(_short(node)))
+        return int(super().construct_yaml_int(_check_number_length(node)))
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        return float(super().construct_yaml_float(_short(node)))
+        return float(super().construct_yaml_float(_check_number_length(node)))
 
     def refusal(self, event: Any) -> str:
         """Return why an event's node is refused, or ""."""
@@ -114,7 +114,7 @@ class BoundedLoader(StrictLoader):
         return self._excess(event)
 
 
-def _short(node: yaml.ScalarNode) -> yaml.ScalarNode:
+def _check_number_length(node: yaml.ScalarNode) -> yaml.ScalarNode:
     if len(node.value) > _LONGEST_NUMBER:
         raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)
     return node

@@ -128,7 +128,7 @@ def _check_kind(info: zipfile.ZipInfo, origin: str) -> None:
             f"{origin} holds {name}, packed by method {info.compress_type}, and wheels are deflated or stored",
             hint=HOSTILE,
         )
-    if _UNICODE_PATH in _extra(info.extra):
+    if _UNICODE_PATH in _parse_extra(info.extra):
         raise BuildError(f"{origin} holds {name}, which has a second name", hint=HOSTILE)
 
 
@@ -143,17 +143,17 @@ def _check_places(archive: zipfile.ZipFile, stream: IO[bytes], origin: str) -> N
         if _LOCAL.size + name_size + extra_size > len(head):
             head = os.pread(number, _LOCAL.size + name_size + extra_size, info.header_offset)
         name = head[_LOCAL.size : _LOCAL.size + name_size]
-        extra = _extra(head[_LOCAL.size + name_size : _LOCAL.size + name_size + extra_size])
+        extra = _parse_extra(head[_LOCAL.size + name_size : _LOCAL.size + name_size + extra_size])
         if _WIDE in (packed, plain) and 1 in extra:
             wide = iter(struct.unpack(f"<{len(extra[1]) // 8}Q", extra[1][: len(extra[1]) // 8 * 8]))
             plain = next(wide, plain) if plain == _WIDE else plain
             packed = next(wide, packed) if packed == _WIDE else packed
         header = (name.decode("utf-8" if flags & _UTF8 else "cp437"), flags & _ENCRYPTED, method)
         if magic != b"PK\3\4" or header != (info.orig_filename, 0, info.compress_type):
-            raise _disagree(info, origin)
+            raise _mismatch_error(info, origin)
         sizes = (crc, packed, plain)
         if not flags & _DESCRIPTOR and sizes != (info.CRC, info.compress_size, info.file_size):
-            raise _disagree(info, origin)
+            raise _mismatch_error(info, origin)
         if _UNICODE_PATH in extra:
             raise BuildError(f"{origin} holds {info.filename}, which has a second name", hint=HOSTILE)
         end = info.header_offset + _LOCAL.size + name_size + extra_size + info.compress_size
@@ -161,14 +161,14 @@ def _check_places(archive: zipfile.ZipFile, stream: IO[bytes], origin: str) -> N
         raise BuildError(f"{origin}: its members overlap with the directory of the archive", hint=HOSTILE)
 
 
-def _disagree(info: zipfile.ZipInfo, origin: str) -> BuildError:
+def _mismatch_error(info: zipfile.ZipInfo, origin: str) -> BuildError:
     return BuildError(
         f"{origin} describes {info.filename} in two ways that do not agree: its header is not what the directory says",
         hint=HOSTILE,
     )
 
 
-def _extra(field: bytes) -> dict[int, bytes]:
+def _parse_extra(field: bytes) -> dict[int, bytes]:
     """Return the parts of an extra field by their kind.
 
     An incomplete part is left out.

@@ -14,7 +14,7 @@ RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
 _RUNTIME = "runtime package"
 
 
-def reasons(
+def explain_differences(
     differing: Sequence[str], inputs: Sequence[Change], recipe: Sequence[str], unread: str
 ) -> tuple[str, ...]:
     """Return reasons for the digests that differ, if known.
@@ -25,17 +25,17 @@ def reasons(
         recipe: files of the recipe that differ.
         unread: why the two images could not be compared file by file; empty if they were compared.
     """
-    return tuple(_reasons(set(differing), inputs, recipe, unread))
+    return tuple(_list_reasons(set(differing), inputs, recipe, unread))
 
 
-def _reasons(
+def _list_reasons(
     differing: set[str], inputs: Sequence[Change], recipe: Sequence[str], unread: str
 ) -> Iterator[str]:
     changes = [change for change in inputs if change.kind == "realised"]
     for change in changes:
         yield (
-            f"{change.name}: the lock says {_short(change.one)}, and {_short(change.other)} came out here. "
-            + _why(change.name)
+            f"{change.name}: the lock says {_short_digest(change.one)}, and {_short_digest(change.other)} "
+            "came out here. " + _describe_cause(change.name)
         )
     if unread:
         yield f"which files differ is not known: {unread}"
@@ -63,7 +63,7 @@ def _reasons(
         )
 
 
-def _why(name: str) -> str:
+def _describe_cause(name: str) -> str:
     if name == _RUNTIME:
         return (
             "That is reprobuild's own part: another version of it is at work, and the lock's was kept nowhere"
@@ -74,5 +74,5 @@ def _why(name: str) -> str:
     )
 
 
-def _short(digest: str | None) -> str:
+def _short_digest(digest: str | None) -> str:
     return (digest or "none")[:12]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.image.formats.single_file import KINDS, filename
+from reprobuild.image.formats.single_file import KINDS, single_file_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.tar.entries import CHUNK
@@ -40,16 +40,16 @@ def read_integrity(out: Path, image: Image) -> Integrity:
     """
     layout = out / image.layout
     stated = [kind for kind in KINDS if getattr(image, kind)]
-    damage = dict(_of_layout(layout, image)) if layout.exists() else {}
+    damage = dict(_layout_damage(layout, image)) if layout.exists() else {}
     for kind in stated:
-        if (out / filename(kind)).exists():
-            damage |= _of_file(out / filename(kind), kind, getattr(image, kind))
+        if (out / single_file_name(kind)).exists():
+            damage |= _file_damage(out / single_file_name(kind), kind, getattr(image, kind))
     absent = [name for name in ("tree", "config", "manifest") if not layout.exists()]
-    absent += [kind for kind in stated if not (out / filename(kind)).exists()]
+    absent += [kind for kind in stated if not (out / single_file_name(kind)).exists()]
     return Integrity(damage=damage, absent=tuple(absent))
 
 
-def _of_layout(folder: Path, image: Image) -> Iterator[tuple[str, str]]:
+def _layout_damage(folder: Path, image: Image) -> Iterator[tuple[str, str]]:
     layout = read_layout(folder)  # the digests of manifest and configuration are checked there
     if layout.config_digest != image.config:
         yield (
@@ -57,13 +57,15 @@ def _of_layout(folder: Path, image: Image) -> Iterator[tuple[str, str]]:
             f"the configuration in {folder} is {layout.config_digest}, and image.json states another",
         )
     broken = [
-        why for _, digest, _ in layout.layers for why in _of_file(layout.blob(digest), "", digest).values()
+        why
+        for _, digest, _ in layout.layers
+        for why in _file_damage(layout.blob(digest), "", digest).values()
     ]
     if broken:
         yield "tree", "; ".join(broken)
 
 
-def _of_file(path: Path, name: str, stated: str) -> dict[str, str]:
+def _file_damage(path: Path, name: str, stated: str) -> dict[str, str]:
     """Return {name: reason} if a file does not match its sha256.
 
     The result is empty if it does match.

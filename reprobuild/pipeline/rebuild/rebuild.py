@@ -12,26 +12,26 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.compare.images.explain import ImageDiff, explain
+from reprobuild.compare.images.explain import ImageDiff, compare_images
 from reprobuild.compare.images.tree import LEVELS
 from reprobuild.context import RunContext
 from reprobuild.errors import BuildError, EngineError, InconclusiveError, UsageError
 from reprobuild.image.engine_name import own_name
-from reprobuild.image.formats.single_file import KINDS, Kind, filename
+from reprobuild.image.formats.single_file import KINDS, Kind, single_file_name
 from reprobuild.image.formats.squashfs_read import compressor_of
 from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import Image
-from reprobuild.infra.untrusted.regular_files import holds, read_plain
+from reprobuild.infra.untrusted.regular_files import has_content, read_plain
 from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, read_image
 from reprobuild.pipeline.from_snapshot import BuildOptions, build
-from reprobuild.pipeline.rebuild.causes import RECIPE, reasons
+from reprobuild.pipeline.rebuild.causes import RECIPE, explain_differences
 from reprobuild.pipeline.rebuild.integrity import Integrity, read_integrity
-from reprobuild.pipeline.rebuild.resume import working_in
+from reprobuild.pipeline.rebuild.resume import prepare_directory
 from reprobuild.realise.realise import is_realised
-from reprobuild.store.fetch import of_image
-from reprobuild.store.roots import keeping
+from reprobuild.store.fetch import list_image_files
+from reprobuild.store.roots import gc_root
 from reprobuild.store.salvage import take_context
 
 Level = Literal["tree", "config", "manifest", "all"]
@@ -124,15 +124,15 @@ def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | 
     lock, image = read_image(out)
     path = out.absolute()
     new = target or path.with_name(path.name + SUFFIX)
-    with working_in(new, lock, links=target is not None):
+    with prepare_directory(new, lock, links=target is not None):
         session.say(f"reading the image in {out}")
         integrity = read_integrity(out, image)
-        sealed, new_image, not_made = _make(out, new, (lock, image), session, builder)
+        sealed, new_image, not_made = _rebuild_image(out, new, (lock, image), session, builder)
     result = _compare((out, new), (lock, sealed), (image, new_image), integrity)
-    return _explained(msgspec.structs.replace(result, not_made=not_made), session)
+    return _add_reasons(msgspec.structs.replace(result, not_made=not_made), session)
 
 
-def _make(
+def _rebuild_image(
     out: Path, new: Path, before: tuple[Lock, Image], session: RunContext, builder: str | None
 ) -> tuple[SealedLock, Image, tuple[str, ...]]:
     """Rebuild the image and its single files.
@@ -142,27 +142,27 @@ def _make(
     lock, image = before
     if taken := take_context(out, lock, session.store):
         session.say(f"{taken} files that the store lacks were taken from {out / 'context'}")
-    _say_what_is_needed(lock, session)
+    _report_needs(lock, session)
     session.say("each layer is laid out and packed again: this takes as long as a first build")
-    kinds, not_made = _singles(image, session.env)
+    kinds, not_made = _choose_singles(image, session.env)
     making = BuildOptions(
-        tag=_own_name(image, lock), builder=builder or image.builder, singles=kinds,
+        tag=_chosen_name(image, lock), builder=builder or image.builder, singles=kinds,
         compressor=_compressor(out, kinds), afresh=True,
     )  # fmt: skip
-    with keeping(lock, new / LOCK, session.store, "rebuild"):
+    with gc_root(lock, new / LOCK, session.store, "rebuild"):
         return *build(lock, new, session, making, exact=False), not_made
 
 
-def _say_what_is_needed(lock: Lock, session: RunContext) -> None:
+def _report_needs(lock: Lock, session: RunContext) -> None:
     store = session.store
     if not isinstance(lock, SealedLock) or not is_realised(lock, store):
         session.say("outputs of what was run once are not kept here: they are made again, and compared")
         return
-    missing = [file.filename for file in of_image(lock) if not store.has(file.sha256)]
+    missing = [file.filename for file in list_image_files(lock) if not store.has(file.sha256)]
     session.say(f"to fetch: {len(missing)} files" if missing else "every input is here: no network is needed")
 
 
-def _own_name(image: Image, lock: Lock) -> str | None:
+def _chosen_name(image: Image, lock: Lock) -> str | None:
     """Return the image's name if the user chose it.
 
     Return None for a name that follows from the lock.
@@ -170,20 +170,24 @@ def _own_name(image: Image, lock: Lock) -> str | None:
     return None if image.reference == own_name(lock.digest) else image.reference
 
 
-def _singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+def _choose_singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Return the single files to make, and reasons against the others."""
     kinds = tuple(kind for kind in KINDS if getattr(image, kind))
     try:
         if kinds:
             find_program(env)
     except EngineError as err:
-        return (), tuple(f"{filename(kind)} was not made: {err}" for kind in kinds)
+        return (), tuple(f"{single_file_name(kind)} was not made: {err}" for kind in kinds)
     return kinds, ()
 
 
 def _compressor(out: Path, kinds: tuple[Kind, ...]) -> Compressor:
     """Return the compressor of the directory's own single files."""
-    compressors = [compressor_of(out / filename(kind)) for kind in kinds if (out / filename(kind)).is_file()]
+    compressors = [
+        compressor_of(out / single_file_name(kind))
+        for kind in kinds
+        if (out / single_file_name(kind)).is_file()
+    ]
     return next((compressor for compressor in compressors if compressor), "zstd")
 
 
@@ -205,11 +209,11 @@ def _compare(
     return RebuildResult(
         out=str(folders[0]), rebuilt=str(folders[1]), rows=rows, absent=integrity.absent,
         lock=Row(name="lock", then=f"sha256:{locks[0].digest}", now=f"sha256:{locks[1].digest}"),
-        inputs=tuple(compare_locks(*locks)), recipe=_other_recipe(*folders),
+        inputs=tuple(compare_locks(*locks)), recipe=_differing_recipe_files(*folders),
     )  # fmt: skip
 
 
-def _explained(result: RebuildResult, session: RunContext) -> RebuildResult:
+def _add_reasons(result: RebuildResult, session: RunContext) -> RebuildResult:
     """Add the reasons for all differences to a comparison.
 
     A first image that is damaged is not read again.
@@ -219,18 +223,18 @@ def _explained(result: RebuildResult, session: RunContext) -> RebuildResult:
         why = f"the image in {result.out} is damaged"
     elif not result.same("manifest"):
         try:
-            explanation = explain(result.out, result.rebuilt, session.env, session.say)
+            explanation = compare_images(result.out, result.rebuilt, session.env, session.say)
         except (UsageError, EngineError, BuildError) as err:  # of the first image, which may be missing
             why = str(err)
     if explanation:
         result = msgspec.structs.replace(result, rows=_read_rows(result.rows, explanation.one.tree))
     elif why and "tree" not in result.absent:
-        result = msgspec.structs.replace(result, rows=_unread_rows(result.rows, why))
+        result = msgspec.structs.replace(result, rows=_mark_unread_rows(result.rows, why))
     differing = [row.name for row in result.rows if row.now and row.then != row.now]
     damage = tuple(row.damage for row in result.rows if row.damage)
     return msgspec.structs.replace(
         result, explanation=explanation,
-        reasons=(*damage, *reasons(differing, result.inputs, result.recipe, why)),
+        reasons=(*damage, *explain_differences(differing, result.inputs, result.recipe, why)),
     )  # fmt: skip
 
 
@@ -243,19 +247,19 @@ def _read_rows(rows: tuple[Row, ...], tree: str) -> tuple[Row, ...]:
     )
 
 
-def _unread_rows(rows: tuple[Row, ...], why: str) -> tuple[Row, ...]:
+def _mark_unread_rows(rows: tuple[Row, ...], why: str) -> tuple[Row, ...]:
     """Mark the tree of an unreadable image as unverified."""
     return tuple(
         msgspec.structs.replace(row, damage=row.damage or why) if row.name == "tree" else row for row in rows
     )
 
 
-def _other_recipe(out: Path, new: Path) -> tuple[str, ...]:
+def _differing_recipe_files(out: Path, new: Path) -> tuple[str, ...]:
     """Return the recipe files that differ between two directories.
 
     A file that is missing in the first one is not compared.
     """
     return tuple(
         name for name in RECIPE
-        if (out / name).is_file() and not holds(out / name, read_plain(new / name, _LARGEST_TEXT))
+        if (out / name).is_file() and not has_content(out / name, read_plain(new / name, _LARGEST_TEXT))
     )  # fmt: skip

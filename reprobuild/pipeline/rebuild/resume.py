@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reprobuild.errors import UsageError
-from reprobuild.infra.flock import lock as locked
+from reprobuild.infra.flock import try_lock as locked
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
 
@@ -22,7 +22,7 @@ _ANOTHER = "name another directory with -o, or remove that one if nobody needs i
 
 
 @contextlib.contextmanager
-def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None]:
+def prepare_directory(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None]:
     """Prepare a directory for a rebuild; mark it finished at the end.
 
     Args:
@@ -37,7 +37,7 @@ def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None
     words = f"The image of the lock sha256:{lock.digest} is being rebuilt here. The same command goes on.\n"
     if folder.is_symlink() and not links:
         raise UsageError(f"{folder} is a link, which may lead anywhere", hint=_ANOTHER)
-    before = _begun(folder, words.encode())
+    before = _has_begun(folder, words.encode())
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / MARK
@@ -52,14 +52,14 @@ def working_in(folder: Path, lock: Lock, *, links: bool = True) -> Iterator[None
             mark.write_text(words)
             yield
         except BaseException:
-            _tidy(folder, is_new=is_new)
+            _remove_marker(folder, is_new=is_new)
             raise
         mark.unlink()
     finally:
         os.close(number)
 
 
-def _begun(folder: Path, words: bytes) -> bool:
+def _has_begun(folder: Path, words: bytes) -> bool:
     """Return whether an earlier run of the same rebuild began here.
 
     If not, the directory is empty or absent.
@@ -81,7 +81,7 @@ def _begun(folder: Path, words: bytes) -> bool:
     raise UsageError(f"{folder} is there already, and a rebuild needs a fresh directory", hint=_ANOTHER)
 
 
-def _tidy(folder: Path, *, is_new: bool) -> None:
+def _remove_marker(folder: Path, *, is_new: bool) -> None:
     """Remove the marker and the new directory after an early failure."""
     with contextlib.suppress(OSError):
         if [path.name for path in folder.iterdir()] == [MARK]:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from reprobuild.pipeline.rebuild.rebuild import Level, RebuildResult, Row
-from reprobuild.report.difference import render_explanation, safe
+from reprobuild.report.difference import render_image_diff, safe_text
 
 
 def render_rebuilt(result: RebuildResult, level: Level, *, everything: bool = False) -> str:
@@ -17,9 +17,12 @@ def render_rebuilt(result: RebuildResult, level: Level, *, everything: bool = Fa
 def _lines(result: RebuildResult, level: Level, everything: bool) -> Iterator[str]:
     for row in (result.lock, *result.rows):
         yield f"{row.name:<8}  {_row(row)}"
-    yield from ("", *(safe(line, 600) for line in (*result.not_made, *_absent(result), *result.reasons)))
+    yield from (
+        "",
+        *(safe_text(line, 600) for line in (*result.not_made, *_absent_lines(result), *result.reasons)),
+    )
     if result.explanation:
-        yield from (render_explanation(result.explanation, everything=everything), "")
+        yield from (render_image_diff(result.explanation, everything=everything), "")
     yield _verdict(result, level)
     yield (
         "what it computes is checked by: reprobuild verify "
@@ -35,7 +38,7 @@ def _row(row: Row) -> str:
     return f"{row.now}  same" if row.now == row.then else f"{row.now}  DIFFERS, was {row.then}"
 
 
-def _absent(result: RebuildResult) -> Iterator[str]:
+def _absent_lines(result: RebuildResult) -> Iterator[str]:
     if result.absent:
         yield f"{', '.join(result.absent)}: {result.out} has the digest and no bytes of it; the digest was compared"
 

@@ -51,22 +51,22 @@ def chip(word: str) -> Html:
     return tag("span", word, class_=f"chip {tone}") if tone else tag("span", word)
 
 
-def code(value: str) -> Html:
+def code_element(value: str) -> Html:
     """Return a value in the form of a file or a command."""
     return tag("code", value)
 
 
-def digest(value: str) -> Html:
+def short_digest(value: str) -> Html:
     """Return the beginning of a digest, which identifies it."""
     kind, _, number = value.rpartition(":")
     return (
         tag("code", number[:BRIEF], title=value)
         if len(number) == 64 and kind in ("", "sha256")
-        else code(value)
+        else code_element(value)
     )
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> Html:
+def fact_list(pairs: Iterable[tuple[str, str]]) -> Html:
     """Return a list of names with their values."""
     rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs]
     return tag("dl", *rows, class_="facts")
@@ -75,7 +75,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Html:
 def fold(summary: str, *parts: Html, count: int | None = None, open_: bool = False, id_: str = "") -> Html:
     """Return parts that a reader unfolds by their summary.
 
-    `count` is the number of their items.
+    `format_count` is the number of their items.
     """
     number = (tag("span", f"{count:,}", class_="count"),) if count is not None else ()
     more = ({"open": ""} if open_ else {}) | ({"id": id_} if id_ else {})
@@ -115,11 +115,11 @@ def table(
     return join((tag("div", inner, class_="scroll", **reach), *more))
 
 
-def bullets(items: Iterable[str]) -> Html:
+def bullet_list(items: Iterable[str]) -> Html:
     """Return a list."""
     return tag("ul", *(tag("li", item) for item in items))
 
 
-def count(number: int, noun: str, many: str = "") -> str:
+def format_count(number: int, noun: str, many: str = "") -> str:
     """Return a number with its noun."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"

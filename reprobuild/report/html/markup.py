@@ -40,7 +40,7 @@ def tag(name: str, /, *children: str, **attributes: str) -> Html:
     words = [name]
     for key, value in attributes.items():
         written = key.rstrip("_").replace("_", "-")
-        words.append(f'{written}="{escape(plain(value))}"' if value else written)
+        words.append(f'{written}="{escape(attribute_text(value))}"' if value else written)
     opening = " ".join(words)
     if name in EMPTY or name in SHAPES:
         return Html(f"<{opening}/>" if name in SHAPES else f"<{opening}>")
@@ -62,7 +62,7 @@ def text(value: str, longest: int | None = LONGEST) -> Html:
         longest: the most characters to show; None for all.
     """
     parts, shown = [], ""
-    for piece, is_escape in _pieces(value if longest is None else shortened(value)):
+    for piece, is_escape in _pieces(value if longest is None else shorten_middle(value)):
         if is_escape:
             parts.append(escape(shown) + f'<i class="x">{escape(piece)}</i>')
             shown = ""
@@ -71,15 +71,15 @@ def text(value: str, longest: int | None = LONGEST) -> Html:
     return Html("".join(parts) + escape(shown))
 
 
-def plain(value: str) -> str:
+def attribute_text(value: str) -> str:
     """Return a value for an attribute.
 
     It is shortened, and unprintable characters are written out.
     """
-    return "".join(piece for piece, _ in _pieces(shortened(value)))
+    return "".join(piece for piece, _ in _pieces(shorten_middle(value)))
 
 
-def shortened(value: str) -> str:
+def shorten_middle(value: str) -> str:
     """Return a long value without its middle, but with its length."""
     if len(value) <= LONGEST:
         return value

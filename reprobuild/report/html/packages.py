@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Base
-from reprobuild.report.html.components import Section, code, digest, fold, table
+from reprobuild.report.html.components import Section, code_element, fold, short_digest, table
 from reprobuild.report.html.markup import Html, join, tag
 
 # A list below this length needs no letters.
@@ -35,19 +35,22 @@ class PackageRow(Struct, frozen=True, kw_only=True):
         return first if first.isascii() and first.isalpha() else "0"
 
 
-def packages(lock: Lock) -> Section:
+def render_packages(lock: Lock) -> Section:
     """Return every package of the image."""
     lists = {
-        "Python": sorted(_python(lock), key=lambda package: package.name.lower()),
+        "Python": sorted(_python_rows(lock), key=lambda package: package.name.lower()),
         "Conda": [
             PackageRow(name=p.name, version=p.version, origin=f"{p.channel} {p.build}", sha256=p.file.sha256)
             for p in lock.conda
         ],
-        "System": sorted(_system(lock.base), key=lambda package: package.name.lower()),
+        "System": sorted(_system_rows(lock.base), key=lambda package: package.name.lower()),
     }
-    parts = [_search(), *(_list(name, package_rows) for name, package_rows in lists.items() if package_rows)]
+    parts = [
+        _render_search(),
+        *(_render_list(name, package_rows) for name, package_rows in lists.items() if package_rows),
+    ]
     if lock.sources:
-        parts.insert(1, _sources(lock))
+        parts.insert(1, _render_sources(lock))
     system = f"{lock.base.distribution} {lock.base.release}, {lock.platform}"
     amounts = [
         f"{len(package_rows):,} of {_OF[name]}" for name, package_rows in lists.items() if package_rows
@@ -57,7 +60,7 @@ def packages(lock: Lock) -> Section:
     return Section(id="packages", title="Packages", lead=lead, parts=tuple(parts))
 
 
-def _python(lock: Lock) -> Iterator[PackageRow]:
+def _python_rows(lock: Lock) -> Iterator[PackageRow]:
     for wheel in lock.wheels:
         if wheel.role == "environment":
             origin = f"wheel, withdrawn: {wheel.yanked}" if wheel.yanked else "wheel"
@@ -67,7 +70,7 @@ def _python(lock: Lock) -> Iterator[PackageRow]:
         yield PackageRow(name=sdist.name, version=sdist.version, origin=origin, sha256=sdist.file.sha256)
 
 
-def _system(base: Base) -> Iterator[PackageRow]:
+def _system_rows(base: Base) -> Iterator[PackageRow]:
     native = base.native
     for deb in base.packages:
         foreign = f", {deb.architecture}" if deb.architecture not in (native, "all") else ""
@@ -76,18 +79,18 @@ def _system(base: Base) -> Iterator[PackageRow]:
         yield PackageRow(name=package.name, version=package.version, origin="base image", sha256="")
 
 
-def _sources(lock: Lock) -> Html:
+def _render_sources(lock: Lock) -> Html:
     rows = [
         (
-            code(source.name), code(source.commit[:12]), "changed" if source.patch else "as committed",
-            code(source.path), "editable" if source.editable else "",
+            code_element(source.name), code_element(source.commit[:12]), "changed" if source.patch else "as committed",
+            code_element(source.path), "editable" if source.editable else "",
         )
         for source in lock.sources
     ]  # fmt: skip
     return table("Sources", ("name", "commit", "changes", "place", ""), rows, shown=True)
 
 
-def _search() -> Html:
+def _render_search() -> Html:
     """Return the search field, which the script shows.
 
     Without the script, the letters and the browser's own search are enough.
@@ -97,12 +100,15 @@ def _search() -> Html:
     return tag("p", label, " ", field, " ", tag("output", id="found", for_="find"), id="search", hidden="")
 
 
-def _list(name: str, package_rows: Sequence[PackageRow]) -> Html:
+def _render_list(name: str, package_rows: Sequence[PackageRow]) -> Html:
     """Return one list, with a heading for each letter if it is long."""
     id_ = f"packages-{name.lower()}"
     if len(package_rows) < LETTERS_FROM:
         return fold(
-            f"{name} packages", _rows(f"{name} packages", package_rows), count=len(package_rows), id_=id_
+            f"{name} packages",
+            _render_rows(f"{name} packages", package_rows),
+            count=len(package_rows),
+            id_=id_,
         )
     letters: dict[str, list[PackageRow]] = {}
     for package in package_rows:
@@ -115,7 +121,7 @@ def _list(name: str, package_rows: Sequence[PackageRow]) -> Html:
     blocks = [
         join((
             tag("h4", "0-9" if letter == "0" else letter.upper(), id=f"{id_}-{letter}"),
-            _rows(f"{name} packages, {letter}", letters[letter]),
+            _render_rows(f"{name} packages, {letter}", letters[letter]),
         ))
         for letter in sorted(letters)
     ]  # fmt: skip
@@ -123,6 +129,6 @@ def _list(name: str, package_rows: Sequence[PackageRow]) -> Html:
     return join((nav, fold(f"{name} packages", *blocks, count=len(package_rows), id_=id_)))
 
 
-def _rows(caption: str, package_rows: Iterable[PackageRow]) -> Html:
-    rows = [(p.name, p.version, p.origin, digest(p.sha256)) for p in package_rows]
+def _render_rows(caption: str, package_rows: Iterable[PackageRow]) -> Html:
+    rows = [(p.name, p.version, p.origin, short_digest(p.sha256)) for p in package_rows]
     return table(caption, HEAD, rows, kind="packages")

@@ -14,19 +14,19 @@ from importlib.resources import files
 from reprobuild.image.model import Image
 from reprobuild.lock.model import Lock
 from reprobuild.report.html import certificate, roundtrip
-from reprobuild.report.html.cluster import Nodes, nodes
+from reprobuild.report.html.cluster import Nodes, render_nodes
 from reprobuild.report.html.components import Section
 from reprobuild.report.html.markup import Html, tag
-from reprobuild.report.html.packages import packages
-from reprobuild.report.html.probes import probes
-from reprobuild.report.html.run import running
+from reprobuild.report.html.packages import render_packages
+from reprobuild.report.html.probes import render_probes
+from reprobuild.report.html.run import render_commands
 from reprobuild.report.html.summary import (
     KNOW,
     Note,
     ReportAnswer,
-    computes_the_same,
-    same_environment,
-    to_know,
+    answer_same_environment,
+    answer_same_results,
+    summarise_remarks,
 )
 from reprobuild.verify.verdict import Verdict
 
@@ -48,75 +48,77 @@ def render_html(lock: Lock, image: Image, verdict: Verdict, fleet: Nodes | None 
         verdict: of the check.
         fleet: the result of a check of many nodes, if there was one.
     """
-    known, remarks = to_know(lock, verdict, fleet)
-    answers = (same_environment(lock, verdict), computes_the_same(verdict, fleet), known)
-    sections = tuple(_sections(lock, image, verdict, remarks, fleet))
+    known, remarks = summarise_remarks(lock, verdict, fleet)
+    answers = (answer_same_environment(lock, verdict), answer_same_results(verdict, fleet), known)
+    sections = tuple(_list_sections(lock, image, verdict, remarks, fleet))
     title = f"{image.reference}: report"
     head = tag(
-        "head", tag("meta", charset="utf-8"), tag("meta", http_equiv="Content-Security-Policy", content=policy()),
+        "head", tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=content_security_policy()),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"), tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title), tag("link", rel="icon", href="data:,"), tag("style", _raw("style.css")),
+        tag("title", title), tag("link", rel="icon", href="data:,"), tag("style", _read_asset("style.css")),
     )  # fmt: skip
     body = tag(
-        "body", tag("a", "Skip to the report", href="#report", class_="skip"), _header(image, verdict, answers),
-        tag("div", _contents(sections),
+        "body", tag("a", "Skip to the report", href="#report", class_="skip"), _render_header(image, verdict, answers),
+        tag("div", _render_contents(sections),
             tag("main", *(section.render() for section in sections), id="report", tabindex="-1"), class_="layout"),
         tag("footer", tag("p", f"Made by reprobuild {verdict.program}. verdict.json has all of the check, "
                                "reprobuild.lock all inputs by their sha256.")),
-        tag("script", _raw("script.js")),
+        tag("script", _read_asset("script.js")),
     )  # fmt: skip
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def policy() -> str:
+def content_security_policy() -> str:
     """Return the page's content security policy.
 
     A browser may use the page's own style and script, known by their hashes, and no more.
 
     https://www.w3.org/TR/CSP3/#grammardef-hash-source
     """
-    hashes = {name: _hash(_raw(name)) for name in ("style.css", "script.js")}
+    hashes = {name: _content_hash(_read_asset(name)) for name in ("style.css", "script.js")}
     return (
         f"default-src 'none'; style-src '{hashes['style.css']}'; script-src '{hashes['script.js']}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _sections(
+def _list_sections(
     lock: Lock,
     image: Image,
     verdict: Verdict,
     remarks: Sequence[Note],
     fleet: Nodes | None,
 ) -> Iterator[Section]:
-    yield certificate.remarks(remarks, fleet=fleet is not None)
-    yield roundtrip.round_trip(verdict)
-    yield roundtrip.deviations(lock)
-    yield roundtrip.environment(lock)
-    yield packages(lock)
-    yield probes(verdict)
-    yield certificate.work(verdict)
+    yield certificate.render_remarks(remarks, fleet=fleet is not None)
+    yield roundtrip.render_round_trip(verdict)
+    yield roundtrip.render_deviations(lock)
+    yield roundtrip.render_environment(lock)
+    yield render_packages(lock)
+    yield render_probes(verdict)
+    yield certificate.render_workload(verdict)
     if fleet:
-        yield nodes(fleet)
+        yield render_nodes(fleet)
     if verdict.against:
-        yield certificate.against(verdict.against)
-    yield running(lock, image, verdict)
-    yield roundtrip.unmet(lock)
-    yield roundtrip.captured_lines(lock)
-    yield certificate.identity(lock, image, verdict)
+        yield certificate.render_earlier_verdict(verdict.against)
+    yield render_commands(lock, image, verdict)
+    yield roundtrip.render_conflicts(lock)
+    yield roundtrip.render_captured_lines(lock)
+    yield certificate.render_identity(lock, image, verdict)
 
 
-def _header(image: Image, verdict: Verdict, answers: Sequence[ReportAnswer]) -> Html:
+def _render_header(image: Image, verdict: Verdict, answers: Sequence[ReportAnswer]) -> Html:
     summary = f"Checked {verdict.made} with seed {verdict.seed} and profile {verdict.profile}"
     summary += f", by {verdict.engine}." if verdict.engine else "."
     return tag(
         "header", tag("p", "reprobuild report", class_="brand"), tag("h1", image.reference),
-        tag("p", summary, class_="muted"), tag("div", *(_answer(answer) for answer in answers), class_="answers"),
+        tag("p", summary, class_="muted"),
+        tag("div", *(_render_answer(answer) for answer in answers), class_="answers"),
     )  # fmt: skip
 
 
-def _answer(answer: ReportAnswer) -> Html:
+def _render_answer(answer: ReportAnswer) -> Html:
     shape = "know" if answer.question == KNOW and answer.tone != "good" else answer.tone
     icon = tag(
         "svg", tag("path", d=_ICONS[shape]), viewBox="0 0 24 24", width="28", height="28", aria_hidden="true"
@@ -127,13 +129,13 @@ def _answer(answer: ReportAnswer) -> Html:
     )  # fmt: skip
 
 
-def _contents(sections: Sequence[Section]) -> Html:
+def _render_contents(sections: Sequence[Section]) -> Html:
     links = [tag("li", tag("a", section.title, href=f"#{section.id}")) for section in sections]
     return tag("nav", tag("ul", *links), class_="contents", aria_label="Sections")
 
 
 @cache
-def _raw(name: str) -> Html:
+def _read_asset(name: str) -> Html:
     """Return a file of this package as markup.
 
     It is ours, so no value is in it.
@@ -141,8 +143,8 @@ def _raw(name: str) -> Html:
     return Html(files("reprobuild.report.html").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _hash(content: str) -> str:
+def _content_hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-__all__ = ["policy", "render_html"]
+__all__ = ["content_security_policy", "render_html"]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from reprobuild.lock.model import Outcome
-from reprobuild.report.html.components import count
+from reprobuild.report.html.components import format_count
 from reprobuild.report.html.markup import Html, tag
 from reprobuild.verify.determinism.document import ModeName, Seen
 from reprobuild.verify.verdict import ProbeVerdict
@@ -34,16 +34,21 @@ def plot_probes(probes: Sequence[ProbeVerdict], id_: str) -> Html:
     kinds: dict[str, list[ProbeVerdict]] = {}
     for probe in probes:
         kinds.setdefault(probe.kind or "other", []).append(probe)
-    pictures = [_kind(kind, group, f"{id_}-{n}") for n, (kind, group) in enumerate(kinds.items())]
-    return tag("div", _legend(), tag("div", *pictures, class_="plots"))
+    pictures = [_plot_kind(kind, group, f"{id_}-{n}") for n, (kind, group) in enumerate(kinds.items())]
+    return tag("div", _render_legend(), tag("div", *pictures, class_="plots"))
 
 
-def _legend() -> Html:
+def _render_legend() -> Html:
     items = [
         tag(
             "li",
             tag(
-                "svg", _mark(verdict, 7, 7), viewBox="0 0 14 14", width="14", height="14", aria_hidden="true"
+                "svg",
+                _render_mark(verdict, 7, 7),
+                viewBox="0 0 14 14",
+                width="14",
+                height="14",
+                aria_hidden="true",
             ),
             name,
         )
@@ -52,15 +57,17 @@ def _legend() -> Html:
     return tag("ul", *items, class_="legend")
 
 
-def _kind(kind: str, probes: Sequence[ProbeVerdict], id_: str) -> Html:
+def _plot_kind(kind: str, probes: Sequence[ProbeVerdict], id_: str) -> Html:
     shown = probes[:LARGEST_PICTURE]
     bands = -(-len(shown) // ACROSS)
     high = len(MODES) * STEP + 10
     width, height = LEFT + min(len(shown), ACROSS) * STEP, TOP + bands * high
-    marks = [part for band in range(bands) for part in _labels(TOP + band * high)]
-    marks += [_probe(p, LEFT + n % ACROSS * STEP, TOP + n // ACROSS * high) for n, p in enumerate(shown)]
-    description = _described(probes)
-    title = tag("title", f"{kind}: {count(len(probes), 'probe')} in {len(MODES)} modes", id=f"{id_}-title")
+    marks = [part for band in range(bands) for part in _render_labels(TOP + band * high)]
+    marks += [_plot_probe(p, LEFT + n % ACROSS * STEP, TOP + n // ACROSS * high) for n, p in enumerate(shown)]
+    description = _describe_probes(probes)
+    title = tag(
+        "title", f"{kind}: {format_count(len(probes), 'probe')} in {len(MODES)} modes", id=f"{id_}-title"
+    )
     picture = tag(
         "svg", title, tag("desc", description, id=f"{id_}-desc"), *marks, role="img", viewBox=f"0 0 {width} {height}",
         width=str(width), height=str(height), aria_labelledby=f"{id_}-title {id_}-desc",
@@ -69,26 +76,26 @@ def _kind(kind: str, probes: Sequence[ProbeVerdict], id_: str) -> Html:
     return tag("figure", caption, picture)
 
 
-def _labels(top: int) -> Iterator[Html]:
+def _render_labels(top: int) -> Iterator[Html]:
     for row, mode in enumerate(MODES):
         yield tag("text", mode, x=str(LEFT - 6), y=str(top + row * STEP + 10))
 
 
-def _probe(probe: ProbeVerdict, left: int, top: int) -> Html:
+def _plot_probe(probe: ProbeVerdict, left: int, top: int) -> Html:
     words = {name: SEEN[mode.verdict] for name, mode in probe.modes.items()}
     alike = set(words.values())
     description = (
         alike.pop() if len(alike) == 1 else ", ".join(f"{name} {word}" for name, word in words.items())
     )
     marks = [
-        _mark(probe.modes[name].verdict, left + STEP // 2, top + row * STEP + STEP // 2)
+        _render_mark(probe.modes[name].verdict, left + STEP // 2, top + row * STEP + STEP // 2)
         for row, name in enumerate(MODES)
         if name in probe.modes
     ]
     return tag("g", tag("title", f"{probe.name}: {description}"), *marks)
 
 
-def _mark(verdict: Seen, x: int, y: int) -> Html:
+def _render_mark(verdict: Seen, x: int, y: int) -> Html:
     """Return the mark of a result, around a point."""
     if verdict == "IDENTICAL":
         return tag("circle", cx=str(x), cy=str(y), r="3", class_="m-same")
@@ -101,7 +108,7 @@ def _mark(verdict: Seen, x: int, y: int) -> Html:
     return tag("path", d=f"M{x - 3} {y}h6", class_="m-skipped")
 
 
-def _described(probes: Sequence[ProbeVerdict]) -> str:
+def _describe_probes(probes: Sequence[ProbeVerdict]) -> str:
     """Describe the picture of one kind in words."""
     odd: dict[str, Counter[Seen]] = {}
     for probe in probes:
@@ -109,15 +116,15 @@ def _described(probes: Sequence[ProbeVerdict]) -> str:
             if mode.verdict != "IDENTICAL":
                 odd.setdefault(name, Counter())[mode.verdict] += 1
     if not odd:
-        return f"{count(len(probes), 'probe')}, identical in every mode"
+        return f"{format_count(len(probes), 'probe')}, identical in every mode"
     same = [name for name in MODES if odd.get(name) == next(iter(odd.values()))]
     if len(same) == len(MODES):
-        return f"{count(len(probes), 'probe')}; {_counted(odd['strict'])} in every mode"
-    description = "; ".join(f"{name}: {_counted(odd[name])}" for name in MODES if name in odd)
-    return f"{count(len(probes), 'probe')}; {description}"
+        return f"{format_count(len(probes), 'probe')}; {_describe_counts(odd['strict'])} in every mode"
+    description = "; ".join(f"{name}: {_describe_counts(odd[name])}" for name in MODES if name in odd)
+    return f"{format_count(len(probes), 'probe')}; {description}"
 
 
-def _counted(counts: Counter[Seen]) -> str:
+def _describe_counts(counts: Counter[Seen]) -> str:
     return ", ".join(f"{counts[verdict]} {word}" for verdict, word in SEEN.items() if counts[verdict])
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
-from reprobuild.lock.requirements import conflicts
-from reprobuild.report.html.components import Section, bullets, chip, code, fold, table
+from reprobuild.lock.requirements import find_conflicts
+from reprobuild.report.html.components import Section, bullet_list, chip, code_element, fold, table
 from reprobuild.report.html.markup import Html, join, tag
 from reprobuild.report.html.plot import OUTCOMES, plot_outcomes
 from reprobuild.snapshot.file_kinds import field_of
@@ -31,7 +31,7 @@ CODES: dict[Code, str] = {
 }  # fmt: skip
 
 
-def round_trip(verdict: Verdict) -> Section:
+def render_round_trip(verdict: Verdict) -> Section:
     """Return the captured lines that the image does not repeat.
 
     They are grouped by reason.
@@ -45,7 +45,7 @@ def round_trip(verdict: Verdict) -> Section:
             f"{name}: {meaning}",
             table(
                 f"Differences: {name}", head,
-                ((d.list, code(d.captured), code(d.image), d.reason) for d in by_code[name]),
+                ((d.list, code_element(d.captured), code_element(d.image), d.reason) for d in by_code[name]),
             ),
             count=len(by_code[name]), open_=name == "unexplained",
         )
@@ -59,7 +59,7 @@ def round_trip(verdict: Verdict) -> Section:
     return Section(id="round-trip", title="Round trip", parts=tuple(parts))
 
 
-def deviations(lock: Lock) -> Section:
+def render_deviations(lock: Lock) -> Section:
     """Return the accepted deviations; many of them by kind."""
     groups: dict[str, list[Resolution]] = {}
     for ruling in lock.deviations:
@@ -69,19 +69,19 @@ def deviations(lock: Lock) -> Section:
         parts = tuple(
             fold(
                 name,
-                _rulings(f"Deviations: {name}", resolutions),
+                _render_resolutions(f"Deviations: {name}", resolutions),
                 count=len(resolutions),
                 open_=len(resolutions) <= MANY,
             )
             for name, resolutions in groups.items()
         )
     elif groups:
-        parts = (_rulings("What is not as it was captured", lock.deviations),)
+        parts = (_render_resolutions("What is not as it was captured", lock.deviations),)
     note = "None: nothing was replaced, and nothing is missing."
     return Section(id="deviations", title="Deviations", parts=parts, note=note)
 
 
-def environment(lock: Lock) -> Section:
+def render_environment(lock: Lock) -> Section:
     """Return the image's variables, omitted variables, and overrides."""
     about = [
         ruling
@@ -90,7 +90,8 @@ def environment(lock: Lock) -> Section:
     ]
     why = {ruling.subject: ruling.reason for ruling in about if ruling.outcome == "pinned"}
     rows = [
-        (code(setting.name), code(setting.value), why.get(setting.name, "")) for setting in lock.environment
+        (code_element(setting.name), code_element(setting.value), why.get(setting.name, ""))
+        for setting in lock.environment
     ]
     parts = (
         [table("Variables that the image sets", ("name", "value", "why"), rows, shown=True)] if rows else []
@@ -102,32 +103,35 @@ def environment(lock: Lock) -> Section:
     if groups:
         parts.append(tag("h3", "Not in the image"))
     parts += [
-        _left_out(kind, resolutions)
+        _render_omissions(kind, resolutions)
         for kind, resolutions in sorted(groups.items(), key=lambda pair: -len(pair[1]))
     ]
     if decisions := lock.decisions.as_dict():
-        decided = [(code(key), code(_written(value))) for key, value in sorted(decisions.items())]
+        decided = [
+            (code_element(key), code_element(_format_value(value)))
+            for key, value in sorted(decisions.items())
+        ]
         parts.append(table("What you decided", ("decision", "value"), decided, shown=True))
     lead = "Variables that change what is computed are in the image; those of a session, a site or a scheduler are not."
     note = "The image sets no variable of the captured environment."
     return Section(id="environment", title="Environment", lead=lead, parts=tuple(parts), note=note)
 
 
-def _left_out(kind: str, resolutions: Sequence[Resolution]) -> Html:
+def _render_omissions(kind: str, resolutions: Sequence[Resolution]) -> Html:
     reasons = {ruling.reason for ruling in resolutions}
     if len(reasons) == 1:
         return fold(
             f"{kind}: {reasons.pop()}",
-            tag("p", join((code(ruling.subject) for ruling in resolutions), ", ")), count=len(resolutions),
+            tag("p", join((code_element(ruling.subject) for ruling in resolutions), ", ")), count=len(resolutions),
         )  # fmt: skip
-    return fold(kind, _rulings(f"Left out: {kind}", resolutions), count=len(resolutions))
+    return fold(kind, _render_resolutions(f"Left out: {kind}", resolutions), count=len(resolutions))
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def captured_lines(lock: Lock) -> Section:
+def render_captured_lines(lock: Lock) -> Section:
     """Return the resolution of each captured line, by file.
 
     Each file has a bar.
@@ -135,7 +139,7 @@ def captured_lines(lock: Lock) -> Section:
     files: dict[str, list[Resolution]] = {}
     for ruling in lock.rulings:
         files.setdefault(ruling.file, []).append(ruling)
-    parts = [part for number, pair in enumerate(files.items()) for part in _file(number, *pair)]
+    parts = [part for number, pair in enumerate(files.items()) for part in _render_file(number, *pair)]
     lead = "Nothing is dropped silently: each line is pinned, in base, excluded with a reason, replaced, or unresolved."
     if parts:
         names = [tag("li", tag("span", class_=f"key o-{n}"), name) for n, name in enumerate(OUTCOMES)]
@@ -143,18 +147,20 @@ def captured_lines(lock: Lock) -> Section:
     return Section(id="lines", title="Every captured line", lead=lead, parts=tuple(parts))
 
 
-def _file(number: int, name: str, resolutions: Sequence[Resolution]) -> Iterator[Html]:
+def _render_file(number: int, name: str, resolutions: Sequence[Resolution]) -> Iterator[Html]:
     counts = Counter(ruling.outcome for ruling in resolutions)
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     yield plot_outcomes(counts, f"bar-{number}")
-    yield fold(f"{name}: {summary}", _rulings(f"Lines of {name}", resolutions), count=len(resolutions))
+    yield fold(
+        f"{name}: {summary}", _render_resolutions(f"Lines of {name}", resolutions), count=len(resolutions)
+    )
 
 
-def unmet(lock: Lock) -> Section:
+def render_conflicts(lock: Lock) -> Section:
     """Return the unmet requirements of the packages."""
-    conflict_lines = conflicts(lock)
+    conflict_lines = find_conflicts(lock)
     lead = "What ran with a conflict runs with it again: a freeze is taken as it is."
-    parts = (bullets(conflict_lines),) if conflict_lines else ()
+    parts = (bullet_list(conflict_lines),) if conflict_lines else ()
     note = "None: every requirement of a package is met by another."
     return Section(
         id="conflicts",
@@ -165,10 +171,13 @@ def unmet(lock: Lock) -> Section:
     )
 
 
-def _rulings(caption: str, rulings: Iterable[Resolution]) -> Html:
+def _render_resolutions(caption: str, rulings: Iterable[Resolution]) -> Html:
     rows = (
         (
-            join((code(r.subject), chip(r.outcome), tag("span", f"{r.file}:{r.line}", class_="place")), " "),
+            join(
+                (code_element(r.subject), chip(r.outcome), tag("span", f"{r.file}:{r.line}", class_="place")),
+                " ",
+            ),
             r.reason,
         )
         for r in rulings

@@ -19,7 +19,7 @@ SEED = 7
 _GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all"), "apptainer": ("--nv",)}
 
 
-def running(lock: Lock, image: Image, verdict: Verdict) -> Section:
+def render_commands(lock: Lock, image: Image, verdict: Verdict) -> Section:
     """Return commands for each engine.
 
     They have this image's name and the captured job's own command.
@@ -29,14 +29,14 @@ def running(lock: Lock, image: Image, verdict: Verdict) -> Section:
         part
         for title, note, commands in (
             ("reprobuild", "Whichever engine there is; the image is loaded into it where it is not there yet.",
-             own_command(lock)),
+             reprobuild_command(lock)),
             ("Docker", "From version 25 on, with containerd's image store; the command above does for all others.",
              docker_commands(lock, image, gpu=with_gpu)),
             ("podman", "The image is pulled from the layout in this directory.",
              podman_commands(lock, image, gpu=with_gpu)),
-            ("Apptainer", _sif_said(image), apptainer_commands(lock, image, gpu=with_gpu)),
+            ("Apptainer", _describe_sif(image), apptainer_commands(lock, image, gpu=with_gpu)),
         )
-        for part in (tag("h3", title), tag("p", note, class_="muted"), _block(commands, title))
+        for part in (tag("h3", title), tag("p", note, class_="muted"), _command_block(commands, title))
     ]  # fmt: skip
     lead = (
         "In the directory of this page. Every run logs its seed, and has no network. Dockerfile and Apptainer.def make "
@@ -45,15 +45,15 @@ def running(lock: Lock, image: Image, verdict: Verdict) -> Section:
     return Section(id="running", title="How to run it", lead=lead, parts=tuple(parts))
 
 
-def own_command(lock: Lock) -> str:
+def reprobuild_command(lock: Lock) -> str:
     """Return the command of reprobuild itself."""
-    return f"reprobuild run . --seed {SEED} -- {shlex.join(job(lock))}"
+    return f"reprobuild run . --seed {SEED} -- {shlex.join(job_command(lock))}"
 
 
 def docker_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
     """Return commands that load and run the image with Docker."""
     words = ["docker", "run", "--rm", "--network", "none", *(_GPUS["docker"] if gpu else ())]
-    words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job(lock)]
+    words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job_command(lock)]
     return f"tar -C {shlex.quote(image.layout)} -cf - . | docker load\n{shlex.join(words)}"
 
 
@@ -63,7 +63,7 @@ def podman_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
     podman knows the image by its id until it has a name.
     """
     words = ["podman", "run", "--rm", "--network", "none", *(_GPUS["podman"] if gpu else ())]
-    words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job(lock)]
+    words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job_command(lock)]
     pull = f'podman tag "$(podman pull --quiet {shlex.quote("oci:" + image.layout)})"'
     return f"{pull} {shlex.quote(image.reference)}\n{shlex.join(words)}"
 
@@ -79,13 +79,13 @@ def apptainer_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
         "--env",
         f"REPROBUILD_SEED={SEED}",
         "image.sif",
-        *job(lock),
+        *job_command(lock),
     ]
     make = "" if image.sif else "reprobuild build reprobuild.lock -o . --sif\n"
     return make + shlex.join(words)
 
 
-def job(lock: Lock) -> tuple[str, ...]:
+def job_command(lock: Lock) -> tuple[str, ...]:
     """Return the captured job's own command, or an example.
 
     The example shows the image's contents.
@@ -96,13 +96,13 @@ def job(lock: Lock) -> tuple[str, ...]:
     return ("python", "-c", "import torch; print(torch.rand(3))") if torch else ("python", "--version")
 
 
-def _sif_said(image: Image) -> str:
+def _describe_sif(image: Image) -> str:
     if image.sif:
         return "The SIF in this directory is the same image."
     return "Apptainer runs a SIF, which is made of the same lock first; mksquashfs is needed."
 
 
-def _block(commands: str, name: str) -> Html:
+def _command_block(commands: str, name: str) -> Html:
     """Return commands in the form for typing.
 
     They are never shortened, and a long line wraps.

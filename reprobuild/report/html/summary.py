@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from reprobuild.lock.model import Lock
-from reprobuild.lock.requirements import conflicts
+from reprobuild.lock.requirements import find_conflicts
 from reprobuild.report.html.cluster import Nodes
-from reprobuild.report.html.components import Tone, count
-from reprobuild.verify.determinism.summary import drifting, excused_words, probed
+from reprobuild.report.html.components import Tone, format_count
+from reprobuild.verify.determinism.summary import describe_excused, describe_probes, drifting_probes
 from reprobuild.verify.verdict import Smoke, Verdict
 
 # Names in a sentence; a table has the rest.
@@ -49,7 +49,7 @@ class Note(Struct, frozen=True, kw_only=True):
     brief: str = ""
 
 
-def same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
+def answer_same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
     """Answer whether the image is the captured environment."""
     if verdict.round_trip == "not-run":
         sentence = "The image was not compared with everything that was captured."
@@ -57,39 +57,45 @@ def same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
     if verdict.round_trip == "residue":
         bare = sum(difference.code == "unexplained" for difference in verdict.differences)
         sentence = (
-            f"{count(bare, 'difference')} between the image and what was captured {_is(bare)} not explained."
+            f"{format_count(bare, 'difference')} between the image and what was captured "
+            f"{_is_or_are(bare)} not explained."
         )
         return ReportAnswer(question=SAME, tone="bad", word="Not quite", sentence=sentence)
     if verdict.round_trip == "exact":
         word, sentence = "Yes", "The image repeats every line of what was captured"
     else:
-        lines = count(len(verdict.differences), "line")
+        lines = format_count(len(verdict.differences), "line")
         word, sentence = (
             "Yes, explained",
             f"In {lines} the image differs from what was captured, each for a stated reason",
         )
     if lock.deviations:
         number = len(lock.deviations)
-        sentence += f"; {count(number, 'deviation')} {_was(number)} accepted by name."
+        sentence += f"; {format_count(number, 'deviation')} {_was_or_were(number)} accepted by name."
         return ReportAnswer(question=SAME, tone="note", word="Yes, with deviations", sentence=sentence)
     return ReportAnswer(question=SAME, tone="good", word=word, sentence=f"{sentence}.")
 
 
-def computes_the_same(verdict: Verdict, fleet: Nodes | None = None) -> ReportAnswer:
+def answer_same_results(verdict: Verdict, fleet: Nodes | None = None) -> ReportAnswer:
     """Answer whether two runs on one machine gave equal bytes."""
-    tone, word, sentence = _computes(verdict)
+    tone, word, sentence = _rate_results(verdict)
     if fleet and fleet.verdict == "differ" and word != "No":
         tone, word = "bad", "Not on every node"
-        sentence = f"Nodes of one platform gave different bytes, or drift: {_some([row.node for row in fleet.wrong])}."
+        sentence = (
+            "Nodes of one platform gave different bytes, or drift: "
+            f"{_join_first([row.node for row in fleet.wrong])}."
+        )
     elif fleet and fleet.verdict == "inconclusive" and word.startswith("Yes"):
         tone, word = "open", "Known in part"
-        sentence = f"{sentence[:-1]}; whether {count(fleet.asked, 'node')} compute the same is not known."
+        sentence = (
+            f"{sentence[:-1]}; whether {format_count(fleet.asked, 'node')} compute the same is not known."
+        )
     elif fleet and fleet.verdict == "same" and word.startswith("Yes"):
         sentence = f"{sentence[:-1]}; {fleet.asked:,} nodes agree, each with those of its platform."
     return ReportAnswer(question=COMPUTE, tone=tone, word=word, sentence=sentence)
 
 
-def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
+def _rate_results(verdict: Verdict) -> tuple[Tone, str, str]:
     scopes = {name: getattr(verdict.determinism, name) for name in SCOPES}
     before = verdict.against
     if before and before.verdict == "differ":
@@ -99,7 +105,7 @@ def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
         return (
             "bad",
             "No",
-            f"Two runs on one machine, with one seed, differed in their bytes: {_listed(drifts)}.",
+            f"Two runs on one machine, with one seed, differed in their bytes: {_join_words(drifts)}.",
         )
     same = [SCOPES[name] for name, scope_verdict in scopes.items() if scope_verdict == "identical"]
     unknown = [
@@ -108,101 +114,111 @@ def _computes(verdict: Verdict) -> tuple[Tone, str, str]:
         if scope_verdict in _OPEN
     ]
     if unknown:
-        start = f"{_bytes(verdict)} ({_listed(same)}), but the check" if same else "The check"
-        return "open", "Known in part" if same else "Not known", f"{start} {_listed(unknown)}."
+        start = f"{_describe_sameness(verdict)} ({_join_words(same)}), but the check" if same else "The check"
+        return "open", "Known in part" if same else "Not known", f"{start} {_join_words(unknown)}."
     if not same:
         return "open", "Not known", "Nothing that the image holds could be checked."
-    loose = _loose(verdict)
+    loose = _drifting_names(verdict)
     if loose and any(smoke.libraries for smoke in verdict.smoke):
         verb = "drifts" if len(loose) == 1 else "drift"
-        sentence = f"{_bytes(verdict)}; with several threads {_some(loose)} {verb}, where its library promises nothing."
+        sentence = (
+            f"{_describe_sameness(verdict)}; with several threads {_join_first(loose)} {verb}, where "
+            "its library promises nothing."
+        )
         return "note", "Yes, with an exception", sentence
     if loose:
-        sentence = f"{_bytes(verdict)} in strict mode; with the image's own profile, {verdict.profile}, "
-        sentence += f"{_some(loose)} {'drifts' if len(loose) == 1 else 'drift'}."
+        sentence = (
+            f"{_describe_sameness(verdict)} in strict mode; with the image's own profile, {verdict.profile}, "
+        )
+        sentence += f"{_join_first(loose)} {'drifts' if len(loose) == 1 else 'drift'}."
         return "note", "Yes, in strict mode", sentence
-    return "good", "Yes, on this machine", f"{_bytes(verdict)}: {_listed(same)}."
+    return "good", "Yes, on this machine", f"{_describe_sameness(verdict)}: {_join_words(same)}."
 
 
-def to_know(
+def summarise_remarks(
     lock: Lock, verdict: Verdict, fleet: Nodes | None = None
 ) -> tuple[ReportAnswer, tuple[Note, ...]]:
     """Summarise the remarks in an answer, and return both."""
-    remarks = (*_of_nodes(fleet), *_remarks(lock, verdict))
+    remarks = (*_node_remarks(fleet), *_list_remarks(lock, verdict))
     if not remarks:
         sentence = "The check covered all that a check on one machine can cover."
         return ReportAnswer(question=KNOW, tone="good", word="Nothing unusual", sentence=sentence), ()
     # Errors come first, then drift with the image's own profile: its jobs run with that.
     briefs = [remark.brief for remark in remarks if remark.brief and remark.tone == "bad"]
-    if loose := _loose(verdict):
+    if loose := _drifting_names(verdict):
         verb = "drifts" if len(loose) == 1 else "drift"
         arrays = any(smoke.libraries for smoke in verdict.smoke)
         how = "several threads" if arrays else f"profile {verdict.profile}"
-        briefs.append(f"{count(len(loose), 'probe')} {verb} with {how}")
+        briefs.append(f"{format_count(len(loose), 'probe')} {verb} with {how}")
     briefs += [remark.brief for remark in remarks if remark.brief and remark.tone != "bad"]
-    sentence = f"{_some(briefs)}." if briefs else remarks[0].said
+    sentence = f"{_join_first(briefs)}." if briefs else remarks[0].said
     tone: Tone = "bad" if any(remark.tone == "bad" for remark in remarks) else "note"
-    word = count(len(remarks), "thing")
+    word = format_count(len(remarks), "thing")
     return ReportAnswer(
         question=KNOW, tone=tone, word=word, sentence=sentence[0].upper() + sentence[1:]
     ), remarks
 
 
-def _remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
+def _list_remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
     """Yield the remarks, the most important first."""
-    yield from _doubts(verdict)
-    if conflict_lines := conflicts(lock):
-        brief = f"{count(len(conflict_lines), 'requirement')} {_is(len(conflict_lines))} not met"
+    yield from _doubt_remarks(verdict)
+    if conflict_lines := find_conflicts(lock):
+        brief = (
+            f"{format_count(len(conflict_lines), 'requirement')} {_is_or_are(len(conflict_lines))} not met"
+        )
         sentence = f"{brief} by the packages, as when they were captured."
         yield Note(tone="note", said=sentence, brief=brief, section="conflicts")
     if lock.deviations:
         names = [ruling.subject for ruling in lock.deviations]
-        brief = count(len(names), "deviation")
-        yield Note(tone="note", said=f"Not as captured, and accepted: {_some(names)}.", brief=brief,
+        brief = format_count(len(names), "deviation")
+        yield Note(tone="note", said=f"Not as captured, and accepted: {_join_first(names)}.", brief=brief,
                      section="deviations")  # fmt: skip
     if secrets := [ruling.subject for ruling in lock.rulings if ruling.kind == "secret"]:
-        brief = f"{count(len(secrets), 'secret')} {_was(len(secrets))} withheld"
-        sentence = f"Secrets are not in the image, and are given to a job when it is run: {_some(secrets)}."
+        brief = f"{format_count(len(secrets), 'secret')} {_was_or_were(len(secrets))} withheld"
+        sentence = (
+            f"Secrets are not in the image, and are given to a job when it is run: {_join_first(secrets)}."
+        )
         yield Note(tone="none", said=sentence, brief=brief, section="environment")
 
 
-def _of_nodes(fleet: Nodes | None) -> Iterator[Note]:
+def _node_remarks(fleet: Nodes | None) -> Iterator[Note]:
     """Yield the remarks on many nodes."""
     if fleet is None:
         return
     if number := len({row.node for row in fleet.wrong}):
-        brief = (
-            f"{count(number, 'node')} {'differs' if number == 1 else 'differ'} from others of one platform"
-        )
+        brief = f"{format_count(number, 'node')} {'differs' if number == 1 else 'differ'} from others of one platform"
         sentence = (
-            f"{brief}, or {'drifts' if number == 1 else 'drift'}: {_some([row.node for row in fleet.wrong])}."
+            f"{brief}, or {'drifts' if number == 1 else 'drift'}: "
+            f"{_join_first([row.node for row in fleet.wrong])}."
         )
         yield Note(tone="bad", said=sentence, brief=brief, section="nodes")
     if fleet.verdict == "inconclusive":
-        brief = f"the check of {count(fleet.asked, 'node')} is inconclusive"
+        brief = f"the check of {format_count(fleet.asked, 'node')} is inconclusive"
         sentence = f"{brief[0].upper()}{brief[1:]}: not all that it asked for was answered and compared."
         yield Note(tone="open", said=sentence, brief=brief, section="nodes")
     if number := len({row.node for row in fleet.lacking}):
-        brief = f"{count(number, 'node')} {'lacks' if number == 1 else 'lack'} answers that others gave"
-        sentence = f"{brief}: {_some([row.node for row in fleet.lacking])}."
+        brief = (
+            f"{format_count(number, 'node')} {'lacks' if number == 1 else 'lack'} answers that others gave"
+        )
+        sentence = f"{brief}: {_join_first([row.node for row in fleet.lacking])}."
         yield Note(tone="open", said=sentence, brief=brief, section="nodes")
     if fleet.silent:
-        brief = f"{count(len(fleet.silent), 'node')} gave no answer"
-        sentence = f"{brief}: {_some([row.node for row in fleet.silent])}."
+        brief = f"{format_count(len(fleet.silent), 'node')} gave no answer"
+        sentence = f"{brief}: {_join_first([row.node for row in fleet.silent])}."
         yield Note(tone="open", said=sentence, brief=brief, section="nodes")
 
 
-def _doubts(verdict: Verdict) -> Iterator[Note]:
+def _doubt_remarks(verdict: Verdict) -> Iterator[Note]:
     """Yield the remarks on doubts that the check leaves."""
     drifts = [probe.name for smoke in verdict.smoke for probe in smoke.probes if probe.verdict == "drift"]
     if drifts:
         how = "" if any(smoke.libraries for smoke in verdict.smoke) else " in strict mode"
-        brief = f"{count(len(drifts), 'probe')} {'drifts' if len(drifts) == 1 else 'drift'}{how}"
-        yield Note(tone="bad", said=f"{brief}: {_some(drifts)}.", brief=brief, section="probes")
+        brief = f"{format_count(len(drifts), 'probe')} {'drifts' if len(drifts) == 1 else 'drift'}{how}"
+        yield Note(tone="bad", said=f"{brief}: {_join_first(drifts)}.", brief=brief, section="probes")
     weak = [c.name for smoke in verdict.smoke for c in smoke.controls if c.verdict != "effective"]
     if weak:
-        brief = f"{count(len(weak), 'control')} did not show that the check can fail"
-        yield Note(tone="bad", said=f"{brief}: {_some(weak)}.", brief=brief, section="probes")
+        brief = f"{format_count(len(weak), 'control')} did not show that the check can fail"
+        yield Note(tone="bad", said=f"{brief}: {_join_first(weak)}.", brief=brief, section="probes")
     for work in verdict.comparisons:
         if work.verdict != "identical":
             brief = f"your work, {work.name}: {work.verdict}"
@@ -211,56 +227,56 @@ def _doubts(verdict: Verdict) -> Iterator[Note]:
     for work in verdict.comparisons:
         for line in work.warnings:
             brief = f"your work, {work.name}: {line}"
-            yield Note(tone="open", said=_sentence(f"Y{brief[1:]}"), brief=brief, section="work")
-    if words := excused_words(verdict.comparisons):
-        yield Note(tone="note", said=_sentence(f"Your work: {words[2:]}"), section="work")
+            yield Note(tone="open", said=_end_sentence(f"Y{brief[1:]}"), brief=brief, section="work")
+    if words := describe_excused(verdict.comparisons):
+        yield Note(tone="note", said=_end_sentence(f"Your work: {words[2:]}"), section="work")
     for note in verdict.notes:
-        yield Note(tone="note", said=_sentence(note), section="probes")
+        yield Note(tone="note", said=_end_sentence(note), section="probes")
     for smoke in verdict.smoke:
         for reason in smoke.open:
-            yield Note(tone="open", said=_sentence(f"{smoke.device}: {reason}"), section="probes")
+            yield Note(tone="open", said=_end_sentence(f"{smoke.device}: {reason}"), section="probes")
     if names := [name for smoke in verdict.smoke for name in smoke.left_out]:
-        brief = f"{count(len(names), 'probe')} {_was(len(names))} left out"
-        yield Note(tone="none", said=f"Only --thorough runs these probes: {_some(names)}.", brief=brief,
+        brief = f"{format_count(len(names), 'probe')} {_was_or_were(len(names))} left out"
+        yield Note(tone="none", said=f"Only --thorough runs these probes: {_join_first(names)}.", brief=brief,
                      section="probes")  # fmt: skip
 
 
-def _loose(verdict: Verdict) -> list[str]:
-    return [probe.name for smoke in verdict.smoke for probe in drifting(smoke)]
+def _drifting_names(verdict: Verdict) -> list[str]:
+    return [probe.name for smoke in verdict.smoke for probe in drifting_probes(smoke)]
 
 
-def _bytes(verdict: Verdict) -> str:
+def _describe_sameness(verdict: Verdict) -> str:
     number = sum(probe.verdict == "identical" for smoke in verdict.smoke for probe in smoke.probes)
-    names = [probed(smoke) for smoke in verdict.smoke if smoke.libraries]
+    names = [describe_probes(smoke) for smoke in verdict.smoke if smoke.libraries]
     of = f" ({'; '.join(names)})" if names else ""
-    subject = f"{count(number, 'probe')}{of} gave" if number else "Your work gave"
+    subject = f"{format_count(number, 'probe')}{of} gave" if number else "Your work gave"
     return f"{subject} the same bytes in every run"
 
 
-def _sentence(note: str) -> str:
+def _end_sentence(note: str) -> str:
     return note if note.endswith(".") else f"{note}."
 
 
-def _is(number: int) -> str:
+def _is_or_are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def _was(number: int) -> str:
+def _was_or_were(number: int) -> str:
     return "was" if number == 1 else "were"
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_first(names: Sequence[str]) -> str:
     """Return the first of some names, and the number of the others."""
     more = len(names) - NAMED
-    return _listed([*names[:NAMED], f"{more} more"] if more > 0 else names)
+    return _join_words([*names[:NAMED], f"{more} more"] if more > 0 else names)
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def covered(smoke: Smoke) -> str:
+def describe_coverage(smoke: Smoke) -> str:
     """Describe the determinism tests of one device in a sentence."""
     if not smoke.probes:
         return "No probe answered."
@@ -269,5 +285,5 @@ def covered(smoke: Smoke) -> str:
     )
     same = sum(probe.verdict == "identical" for probe in smoke.probes)
     again = f", each in {least} runs or more and again in a second container" if least else ""
-    how = f" ({probed(smoke)})" if smoke.libraries else " in strict mode"
-    return f"{same} of {count(len(smoke.probes), 'probe')} gave the same bytes{how}{again}."
+    how = f" ({describe_probes(smoke)})" if smoke.libraries else " in strict mode"
+    return f"{same} of {format_count(len(smoke.probes), 'probe')} gave the same bytes{how}{again}."

@@ -30,7 +30,7 @@ class BackendRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 @cache
-def rules() -> tuple[BackendRule, ...]:
+def read_backend_rules() -> tuple[BackendRule, ...]:
     """Return the table of the back ends' requirements."""
     text = (files("reprobuild.resolve.builds") / "backends.toml").read_bytes()
     return msgspec.toml.decode(text, type=dict[str, tuple[BackendRule, ...]])["rule"]
@@ -46,13 +46,13 @@ def requirements_of(project: Project) -> list[Requirement]:
     """
     table = project.table("build-system").get("requires", DEFAULT)
     requires = [*table] if isinstance(table, (list, tuple)) else [table]
-    texts = [*requires, *_of_hatch(project)]
+    texts = [*requires, *_hatch_requirements(project)]
     if project.backend.startswith("setuptools"):
         texts += setup_requires(project)
-    return [parse(text, project.name) for text in texts]
+    return [parse_requirement(text, project.name) for text in texts]
 
 
-def more_requirements(project: Project, chosen: dict[str, str]) -> list[Requirement]:
+def find_backend_requirements(project: Project, chosen: dict[str, str]) -> list[Requirement]:
     """Return the back end's further requirements, by the table.
 
     Args:
@@ -60,7 +60,7 @@ def more_requirements(project: Project, chosen: dict[str, str]) -> list[Requirem
         chosen: the versions chosen so far, by project.
     """
     texts: list[str] = []
-    for rule in rules():
+    for rule in read_backend_rules():
         where = Requirement(rule.where) if rule.where else None
         holds = where is None or (where.name in chosen and where.specifier.contains(chosen[where.name]))
         if rule.backend == project.backend.partition(".")[0] and holds:
@@ -68,7 +68,7 @@ def more_requirements(project: Project, chosen: dict[str, str]) -> list[Requirem
     return [Requirement(text) for text in texts]
 
 
-def parse(text: Any, asker: str) -> Requirement:
+def parse_requirement(text: Any, asker: str) -> Requirement:
     """Parse a requirement that `asker` names.
 
     Raises:
@@ -82,23 +82,25 @@ def parse(text: Any, asker: str) -> Requirement:
         ) from None
 
 
-def _of_hatch(project: Project) -> list[Any]:
+def _hatch_requirements(project: Project) -> list[Any]:
     """Return the dependencies of hatchling's hooks.
 
     https://hatch.pypa.io/latest/config/build/#dependencies
     """
     build = project.table("tool", "hatch", "build")
     tables = [build, project.table("tool", "hatch", "build", "targets", "wheel")]
-    tables += [hook for table in list(tables) for hook in _values(table.get("hooks"))]
-    dependencies = [dependency for table in tables for dependency in _listed(table.get("dependencies"))]
+    tables += [hook for table in list(tables) for hook in _subtables(table.get("hooks"))]
+    dependencies = [
+        dependency for table in tables for dependency in _list_or_empty(table.get("dependencies"))
+    ]
     if any(table.get("require-runtime-dependencies") is True for table in tables):
-        dependencies += _listed(project.table("project").get("dependencies"))
+        dependencies += _list_or_empty(project.table("project").get("dependencies"))
     return dependencies
 
 
-def _values(table: Any) -> list[dict[str, Any]]:
+def _subtables(table: Any) -> list[dict[str, Any]]:
     return [value for value in table.values() if isinstance(value, dict)] if isinstance(table, dict) else []
 
 
-def _listed(value: Any) -> list[Any]:
+def _list_or_empty(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

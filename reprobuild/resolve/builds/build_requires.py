@@ -19,9 +19,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import BuildDecision
-from reprobuild.ecosystems.pypi.choose import newest
+from reprobuild.ecosystems.pypi.choose import find_newest
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.requires import applies, environment_of
+from reprobuild.ecosystems.pypi.requires import marker_environment, marker_holds
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import is_valid
 from reprobuild.errors import BuildError, LockError
@@ -31,9 +31,9 @@ from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Building, Sdist, Source, Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.builds.backends import more_requirements, parse, requirements_of
-from reprobuild.resolve.builds.compiling import PACKAGES, compiled
-from reprobuild.resolve.builds.extensions import Toolkit, rule_nvcc, with_known
+from reprobuild.resolve.builds.backends import find_backend_requirements, parse_requirement, requirements_of
+from reprobuild.resolve.builds.compiling import PACKAGES, find_compiled_languages
+from reprobuild.resolve.builds.extensions import Toolkit, add_known_settings, rule_nvcc
 from reprobuild.resolve.builds.projects import Project, read_project
 from reprobuild.resolve.builds.variables import build_variables
 from reprobuild.store.store import Store
@@ -95,7 +95,7 @@ class BuildWheelSource:
             allowed = SpecifierSet(f"=={self.linked[name]}")
         key = (name, str(allowed))
         if key not in self._newest:
-            release = newest(name, str(allowed), self._files, self.target)
+            release = find_newest(name, str(allowed), self._files, self.target)
             self._newest[key] = (
                 Wheel(name=name, version=release[0], role="build", file=release[1]) if release else None
             )
@@ -111,12 +111,12 @@ class BuildWheelSource:
         if wheel.file.sha256 not in self._needs:
             self.fetch(wheel.file)
             self._needs[wheel.file.sha256] = [
-                parse(text, wheel.name) for text in _requires(wheel, self.store)
+                parse_requirement(text, wheel.name) for text in _read_requirements(wheel, self.store)
             ]
         return self._needs[wheel.file.sha256]
 
 
-def resolve_buildings(
+def lock_build_wheels(
     sources: Iterable[Source],
     sdists: Iterable[Sdist],
     decided: Mapping[str, BuildDecision],
@@ -145,10 +145,10 @@ def resolve_buildings(
         if isinstance(source, Sdist):
             shelf.fetch(source.file)
         project = read_project(source, shelf.store)
-        choice = with_known(project.name, choices.pop(project.name, BuildDecision()))
-        chosen = _close(project, choice, shelf)
+        choice = add_known_settings(project.name, choices.pop(project.name, BuildDecision()))
+        chosen = _choose_wheels(project, choice, shelf)
         wheels.update({wheel.file.sha256: wheel for wheel in chosen.values()})
-        compiles = compiled(project)
+        compiles = find_compiled_languages(project)
         if compiles and "CUDA" in compiles.languages:
             without_nvcc.append(rule_nvcc(project.name, source.file.filename, choice, shelf.toolkit))
         needed = [*(compiles.packages if compiles else PACKAGES if choice.packages else ()), *choice.packages]
@@ -179,20 +179,21 @@ def resolve_buildings(
     return resolved
 
 
-def _close(project: Project, choice: BuildDecision, shelf: BuildWheelSource) -> dict[str, Wheel]:
+def _choose_wheels(project: Project, choice: BuildDecision, shelf: BuildWheelSource) -> dict[str, Wheel]:
     """Choose wheels until each fits all requirements of a build."""
-    roots = [*requirements_of(project), *(parse(text, "`build`") for text in choice.requires)]
+    roots = [*requirements_of(project), *(parse_requirement(text, "`build`") for text in choice.requires)]
     chosen: dict[str, Wheel] = {}
     for _ in range(_ROUNDS):
-        more = more_requirements(project, {name: wheel.version for name, wheel in chosen.items()})
-        demands_by_project = _demands(project.name, [*roots, *more], chosen, shelf)
+        more = find_backend_requirements(project, {name: wheel.version for name, wheel in chosen.items()})
+        demands_by_project = _collect_demands(project.name, [*roots, *more], chosen, shelf)
         if choice.environment:
             present = shelf.captured.keys() | shelf.linked.keys()
             demands_by_project = {
                 name: demands for name, demands in demands_by_project.items() if name not in present
             }
         now = {
-            name: _choose(name, demands, shelf, project.name) for name, demands in demands_by_project.items()
+            name: _choose_wheel(name, demands, shelf, project.name)
+            for name, demands in demands_by_project.items()
         }
         if now == chosen:
             return chosen
@@ -206,7 +207,7 @@ def _close(project: Project, choice: BuildDecision, shelf: BuildWheelSource) -> 
 _Demands = dict[str, list[tuple[Requirement, str]]]
 
 
-def _demands(
+def _collect_demands(
     asker: str, roots: Sequence[Requirement], chosen: Mapping[str, Wheel], shelf: BuildWheelSource
 ) -> _Demands:
     """Return all requirements that hold, with their askers, by project.
@@ -214,12 +215,12 @@ def _demands(
     They are those of the roots, and of the chosen wheels.
     """
     demands: _Demands = {}
-    markers = environment_of(shelf.target.python, shelf.target.machine)
+    markers = marker_environment(shelf.target.python, shelf.target.machine)
     waiting = [(root, asker, "") for root in roots]
     visits: set[tuple[str, str]] = set()
     while waiting:
         requirement, who, extra = waiting.pop(0)
-        if not applies(requirement.marker, markers, extra):
+        if not marker_holds(requirement.marker, markers, extra):
             continue
         name = str(canonicalize_name(requirement.name))
         demands.setdefault(name, []).append((requirement, who))
@@ -230,7 +231,7 @@ def _demands(
     return demands
 
 
-def _choose(
+def _choose_wheel(
     name: str, demands: Sequence[tuple[Requirement, str]], shelf: BuildWheelSource, project: str
 ) -> Wheel:
     allowed = SpecifierSet()
@@ -260,7 +261,7 @@ def _choose(
     return wheel
 
 
-def _requires(wheel: Wheel, store: Store) -> list[str]:
+def _read_requirements(wheel: Wheel, store: Store) -> list[str]:
     origin = f"the wheel {wheel.file.filename}"
     with zips.open_zip(store.verified(wheel.file.sha256, wheel.file.filename), origin) as (archive, members):
         # Deeper ones may belong to other projects: setuptools has those of its vendored ones.

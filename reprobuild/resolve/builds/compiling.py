@@ -6,8 +6,8 @@ import re
 
 from msgspec import Struct
 
-from reprobuild.resolve.builds.extensions import is_on_request
-from reprobuild.resolve.builds.projects import Project, suffixes
+from reprobuild.resolve.builds.extensions import compiles_cuda_on_request
+from reprobuild.resolve.builds.projects import Project, collect_suffixes
 
 # The compilers of C and C++, and the tools that setuptools, make and CMake look for.
 PACKAGES = ("gcc", "g++", "libc6-dev", "make", "pkg-config")
@@ -44,16 +44,18 @@ class CompiledLanguages(Struct, frozen=True):
     evidence: str
 
 
-def compiled(project: Project) -> CompiledLanguages | None:
+def find_compiled_languages(project: Project) -> CompiledLanguages | None:
     """Return the compiled parts of a project; None for pure Python.
 
     A project with sources of such a language may need no compiler (tests, samples): a back end that compiles no sources
     by itself, and no mention of extensions, decide that.
     """
-    source_languages = {name for name, (endings, _) in _LANGUAGES.items() if endings & suffixes(project)}
+    source_languages = {
+        name for name, (endings, _) in _LANGUAGES.items() if endings & collect_suffixes(project)
+    }
     if not _compiles_cuda(project):
         source_languages.discard("CUDA")
-    evidence = _evidence(project, source_languages)
+    evidence = _find_evidence(project, source_languages)
     if evidence is None:
         return None
     by_backend = _COMPILERS.get(project.backend.partition(".")[0])
@@ -68,7 +70,7 @@ def _compiles_cuda(project: Project) -> bool:
     setuptools alone does not know nvcc.
     """
     texts = project.texts.values()
-    if is_on_request(project.name):
+    if compiles_cuda_on_request(project.name):
         return False
     if any(_TORCH.search(text) for text in texts):
         return True
@@ -77,7 +79,7 @@ def _compiles_cuda(project: Project) -> bool:
     return project.backend.partition(".")[0] != "setuptools" or any(_NVCC.search(text) for text in texts)
 
 
-def _evidence(project: Project, languages: set[str]) -> str | None:
+def _find_evidence(project: Project, languages: set[str]) -> str | None:
     """Return the evidence that a project compiles, or None."""
     backend = project.backend.partition(".")[0]
     if backend in _COMPILERS:
@@ -97,7 +99,7 @@ def _evidence(project: Project, languages: set[str]) -> str | None:
         "hatchling": ("tool", "hatch", "build", "hooks"), "poetry": ("tool", "poetry", "build"),
         "pdm": ("tool", "pdm", "build"),
     }.get(backend)  # fmt: skip
-    if hooks is not None and not (project.table(*hooks) or _script(project)):
+    if hooks is not None and not (project.table(*hooks) or _has_build_script(project)):
         return None
     return (
         f"{backend} may compile, and there are sources in {', '.join(sorted(languages))}"
@@ -106,7 +108,7 @@ def _evidence(project: Project, languages: set[str]) -> str | None:
     )
 
 
-def _script(project: Project) -> bool:
+def _has_build_script(project: Project) -> bool:
     """Return whether a build script is known by another setting.
 
     poetry may have it by its name alone, or hatchling hooks for wheels alone.

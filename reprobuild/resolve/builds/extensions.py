@@ -41,7 +41,7 @@ class Toolkit(Struct, frozen=True, kw_only=True):
 
 
 @cache
-def _known() -> dict[str, _Extension]:
+def _read_extensions() -> dict[str, _Extension]:
     text = (files("reprobuild.resolve.builds") / "extensions.toml").read_bytes()
     return {
         extension.name: extension
@@ -49,12 +49,12 @@ def _known() -> dict[str, _Extension]:
     }
 
 
-def with_known(name: str, choice: BuildDecision) -> BuildDecision:
+def add_known_settings(name: str, choice: BuildDecision) -> BuildDecision:
     """Add known settings to the user's override of a build.
 
     Settings of the user stay.
     """
-    known = _known().get(name)
+    known = _read_extensions().get(name)
     if known is None:
         return choice
     environment = True if choice.environment is None else choice.environment
@@ -62,9 +62,9 @@ def with_known(name: str, choice: BuildDecision) -> BuildDecision:
     return replace(choice, environment=environment, requires=(*more, *choice.requires))
 
 
-def is_on_request(name: str) -> bool:
+def compiles_cuda_on_request(name: str) -> bool:
     """Return whether a project compiles CUDA sources on request alone."""
-    known = _known().get(name)
+    known = _read_extensions().get(name)
     return known is not None and known.on_request
 
 

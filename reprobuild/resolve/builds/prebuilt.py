@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name, parse_sdist_filename
 
-from reprobuild.config.services import Service, fill
+from reprobuild.config.services import Service, fill_address
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import BuildError, FetchError
@@ -30,7 +30,7 @@ from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
-from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.archives import download_file
 from reprobuild.resolve.python.resolve import ResolvedLines
 from reprobuild.resolve.python.rulings import BUILT
 from reprobuild.store.fetch import fetch
@@ -48,13 +48,13 @@ class _Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @cache
-def _known() -> dict[str, _Project]:
+def _read_projects() -> dict[str, _Project]:
     text = (files("reprobuild.resolve.builds") / "prebuilt.toml").read_bytes()
     read = msgspec.toml.decode(text, type=dict[str, tuple[_Project, ...]])
     return {project.name: project for project in read["project"]}
 
 
-def with_prebuilt(
+def use_prebuilt_wheels(
     lines: ResolvedLines, names: Collection[str], target: WheelTarget, services: Mapping[str, Service],
     around: ResolveContext,
 ) -> ResolvedLines:  # fmt: skip
@@ -72,7 +72,7 @@ def with_prebuilt(
     Raises:
         FetchError: the wheel of torch is unavailable. BuildError: it is malicious or damaged.
     """
-    sdists = [sdist for sdist in lines.sdists if sdist.name in _known() and sdist.name in names]
+    sdists = [sdist for sdist in lines.sdists if sdist.name in _read_projects() and sdist.name in names]
     torch = next((wheel for wheel in lines.wheels if wheel.name == "torch"), None)
     if not sdists or torch is None:
         return lines
@@ -82,13 +82,13 @@ def with_prebuilt(
     fetch([torch.file], around.store, around.net, around.progress)
     build = read_torch_build(torch.file, around.store)
     for sdist in sdists:
-        project = _known()[sdist.name]
-        wheel, message = _look(project, sdist, build, target, (services[project.service], around))
-        lines = _with(lines, sdist, wheel, message)
+        project = _read_projects()[sdist.name]
+        wheel, message = _find_wheel(project, sdist, build, target, (services[project.service], around))
+        lines = _apply_wheel(lines, sdist, wheel, message)
     return lines
 
 
-def _with(lines: ResolvedLines, sdist: Sdist, wheel: Wheel | None, message: str) -> ResolvedLines:
+def _apply_wheel(lines: ResolvedLines, sdist: Sdist, wheel: Wheel | None, message: str) -> ResolvedLines:
     """Return the resolution with the result for one source."""
 
     def said(reason: str) -> str:
@@ -109,7 +109,7 @@ def _with(lines: ResolvedLines, sdist: Sdist, wheel: Wheel | None, message: str)
     )
 
 
-def _look(
+def _find_wheel(
     project: _Project,
     sdist: Sdist,
     build: TorchBuild,
@@ -123,7 +123,7 @@ def _look(
         return None, "no prebuilt wheel was looked for, as torch's wheel does not tell the C++ ABI"
     service, around = where
     version = str(parse_sdist_filename(sdist.file.filename)[1])
-    place = fill(service, version=version).rstrip("/")
+    place = fill_address(service, version=version).rstrip("/")
     shown, major = split_credentials(place)[0], build.cuda.partition(".")[0]
     torch = ".".join(build.version.partition("+")[0].split(".")[:2])
     python = "cp" + "".join(target.python.split(".")[:2])
@@ -138,9 +138,11 @@ def _look(
         for label in project.cuda.get(major, (major,))
     ]  # fmt: skip
     # A file that was fetched once is used again, even offline, and before others are requested.
-    for name in sorted(names, key=lambda candidate: _kept(f"{shown}/{candidate}", around.store) is None):
+    for name in sorted(
+        names, key=lambda candidate: _recall_wheel(f"{shown}/{candidate}", around.store) is None
+    ):
         try:
-            file = _bring(f"{place}/{name}", filename, sdist, around)
+            file = _fetch_wheel(f"{place}/{name}", filename, sdist, around)
         except NotFoundError:
             continue
         except (FetchError, BuildError) as err:
@@ -158,21 +160,21 @@ def _look(
     )
 
 
-def _bring(url: str, filename: str, sdist: Sdist, around: ResolveContext) -> Artefact:
+def _fetch_wheel(url: str, filename: str, sdist: Sdist, around: ResolveContext) -> Artefact:
     """Fetch the file at an address, or reuse an earlier one.
 
     The earlier one is used while the store has it.
     """
     clean = split_credentials(url)[0]
-    if known := _kept(clean, around.store):
+    if known := _recall_wheel(clean, around.store):
         return replace(known, filename=filename)
-    file = replace(bring_file(url, filename, around.store, around.net), url=clean)
-    _check(file, clean.rpartition("/")[2], sdist, around.store)
+    file = replace(download_file(url, filename, around.store, around.net), url=clean)
+    _check_wheel(file, clean.rpartition("/")[2], sdist, around.store)
     around.store.remember(_key(clean), msgspec.to_builtins(file))
     return file
 
 
-def _kept(url: str, store: Store) -> Artefact | None:
+def _recall_wheel(url: str, store: Store) -> Artefact | None:
     try:
         known = msgspec.convert(store.recall(_key(url)), Artefact)
     except msgspec.ValidationError:  # not there yet, or damaged
@@ -184,7 +186,7 @@ def _key(url: str) -> str:
     return hashlib.sha256(f"prebuilt wheel, 1 {url}".encode()).hexdigest()
 
 
-def _check(file: Artefact, name: str, sdist: Sdist, store: Store) -> None:
+def _check_wheel(file: Artefact, name: str, sdist: Sdist, store: Store) -> None:
     """Check that a file is a wheel of the line's name and version.
 
     A server may return any file.
@@ -206,5 +208,5 @@ def _check(file: Artefact, name: str, sdist: Sdist, store: Store) -> None:
     if not fits:
         raise BuildError(
             f"{name} is no wheel of {sdist.name} {sdist.version}",
-            hint=f"name another place of such wheels with --service {_known()[sdist.name].service}=URL",
+            hint=f"name another place of such wheels with --service {_read_projects()[sdist.name].service}=URL",
         )

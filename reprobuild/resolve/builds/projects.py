@@ -93,15 +93,15 @@ def read_project(source: Source | Sdist, store: Store) -> Project:
     name, paths, texts = str(canonicalize_name(source.name)), [], {}
     options: list[str] = []
     always = False
-    for member in _members(source, store):
+    for member in _read_members(source, store):
         paths.append(member.path)
         if member.path in _TEXTS and member.target is None:
-            content = _first(member, _LONGEST + 1)
+            content = _read_start(member, _LONGEST + 1)
             if len(content) > _LONGEST:
                 raise LockError(f"{name}: {member.path} has more than {_LONGEST} bytes", hint=_MEND)
             texts[member.path] = content
         elif _CMAKE.fullmatch(member.path) and member.target is None:
-            content = _first(member, _LONGEST)
+            content = _read_start(member, _LONGEST)
             options += [member.path] if _CUDA_OFF.search(content) else []
             always = always or any(b"CUDA" in words.split() for words in _PROJECT.findall(content))
     folder = next((path for path in paths if path.partition("/")[0] in _TEXTS and "/" in path), None)
@@ -119,7 +119,7 @@ def read_project(source: Source | Sdist, store: Store) -> Project:
     )  # fmt: skip
 
 
-def _members(source: Source | Sdist, store: Store) -> Iterator[SdistMember]:
+def _read_members(source: Source | Sdist, store: Store) -> Iterator[SdistMember]:
     path = store.verified(source.file.sha256, source.file.filename)
     if isinstance(source, Sdist):
         yield from read_sdist(path, source.file.filename, source.subdirectory)
@@ -131,19 +131,21 @@ def _members(source: Source | Sdist, store: Store) -> Iterator[SdistMember]:
             if entry.type in ("file", "symlink") and entry.path.startswith(inside):
                 target = entry.target if entry.type == "symlink" else None
                 opened = content or io.BytesIO()
-                yield SdistMember(path=entry.path[len(inside) :], target=target, open=partial(_same, opened))
+                yield SdistMember(
+                    path=entry.path[len(inside) :], target=target, open=partial(_return_stream, opened)
+                )
 
 
-def _same(stream: IO[bytes]) -> IO[bytes]:
+def _return_stream(stream: IO[bytes]) -> IO[bytes]:
     return stream
 
 
-def _first(member: SdistMember, size: int) -> bytes:
+def _read_start(member: SdistMember, size: int) -> bytes:
     with member.open() as stream:
         return stream.read(size)
 
 
-def suffixes(project: Project) -> set[str]:
+def collect_suffixes(project: Project) -> set[str]:
     """Return the suffixes of its files, in lower case."""
     return {PurePosixPath(path).suffix.lower() for path in project.paths}
 

@@ -13,17 +13,17 @@ from itertools import takewhile
 from reprobuild.ecosystems.conda.channels import Channel
 from reprobuild.ecosystems.conda.package import read_facts, split_filename
 from reprobuild.ecosystems.conda.repodata import RepodataEntry
-from reprobuild.ecosystems.pypi.versions import nearest
+from reprobuild.ecosystems.pypi.versions import nearest_versions
 from reprobuild.errors import FetchError, ReproError
 from reprobuild.snapshot.model import CapturedCondaPackage
-from reprobuild.store.roots import kept_locks, place_of
+from reprobuild.store.roots import read_records, recorded_lock_path
 from reprobuild.store.store import Store
 
 _BUILDS = 3  # of one version
 _SAME = 5  # if the exact version is there
 
 
-def told(package: CapturedCondaPackage) -> tuple[str, str, str]:
+def read_identity(package: CapturedCondaPackage) -> tuple[str, str, str]:
     """Return name, version and build of a line.
 
     The build is empty if the line does not have it.
@@ -32,34 +32,35 @@ def told(package: CapturedCondaPackage) -> tuple[str, str, str]:
     return named or (package.name, package.version, package.build or "")
 
 
-def near(package: CapturedCondaPackage, entries: Iterable[RepodataEntry]) -> str:
+def describe_near_packages(package: CapturedCondaPackage, entries: Iterable[RepodataEntry]) -> str:
     """Describe the closest packages of a channel.
 
     The text is empty if it has no package of that name.
     """
-    _, version, build = told(package)
+    _, version, build = read_identity(package)
     others = sorted({(entry.version, entry.build, entry.filename) for entry in entries})
     if twins := [name for *both, name in others if both == [version, build]]:
         return f"; the same build is there as {', '.join(twins)}, which is another file"
     if builds := [other_build for at, other_build, _ in others if at == version]:
-        return f"; of this version there is {', '.join(_alike(builds, build)[:_SAME])}"
+        return f"; of this version there is {', '.join(_sort_by_similarity(builds, build)[:_SAME])}"
     versions = {at for at, _, _ in others}
-    close = nearest(versions, version) or sorted(versions)[-3:]
+    close = nearest_versions(versions, version) or sorted(versions)[-3:]
     offers = [
-        f"{at} ({', '.join(_alike([b for v, b, _ in others if v == at], build)[:_BUILDS])})" for at in close
+        f"{at} ({', '.join(_sort_by_similarity([b for v, b, _ in others if v == at], build)[:_BUILDS])})"
+        for at in close
     ]
     return f"; there is {', '.join(offers)}" if offers else ""
 
 
-def _alike(builds: Iterable[str], build: str) -> list[str]:
+def _sort_by_similarity(builds: Iterable[str], build: str) -> list[str]:
     """Return builds, the most similar to the wanted one first.
 
     A common start means the same Python or the same CUDA.
     """
-    return sorted(set(builds), key=lambda candidate: (-_common(candidate, build), candidate))
+    return sorted(set(builds), key=lambda candidate: (-_common_prefix_length(candidate, build), candidate))
 
 
-def _common(first: str, second: str) -> int:
+def _common_prefix_length(first: str, second: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
@@ -85,7 +86,7 @@ class KeptCondaPackages:
         """
         if package.sha256 or package.md5 or not places:
             return ""
-        name, version, build = told(package)
+        name, version, build = read_identity(package)
         with self._guard:  # read once, and only if a package is missing
             known = self._packages.get((name, version), [])
         for filename, known_build, sha256, lock in known:
@@ -107,13 +108,13 @@ class KeptCondaPackages:
     def _packages(self) -> dict[tuple[str, str], list[tuple[str, str, str, str]]]:
         packages: dict[tuple[str, str], list[tuple[str, str, str, str]]] = {}
         try:
-            records = kept_locks(self._store)
+            records = read_records(self._store)
         except FetchError:  # `store gc` reports the damaged record
             return {}
         for _, record in records:
             for sha256, named in record.files.items():
                 parts = split_filename(named.name)
                 if parts and self._store.has(sha256):
-                    package = (named.name, parts[2], sha256, str(place_of(record)))
+                    package = (named.name, parts[2], sha256, str(recorded_lock_path(record)))
                     packages.setdefault((parts[0], parts[1]), []).append(package)
         return packages

@@ -13,7 +13,7 @@ from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import PREFIX, EnvVar
 from reprobuild.resolve.conda.files import Chosen
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.environment.environment import rules
+from reprobuild.resolve.environment.environment import read_environment_rules
 from reprobuild.resolve.environment.triage import EnvDecision
 from reprobuild.snapshot.model import Snapshot, SourceLocation, Variable
 from reprobuild_portable import secrets
@@ -24,7 +24,9 @@ _OWN = "CONDA_PREFIX"
 _FOLDERS = ("_HOME", "_ROOT")
 
 
-def in_prefix(triage: EnvDecision, snapshot: Snapshot, activated: Mapping[str, str]) -> EnvDecision:
+def add_activation_variables(
+    triage: EnvDecision, snapshot: Snapshot, activated: Mapping[str, str]
+) -> EnvDecision:
     """Return a triage with the variables of conda's activation.
 
     CONDA_PREFIX, which libraries read, becomes the image's. A variable that a package's own script sets is used with
@@ -44,8 +46,8 @@ def in_prefix(triage: EnvDecision, snapshot: Snapshot, activated: Mapping[str, s
     decided = {ruling.subject for ruling in triage.rulings if ruling.kind == "decision"}
     settings = {setting.name: setting for setting in triage.settings}
     rulings = {(ruling.file, ruling.line, ruling.subject): ruling for ruling in triage.rulings}
-    for name in (_OWN, *sorted(name for name in activated if name in captured and _is_free(name))):
-        value = _moved(captured[name].value or "", prefix) if _is_plain(captured[name]) else None
+    for name in (_OWN, *sorted(name for name in activated if name in captured and _is_settable(name))):
+        value = _rewrite_prefix(captured[name].value or "", prefix) if _is_plain(captured[name]) else None
         if value and name not in settings and name not in decided:
             settings[name] = EnvVar(name=name, value=value)
             why = (
@@ -53,21 +55,21 @@ def in_prefix(triage: EnvDecision, snapshot: Snapshot, activated: Mapping[str, s
                 if name in activated
                 else "the prefix of the image"
             )
-            ruling = _ruling(captured[name], why)
+            ruling = _make_resolution(captured[name], why)
             rulings[ruling.file, ruling.line, ruling.subject] = ruling
     return msgspec.structs.replace(triage, settings=tuple(settings.values()), rulings=tuple(rulings.values()))
 
 
-def _is_free(name: str) -> bool:
+def _is_settable(name: str) -> bool:
     """Return whether a package's script may set a variable.
 
     It may if no other rule decides the image's value.
     """
-    rule = next(rule for pattern, rule in rules() if pattern.fullmatch(name))
+    rule = next(rule for pattern, rule in read_environment_rules() if pattern.fullmatch(name))
     return rule.kind == "unknown" or (rule.kind == "path" and name.endswith(_FOLDERS))
 
 
-def _moved(value: str, prefix: str) -> str | None:
+def _rewrite_prefix(value: str, prefix: str) -> str | None:
     """Return a value with the image's prefix.
 
     Return None if it names a path outside of the captured one.
@@ -90,14 +92,14 @@ def _is_plain(variable: Variable) -> bool:
     return bool(value) and not variable.suspect and not secrets.holds_secret(variable.name, value or "")
 
 
-def _ruling(variable: Variable, why: str) -> Resolution:
+def _make_resolution(variable: Variable, why: str) -> Resolution:
     return Resolution(
         file=variable.place.file, line=variable.place.line, subject=variable.name, outcome="pinned",
         reason=f"{why}; directories of the captured environment are the image's", kind="path",
     )  # fmt: skip
 
 
-def find_activated(
+def find_activation_variables(
     chosen: dict[SourceLocation, Chosen], facts: dict[SourceLocation, Facts], around: ResolveContext
 ) -> dict[str, str]:
     """Return {variable: package} of scripts that run at activation."""

@@ -17,11 +17,11 @@ from reprobuild.ecosystems.conda.channels import Channel, ChannelResolver
 from reprobuild.ecosystems.conda.package import split_filename
 from reprobuild.ecosystems.conda.repodata import Repodata, RepodataEntry
 from reprobuild.errors import FetchError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError, UnreachedError
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.conda.alternatives import KeptCondaPackages, near, told
+from reprobuild.resolve.conda.alternatives import KeptCondaPackages, describe_near_packages, read_identity
 from reprobuild.snapshot.model import CapturedCondaPackage
 from reprobuild.store.store import CHUNK, Store
 
@@ -99,18 +99,18 @@ class CondaFiles:
             raise CondaRefusedError("conda-package", f"its address names no package: {package.url}")
         folders = self._meaning.withheld(package.channel, package.among or ())
         if folders and not self._places(package):
-            raise CondaRefusedError("conda-package", _withheld(folders))
+            raise CondaRefusedError("conda-package", _describe_unread_channels(folders))
         try:
-            return self._at_address(package) if _is_proven(package) else self._listed(package)
+            return self._find_by_address(package) if _is_proven(package) else self._listed(package)
         except CondaRefusedError as err:
             raise CondaRefusedError(
-                err.kind, f"{err}; {_withheld(folders)}" if folders else str(err)
+                err.kind, f"{err}; {_describe_unread_channels(folders)}" if folders else str(err)
             ) from None
 
     def _places(self, package: CapturedCondaPackage) -> list[Channel]:
         return self._meaning.of(package.channel, package.among or ())
 
-    def _at_address(self, package: CapturedCondaPackage) -> Chosen:
+    def _find_by_address(self, package: CapturedCondaPackage) -> Chosen:
         """Return the file of a line with address and hash.
 
         No list of a channel is needed.
@@ -124,8 +124,10 @@ class CondaFiles:
             except NotFoundError:
                 continue
             return Chosen(file=file, channel=place.name, subdir=subdir, reason=f"{filename} from {place.url}")
-        problem = f"{filename} is gone from {_several(places)}"
-        raise CondaRefusedError("conda-package", problem + near(package, self._named(package, places)))
+        problem = f"{filename} is gone from {_join_addresses(places)}"
+        raise CondaRefusedError(
+            "conda-package", problem + describe_near_packages(package, self._named(package, places))
+        )
 
     def _listed(self, package: CapturedCondaPackage) -> Chosen:
         """Return the file for an incomplete line, from channel lists."""
@@ -137,7 +139,7 @@ class CondaFiles:
             places, others = [*places, *more], [*others, *also]
         if not matches:
             raise CondaRefusedError(
-                "conda-package", _nothing(package, places, others) + self._earlier(package, places)
+                "conda-package", _describe_missing(package, places, others) + self._earlier(package, places)
             )
         builds = sorted({entry.build for _, _, entry in matches})
         if len(builds) > 1:
@@ -166,7 +168,9 @@ class CondaFiles:
             except NotFoundError:
                 rest = [entry for entry in self._named(package, places) if entry.filename != best.filename]
                 problem = f"{place.url} lists {best.filename}, and has no such file"
-                raise CondaRefusedError("conda-package", problem + near(package, rest)) from None
+                raise CondaRefusedError(
+                    "conda-package", problem + describe_near_packages(package, rest)
+                ) from None
         return Chosen(file=file, channel=place.name, subdir=subdir, reason=reason)
 
     def _search(
@@ -178,7 +182,7 @@ class CondaFiles:
         for place in places:
             for subdir in self._subdirs:
                 for entry in self._repodata.of(place.url, subdir, package.name):
-                    if _fits(package, entry):
+                    if _matches_entry(package, entry):
                         matches.append((place, subdir, entry))
                     else:
                         others.append(entry)
@@ -193,7 +197,7 @@ class CondaFiles:
         for place in places:
             for subdir in self._subdirs:
                 with contextlib.suppress(FetchError):
-                    entries += self._repodata.of(place.url, subdir, told(package)[0])
+                    entries += self._repodata.of(place.url, subdir, read_identity(package)[0])
         return entries
 
     def _compare(self, package: CapturedCondaPackage, entry: RepodataEntry, place: Channel) -> None:
@@ -213,7 +217,7 @@ class CondaFiles:
         The hash is captured, remembered, or computed here once after a comparison with its md5.
         """
         if package.sha256:
-            return self._by_sha256(filename, url, package.sha256)
+            return self._fetch_by_sha256(filename, url, package.sha256)
         md5 = package.md5 or md5
         key = hashlib.sha256(f"conda\0{filename}\0{md5}".encode()).hexdigest()
         known = self._store.recall(key)
@@ -223,7 +227,7 @@ class CondaFiles:
         with self._store.scratch() as scratch:
             part = scratch / "package"
             sha256 = self._download(url, part)
-            size, part_md5 = part.stat().st_size, _md5(part)
+            size, part_md5 = part.stat().st_size, _file_md5(part)
             if md5 and part_md5 != md5:
                 raise CondaRefusedError(
                     "conda-changed",
@@ -233,7 +237,7 @@ class CondaFiles:
         self._store.remember(key, sha256)
         return Artefact(filename=filename, sha256=sha256, size=size, url=url)
 
-    def _by_sha256(self, filename: str, url: str, sha256: str) -> Artefact:
+    def _fetch_by_sha256(self, filename: str, url: str, sha256: str) -> Artefact:
         if not self._store.has(sha256):
             with self._store.scratch() as scratch:
                 part = scratch / "package"
@@ -280,7 +284,7 @@ def _filename(url: str) -> str | None:
     return name if split_filename(name) else None
 
 
-def _fits(package: CapturedCondaPackage, entry: RepodataEntry) -> bool:
+def _matches_entry(package: CapturedCondaPackage, entry: RepodataEntry) -> bool:
     if package.url:
         return entry.filename == _filename(package.url)
     return entry.version == package.version and package.build in (None, entry.build)
@@ -291,24 +295,24 @@ def _differ(first: RepodataEntry, second: RepodataEntry) -> bool:
     return any(digest and other_digest and digest != other_digest for digest, other_digest in pairs)
 
 
-def _several(places: Sequence[Channel]) -> str:
+def _join_addresses(places: Sequence[Channel]) -> str:
     return " and ".join(place.url for place in places)
 
 
-def _withheld(folders: Sequence[str]) -> str:
+def _describe_unread_channels(folders: Sequence[str]) -> str:
     """Describe the channels in unread directories, and their option."""
-    named = " ".join(f"--channel {shlex.quote(escaped(folder))}" for folder in folders)
+    named = " ".join(f"--channel {shlex.quote(escape_text(folder))}" for folder in folders)
     return f"a snapshot opens no directory of this machine as a channel; name it with {named}"
 
 
-def _nothing(
+def _describe_missing(
     package: CapturedCondaPackage, places: Sequence[Channel], others: Sequence[RepodataEntry]
 ) -> str:
     spec = f"{package.name} {package.version}" + (f" {package.build}" if package.build else "")
-    return f"{_several(places)} has no {spec}{near(package, others)}"
+    return f"{_join_addresses(places)} has no {spec}{describe_near_packages(package, others)}"
 
 
-def _md5(path: Path) -> str:
+def _file_md5(path: Path) -> str:
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as stream:
         while chunk := stream.read(CHUNK):

@@ -25,11 +25,11 @@ from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.python import CondaPackage, Interpreter
 from reprobuild.lock.requirements import UNLISTED
 from reprobuild.lock.system import PREFIX
-from reprobuild.resolve.conda.environment import find_activated
+from reprobuild.resolve.conda.environment import find_activation_variables
 from reprobuild.resolve.conda.files import Chosen, CondaFiles, CondaRefusedError
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.evidence import FREE_THREADED, is_free_threaded
-from reprobuild.resolve.not_installed import python_of_conda
+from reprobuild.resolve.not_installed import find_conda_python
 from reprobuild.snapshot.file_kinds import has_freeze
 from reprobuild.snapshot.model import CapturedCondaPackage, Requirement, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import PYPI
@@ -67,7 +67,7 @@ class Conda(Struct, frozen=True, kw_only=True):
         for place, (name, needed) in self.needs.items():
             if needed > glibc:
                 reason = f"it needs glibc {needed[0]}.{needed[1]}, and the base has {glibc[0]}.{glibc[1]}"
-                yield _ruling(place, name, "unresolved", reason, "newer-library")
+                yield _make_resolution(place, name, "unresolved", reason, "newer-library")
 
     @property
     def glibc(self) -> tuple[Glibc, str]:
@@ -98,10 +98,10 @@ def resolve_conda(
         LockError: a package of Python is not valid, or a file of settings cannot be read.
         FetchError: the network is forbidden, or a file is unavailable. BuildError: a package is malicious or damaged.
     """
-    python = python_of_conda(snapshot, decisions)
+    python = find_conda_python(snapshot, decisions)
     if python is None:
         return None
-    minor = _minor(python)
+    minor = _minor_version(python)
     drop = decisions.drop
     packages = [
         package for package in snapshot.conda if package.channel != PYPI and not is_named(package.name, drop)
@@ -109,38 +109,42 @@ def resolve_conda(
     channels = read_channels(around.env, decisions.channels)
     around.net.learn(channels.credentials, channels.tokens, channels.addresses)
     around.say(f"conda: {len(packages)} packages")
-    chosen, refused, lost = _choose(packages, _meaning(channels, decisions), platform, around)
+    chosen, refused, lost = _choose_files(
+        packages, _make_channel_resolver(channels, decisions), platform, around
+    )
     if lost:
         names = {canonicalize_name(package.name) for package in packages}
         return Conda(
-            packages=(), rulings=(*_of_pip(snapshot, drop), *refused.values()), lost=lost,
+            packages=(), rulings=(*_resolve_pip_packages(snapshot, drop), *refused.values()), lost=lost,
             lines=tuple(line for line in lines if canonicalize_name(line.name) not in names),
-            interpreter=_interpreter(python, minor, None, packages),
+            interpreter=_conda_interpreter(python, minor, None, packages),
         )  # fmt: skip
     fetch([choice.file for choice in chosen.values()], around.store, around.net, around.progress)
     with ThreadPoolExecutor(WORKERS) as pool:
-        read = list(pool.map(lambda choice: _facts(choice, around), chosen.values()))
+        read = list(pool.map(lambda choice: _package_facts(choice, around), chosen.values()))
     facts = dict(zip(chosen, read, strict=True))
     of_pip = {canonicalize_name(package.name) for package in snapshot.conda if package.channel == PYPI}
     distributions = {place: package_facts.distributions for place, package_facts in facts.items()}
-    answered = _Answered(distributions, packages, of_pip, [*lines, *_unfrozen(snapshot, drop)])
+    answered = _Answered(distributions, packages, of_pip, [*lines, *_list_unfrozen_lines(snapshot, drop)])
     rulings = [
-        *_of_pip(snapshot, drop), *(refused[package.place] for package in packages if package.place in refused),
-        *(_pinned(package, chosen[package.place], facts[package.place], answered)
+        *_resolve_pip_packages(snapshot, drop),
+        *(refused[package.place] for package in packages if package.place in refused),
+        *(_pin_package(package, chosen[package.place], facts[package.place], answered)
           for package in packages if package.place in chosen),
         *answered.rulings(chosen),
     ]  # fmt: skip
-    interpreter = _interpreter(python, minor, chosen.get(python.place), packages)
+    interpreter = _conda_interpreter(python, minor, chosen.get(python.place), packages)
     return Conda(
-        packages=tuple(_package(choice, facts[place]) for place, choice in chosen.items()), rulings=tuple(rulings),
+        packages=tuple(_conda_package(choice, facts[place]) for place, choice in chosen.items()),
+        rulings=tuple(rulings),
         lines=tuple(answered.others), interpreter=interpreter,
         needs={place: (package_facts.index.name, needed) for place, package_facts in facts.items()
-               if (needed := _glibc(package_facts))},
-        activated=find_activated(chosen, facts, around), distributions=answered.distributions,
+               if (needed := _required_glibc(package_facts))},
+        activated=find_activation_variables(chosen, facts, around), distributions=answered.distributions,
     )  # fmt: skip
 
 
-def _minor(python: CapturedCondaPackage) -> str:
+def _minor_version(python: CapturedCondaPackage) -> str:
     minor = re.match(r"3\.\d+(?=\.)", python.version)
     if minor is None:
         raise LockError(
@@ -150,7 +154,7 @@ def _minor(python: CapturedCondaPackage) -> str:
     return minor[0]
 
 
-def _interpreter(
+def _conda_interpreter(
     python: CapturedCondaPackage,
     minor: str,
     chosen: Chosen | None,
@@ -172,14 +176,14 @@ def _interpreter(
     )
 
 
-def _meaning(channels: Channels, decisions: Decisions) -> ChannelResolver:
+def _make_channel_resolver(channels: Channels, decisions: Decisions) -> ChannelResolver:
     services, shipped = read_services(decisions.services), read_services({})
     public, defaults = "conda-channels", "conda-defaults"
     known = (shipped[public].url, shipped[defaults].url)
     return ChannelResolver(channels, services[public].url, services[defaults].url, known)
 
 
-def _choose(
+def _choose_files(
     packages: Sequence[CapturedCondaPackage],
     meaning: ChannelResolver,
     platform: str,
@@ -200,7 +204,7 @@ def _choose(
             try:
                 return files.find(package)
             except CondaRefusedError as err:
-                return _ruling(package.place, package.name, "unresolved", str(err), err.kind)
+                return _make_resolution(package.place, package.name, "unresolved", str(err), err.kind)
             except FetchError as err:
                 if around.net.offline:
                     raise
@@ -217,20 +221,20 @@ def _choose(
     return chosen, refused, tuple(lost.values())
 
 
-def _facts(chosen: Chosen, around: ResolveContext) -> Facts:
+def _package_facts(chosen: Chosen, around: ResolveContext) -> Facts:
     filename = chosen.file.filename
     return read_facts(around.store.verified(chosen.file.sha256, filename), filename)
 
 
-def _package(chosen: Chosen, facts: Facts) -> CondaPackage:
+def _conda_package(chosen: Chosen, facts: Facts) -> CondaPackage:
     return CondaPackage(
         name=facts.index.name, version=facts.index.version, build=facts.index.build, subdir=chosen.subdir,
         channel=chosen.channel, file=chosen.file,
-        distributions=tuple(sorted(_projects(facts.distributions))),
+        distributions=tuple(sorted(_project_names(facts.distributions))),
     )  # fmt: skip
 
 
-def _projects(names: Iterable[str]) -> set[str]:
+def _project_names(names: Iterable[str]) -> set[str]:
     """Return the valid project names.
 
     A metadata directory can have a name that is not valid for a project.
@@ -238,17 +242,17 @@ def _projects(names: Iterable[str]) -> set[str]:
     return {str(canonicalize_name(name)) for name in names if is_valid(name, ProjectName)}
 
 
-def _glibc(facts: Facts) -> Glibc | None:
+def _required_glibc(facts: Facts) -> Glibc | None:
     needs = [match for text in facts.index.depends if (match := _GLIBC.match(text))]
     return max(((int(match[1]), int(match[2])) for match in needs), default=None)
 
 
-def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement]:
+def _list_unfrozen_lines(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement]:
     """Yield pip's packages that only conda's lists have.
 
     Without a freeze, these are all of them.
     """
-    names = _frozen(snapshot)
+    names = _freeze_names(snapshot)
     for package in snapshot.conda:
         name = canonicalize_name(package.name)
         pip_only = package.channel == PYPI and (not has_freeze(snapshot) or name in UNLISTED)
@@ -260,7 +264,7 @@ def _unfrozen(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Requirement
             )
 
 
-def _frozen(snapshot: Snapshot) -> set[str]:
+def _freeze_names(snapshot: Snapshot) -> set[str]:
     return {canonicalize_name(line.name) for line in snapshot.requirements}
 
 
@@ -288,7 +292,7 @@ class _Answered:
             package, version = by_name.get(name, (None, ""))
             if package is None:
                 self.others.append(line)
-            elif line.kind in ("editable", "vcs") or name in of_pip or not _same(line, version):
+            elif line.kind in ("editable", "vcs") or name in of_pip or not _is_same_package(line, version):
                 self.others.append(line)
                 self.replaced[package.place] = line
                 self.distributions.pop(name)
@@ -305,7 +309,7 @@ class _Answered:
             )  # fmt: skip
 
 
-def _same(line: Requirement, version: str) -> bool:
+def _is_same_package(line: Requirement, version: str) -> bool:
     """Return whether a line belongs to a conda package.
 
     A build path of conda shows it, even if conda's version differs.
@@ -313,36 +317,40 @@ def _same(line: Requirement, version: str) -> bool:
     return line.kind == "conda" or line.version is None or same_version(line.version, version)
 
 
-def _pinned(package: CapturedCondaPackage, chosen: Chosen, facts: Facts, answered: _Answered) -> Resolution:
+def _pin_package(
+    package: CapturedCondaPackage, chosen: Chosen, facts: Facts, answered: _Answered
+) -> Resolution:
     line = answered.replaced.get(package.place)
     reason = chosen.reason
     if "pre-link" in facts.scripts:
         reason += "; its script that conda runs before linking is not run"
     if line is not None:
         reason += f"; pip installed {line.name} over it ({line.place}), and conda's record of it goes"
-        return _ruling(package.place, package.name, "excluded", reason, "conda")
-    return _ruling(package.place, package.name, "pinned", reason, "conda")
+        return _make_resolution(package.place, package.name, "excluded", reason, "conda")
+    return _make_resolution(package.place, package.name, "pinned", reason, "conda")
 
 
-def _of_pip(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Resolution]:
+def _resolve_pip_packages(snapshot: Snapshot, drop: Collection[str]) -> Iterator[Resolution]:
     """Yield the resolutions of pip's and dropped packages.
 
     They are packages in conda's lists.
     """
-    frozen = _frozen(snapshot)
+    frozen = _freeze_names(snapshot)
     for package in snapshot.conda:
         if is_named(package.name, drop):
-            yield _ruling(package.place, package.name, "excluded", "dropped by decision", "decision")
+            yield _make_resolution(package.place, package.name, "excluded", "dropped by decision", "decision")
         elif package.channel == PYPI and (has_freeze(snapshot) or canonicalize_name(package.name) in frozen):
             if canonicalize_name(package.name) in frozen:
                 reason = "pip's: the freeze says what becomes of it"
-                yield _ruling(package.place, package.name, "excluded", reason, "conda")
+                yield _make_resolution(package.place, package.name, "excluded", reason, "conda")
             elif canonicalize_name(package.name) not in UNLISTED:  # those are lines of their own: _unfrozen
                 reason = f"{package.version} of pip, which the freeze does not have"
-                yield _ruling(package.place, package.name, "unresolved", reason, "conda-package")
+                yield _make_resolution(package.place, package.name, "unresolved", reason, "conda-package")
 
 
-def _ruling(place: SourceLocation, name: str, outcome: Outcome, reason: str, kind: str) -> Resolution:
+def _make_resolution(
+    place: SourceLocation, name: str, outcome: Outcome, reason: str, kind: str
+) -> Resolution:
     return Resolution(
         file=place.file, line=place.line, subject=name, outcome=outcome, reason=reason, kind=kind
     )

@@ -20,7 +20,7 @@ from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Base
 from reprobuild.resolve.cuda.packages import cuda_of
-from reprobuild.resolve.cuda.rules import CudaTarget, DriverGpu, judge, runtime_package
+from reprobuild.resolve.cuda.rules import CudaTarget, DriverGpu, check_cuda_target, runtime_package
 from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
 from reprobuild.snapshot.model import Snapshot, SourceLocation, SystemPackage
 from reprobuild.store.store import Store
@@ -83,11 +83,11 @@ class Cuda(Struct, frozen=True, kw_only=True):
         elif self.base:
             needs = f"nothing captured brings it, and {self.base} of the base does"
         yield f"{self.version}: {needs}"
-        yield from (_said(piece) for piece in self.evidence)
+        yield from (_describe_evidence(piece) for piece in self.evidence)
         yield from (f"conflict: {conflict}" for conflict in self.conflicts)
 
 
-def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") -> Cuda | None:
+def determine_cuda(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") -> Cuda | None:
     """Return the CUDA of a snapshot, or None without CUDA.
 
     Args:
@@ -98,15 +98,20 @@ def weigh(snapshot: Snapshot, build: TorchBuild | None = None, wheel: str = "") 
     without = bool(build and not build.cuda) or bool(
         torch and re.search(r"\+(cpu|rocm|xpu)", torch.version or "")
     )
-    evidence = [*_of_wheel(build, wheel), *_of_freeze(snapshot), *_of_reports(snapshot)]
+    evidence = [*_wheel_evidence(build, wheel), *_freeze_evidence(snapshot), *_report_evidence(snapshot)]
     if without and not evidence:
         return None  # a module that was loaded nevertheless has its own resolution
-    evidence += [*_of_modules(snapshot), *_of_conda(snapshot), *_of_system(snapshot), *_of_image(snapshot)]
-    evidence += _of_driver(snapshot)
+    evidence += [
+        *_module_evidence(snapshot),
+        *_conda_evidence(snapshot),
+        *_system_evidence(snapshot),
+        *_image_evidence(snapshot),
+    ]
+    evidence += _driver_evidence(snapshot)
     telling = [piece for piece in evidence if not piece.bound]
     if not telling:
         return None
-    conflicts = (*_disagreeing(telling), *_beyond(evidence), *_cudnn(snapshot))
+    conflicts = (*_version_conflicts(telling), *_driver_conflicts(evidence), *_cudnn_conflicts(snapshot))
     return Cuda(version=telling[0].version, evidence=tuple(evidence), conflicts=conflicts)
 
 
@@ -127,16 +132,18 @@ def rule_cuda(
     """
     torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
     build = read_torch_build(torch.file, store) if torch else None
-    cuda = weigh(snapshot, build, torch.file.filename if torch else "")
+    cuda = determine_cuda(snapshot, build, torch.file.filename if torch else "")
     if cuda and not cuda.brought and (package := runtime_package(base.installed)):
-        cuda = structs.replace(cuda, base=package[0], conflicts=(*cuda.conflicts, *_unlike(cuda, *package)))
+        cuda = structs.replace(
+            cuda, base=package[0], conflicts=(*cuda.conflicts, *_base_conflicts(cuda, *package))
+        )
     problems = [*(cuda.conflicts if cuda else ()), *(captured_problems(snapshot, build) if build else ())]
     for problem in problems:
         say(f"warning: CUDA: {problem}")
-    return [_ruling(cuda)] if cuda else []
+    return [_make_resolution(cuda)] if cuda else []
 
 
-def _ruling(cuda: Cuda) -> Resolution:
+def _make_resolution(cuda: Cuda) -> Resolution:
     """Return the resolution of kind `cuda`.
 
     It does not represent a captured line, but the evidence of all of them.
@@ -159,7 +166,7 @@ def captured_problems(snapshot: Snapshot, build: TorchBuild) -> list[str]:
         finding.text
         for report in snapshot.reports
         for name in dict.fromkeys(report.gpus or ("",))
-        for finding in judge(
+        for finding in check_cuda_target(
             compiled, DriverGpu(name=name), report.driver, f"the captured machine ({report.file})"
         )
         if finding.certain
@@ -167,18 +174,18 @@ def captured_problems(snapshot: Snapshot, build: TorchBuild) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def _said(piece: CudaEvidence) -> str:
+def _describe_evidence(piece: CudaEvidence) -> str:
     return f"{piece.what} ({piece.place}) {'knows CUDA up to' if piece.bound else 'says'} {piece.version}"
 
 
-def _of_wheel(build: TorchBuild | None, wheel: str) -> Iterator[CudaEvidence]:
+def _wheel_evidence(build: TorchBuild | None, wheel: str) -> Iterator[CudaEvidence]:
     if build and build.cuda:
         yield CudaEvidence(
             what=f"torch {build.version}", place=f"{wheel}:torch/version.py", version=build.cuda
         )
 
 
-def _of_freeze(snapshot: Snapshot) -> Iterator[CudaEvidence]:
+def _freeze_evidence(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     """Yield the evidence of distributions.
 
     They are torch's label, NVIDIA's wheels (the runtime first), and plugins.
@@ -189,37 +196,37 @@ def _of_freeze(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for name, version, place in lines:
         label = _LABEL.search(version)
         if name == "torch" and label:
-            yield _evidence(name, version, place, f"{label[1]}.{label[2]}", brings=True)
+            yield _make_evidence(name, version, place, f"{label[1]}.{label[2]}", brings=True)
     for name, version, place in lines:
         if _RUNTIME.fullmatch(name) and (number := re.match(r"\d+\.\d+", version)):
-            yield _evidence(name, version, place, number[0], brings=not name.startswith("cuda-toolkit"))
+            yield _make_evidence(name, version, place, number[0], brings=not name.startswith("cuda-toolkit"))
     others: dict[str, list[tuple[str, str, SourceLocation]]] = {}
     for distribution in lines:
         if (match := _OF_NVIDIA.fullmatch(distribution[0])) and not _RUNTIME.fullmatch(distribution[0]):
             others.setdefault(match[1], []).append(distribution)
     for major, ((name, version, place), *more) in sorted(others.items()):
         also = f" and {len(more)} more" if more else ""
-        yield _evidence(name, f"{version}{also}", place, major)
+        yield _make_evidence(name, f"{version}{also}", place, major)
     for name, version, place in lines:
         if match := _PLUGIN.fullmatch(name):
-            yield _evidence(name, version, place, match[1])
+            yield _make_evidence(name, version, place, match[1])
 
 
-def _of_reports(snapshot: Snapshot) -> Iterator[CudaEvidence]:
+def _report_evidence(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for report in snapshot.reports:
         if report.kind == "collect_env" and re.fullmatch(r"\d+\.\d+", report.cuda):
             place = str(report.place("CUDA used to build PyTorch"))
             yield CudaEvidence(what=f"the report of torch {report.torch}", place=place, version=report.cuda)
 
 
-def _of_modules(snapshot: Snapshot) -> Iterator[CudaEvidence]:
+def _module_evidence(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for module in snapshot.modules:
         name = f"{module.name}/{module.version}" if module.version else module.name
         if match := _MODULE.fullmatch(name):
             yield CudaEvidence(what=f"the module {name}", place=str(module.place), version=match[1])
 
 
-def _of_conda(snapshot: Snapshot) -> Iterator[CudaEvidence]:
+def _conda_evidence(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for package in snapshot.conda:
         number = re.match(r"\d+(\.\d+)?", package.version)
         if _OF_CONDA.fullmatch(package.name) and number and package.channel != "pypi":
@@ -228,7 +235,7 @@ def _of_conda(snapshot: Snapshot) -> Iterator[CudaEvidence]:
             yield CudaEvidence(what=description, place=str(package.place), version=number[0], brings=brings)
 
 
-def _of_system(snapshot: Snapshot) -> Iterator[CudaEvidence]:
+def _system_evidence(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     """Yield the evidence of system packages.
 
     It has the newest version, and others installed beside it.
@@ -246,7 +253,7 @@ def _of_system(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     yield CudaEvidence(what=f"{description}{beside}", place=str(first.place), version=newest)
 
 
-def _of_image(snapshot: Snapshot) -> Iterator[CudaEvidence]:
+def _image_evidence(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     """Yield the evidence of an image's CUDA_VERSION.
 
     Alone, the variable may belong to any program.
@@ -258,7 +265,7 @@ def _of_image(snapshot: Snapshot) -> Iterator[CudaEvidence]:
             yield CudaEvidence(what="CUDA_VERSION of an image", place=str(variable.place), version=number[1])
 
 
-def _of_driver(snapshot: Snapshot) -> Iterator[CudaEvidence]:
+def _driver_evidence(snapshot: Snapshot) -> Iterator[CudaEvidence]:
     for report in snapshot.reports:
         if report.kind == "nvidia-smi" and re.fullmatch(r"\d+\.\d+", report.cuda):
             description = f"the driver {report.driver}" if report.driver else "the driver"
@@ -266,31 +273,31 @@ def _of_driver(snapshot: Snapshot) -> Iterator[CudaEvidence]:
             yield CudaEvidence(what=description, place=place, version=report.cuda, bound=True)
 
 
-def _evidence(
+def _make_evidence(
     name: str, version: str, place: SourceLocation, cuda: str, *, brings: bool = False
 ) -> CudaEvidence:
     return CudaEvidence(what=f"{name} {version}", place=str(place), version=cuda, brings=brings)
 
 
-def _disagreeing(telling: list[CudaEvidence]) -> Iterator[str]:
+def _version_conflicts(telling: list[CudaEvidence]) -> Iterator[str]:
     first = telling[0]
     for piece in telling[1:]:
-        if not _same(first.version, piece.version):
-            yield f"{_said(piece)}, and {_said(first)}, which counts more"
+        if not _same_version(first.version, piece.version):
+            yield f"{_describe_evidence(piece)}, and {_describe_evidence(first)}, which counts more"
 
 
-def _beyond(evidence: Iterable[CudaEvidence]) -> Iterator[str]:
+def _driver_conflicts(evidence: Iterable[CudaEvidence]) -> Iterator[str]:
     """Yield conflicts with a driver's newest CUDA.
 
     Only major versions count, because an older minor one is enough (`cuda_rules`).
     """
     first, *others = evidence
     for piece in others:
-        if piece.bound and _major(piece.version) < _major(first.version):
-            yield f"{_said(piece)}, and {_said(first)}: that driver is not the one of the job"
+        if piece.bound and _major_version(piece.version) < _major_version(first.version):
+            yield f"{_describe_evidence(piece)}, and {_describe_evidence(first)}: that driver is not the one of the job"
 
 
-def _cudnn(snapshot: Snapshot) -> Iterator[str]:
+def _cudnn_conflicts(snapshot: Snapshot) -> Iterator[str]:
     """Yield conflicts of cuDNN's module with the wheel.
 
     torch loads the wheel's version.
@@ -300,23 +307,23 @@ def _cudnn(snapshot: Snapshot) -> Iterator[str]:
         match = _CUDNN_MODULE.fullmatch(f"{module.name}/{module.version or ''}")
         for line in lines if match else ():
             assert match is not None
-            if line.version and not _same(match[1], ".".join(line.version.split(".")[:2])):
+            if line.version and not _same_version(match[1], ".".join(line.version.split(".")[:2])):
                 yield (
                     f"the module cudnn/{module.version} ({module.place}) is not {line.name} {line.version} "
                     f"({line.place}), which is what torch loads"
                 )
 
 
-def _unlike(cuda: Cuda, package: str, version: str) -> Iterator[str]:
+def _base_conflicts(cuda: Cuda, package: str, version: str) -> Iterator[str]:
     """Yield a conflict of the base's CUDA with compiled code.
 
     Only major versions are compared.
     """
-    if _major(version) != _major(cuda.version):
-        yield f"{package} of the base is CUDA {version}, and {_said(cuda.evidence[0])}"
+    if _major_version(version) != _major_version(cuda.version):
+        yield f"{package} of the base is CUDA {version}, and {_describe_evidence(cuda.evidence[0])}"
 
 
-def _same(first: str, second: str) -> bool:
+def _same_version(first: str, second: str) -> bool:
     """Return whether two versions agree in their common parts.
 
     `12` and `12.4` do.
@@ -324,5 +331,5 @@ def _same(first: str, second: str) -> bool:
     return all(a == b for a, b in zip(first.split("."), second.split("."), strict=False))
 
 
-def _major(version: str) -> int:
+def _major_version(version: str) -> int:
     return int(version.partition(".")[0])

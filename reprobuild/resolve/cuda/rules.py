@@ -78,7 +78,7 @@ class CudaFinding(Struct, frozen=True, kw_only=True):
 
 def capability_of(name: str) -> str:
     """Return a GPU's compute capability by name, empty if unknown."""
-    return next((model.capability for model in _table().gpu if re.search(model.name, name)), "")
+    return next((model.capability for model in _read_table().gpu if re.search(model.name, name)), "")
 
 
 def runtime_package(names: Iterable[str]) -> tuple[str, str] | None:
@@ -107,12 +107,12 @@ def minimum_driver(cuda: str) -> str:
 
     A toolkit runs on its own driver, which for CUDA 11.0 is older than that of its major version.
     """
-    table = _table()
+    table = _read_table()
     known = [table.minor.get(cuda.partition(".")[0], ""), table.toolkit.get(cuda, "")]
-    return min(filter(None, known), key=_numbers, default="")
+    return min(filter(None, known), key=_version_numbers, default="")
 
 
-def way(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx", "none"]:
+def find_code_kind(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx", "none"]:
     """Return the way in which a GPU runs compiled code.
 
     The code is compiled for the given architectures.
@@ -122,7 +122,7 @@ def way(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
     """
     major, minor = (int(part) for part in capability.split("."))
-    jetson = _table().jetson.capabilities
+    jetson = _read_table().jetson.capabilities
     translated = False
     for match in filter(None, map(_ARCHITECTURE.fullmatch, architectures)):
         at = (int(match["major"]), int(match["minor"]))
@@ -138,7 +138,7 @@ def way(architectures: Iterable[str], capability: str) -> Literal["binary", "ptx
     return "ptx" if translated else "none"
 
 
-def judge(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iterator[CudaFinding]:
+def check_cuda_target(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iterator[CudaFinding]:
     """Yield findings on code, a GPU and a driver.
 
     There are no findings if all is well, or if too little is known.
@@ -151,27 +151,27 @@ def judge(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iter
     """
     capability = gpu.capability or capability_of(gpu.name)
     if driver and compiled.cuda:
-        yield from _driver(compiled, gpu, driver, where)
+        yield from _check_driver(compiled, gpu, driver, where)
     if not (capability and compiled.architectures):
         return
-    kind = way(compiled.architectures, capability)
+    kind = find_code_kind(compiled.architectures, capability)
     architectures = " ".join(compiled.architectures)
     on = f"the {gpu.name} of {where} has compute capability {capability}"
     if kind == "none":
         text = f"{compiled.what} is compiled for {architectures}, and {on}: nothing of it runs there"
         yield CudaFinding(text=text, certain=True)
     elif kind == "ptx":
-        yield from _translated(compiled, driver, f"{compiled.what} is compiled for {architectures}, and {on}")
+        yield from _check_ptx(compiled, driver, f"{compiled.what} is compiled for {architectures}, and {on}")
 
 
-def _driver(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iterator[CudaFinding]:
+def _check_driver(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> Iterator[CudaFinding]:
     least = minimum_driver(compiled.cuda)
-    if not least or _reaches(driver, least):
+    if not least or _is_at_least(driver, least):
         return
     short = f"CUDA {compiled.cuda} of {compiled.what} needs driver {least}, and {where} has {driver}"
-    centre = any(model.data_centre and re.search(model.name, gpu.name) for model in _table().gpu)
+    centre = any(model.data_centre and re.search(model.name, gpu.name) for model in _read_table().gpu)
     package = f"cuda-compat-{compiled.cuda.replace('.', '-')}"
-    helps = _brings(compiled, least)
+    helps = _compat_replaces_driver(compiled, least)
     if helps and centre:
         text = f"{short}: it runs only where {compiled.compat} of the image supports that driver"
         yield CudaFinding(text=text, certain=False)
@@ -184,7 +184,7 @@ def _driver(compiled: CudaTarget, gpu: DriverGpu, driver: str, where: str) -> It
         yield CudaFinding(text=f"{short}{old}{hint}", certain=True)
 
 
-def _brings(compiled: CudaTarget, least: str) -> bool:
+def _compat_replaces_driver(compiled: CudaTarget, least: str) -> bool:
     """Return whether the compatibility package replaces a new driver.
 
     The package is that of the image.
@@ -192,17 +192,19 @@ def _brings(compiled: CudaTarget, least: str) -> bool:
     It is the driver of the toolkit that it is named after.
     """
     version = ".".join(re.findall(r"\d{1,3}", compiled.compat)[:2])
-    driver = _table().toolkit.get(version, "")
-    return bool(version) and (_reaches(version, compiled.cuda) or bool(driver and _reaches(driver, least)))
+    driver = _read_table().toolkit.get(version, "")
+    return bool(version) and (
+        _is_at_least(version, compiled.cuda) or bool(driver and _is_at_least(driver, least))
+    )
 
 
-def _translated(compiled: CudaTarget, driver: str, statement: str) -> Iterator[CudaFinding]:
-    least = _table().toolkit.get(compiled.cuda, "")
-    if driver and least and not _reaches(driver, least):
+def _check_ptx(compiled: CudaTarget, driver: str, statement: str) -> Iterator[CudaFinding]:
+    least = _read_table().toolkit.get(compiled.cuda, "")
+    if driver and least and not _is_at_least(driver, least):
         text = (
             f"{statement}: only its PTX could run, which needs driver {least}, not {driver}, to be compiled"
         )
-        yield CudaFinding(text=text, certain=not _brings(compiled, least))
+        yield CudaFinding(text=text, certain=not _compat_replaces_driver(compiled, least))
     else:
         text = (
             f"{statement}: its PTX is compiled when it first runs, which takes minutes, and kept in a cache"
@@ -210,15 +212,15 @@ def _translated(compiled: CudaTarget, driver: str, statement: str) -> Iterator[C
         yield CudaFinding(text=text, certain=False)
 
 
-def _reaches(driver: str, least: str) -> bool:
-    return _numbers(driver) >= _numbers(least)
+def _is_at_least(driver: str, least: str) -> bool:
+    return _version_numbers(driver) >= _version_numbers(least)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d{1,9}", version))
 
 
 @cache
-def _table() -> _Table:
+def _read_table() -> _Table:
     raw = files("reprobuild.resolve.cuda").joinpath("cuda.toml").read_bytes()
     return msgspec.toml.decode(raw, type=_Table)

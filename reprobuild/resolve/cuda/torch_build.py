@@ -53,7 +53,7 @@ class TorchBuild(Struct, frozen=True, kw_only=True):
     cxx11: bool | None = None
 
 
-def known_torch_build(file: Artefact, store: Store) -> TorchBuild | None:
+def recall_torch_build(file: Artefact, store: Store) -> TorchBuild | None:
     """Return the remembered facts of a wheel, or None.
 
     The wheel is not read.
@@ -77,13 +77,13 @@ def read_torch_build(file: Artefact, store: Store) -> TorchBuild:
         FetchError: the wheel is not in the store.
         BuildError: the wheel is malicious or damaged.
     """
-    known = known_torch_build(file, store)
+    known = recall_torch_build(file, store)
     if known is not None:
         return known
     origin = file.filename
     with open_zip(store.verified(file.sha256, origin), origin) as (archive, members):
         try:
-            build = _read(archive, members, origin)
+            build = _read_build(archive, members, origin)
         except UNREADABLE as err:
             raise BuildError(f"{origin} is damaged: {err}", hint=HOSTILE) from None
     store.remember(_key(file), msgspec.to_builtins(build))
@@ -94,21 +94,21 @@ def _key(file: Artefact) -> str:
     return hashlib.sha256(f"torch build {VERSION} {file.sha256}".encode()).hexdigest()
 
 
-def _read(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], origin: str) -> TorchBuild:
+def _read_build(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], origin: str) -> TorchBuild:
     text = read_text(archive, members[_TEXT], origin).decode("utf-8", "replace") if _TEXT in members else ""
     fields = dict(_FIELD.findall(text))
     flags: tuple[str, ...] = ()
     for name in _LIBRARIES if "cuda" in fields else ():
         if name in members and not flags:
-            flags = _flags(archive, members[name])
+            flags = _read_architectures(archive, members[name])
     library = members.get(_LIBRARY_OF_ERROR) if "cuda" in fields else None
     return TorchBuild(
         version=fields.get("__version__", ""), cuda=fields.get("cuda", ""), hip=fields.get("hip", ""),
-        architectures=flags, cxx11=_cxx11(archive, library) if library else None,
+        architectures=flags, cxx11=_uses_cxx11_abi(archive, library) if library else None,
     )  # fmt: skip
 
 
-def _windows(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
+def _read_windows(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
     """Yield the pieces of an ELF library, overlapping.
 
     Each has the end of the one before. Other files yield no pieces.
@@ -123,15 +123,15 @@ def _windows(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]
             rest = window[-_LONGEST:]
 
 
-def _cxx11(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool | None:
-    match = next(filter(None, map(_ERROR.search, _windows(archive, info))), None)
+def _uses_cxx11_abi(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool | None:
+    match = next(filter(None, map(_ERROR.search, _read_windows(archive, info))), None)
     return None if match is None else match[1] is None
 
 
-def _flags(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, ...]:
+def _read_architectures(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, ...]:
     """Return the architectures in a library's longest list."""
     flags = b""
-    for window in _windows(archive, info):
+    for window in _read_windows(archive, info):
         here = (match[0] for match in _FLAGS.finditer(window) if len(match[0]) <= _LONGEST)
         flags = max([flags, *here], key=len)
     return tuple(flags.decode().split())

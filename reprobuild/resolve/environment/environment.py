@@ -50,7 +50,7 @@ class EnvironmentRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], EnvironmentRule], ...]:
+def read_environment_rules() -> tuple[tuple[re.Pattern[str], EnvironmentRule], ...]:
     """Return the table, each rule with one compiled pattern."""
     raw = files("reprobuild.resolve.environment").joinpath("environment.toml").read_bytes()
     table = msgspec.toml.decode(raw, type=dict[str, tuple[EnvironmentRule, ...]])["rule"]
@@ -91,16 +91,16 @@ def resolve_environment(
         UsageError: `bake` names a secret, an unknown variable, or an invalid name.
     """
     variables = tuple(variables)
-    chosen = _chosen(bake, {variable.name: variable for variable in variables})
+    chosen = _bake_settings(bake, {variable.name: variable for variable in variables})
     settings = {setting.name: setting for setting in chosen if not is_named(setting.name, drop)}
     rulings = []
     for variable in variables:
         if is_named(variable.name, drop):
-            rulings.append(_ruling(variable, "excluded", "dropped by decision", "decision"))
+            rulings.append(_make_resolution(variable, "excluded", "dropped by decision", "decision"))
         elif variable.name in settings:
-            rulings.append(_ruling(variable, "pinned", "baked by decision", "decision"))
+            rulings.append(_make_resolution(variable, "pinned", "baked by decision", "decision"))
         else:
-            setting, ruling = _decide(variable, around)
+            setting, ruling = _decide_variable(variable, around)
             rulings.append(ruling)
             if setting:
                 settings[setting.name] = setting
@@ -120,14 +120,14 @@ def preload_packages(settings: Iterable[EnvVar]) -> list[str]:
     )
 
 
-def _ruling(variable: Variable, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
+def _make_resolution(variable: Variable, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
     return Resolution(
         file=variable.place.file, line=variable.place.line, subject=variable.name, outcome=outcome,
         reason=reason, kind=kind,
     )  # fmt: skip
 
 
-def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) -> list[EnvVar]:
+def _bake_settings(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) -> list[EnvVar]:
     """Return the user's own settings.
 
     A pattern matches captured variables, but no secrets.
@@ -135,7 +135,7 @@ def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) ->
     settings = []
     for name, value in bake.items():
         if not is_pattern(name):
-            settings.append(_setting(name, value, captured))
+            settings.append(_bake_setting(name, value, captured))
             continue
         if value is not None:
             raise UsageError(
@@ -156,7 +156,7 @@ def _chosen(bake: Mapping[str, str | None], captured: Mapping[str, Variable]) ->
     return settings
 
 
-def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> EnvVar:
+def _bake_setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> EnvVar:
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not the name of a variable", hint="bake takes NAME or NAME=VALUE")
     if value is None:
@@ -177,60 +177,64 @@ def _setting(name: str, value: str | None, captured: Mapping[str, Variable]) -> 
     return EnvVar(name=name, value=value)
 
 
-def _decide(variable: Variable, around: PathContext) -> tuple[EnvVar | None, Resolution]:
+def _decide_variable(variable: Variable, around: PathContext) -> tuple[EnvVar | None, Resolution]:
     if variable.value is None:
-        return None, _ruling(variable, "excluded", "a secret: supply it when the image runs", "secret")
+        return None, _make_resolution(
+            variable, "excluded", "a secret: supply it when the image runs", "secret"
+        )
     if not NAME.fullmatch(variable.name):
-        return None, _ruling(variable, "excluded", "not a name that an image can carry", "session")
+        return None, _make_resolution(variable, "excluded", "not a name that an image can carry", "session")
     if secrets.holds_secret(variable.name, variable.value):
-        return None, _ruling(
+        return None, _make_resolution(
             variable, "excluded", "it looks as if a login were in it: supply it when the image runs", "secret"
         )
-    rule = next(rule for pattern, rule in rules() if pattern.fullmatch(variable.name))
+    rule = next(rule for pattern, rule in read_environment_rules() if pattern.fullmatch(variable.name))
     if rule.treatment in ("drop", "record"):
-        return None, _ruling(variable, "excluded", rule.reason, rule.kind)
+        return None, _make_resolution(variable, "excluded", rule.reason, rule.kind)
     if variable.suspect:
-        return None, _ruling(
+        return None, _make_resolution(
             variable, "unresolved", f"its value cannot be trusted: {variable.suspect}", "suspect-value"
         )
     if rule.treatment == "preload":
-        return _preload(variable, variable.value, around.places)
+        return _decide_preload(variable, variable.value, around.places)
     if rule.treatment == "libraries":
         path = rewrite_libraries(variable.value, around.places, around.loaded, in_base=around.in_base)
-        return _listed(variable, path, rule)
+        return _decide_path_variable(variable, path, rule)
     if rule.treatment == "sources":
-        return _listed(variable, rewrite_sources(variable.value, around.places), rule)
+        return _decide_path_variable(variable, rewrite_sources(variable.value, around.places), rule)
     if rule.values and not any(re.fullmatch(pattern, variable.value) for pattern in rule.values):
-        return None, _ruling(variable, "excluded", rule.otherwise, rule.kind)
-    return EnvVar(name=variable.name, value=variable.value), _ruling(
+        return None, _make_resolution(variable, "excluded", rule.otherwise, rule.kind)
+    return EnvVar(name=variable.name, value=variable.value), _make_resolution(
         variable, "pinned", rule.reason, rule.kind
     )
 
 
-def _listed(
+def _decide_path_variable(
     variable: Variable, path: RewrittenPath, rule: EnvironmentRule
 ) -> tuple[EnvVar | None, Resolution]:
     if path.missing:
-        return None, _ruling(
+        return None, _make_resolution(
             variable, "unresolved",
             f"{', '.join(path.missing)}: directories of the captured site, and the image has nothing in their place",
             "site-library-path",
         )  # fmt: skip
     left_out = f"left out: {', '.join(path.left_out)}" if path.left_out else ""
     if not path.value:
-        return None, _ruling(variable, "excluded", left_out or "the image needs none", rule.kind)
+        return None, _make_resolution(variable, "excluded", left_out or "the image needs none", rule.kind)
     reason = "; ".join(part for part in (rule.reason, left_out) if part)
-    return EnvVar(name=variable.name, value=path.value), _ruling(variable, "pinned", reason, rule.kind)
+    return EnvVar(name=variable.name, value=path.value), _make_resolution(
+        variable, "pinned", reason, rule.kind
+    )
 
 
-def _preload(variable: Variable, value: str, places: PathMap) -> tuple[EnvVar | None, Resolution]:
+def _decide_preload(variable: Variable, value: str, places: PathMap) -> tuple[EnvVar | None, Resolution]:
     paths = [path for path in re.split(r"[: ]+", value) if path]
     if not paths:
-        return None, _ruling(variable, "excluded", "empty", "preload")
+        return None, _make_resolution(variable, "excluded", "empty", "preload")
     moved = {path: places.move(path) for path in paths if path.startswith("/")}
     foreign = [p for p, new in moved.items() if not new and not p.startswith(SYSTEM_LIBRARIES)]
     if foreign:
-        return None, _ruling(
+        return None, _make_resolution(
             variable, "unresolved",
             f"{foreign[0]} is a library of the captured site, and no package brings it", "site-library",
         )  # fmt: skip
@@ -239,7 +243,7 @@ def _preload(variable: Variable, value: str, places: PathMap) -> tuple[EnvVar | 
         value = ":".join(moved.get(path) or path for path in paths)
     return (
         EnvVar(name=variable.name, value=value, needs=needs),
-        _ruling(
+        _make_resolution(
             variable,
             "pinned",
             "changes what is computed, or how fast; the libraries must be in the base",

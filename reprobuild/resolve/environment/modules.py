@@ -56,41 +56,43 @@ class LoadedModules(Struct, frozen=True, kw_only=True):
 
     def rulings(self) -> list[Resolution]:
         """Return one resolution for each module."""
-        return [_ruling(module, self._of_module(module)) for module in self.modules]
+        return [_make_resolution(module, self._find_module_replacement(module)) for module in self.modules]
 
     def packages(self) -> list[str]:
         """Return the system packages that replace modules."""
-        replacements = [self._of_module(module) for module in self.modules]
+        replacements = [self._find_module_replacement(module) for module in self.modules]
         return sorted(
             {package for replacement in replacements if replacement for package in replacement.packages}
         )
 
-    def of_folder(self, path: str) -> ModuleReplacement | None:
+    def find_replacement(self, path: str) -> ModuleReplacement | None:
         """Return the replacement for a library directory, or None."""
-        for family in families():
+        for family in read_module_families():
             if any(re.fullmatch(folder, path) for folder in family.folders):
                 return self._counterpart(family, "")
-        ends = [(end, module) for module in self.modules if (end := _end_in(module, path))]
+        ends = [(end, module) for module in self.modules if (end := _directory_end(module, path))]
         if not ends:
             return None
         end, module = max(ends, key=lambda pair: pair[0])  # `gcc/12.2/hdf5/1.14/lib` belongs to hdf5
-        return self._of_module(module) if _LIBRARIES.fullmatch(path, end) else None
+        return self._find_module_replacement(module) if _LIBRARIES.fullmatch(path, end) else None
 
-    def _of_module(self, module: Module) -> ModuleReplacement | None:
-        name, version = _product(module)
-        for family in families():
+    def _find_module_replacement(self, module: Module) -> ModuleReplacement | None:
+        name, version = _module_product(module)
+        for family in read_module_families():
             if any(re.fullmatch(pattern, name) for pattern in family.modules):
                 return self._counterpart(family, version)
         return None
 
     def _counterpart(self, family: ModuleFamily, version: str) -> ModuleReplacement:
         if family.host:
-            return _found(family, "its libraries are the host's, and come into the container with the GPU")
+            return _exclude_family(
+                family, "its libraries are the host's, and come into the container with the GPU"
+            )
         if family.interpreter:
-            return _found(family, "evidence of the interpreter's version; the image has its own")
+            return _exclude_family(family, "evidence of the interpreter's version; the image has its own")
         torch = self.distributions.get("torch", "")
         if family.torch and torch.endswith("+cpu"):
-            return _found(family, f"torch {torch} is built for the CPU, and nothing uses it")
+            return _exclude_family(family, f"torch {torch} is built for the CPU, and nothing uses it")
         providers = [
             f"{name} {number}" for name, number in sorted(self.distributions.items())
             if any(re.fullmatch(pattern, name) for pattern in family.wheels)
@@ -103,7 +105,9 @@ class LoadedModules(Struct, frozen=True, kw_only=True):
                 if version
                 else ""
             )
-            return _found(family, f"{', '.join(providers)} of the environment brings {family.name}{note}")
+            return _exclude_family(
+                family, f"{', '.join(providers)} of the environment brings {family.name}{note}"
+            )
         users = [name for name in family.users if name in self.distributions]
         if users:
             reason = f"{' and '.join(users)} needs it; {', '.join(family.packages)} of the base stands in"
@@ -111,30 +115,30 @@ class LoadedModules(Struct, frozen=True, kw_only=True):
                 family=family.name, outcome="replaced", reason=reason, packages=family.packages
             )
         if family.users:
-            return _found(family, "no distribution of the environment uses MPI")
+            return _exclude_family(family, "no distribution of the environment uses MPI")
         if family.packages:
-            return _found(family, f"{', '.join(family.packages)} of the base stands in")
-        return _found(family, "")
+            return _exclude_family(family, f"{', '.join(family.packages)} of the base stands in")
+        return _exclude_family(family, "")
 
 
 @cache
-def families() -> tuple[ModuleFamily, ...]:
+def read_module_families() -> tuple[ModuleFamily, ...]:
     """Return the table."""
     raw = files("reprobuild.resolve.environment").joinpath("modules.toml").read_bytes()
     return msgspec.toml.decode(raw, type=dict[str, tuple[ModuleFamily, ...]])["family"]
 
 
-def find_loaded(modules: tuple[Module, ...], requirements: Iterable[Requirement]) -> LoadedModules:
+def find_loaded_modules(modules: tuple[Module, ...], requirements: Iterable[Requirement]) -> LoadedModules:
     """Return the modules with their environment."""
     versions = {str(canonicalize_name(line.name)): line.version or "" for line in requirements}
     return LoadedModules(modules=modules, distributions=versions)
 
 
-def _found(family: ModuleFamily, reason: str) -> ModuleReplacement:
+def _exclude_family(family: ModuleFamily, reason: str) -> ModuleReplacement:
     return ModuleReplacement(family=family.name, outcome="excluded", reason=reason)
 
 
-def _product(module: Module) -> tuple[str, str]:
+def _module_product(module: Module) -> tuple[str, str]:
     """Return a module's product, in lower case, and its version.
 
     `compilers/GCC/12.2` is gcc, 12.2.
@@ -144,18 +148,18 @@ def _product(module: Module) -> tuple[str, str]:
     return parts[first - 1].lower(), parts[first] if first < len(parts) else ""
 
 
-def _end_in(module: Module, path: str) -> int:
+def _directory_end(module: Module, path: str) -> int:
     """Return the end of a module's own directory in a path.
 
     The directory is `.../cuda/12.4` or `.../cuda-12.4`; the result is 0 if it is absent.
     """
-    name, version = _product(module)
+    name, version = _module_product(module)
     pattern = re.escape(name) + (rf"[-/]?{re.escape(version.lower())}" if version else "") + r"(-[a-z0-9]+)?"
     ends = [match.end() for match in re.finditer(rf"/{pattern}(?=/|\Z)", path.lower())]
     return max(ends, default=0)
 
 
-def _ruling(module: Module, replacement: ModuleReplacement | None) -> Resolution:
+def _make_resolution(module: Module, replacement: ModuleReplacement | None) -> Resolution:
     reason = replacement.reason if replacement and replacement.reason else EVIDENCE
     outcome: Outcome = replacement.outcome if replacement else "excluded"
     kind = "module-replaced" if outcome == "replaced" else "module"

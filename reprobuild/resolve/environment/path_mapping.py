@@ -14,7 +14,7 @@ from reprobuild.config.overrides import is_named
 from reprobuild.lock.system import PREFIX, STANDALONE
 from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts
 from reprobuild.snapshot.model import Requirement, Variable
-from reprobuild.snapshot.parsers.capture_json import unquoted
+from reprobuild.snapshot.parsers.capture_json import unquote_path
 
 # Variables for the environment's directory if no capture.json has it; the first one that is set.
 _PREFIXES = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -80,18 +80,18 @@ def place_repositories(
         if line.kind in ("editable", "vcs") and not is_named(line.name, drop):
             name = str(canonicalize_name(line.name))
             names.add(name)
-            repository = captured.installs(name) if line.kind == "editable" else None
+            repository = captured.find_installed_repository(name) if line.kind == "editable" else None
             if repository is not None:
                 sources.append(MappedRepository(repository=repository, line=line, name=name))
     for repository in captured.repositories:
         if repository.parent is None and not repository.distributions and not is_named(repository.name, drop):
-            name = _free(str(canonicalize_name(repository.name)), names)
+            name = _free_name(str(canonicalize_name(repository.name)), names)
             names.add(name)
             sources.append(MappedRepository(repository=repository, line=None, name=name))
     return tuple(sources)
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def _free_name(name: str, taken: Collection[str]) -> str:
     """Return a name, altered if another source has it."""
     others = (f"{name}-job{number or ''}" for number in itertools.count())
     return next(
@@ -99,7 +99,7 @@ def _free(name: str, taken: Collection[str]) -> str:
     )
 
 
-def find_places(
+def make_path_map(
     captured: CaptureFacts | None, placed: Iterable[MappedRepository], variables: Iterable[Variable] = (), *,
     captured_python: bool = True,
 ) -> PathMap:  # fmt: skip
@@ -107,11 +107,11 @@ def find_places(
 
     `captured_python` is set if the captured Python itself will be used.
     """
-    folders = [(text_of(source.repository.folder), source.path) for source in placed]
+    folders = [(unquote_directory(source.repository.folder), source.path) for source in placed]
     paths = {posixpath.normpath(folder): path for folder, path in reversed(folders) if _is_own(folder)}
     values = {variable.name: variable.value or "" for variable in variables}
     known = (
-        [text_of(captured.python.prefix)]
+        [unquote_directory(captured.python.prefix)]
         if captured and captured.python
         else [values.get(n, "") for n in _PREFIXES]
     )
@@ -121,12 +121,12 @@ def find_places(
     return PathMap(moved=moved, environment=prefix, interpreter=packed)
 
 
-def text_of(folder: str) -> str:
+def unquote_directory(folder: str) -> str:
     """Return a captured directory as variables write it.
 
     capture.json has unusual ones in git's quotes.
     """
-    return unquoted(folder).decode("utf-8", "surrogateescape")
+    return unquote_path(folder).decode("utf-8", "surrogateescape")
 
 
 def _is_own(folder: str) -> bool:

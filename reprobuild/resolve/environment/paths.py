@@ -40,14 +40,14 @@ def rewrite_libraries(
         in_base: whether the base is an image of the same vendor as the image of the capture.
     """
     entries, left_out, missing = [], [], []
-    for entry in _entries(value):
+    for entry in _absolute_entries(value):
         moved = places.move(entry)
         if moved:
             entries.append(moved)
         elif in_base and _OF_IMAGE.match(entry):
             entries.append(entry)
         elif not _DEFAULT.fullmatch(entry):
-            replacement = loaded.of_folder(entry)
+            replacement = loaded.find_replacement(entry)
             if replacement and replacement.reason:
                 left_out.append(f"{entry} ({replacement.reason})")
             else:
@@ -60,7 +60,7 @@ def rewrite_sources(value: str, places: PathMap) -> RewrittenPath:
 
     It has captured repositories and the environment, and no other directories.
     """
-    entries = [(entry, places.move(entry)) for entry in _entries(value)]
+    entries = [(entry, places.move(entry)) for entry in _absolute_entries(value)]
     relative = [
         f"{entry} (relative)" for entry in dict.fromkeys(value.split(":")) if entry and entry[0] != "/"
     ]
@@ -70,7 +70,7 @@ def rewrite_sources(value: str, places: PathMap) -> RewrittenPath:
     )  # fmt: skip
 
 
-def _entries(value: str) -> list[str]:
+def _absolute_entries(value: str) -> list[str]:
     """Return the absolute entries, each once.
 
     Empty and relative ones mean the current working directory.

@@ -21,18 +21,18 @@ from typing import IO, cast
 import msgspec
 
 from reprobuild.errors import BuildError, LockError, SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.elf import MAGIC, read_elf, read_search_path
 from reprobuild.infra.untrusted.names import check_path
 from reprobuild.infra.untrusted.regular_files import open_within
-from reprobuild.infra.untrusted.relocation import built_for, moved_program
+from reprobuild.infra.untrusted.relocation import find_build_prefix, relocate_program
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Interpreter, Wheel
 from reprobuild.lock.system import STANDALONE, Artefact
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.system.shared_libraries import Ask, asks
+from reprobuild.resolve.system.shared_libraries import Ask, required_libraries
 from reprobuild.resolve.system.wheel_libraries import MACHINES, ElfFile, file_of
 from reprobuild.snapshot.capture_model import PackedInterpreter
 from reprobuild.snapshot.model import Snapshot
@@ -62,7 +62,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     lost: Line = ""
 
 
-def take_captured(snapshot: Snapshot, machine: str, around: ResolveContext) -> Interpreter | None:
+def adopt_captured_interpreter(
+    snapshot: Snapshot, machine: str, around: ResolveContext
+) -> Interpreter | None:
     """Return the snapshot's packed interpreter, or None.
 
     Its archive is then in the store.
@@ -75,15 +77,19 @@ def take_captured(snapshot: Snapshot, machine: str, around: ResolveContext) -> I
     if not packed:
         return None
     around.say(f"python: Python {packed.version}, which the snapshot holds")
-    return adopt(packed, around.captured, f"captured: {in_full(packed)}", machine, around.store)
+    return adopt_interpreter(
+        packed, around.captured, f"captured: {describe_interpreter(packed)}", machine, around.store
+    )
 
 
-def in_full(packed: PackedInterpreter) -> str:
+def describe_interpreter(packed: PackedInterpreter) -> str:
     """Describe a packed interpreter's build and original path."""
     return f"Python {packed.build}, installed in {packed.prefix}"
 
 
-def adopt(packed: PackedInterpreter, folder: Path, evidence: str, machine: str, store: Store) -> Interpreter:
+def adopt_interpreter(
+    packed: PackedInterpreter, folder: Path, evidence: str, machine: str, store: Store
+) -> Interpreter:
     """Store an interpreter's archive, and return the interpreter.
 
     Args:
@@ -97,7 +103,7 @@ def adopt(packed: PackedInterpreter, folder: Path, evidence: str, machine: str, 
         SnapshotError: the archive is missing, does not match the facts, or is damaged or malicious.
         LockError: the program would not find its own library in the image.
     """
-    _keep(packed, folder, store)
+    _store_archive(packed, folder, store)
     minor = ".".join(packed.version.split(".")[:2])
     file = Artefact(
         filename=f"python-{packed.version}-captured.tar.gz", sha256=packed.sha256, size=packed.size
@@ -106,16 +112,16 @@ def adopt(packed: PackedInterpreter, folder: Path, evidence: str, machine: str, 
         version=packed.version.rstrip("+"), executable=f"{STANDALONE}/bin/python{minor}", kind="captured", file=file,
         evidence=evidence,
     )  # fmt: skip
-    if lost := _held(interpreter, machine, store).lost:
+    if lost := _archive_contents(interpreter, machine, store).lost:
         raise LockError(
-            f"Python {packed.version} of the snapshot needs {escaped(lost)} of its own, and has no room for a "
+            f"Python {packed.version} of the snapshot needs {escape_text(lost)} of its own, and has no room for a "
             "search path: the captured machine found it by LD_LIBRARY_PATH or by the loader's configuration",
-            hint=_another(interpreter),
+            hint=_standalone_hint(interpreter),
         )
     return interpreter
 
 
-def asks_of(
+def interpreter_elf_files(
     interpreter: Interpreter, machine: str, store: Store
 ) -> tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]:
     """Return a captured interpreter's ELF files in the form of a wheel.
@@ -124,20 +130,20 @@ def asks_of(
     """
     if interpreter.kind != "captured" or interpreter.file is None:
         return ()
-    contents = _held(interpreter, machine, store)
+    contents = _archive_contents(interpreter, machine, store)
     wheel = Wheel(name="python", version=interpreter.version, role="environment", file=interpreter.file)
     return ((wheel, contents.files),)
 
 
-def asked_of_system(wheels: tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]) -> tuple[Ask, ...]:
+def required_system_libraries(wheels: tuple[tuple[Wheel, tuple[ElfFile, ...]], ...]) -> tuple[Ask, ...]:
     """Return the system libraries that a captured interpreter needs.
 
     Each of its files may be loaded by an import.
     """
-    return tuple(msgspec.structs.replace(ask, imported=True) for ask in asks(wheels))
+    return tuple(msgspec.structs.replace(ask, imported=True) for ask in required_libraries(wheels))
 
 
-def judged(
+def resolve_missing_libraries(
     interpreter: Interpreter, left_out: tuple[Resolution, ...], needed: tuple[Ask, ...]
 ) -> tuple[Resolution, ...]:
     """Return the missing libraries as deviations.
@@ -148,13 +154,15 @@ def judged(
         LockError: the program itself needs one of them.
     """
     program = {
-        escaped(ask.soname) for ask in needed if ask.path.startswith(("python/bin/", "python/lib/libpython"))
+        escape_text(ask.soname)
+        for ask in needed
+        if ask.path.startswith(("python/bin/", "python/lib/libpython"))
     }
     for ruling in left_out:
         if ruling.subject in program:
             raise LockError(
                 f"the captured Python does not start without {ruling.subject}: {ruling.reason}",
-                hint=_another(interpreter),
+                hint=_standalone_hint(interpreter),
             )
     return tuple(
         msgspec.structs.replace(
@@ -167,11 +175,11 @@ def judged(
     )
 
 
-def _another(interpreter: Interpreter) -> str:
+def _standalone_hint(interpreter: Interpreter) -> str:
     return f"take a standalone build of the same version: --python {shlex.quote(interpreter.version)}"
 
 
-def _keep(packed: PackedInterpreter, folder: Path, store: Store) -> None:
+def _store_archive(packed: PackedInterpreter, folder: Path, store: Store) -> None:
     """Copy the archive into the store after checking it.
 
     It must be the one of capture.json.
@@ -183,24 +191,24 @@ def _keep(packed: PackedInterpreter, folder: Path, store: Store) -> None:
         try:
             stream, _ = open_within(folder, packed.file)
         except OSError as err:
-            raise _damaged(packed.file, f"it cannot be read: {err.strerror}") from None
+            raise _damage_error(packed.file, f"it cannot be read: {err.strerror}") from None
         with stream, part.open("xb") as target:
             while (piece := stream.read(CHUNK)) and size <= packed.size:
                 digest.update(piece)
                 size += len(piece)
                 target.write(piece)
         if size > MOST_PACKED:
-            raise _damaged(packed.file, f"it has more than {MOST_PACKED} bytes")
+            raise _damage_error(packed.file, f"it has more than {MOST_PACKED} bytes")
         if (digest.hexdigest(), size) != (packed.sha256, packed.size):
-            raise _damaged(packed.file, "it is not the file that capture.json names")
+            raise _damage_error(packed.file, "it is not the file that capture.json names")
         store.adopt(part, packed.sha256)
 
 
-def _damaged(file: str, why: str) -> SnapshotError:
+def _damage_error(file: str, why: str) -> SnapshotError:
     return SnapshotError(f"{file}: {why}", hint=DAMAGED)
 
 
-def _held(interpreter: Interpreter, machine: str, store: Store) -> Held:
+def _archive_contents(interpreter: Interpreter, machine: str, store: Store) -> Held:
     """Return the remembered contents of the archive."""
     assert interpreter.file is not None
     origin, sha256 = interpreter.file.filename, interpreter.file.sha256
@@ -213,14 +221,14 @@ def _held(interpreter: Interpreter, machine: str, store: Store) -> Held:
     archive = store.verified(sha256, origin)
     try:
         with gzip.open(archive) as stream, tars.open_stream(cast("IO[bytes]", stream)) as tar:
-            contents = _read(tar, interpreter, machine, archive.stat().st_size)
+            contents = _read_archive(tar, interpreter, machine, archive.stat().st_size)
     except (*tars.UNREADABLE, gzip.BadGzipFile, zlib.error, BuildError) as err:
-        raise _damaged(origin, escaped(str(err))) from None
+        raise _damage_error(origin, escape_text(str(err))) from None
     store.remember(key, msgspec.to_builtins(contents))
     return contents
 
 
-def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: int) -> Held:
+def _read_archive(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: int) -> Held:
     """Return the contents of an archive; each member is checked.
 
     Raises:
@@ -233,9 +241,9 @@ def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: 
     config, content, path, total = "", b"", None, 0
     for info in tars.members(tar, origin, packed=packed):
         total += info.size
-        _check(info, kinds, origin)
+        _check_member(info, kinds, origin)
         if total > MOST_UNPACKED or len(kinds) > MOST_MEMBERS:
-            raise _damaged(origin, f"it has more than {MOST_MEMBERS} members or {MOST_UNPACKED} bytes")
+            raise _damage_error(origin, f"it has more than {MOST_MEMBERS} members or {MOST_UNPACKED} bytes")
         stream = tar.extractfile(info) if info.isreg() else None
         if stream is None:
             continue
@@ -256,20 +264,20 @@ def _read(tar: tarfile.TarFile, interpreter: Interpreter, machine: str, packed: 
                 text = whole.read(_LARGEST_TEXT)
                 _check_secret(info.name, text, origin)
                 if posixpath.basename(info.name).startswith("_sysconfigdata_"):
-                    config = config or built_for(text.decode("utf-8", "replace"))
+                    config = config or find_build_prefix(text.decode("utf-8", "replace"))
     minor = posixpath.basename(interpreter.executable)
     for needed in (program, f"{_TOP}/lib/{minor}/os.py"):
         if not kinds.get(needed):
-            raise _damaged(origin, f"it holds no {needed}")
+            raise _damage_error(origin, f"it holds no {needed}")
     library_names = {name for file in files for name in file.names}
     libraries = [
         name for file in files if file.path == program for name in file.needed if name in library_names
     ]
-    lost = libraries if libraries and moved_program(content, path, config, STANDALONE) is None else []
+    lost = libraries if libraries and relocate_program(content, path, config, STANDALONE) is None else []
     return Held(files=tuple(files), lost=lost[0] if lost else "")
 
 
-def _check(info: tarfile.TarInfo, kinds: dict[str, bool], origin: str) -> None:
+def _check_member(info: tarfile.TarInfo, kinds: dict[str, bool], origin: str) -> None:
     """Refuse a member that does not belong to an interpreter.
 
     `kinds` states of each path whether it is a plain file.
@@ -278,25 +286,28 @@ def _check(info: tarfile.TarInfo, kinds: dict[str, bool], origin: str) -> None:
     check_path(name, origin)
     top, _, below = name.partition("/")
     if top != _TOP or (below and below.partition("/")[0] not in _FOLDERS):
-        raise _damaged(origin, f"it holds {escaped(name)[:200]!r}, which is no part of an interpreter")
+        raise _damage_error(
+            origin, f"it holds {escape_text(name)[:200]!r}, which is no part of an interpreter"
+        )
     if not (info.isreg() or info.isdir() or info.issym()):
-        raise _damaged(
-            origin, f"it holds {escaped(name)[:200]!r}, which is neither file, directory nor symbolic link"
+        raise _damage_error(
+            origin,
+            f"it holds {escape_text(name)[:200]!r}, which is neither file, directory nor symbolic link",
         )
     if info.mode & 0o7000:
-        raise _damaged(origin, f"{escaped(name)[:200]!r} would run with the rights of another user")
+        raise _damage_error(origin, f"{escape_text(name)[:200]!r} would run with the rights of another user")
     if name in kinds:
-        raise _damaged(origin, f"it holds {escaped(name)[:200]!r} twice")
+        raise _damage_error(origin, f"it holds {escape_text(name)[:200]!r} twice")
     if info.issym():
         inside = posixpath.normpath(posixpath.join(posixpath.dirname(name), info.linkname))
         if info.linkname.startswith("/") or not inside.startswith(f"{_TOP}/"):
-            raise _damaged(origin, f"the link {escaped(name)[:200]!r} leads out of it")
+            raise _damage_error(origin, f"the link {escape_text(name)[:200]!r} leads out of it")
     kinds[name] = info.isreg()
 
 
 def _check_secret(name: str, text: bytes, origin: str) -> None:
     if secrets.secret_file(name, text):
-        raise _damaged(origin, f"{escaped(name)} is a secret by its name")
+        raise _damage_error(origin, f"{escape_text(name)} is a secret by its name")
     if findings := secrets.find(text, most=1):
         line, rule = findings[0]
-        raise _damaged(origin, f"line {line} of {escaped(name)} looks like a secret ({rule})")
+        raise _damage_error(origin, f"line {line} of {escape_text(name)} looks like a secret ({rule})")

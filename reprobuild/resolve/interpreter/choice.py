@@ -20,14 +20,14 @@ from reprobuild.lock.python import Interpreter
 from reprobuild.lock.system import STANDALONE, Base
 from reprobuild.resolve.interpreter.evidence import (
     Seen,
-    another_python,
     default_minor,
+    find_other_python,
+    find_pythons,
     rpm_python,
-    seen_pythons,
     system_pythons,
 )
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
-from reprobuild.resolve.interpreter.venv import unsupported
+from reprobuild.resolve.interpreter.venv import find_unsupported_venv
 from reprobuild.snapshot.model import Snapshot, SourceLocation
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
@@ -61,18 +61,18 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
 
     Returns:
         The system's own Python if the captured list has it, else a standalone build, whose `file` is still to be found
-        (`bring`). Without a list the system's own is to be tried first (`settle`).
+        (`choose_build`). Without a list the system's own is to be tried first (`finalise_interpreter`).
 
     Raises:
         LockError: there is no evidence, or the evidence contradicts itself or the user's override.
     """
     system = system_pythons(snapshot)
     if decided is not None:
-        return _decided(decided, snapshot, system)
-    if python := _agreed(snapshot):
-        return _wanted(python, snapshot, system)
+        return _apply_python_decision(decided, snapshot, system)
+    if python := _find_agreed_python(snapshot):
+        return _choose_interpreter(python, snapshot, system)
     if not system and (rpm := rpm_python(snapshot)):
-        return _interpreter(rpm.version, rpm.evidence)
+        return _system_interpreter(rpm.version, rpm.evidence)
     if not system:
         raise LockError("no file of the snapshot shows which Python it was", hint=HINT)
     if len(system) > 1:
@@ -81,10 +81,10 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
             raise LockError(f"the system has several Pythons: {', '.join(system.values())}", hint=HINT)
         system = {default: system[default]}
     minor, version = next(iter(system.items()))
-    return _interpreter(version, f"apt-packages.txt lists python{minor}")
+    return _system_interpreter(version, f"apt-packages.txt lists python{minor}")
 
 
-def bring(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
+def choose_build(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
     """Find the build of a standalone interpreter.
 
     Without a build, return the system's Python of the captured list.
@@ -97,7 +97,7 @@ def bring(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> Interpret
     if interpreter.kind != "standalone":
         return InterpreterChoice(interpreter=interpreter)
     try:
-        build = find(requested(interpreter))
+        build = find(format_build_version(interpreter))
     except NoBuildError as err:
         if interpreter.free_threaded:
             raise NoPythonError(
@@ -111,11 +111,15 @@ def bring(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> Interpret
                 f"Python {interpreter.version} ({interpreter.evidence}) is not among the captured packages, and {err}",
                 hint=err.hint,
             ) from None
-        return _choice(_interpreter(version, interpreter.evidence), snapshot, interpreter.version, str(err))
-    return _choice(with_build(interpreter, build), snapshot)
+        return _make_choice(
+            _system_interpreter(version, interpreter.evidence), snapshot, interpreter.version, str(err)
+        )
+    return _make_choice(with_build(interpreter, build), snapshot)
 
 
-def settle(choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find) -> InterpreterChoice:
+def finalise_interpreter(
+    choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find
+) -> InterpreterChoice:
     """Compare the system's Python with that of the base.
 
     If they differ, use a standalone build.
@@ -131,16 +135,16 @@ def settle(choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find
     if f"{version}.".startswith(f"{interpreter.version}."):
         return InterpreterChoice(
             interpreter=base_interpreter,
-            rulings=choice.rulings or _choice(base_interpreter, snapshot).rulings,
+            rulings=choice.rulings or _make_choice(base_interpreter, snapshot).rulings,
         )
     try:
         build = find(interpreter.version)
     except NoBuildError as err:
-        return _choice(base_interpreter, snapshot, interpreter.version, str(err))
-    return _choice(with_build(interpreter, build), snapshot)
+        return _make_choice(base_interpreter, snapshot, interpreter.version, str(err))
+    return _make_choice(with_build(interpreter, build), snapshot)
 
 
-def guess(
+def rule_guessed_python(
     snapshot: Snapshot, decided: str | None, interpreter: Interpreter, pinned: Callable[[], Collection[str]]
 ) -> tuple[Resolution, ...]:
     """Return the deviation of a guessed system Python.
@@ -153,12 +157,12 @@ def guess(
         interpreter: the chosen one.
         pinned: asks for which `X.Y` every pinned release has a wheel.
     """
-    if decided is not None or seen_pythons(snapshot) or interpreter.kind == "conda":
+    if decided is not None or find_pythons(snapshot) or interpreter.kind == "conda":
         return ()
-    other = another_python(snapshot)
+    other = find_other_python(snapshot)
     words = f"{other[1]}, which may be another Python" if other else ""
     if other is None and system_pythons(snapshot):
-        other = unsupported(snapshot, interpreter.minor, pinned)
+        other = find_unsupported_venv(snapshot, interpreter.minor, pinned)
         words = other[1] if other else ""
     if other is None:
         return ()
@@ -170,19 +174,19 @@ def guess(
     return (ruling,)
 
 
-def standalone(interpreter: Interpreter) -> Interpreter:
+def make_standalone(interpreter: Interpreter) -> Interpreter:
     """Return the same version as a standalone build, still without a file."""
     executable = f"{STANDALONE}/bin/{interpreter.executable.rpartition('/')[2]}"
     return msgspec.structs.replace(interpreter, kind="standalone", executable=executable)
 
 
-def brought(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
-    """Find the build as `bring` does, but tolerate a missing one.
+def try_choose_build(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
+    """Find the build as `choose_build` does, but tolerate a missing one.
 
     Then the result has no file, so that resolving goes on.
     """
     try:
-        return bring(interpreter, snapshot, find)
+        return choose_build(interpreter, snapshot, find)
     except NoPythonError as err:
         return InterpreterChoice(interpreter=interpreter, lost=err)
 
@@ -192,7 +196,7 @@ def with_build(interpreter: Interpreter, build: Build) -> Interpreter:
 
     It is a standalone one, or one of this machine as a captured one.
     """
-    result = msgspec.structs.replace(standalone(interpreter), version=build.version, file=build.file)
+    result = msgspec.structs.replace(make_standalone(interpreter), version=build.version, file=build.file)
     return (
         msgspec.structs.replace(result, kind="captured", evidence=build.evidence)
         if build.evidence
@@ -200,7 +204,7 @@ def with_build(interpreter: Interpreter, build: Build) -> Interpreter:
     )
 
 
-def requested(interpreter: Interpreter) -> str:
+def format_build_version(interpreter: Interpreter) -> str:
     """Return an interpreter's version in the form of builds.
 
     Examples are `3.13.1` and `3.13.1t`.
@@ -208,14 +212,16 @@ def requested(interpreter: Interpreter) -> str:
     return interpreter.version + "t" * interpreter.free_threaded
 
 
-def _choice(
+def _make_choice(
     interpreter: Interpreter, snapshot: Snapshot, version: str = "", why: str = ""
 ) -> InterpreterChoice:
     """Return the choice, with a resolution for another patch release.
 
     The other release is the captured one, or `version`.
     """
-    captured = [python for python in seen_pythons(snapshot) if _minor(python.version) == interpreter.minor]
+    captured = [
+        python for python in find_pythons(snapshot) if _minor_version(python.version) == interpreter.minor
+    ]
     fits = any(f"{interpreter.version}.".startswith(f"{python.version}.") for python in captured)
     place = captured[0].place if captured else None
     if (fits or not captured) and not version:
@@ -234,7 +240,7 @@ def _choice(
     return InterpreterChoice(interpreter=interpreter, rulings=(ruling,))
 
 
-def _agreed(snapshot: Snapshot) -> Seen | None:
+def _find_agreed_python(snapshot: Snapshot) -> Seen | None:
     """Return the most exact version that files show.
 
     A version that was only loaded counts if no file shows one that ran.
@@ -242,7 +248,7 @@ def _agreed(snapshot: Snapshot) -> Seen | None:
     Raises:
         LockError: two of them differ, or conda's Python has an unknown version.
     """
-    all_pythons = seen_pythons(snapshot)
+    all_pythons = find_pythons(snapshot)
     pythons = [python for python in all_pythons if python.ran] or all_pythons
     if not pythons:
         conda = [line for line in snapshot.requirements if line.kind == "conda"]
@@ -263,7 +269,7 @@ def _agreed(snapshot: Snapshot) -> Seen | None:
     return msgspec.structs.replace(first, free_threaded=any(python.free_threaded for python in pythons))
 
 
-def _wanted(python: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
+def _choose_interpreter(python: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
     """Return the system's Python if its version may fit.
 
     Else return a standalone build.
@@ -272,22 +278,22 @@ def _wanted(python: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpr
     """
     version, evidence = python.version, python.evidence
     if python.free_threaded:
-        plain = _interpreter(version, evidence)
-        return standalone(msgspec.structs.replace(plain, executable=f"{plain.executable}t"))
+        plain = _system_interpreter(version, evidence)
+        return make_standalone(msgspec.structs.replace(plain, executable=f"{plain.executable}t"))
     if not snapshot.packages:
-        return _interpreter(version, evidence)
-    system_version = system.get(_minor(version), "")
+        return _system_interpreter(version, evidence)
+    system_version = system.get(_minor_version(version), "")
     if system_version and f"{system_version}.".startswith(f"{version}."):
-        return _interpreter(system_version, evidence)
-    return standalone(_interpreter(version, evidence))
+        return _system_interpreter(system_version, evidence)
+    return make_standalone(_system_interpreter(version, evidence))
 
 
-def _decided(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
+def _apply_python_decision(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
     if not re.fullmatch(r"3\.\d+(\.\d+)?t?", decided):
         raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
     word, decided, free = decided, decided.removesuffix("t"), decided.endswith("t")
-    ran = [python for python in seen_pythons(snapshot) if python.ran]
-    same = [python for python in ran if _minor(python.version) == _minor(decided)]
+    ran = [python for python in find_pythons(snapshot) if python.ran]
+    same = [python for python in ran if _minor_version(python.version) == _minor_version(decided)]
     if ran and not same:
         raise LockError(
             f"Python {word} was decided, and the environment ran {ran[0].version} ({ran[0].evidence})",
@@ -300,16 +306,18 @@ def _decided(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interp
             hint=f"an ordinary Python is another environment: --python {shlex.quote(other.version)}t",
         )
     exact = next((python.version for python in same if python.version.startswith(f"{decided}.")), decided)
-    version = exact if snapshot.packages and _minor(decided) not in system else decided
+    version = exact if snapshot.packages and _minor_version(decided) not in system else decided
     decision = Seen(
         version=version, evidence="decided by the user", place=SourceLocation("python", 0), free_threaded=free
     )
-    return _wanted(decision, snapshot, system)
+    return _choose_interpreter(decision, snapshot, system)
 
 
-def _minor(version: str) -> str:
+def _minor_version(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _interpreter(version: str, evidence: str) -> Interpreter:
-    return Interpreter(version=version, executable=f"/usr/bin/python{_minor(version)}", evidence=evidence)
+def _system_interpreter(version: str, evidence: str) -> Interpreter:
+    return Interpreter(
+        version=version, executable=f"/usr/bin/python{_minor_version(version)}", evidence=evidence
+    )

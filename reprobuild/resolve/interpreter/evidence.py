@@ -37,29 +37,29 @@ class Seen(Struct, frozen=True, kw_only=True):
     free_threaded: bool = False
 
 
-def seen_pythons(snapshot: Snapshot) -> list[Seen]:
+def find_pythons(snapshot: Snapshot) -> list[Seen]:
     """Return the Pythons in reports, conda's lists, and modules.
 
     The system's own lists are left out.
     """
     return [
-        *_from_reports(snapshot), *_from_conda(snapshot), *_from_freeze(snapshot), *_from_modules(snapshot)
+        *_report_pythons(snapshot), *_conda_pythons(snapshot), *_freeze_pythons(snapshot), *_module_pythons(snapshot)
     ]  # fmt: skip
 
 
-def not_used(snapshot: Snapshot) -> Iterable[str]:
+def describe_unused_modules(snapshot: Snapshot) -> Iterable[str]:
     """Yield a message for each loaded but unused Python module.
 
     The environment ran on another Python.
     """
-    ran = next((python for python in seen_pythons(snapshot) if python.ran), None)
-    for module in _from_modules(snapshot) if ran else ():
+    ran = next((python for python in find_pythons(snapshot) if python.ran), None)
+    for module in _module_pythons(snapshot) if ran else ():
         assert ran is not None
         if not f"{module.version}.".startswith(f"{ran.version}."):
             yield f"{module.evidence} was loaded, and the environment ran Python {ran.version} ({ran.evidence})"
 
 
-def another_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
+def find_other_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
     """Return the variable that leads to a non-system Python, or None.
 
     The value is described in words.
@@ -119,7 +119,7 @@ def rpm_python(snapshot: Snapshot) -> Seen | None:
     return pythons.get("python3")
 
 
-def _from_modules(snapshot: Snapshot) -> Iterable[Seen]:
+def _module_pythons(snapshot: Snapshot) -> Iterable[Seen]:
     for module in snapshot.modules:
         name = f"{module.name}/{module.version}"
         if match := re.search(r"(?i)(?:^|/)(?:cray-)?python/(3\.\d+\.\d+)", name):
@@ -137,7 +137,7 @@ def is_free_threaded(python: CapturedCondaPackage, packages: Iterable[CapturedCo
     )
 
 
-def _from_conda(snapshot: Snapshot) -> Iterable[Seen]:
+def _conda_pythons(snapshot: Snapshot) -> Iterable[Seen]:
     for package in snapshot.conda:
         of_conda = package.name == "python" and package.channel != "pypi"
         if of_conda and re.fullmatch(r"3\.\d+(\.\d+)?", package.version):
@@ -148,7 +148,7 @@ def _from_conda(snapshot: Snapshot) -> Iterable[Seen]:
             )
 
 
-def _from_freeze(snapshot: Snapshot) -> Iterable[Seen]:
+def _freeze_pythons(snapshot: Snapshot) -> Iterable[Seen]:
     """Yield the Python that a freeze names as a package.
 
     Lists made from conda's do that.
@@ -160,7 +160,7 @@ def _from_freeze(snapshot: Snapshot) -> Iterable[Seen]:
             yield Seen(version=line.version or "", evidence=evidence, place=line.place, ran=True)
 
 
-def _from_reports(snapshot: Snapshot) -> Iterable[Seen]:
+def _report_pythons(snapshot: Snapshot) -> Iterable[Seen]:
     for report in snapshot.reports:
         if report.python:
             place = report.place("Python version")

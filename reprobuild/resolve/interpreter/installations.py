@@ -26,7 +26,7 @@ _MOST_FILES = 20_000  # of a standard library, as `capture` packs
 _UNREAD = "site-packages"  # by an isolated interpreter without `site`
 
 
-def roots(env: Mapping[str, str]) -> tuple[Path, ...]:
+def list_manager_roots(env: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the directories of this user's Python managers."""
     directories = []
     for name, below, ordinary in _MANAGERS:
@@ -37,17 +37,20 @@ def roots(env: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(path for path in (*directories, *_COMMON) if path.is_absolute()))
 
 
-def installations(minor: str, stated: str, env: Mapping[str, str]) -> list[Path]:
+def find_installations(minor: str, stated: str, env: Mapping[str, str]) -> list[Path]:
     """Return the installations of Python `X.Y` in CPython's own layout.
 
     The system's and conda's are left out.
 
     Args:
         minor: `X.Y`.
-        stated: the installation path in the snapshot; it counts only below one of the directories of `roots`.
+        stated: the installation path in the snapshot; it counts only below one of the
+            directories of `list_manager_roots`.
         env: of this process; a directory of its PATH may lead to one.
     """
-    bases = dict.fromkeys(filter(None, (_base(path, minor) for path in _places(minor, stated, env))))
+    bases = dict.fromkeys(
+        filter(None, (_resolve_installation(path, minor) for path in _candidate_paths(minor, stated, env)))
+    )
     return [path for path in bases if path not in _SYSTEM and not (path / "conda-meta").exists()]
 
 
@@ -57,17 +60,17 @@ def is_below_roots(path: str, env: Mapping[str, str]) -> bool:
     The managers are this user's.
     """
     real = os.path.realpath(path)
-    return any(real.startswith(f"{os.path.realpath(root)}/") for root in roots(env))
+    return any(real.startswith(f"{os.path.realpath(root)}/") for root in list_manager_roots(env))
 
 
-def changeable(base: Path, minor: str) -> Path | None:
+def find_changeable_path(base: Path, minor: str) -> Path | None:
     """Return the first path of a Python that others could change.
 
     Return None if there is no such path.
     """
     program = base / "bin" / f"python{minor}"
     for path in (*reversed(program.resolve().parents), *reversed((base / "lib").resolve().parents)):
-        if _is_open(path, above=True):
+        if _is_writable_by_others(path, above=True):
             return path
     programs, libraries, library = base / "bin", base / "lib", base / "lib" / f"python{minor}"
     headers = base / "include"
@@ -77,17 +80,17 @@ def changeable(base: Path, minor: str) -> Path | None:
     )  # fmt: skip
     if library.is_symlink():  # the directories above its target would have to be checked, too
         return library
-    inside = (*filter(os.path.lexists, paths), *_files(library), *_files(headers))
+    inside = (*filter(os.path.lexists, paths), *_library_files(library), *_library_files(headers))
     for number, path in enumerate(inside):
-        if number > _MOST_FILES or _is_open(path) or _leads_away(path, base, library):
+        if number > _MOST_FILES or _is_writable_by_others(path) or _leads_away(path, base, library):
             return path
     return None
 
 
-def _places(minor: str, stated: str, env: Mapping[str, str]) -> Iterator[Path]:
+def _candidate_paths(minor: str, stated: str, env: Mapping[str, str]) -> Iterator[Path]:
     if stated and is_below_roots(stated, env):
         yield Path(stated)
-    for root in roots(env):
+    for root in list_manager_roots(env):
         try:
             yield from sorted(path for path in root.iterdir() if path.is_dir())
         except OSError:
@@ -98,7 +101,7 @@ def _places(minor: str, stated: str, env: Mapping[str, str]) -> Iterator[Path]:
     yield from _ALONE
 
 
-def _base(place: Path, minor: str) -> Path | None:
+def _resolve_installation(place: Path, minor: str) -> Path | None:
     """Return the installation of a path or virtual environment."""
     try:
         base = (place / "bin" / f"python{minor}").resolve(strict=True).parent.parent
@@ -107,7 +110,7 @@ def _base(place: Path, minor: str) -> Path | None:
         return None
 
 
-def _files(library: Path) -> Iterator[Path]:
+def _library_files(library: Path) -> Iterator[Path]:
     for above, folders, names in os.walk(library):
         folders[:] = sorted(set(folders) - {_UNREAD})
         yield from (Path(above, name) for name in (*folders, *names))
@@ -116,7 +119,7 @@ def _files(library: Path) -> Iterator[Path]:
 def _leads_away(path: Path, base: Path, library: Path) -> bool:
     """Return whether a link leads to an unchecked file.
 
-    `changeable` checks the others.
+    `find_changeable_path` checks the others.
     """
     if not path.is_symlink() or path in (
         base / "bin",
@@ -132,7 +135,7 @@ def _leads_away(path: Path, base: Path, library: Path) -> bool:
     )
 
 
-def _is_open(path: Path, *, above: bool = False) -> bool:
+def _is_writable_by_others(path: Path, *, above: bool = False) -> bool:
     """Return whether others may write to a file or directory.
 
     In a parent directory, the sticky bit protects the entries.

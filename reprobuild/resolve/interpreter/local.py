@@ -15,18 +15,22 @@ from msgspec import Struct
 
 from reprobuild.capture import launch
 from reprobuild.errors import EngineError, LockError, SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.proc import run
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.own_python import SAFE
 from reprobuild.infra.untrusted.strings import AbsolutePath, Line
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.interpreter.captured import adopt, in_full
-from reprobuild.resolve.interpreter.installations import changeable, installations, is_below_roots
+from reprobuild.resolve.interpreter.captured import adopt_interpreter, describe_interpreter
+from reprobuild.resolve.interpreter.installations import (
+    find_changeable_path,
+    find_installations,
+    is_below_roots,
+)
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.snapshot.capture_model import PackedInterpreter
 from reprobuild.snapshot.model import MachineReport
-from reprobuild.snapshot.python_build import StatedBuild, in_words, stated_build
+from reprobuild.snapshot.python_build import StatedBuild, find_stated_build, format_build
 
 _MOST = 16  # Pythons that are asked
 _SHOWN = 3  # of them in an error
@@ -53,7 +57,7 @@ class _Answer(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        return in_words(self.version, self.build, self.compiler)
+        return format_build(self.version, self.build, self.compiler)
 
     def is_build(self, stated: StatedBuild) -> bool:
         """Return whether this is the exact build."""
@@ -81,19 +85,19 @@ def find_local(
     Raises:
         NoBuildError: there is no such Python here; the message names candidates with another build.
     """
-    stated = stated_build(around.captured, reports)
+    stated = find_stated_build(around.captured, reports)
     if stated is None or stated.version != version or stated.platform != f"linux-{machine}":
         raise none
     minor = ".".join(version.split(".")[:2])
     passed = []
-    bases = installations(minor, stated.prefix, around.env)
+    bases = find_installations(minor, stated.prefix, around.env)
     for base in bases[:_MOST]:
         try:
-            return _packed(base, minor, stated, machine, around)
+            return _pack_build(base, minor, stated, machine, around)
         except _PassedError as err:
-            passed.append(f"{escaped(str(base))} {err}")
+            passed.append(f"{escape_text(str(base))} {err}")
     if _is_elsewhere(stated, bases, around):
-        place = escaped(stated.prefix)
+        place = escape_text(stated.prefix)
         passed.insert(
             0, f"{place} is not looked at: no directory of PATH leads to it, and no manager keeps it"
         )
@@ -116,24 +120,26 @@ def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], around: ResolveCon
         return False
 
 
-def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: ResolveContext) -> Build:
+def _pack_build(base: Path, minor: str, stated: StatedBuild, machine: str, around: ResolveContext) -> Build:
     program = base / "bin" / f"python{minor}"
-    if open_to_others := changeable(base, minor):
-        raise _PassedError(f"is not run: others can change {escaped(str(open_to_others))}")
-    answer = _asked(program)
+    if open_to_others := find_changeable_path(base, minor):
+        raise _PassedError(f"is not run: others can change {escape_text(str(open_to_others))}")
+    answer = _query_interpreter(program)
     if not answer.is_build(stated):
-        raise _PassedError(f"is another build ({escaped(answer.words)}, not {escaped(stated.words)})")
+        raise _PassedError(f"is another build ({escape_text(answer.words)}, not {escape_text(stated.words)})")
     if os.path.realpath(answer.prefix) != str(base):
-        raise _PassedError(f"belongs to {escaped(answer.prefix)}")
-    around.say(f"python: Python {stated.version} of this machine, {escaped(str(base))}: the build that ran")
+        raise _PassedError(f"belongs to {escape_text(answer.prefix)}")
+    around.say(
+        f"python: Python {stated.version} of this machine, {escape_text(str(base))}: the build that ran"
+    )
     with around.store.scratch() as scratch:
         try:
             output = launch.pack_interpreter(program, scratch, _ENVIRONMENT)
             packed = msgspec.json.decode(output, type=PackedInterpreter)
-            evidence = f"on this machine: {in_full(packed)}"
-            taken = adopt(packed, scratch, evidence, machine, around.store)
+            evidence = f"on this machine: {describe_interpreter(packed)}"
+            taken = adopt_interpreter(packed, scratch, evidence, machine, around.store)
         except (ProcessFailedError, EngineError, SnapshotError, LockError, msgspec.DecodeError) as err:
-            raise _PassedError(f"cannot be packed: {escaped(str(err))}") from None
+            raise _PassedError(f"cannot be packed: {escape_text(str(err))}") from None
     if packed.left_out:
         around.say(
             f"python: {len(packed.left_out)} of its files are left out, {packed.left_out[0].path} first"
@@ -142,7 +148,7 @@ def _packed(base: Path, minor: str, stated: StatedBuild, machine: str, around: R
     return Build(version=taken.version, file=taken.file, evidence=evidence)
 
 
-def _asked(program: Path) -> _Answer:
+def _query_interpreter(program: Path) -> _Answer:
     """Return an interpreter's statements about itself."""
     argv = [str(program), *launch.ISOLATED, "-c", _ASK]
     try:

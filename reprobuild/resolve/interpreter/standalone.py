@@ -20,7 +20,7 @@ from reprobuild.errors import LockError
 from reprobuild.infra.proc import run
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.own_python import SAFE, own_module
-from reprobuild.infra.proc.programs import with_absolute
+from reprobuild.infra.proc.programs import with_absolute_paths
 from reprobuild.infra.untrusted.strings import Href, Label, Version
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
@@ -73,7 +73,7 @@ def find_build(version: str, machine: str, around: ResolveContext) -> Build:
     Raises:
         NoBuildError: uv does not know it, or could not fetch it; the message has uv's text.
     """
-    builds = _listed(version, machine, around.env, plain=True) or _listed(
+    builds = _list_builds(version, machine, around.env, plain=True) or _list_builds(
         version, machine, around.env, plain=False
     )
     if not builds:
@@ -85,12 +85,12 @@ def find_build(version: str, machine: str, around: ResolveContext) -> Build:
         if around.store.has(file.sha256):
             return Build(version=builds[0].version, file=file)
     around.say(f"python: the standalone build of Python {builds[0].version}, by uv")
-    file = _bring(builds[0], machine, url, around)
+    file = _fetch_build(builds[0], machine, url, around)
     around.store.remember(_key(url), msgspec.to_builtins(file))
     return Build(version=builds[0].version, file=file)
 
 
-def _uv(*words: str) -> list[str]:
+def _uv_command(*words: str) -> list[str]:
     """Return a command line of the uv in the wheel that we depend on.
 
     It starts in a directory without files: uv reads `uv.toml` and `pyproject.toml` of the current directory and of all
@@ -103,24 +103,24 @@ def _key(url: str) -> str:
     return hashlib.sha256(f"standalone\0{url}".encode()).hexdigest()
 
 
-def _request(version: str, machine: str) -> str:
+def _uv_request(version: str, machine: str) -> str:
     return f"cpython-{version}-linux-{machine}-gnu"
 
 
-def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) -> Sequence[_Listed]:
+def _list_builds(version: str, machine: str, env: Mapping[str, str], *, plain: bool) -> Sequence[_Listed]:
     """Return uv's builds of a version, the newest first.
 
     `plain` asks for the publisher's addresses, without the user's mirrors.
     """
     uv_env = {name: value for name, value in env.items() if not (plain and name in _MIRRORS)}
-    argv = _uv(
-        "python", "list", _request(version, machine), "--all-versions", "--only-downloads",
+    argv = _uv_command(
+        "python", "list", _uv_request(version, machine), "--all-versions", "--only-downloads",
         "--output-format", "json", "--no-cache", *(["--no-config"] if plain else []),
     )  # fmt: skip
     try:
         output = run(
             argv,
-            env=with_absolute(uv_env, *_FILES),
+            env=with_absolute_paths(uv_env, *_FILES),
             purpose="list standalone builds of Python",
             timeout=120,
             cwd=SAFE,
@@ -139,20 +139,20 @@ def _listed(version: str, machine: str, env: Mapping[str, str], *, plain: bool) 
     ]  # fmt: skip
 
 
-def _bring(build: _Listed, machine: str, url: str, around: ResolveContext) -> Artefact:
+def _fetch_build(build: _Listed, machine: str, url: str, around: ResolveContext) -> Artefact:
     """Download a build by uv, and adopt the archive that it keeps.
 
     uv checks the archive.
     """
     with around.store.scratch() as scratch:
         cache, version = scratch / "kept", build.version + "t" * (build.variant == _FREE)
-        argv = _uv(
-            "python", "install", _request(version, machine), "--install-dir", str(scratch.absolute() / "made"),
+        argv = _uv_command(
+            "python", "install", _uv_request(version, machine), "--install-dir", str(scratch.absolute() / "made"),
             "--no-bin", "--no-progress", "--no-cache", *(["--offline"] if around.net.offline else []),
         )  # fmt: skip
         try:
             run(
-                argv, env={**with_absolute(around.env, *_FILES), "UV_PYTHON_CACHE_DIR": str(cache.absolute())},
+                argv, env={**with_absolute_paths(around.env, *_FILES), "UV_PYTHON_CACHE_DIR": str(cache.absolute())},
                 timeout=1800, cwd=SAFE,
                 purpose=f"bring the standalone build of Python {version}",
             )  # fmt: skip
@@ -167,7 +167,7 @@ def _bring(build: _Listed, machine: str, url: str, around: ResolveContext) -> Ar
     return Artefact(filename=name, sha256=sha256, size=size, url=url)
 
 
-def mirrored(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
+def with_mirror_address(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
     """Return a locked interpreter's archive at uv's address.
 
     The interpreter is a standalone one.
@@ -180,8 +180,8 @@ def mirrored(lock: Lock, file: Artefact, env: Mapping[str, str]) -> Artefact:
     """
     machine = lock.machine
     minor = lock.interpreter.minor
-    plain = {build.version: build.url for build in _listed(minor, machine, env, plain=True)}
-    builds = _listed(minor, machine, env, plain=False)
+    plain = {build.version: build.url for build in _list_builds(minor, machine, env, plain=True)}
+    builds = _list_builds(minor, machine, env, plain=False)
     for build in builds:
         published = plain.get(build.version, build.url)
         mirror, publisher = _without_common_end(_with_password(build.url, env), published)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot.model import Snapshot, SourceLocation
 
 _VARIABLE = "VIRTUAL_ENV"
@@ -20,7 +20,7 @@ _PHANTOM = ("pkg-resources", "0.0.0")
 _WHEEL = re.compile(r".*-cp3(?P<minor>\d{1,3})-cp3(?P=minor)t?-[^/]*\.whl")
 
 
-def unsupported(
+def find_unsupported_venv(
     snapshot: Snapshot, minor: str, pinned: Callable[[], Collection[str]]
 ) -> tuple[SourceLocation, str] | None:
     """Return the variable of a virtual environment that nothing ties to the system's Python, and words on it.
@@ -36,18 +36,21 @@ def unsupported(
     if variable is None:
         return None
     prefix = variable.value or ""
-    paths = set(_paths(snapshot, prefix))
+    paths = set(_path_versions(snapshot, prefix))
     if paths - {minor}:
         other = ", ".join(sorted(paths - {minor}))
-        return variable.place, f"{_VARIABLE} is {shown(prefix)}, whose directories are of Python {other}"
-    if paths or set(_wheels(snapshot)) == {minor} or _made_by_system(snapshot, minor):
+        return (
+            variable.place,
+            f"{_VARIABLE} is {display_text(prefix)}, whose directories are of Python {other}",
+        )
+    if paths or set(_wheel_versions(snapshot)) == {minor} or _system_makes_venvs(snapshot, minor):
         return None
     if set(pinned()) == {minor}:
         return None
-    return variable.place, f"{_VARIABLE} is {shown(prefix)}, and no file says which Python made it"
+    return variable.place, f"{_VARIABLE} is {display_text(prefix)}, and no file says which Python made it"
 
 
-def _paths(snapshot: Snapshot, prefix: str) -> Iterator[str]:
+def _path_versions(snapshot: Snapshot, prefix: str) -> Iterator[str]:
     """Yield the versions in the paths of an environment's libraries, `lib/pythonX.Y`."""
     below = re.compile(re.escape(prefix.rstrip("/")) + r"/lib(?:64)?/python(3\.\d{1,3})(?=/|:|\s|\Z)")
     for variable in snapshot.variables:
@@ -56,14 +59,14 @@ def _paths(snapshot: Snapshot, prefix: str) -> Iterator[str]:
         yield from below.findall(line.path or "")
 
 
-def _wheels(snapshot: Snapshot) -> Iterator[str]:
+def _wheel_versions(snapshot: Snapshot) -> Iterator[str]:
     """Yield the versions that wheels of the freeze are for, by the names of their files."""
     for line in snapshot.requirements:
         if line.kind == "archive" and (match := _WHEEL.fullmatch(line.path or line.url or "")):
             yield f"3.{match['minor']}"
 
 
-def _made_by_system(snapshot: Snapshot, minor: str) -> bool:
+def _system_makes_venvs(snapshot: Snapshot, minor: str) -> bool:
     """Tell whether the system's Python could make environments with pip, or left its mark in this one."""
     makers = {maker.format(minor) for maker in _MAKERS}
     installed = {package.name for package in snapshot.packages if package.mark != "residual"}

@@ -17,14 +17,14 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.pypi.choose import choose_wheel
 from reprobuild.ecosystems.pypi.files import Bring as Bring
-from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution, at_address
+from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution, archive_distribution
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.python.rulings import BUILT, no_hash, rule, why_yanked
+from reprobuild.resolve.python.rulings import BUILT, describe_yank, make_resolution, rule_missing_hash
 from reprobuild.snapshot.model import Requirement
 from reprobuild.store.store import Store
 
@@ -36,7 +36,7 @@ _NO_HASH_HERE = "the freeze tells no hash of it, so nobody can tell whether it i
 Answer = tuple["Wheel | Sdist | None", Resolution]
 
 
-def bring_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
+def download_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
     """Fetch a file of unknown hash into the store.
 
     Return it with its hash.
@@ -68,60 +68,62 @@ def resolve_archive(line: Requirement, files: FileLists, target: WheelTarget, br
         known = [item for item in known if (files.hash_of(item) or "").lower() in line.hashes]
         if line.sha256 and line.sha256 not in line.hashes:
             reason = f"its address names the sha256 {line.sha256[:12]}, which is none of its hashes"
-            return None, rule(line, "unresolved", reason, "other-hash")
+            return None, make_resolution(line, "unresolved", reason, "other-hash")
     if line.sha256:
-        return _hashed(line, filename, line.sha256, (files, known), target)
+        return _lock_by_hash(line, filename, line.sha256, (files, known), target)
     if line.url is None:
-        return _of_captured_machine(line, files, known, target)
+        return _resolve_local_file(line, files, known, target)
     same = [item for item in known if item.url == line.url and item.sha256]
     if same:
         reason = f"{filename} from its own address, with the hash that {same[0].index} publishes for it"
-        return _lock(line, files.artefact(same[0]), same[0], reason, target)
+        return _lock_distribution(line, files.artefact(same[0]), same[0], reason, target)
     try:
         file = bring(line.url, filename)
     except FetchError as err:
         if known:
             reason = f"{filename} is not at its own address any more ({err})"
-            return _replaced(line, files, known, reason, target)
+            return _replace_file(line, files, known, reason, target)
         reason = f"it was installed from one address, which does not answer ({err}), and is on no index"
-        return None, rule(line, "unresolved", reason, "archive-line")
-    item = at_address(line.name, filename, line.url, file.sha256)
+        return None, make_resolution(line, "unresolved", reason, "archive-line")
+    item = archive_distribution(line.name, filename, line.url, file.sha256)
     if line.hashes and file.sha256 not in line.hashes:
         reason = (
             f"{filename} at its own address has the sha256 {file.sha256[:12]}, which is none of its hashes"
         )
-        return None, rule(line, "unresolved", reason, "other-hash")
-    return _lock(line, file, item, f"{filename} from its own address; {_UNHASHED}", target)
+        return None, make_resolution(line, "unresolved", reason, "other-hash")
+    return _lock_distribution(line, file, item, f"{filename} from its own address; {_UNHASHED}", target)
 
 
-def _hashed(
+def _lock_by_hash(
     line: Requirement, filename: str, sha256: str, listing: tuple[FileLists, Sequence[IndexDistribution]],
     target: WheelTarget,
 ) -> Answer:  # fmt: skip
     files, known = listing
     for item in known:
         if files.hash_of(item) == sha256:
-            return _lock(line, files.artefact(item), item, f"{filename} from {item.index}", target)
+            return _lock_distribution(
+                line, files.artefact(item), item, f"{filename} from {item.index}", target
+            )
     if line.url is None:
-        return None, rule(line, "unresolved", _OTHER_FILE, "archive-line")
+        return None, make_resolution(line, "unresolved", _OTHER_FILE, "archive-line")
     file = Artefact(filename=filename, sha256=sha256, size=0, url=line.url)
-    item_there = at_address(line.name, filename, line.url, sha256)
-    return _lock(line, file, item_there, f"{filename} from its own address", target)
+    item_there = archive_distribution(line.name, filename, line.url, sha256)
+    return _lock_distribution(line, file, item_there, f"{filename} from its own address", target)
 
 
 _OTHER_FILE = "it was installed from one file, and no index of this machine has that very file"
 
 
-def _of_captured_machine(
+def _resolve_local_file(
     line: Requirement, files: FileLists, known: Sequence[IndexDistribution], target: WheelTarget
 ) -> Answer:
     if not known:
-        return None, rule(line, "unresolved", _OTHER_FILE, "archive-line")
+        return None, make_resolution(line, "unresolved", _OTHER_FILE, "archive-line")
     reason = "it was installed from a file of the captured machine"
-    return _replaced(line, files, known, reason, target)
+    return _replace_file(line, files, known, reason, target)
 
 
-def _replaced(
+def _replace_file(
     line: Requirement, files: FileLists, known: Sequence[IndexDistribution], why: str, target: WheelTarget
 ) -> Answer:
     item = next((candidate for candidate in known if files.hash_of(candidate)), known[0])
@@ -129,12 +131,12 @@ def _replaced(
     try:
         file = files.artefact(item)
     except FetchError as err:
-        return None, no_hash(line, item, err)
-    package, ruling = _lock(line, file, item, reason, target)
-    return (package, rule(line, "replaced", reason, "archive-line")) if package else (None, ruling)
+        return None, rule_missing_hash(line, item, err)
+    package, ruling = _lock_distribution(line, file, item, reason, target)
+    return (package, make_resolution(line, "replaced", reason, "archive-line")) if package else (None, ruling)
 
 
-def _lock(
+def _lock_distribution(
     line: Requirement,
     file: Artefact,
     item: IndexDistribution | None,
@@ -142,16 +144,18 @@ def _lock(
     target: WheelTarget,
 ) -> Answer:
     """Return the wheel or source of a file, if it fits."""
-    name, yanked = canonicalize_name(line.name), why_yanked(item) if item else ""
+    name, yanked = canonicalize_name(line.name), describe_yank(item) if item else ""
     reason += f"; its publisher yanked it: {yanked}" if yanked else ""
     if file.filename.endswith(".whl"):
         if item is None or line.version is None:
             reason = f"{file.filename} is no name of a wheel of {line.name}"
-            return None, rule(line, "unresolved", reason, "archive-line")
+            return None, make_resolution(line, "unresolved", reason, "archive-line")
         if choose_wheel([item], target) is None:
-            return None, rule(line, "unresolved", f"{file.filename} does not fit {target}", "no-wheel")
+            return None, make_resolution(
+                line, "unresolved", f"{file.filename} does not fit {target}", "no-wheel"
+            )
         wheel = Wheel(name=name, version=line.version, role="environment", file=file, yanked=yanked)
-        return wheel, rule(line, "pinned", reason)
+        return wheel, make_resolution(line, "pinned", reason)
     if not _PLAIN.fullmatch(file.filename):
         suffix = _SUFFIX.search(file.filename)
         file = Artefact(
@@ -163,4 +167,4 @@ def _lock(
     sdist = Sdist(
         name=name, version=line.version or "", file=file, subdirectory=line.subdirectory or "", yanked=yanked
     )
-    return sdist, rule(line, "pinned", f"{reason}{BUILT}")
+    return sdist, make_resolution(line, "pinned", f"{reason}{BUILT}")

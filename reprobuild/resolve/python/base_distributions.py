@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.python.rulings import rule
+from reprobuild.resolve.python.rulings import make_resolution
 from reprobuild.snapshot.model import Requirement
 
 OF_BASE = "base-distribution"  # the kind of a line that a distribution of the base covers
@@ -33,7 +33,7 @@ class Below(Struct, frozen=True, kw_only=True):
     same: bool = False
 
 
-def rule_of_base(line: Requirement, refused: Resolution, below: Below) -> Resolution:
+def rule_base_distribution(line: Requirement, refused: Resolution, below: Below) -> Resolution:
     """Return the resolution of a line without any other source.
 
     It is in the base if the base has that version, else unchanged.
@@ -49,4 +49,4 @@ def rule_of_base(line: Requirement, refused: Resolution, below: Below) -> Resolu
     if version is None or not (below.same if line.version is None else same_version(line.version, version)):
         return refused
     reason = f"{below.image} has {line.name} {version}, which the environment sees there"
-    return rule(line, "in base", reason, OF_BASE)
+    return make_resolution(line, "in base", reason, OF_BASE)

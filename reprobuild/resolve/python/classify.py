@@ -12,9 +12,9 @@ from typing import Literal
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.config.services import Service, fill
+from reprobuild.config.services import Service, fill_address
 from reprobuild.ecosystems.pypi.indexes import PackageIndex
-from reprobuild.resolve.python.debian_names import brought_by
+from reprobuild.resolve.python.debian_names import find_system_package
 from reprobuild.snapshot.model import Requirement
 from reprobuild.snapshot.parsers.conda_names import INTERPRETER
 
@@ -57,7 +57,7 @@ class Lookup(Struct, frozen=True, kw_only=True):
     instead: str = ""
 
 
-def look_up(
+def look_up_line(
     line: Requirement, packages: Mapping[str, str], services: Mapping[str, Service], *, apart: bool = False
 ) -> Lookup:
     """Decide the source of a freeze line.
@@ -80,15 +80,15 @@ def look_up(
     if line.kind == "directory":
         return Lookup(where="folder", asked=line.path or "")
     if line.kind == "archive":
-        return _of_archive(line)
+        return _look_up_archive(line)
     if canonicalize_name(line.name) == INTERPRETER:
         return Lookup(where="interpreter", why="it names the interpreter, as conda's lists do")
     if line.version is None:
         return Lookup(where="nothing", why="the freeze tells no version")
-    return _of_version(line.name, line.version, packages, services, apart=apart)
+    return _look_up_version(line.name, line.version, packages, services, apart=apart)
 
 
-def _of_archive(line: Requirement) -> Lookup:
+def _look_up_archive(line: Requirement) -> Lookup:
     address = line.url or line.path or ""
     if not _WHEEL_OR_SOURCE.fullmatch(address.partition("?")[0]):
         return Lookup(where="nothing", asked=address, why="its name does not tell what kind of file it is")
@@ -96,28 +96,28 @@ def _of_archive(line: Requirement) -> Lookup:
     return Lookup(where="address" if line.url else "local file", asked=address, why=hashed)
 
 
-def _of_version(
+def _look_up_version(
     name: str, version: str, packages: Mapping[str, str], services: Mapping[str, Service], *, apart: bool
 ) -> Lookup:
     if (canonicalize_name(name), version) == _PHANTOM:
         why = "pip of Debian and Ubuntu lists it in virtual environments; there is no such distribution"
         return Lookup(where="dropped", why=why)
-    system = brought_by(name, version, packages)
+    system = find_system_package(name, version, packages)
     if system and system.certain and not apart:
         return Lookup(where="system", asked=system.package, why=system.version)
     if match := _NVIDIA.fullmatch(version):
-        return _of_nvidia(name, match, services)
-    if places := by_rule(name, version, services):
+        return _look_up_nvidia_build(name, match, services)
+    if places := rule_indexes(name, version, services):
         return Lookup(where="rule", asked=" ".join(place.url for place in places))
     built = _BUILT.fullmatch(version)
     why = f"built from commit {built['commit']} of its source" if built else ""
     return Lookup(where="index", why=why, instead=system.package if system else "")
 
 
-def _of_nvidia(name: str, match: re.Match[str], services: Mapping[str, Service]) -> Lookup:
+def _look_up_nvidia_build(name: str, match: re.Match[str], services: Mapping[str, Service]) -> Lookup:
     flow = canonicalize_name(name).startswith("tensorflow")
     service = services["nvidia-tensorflow" if flow else "nvidia-pytorch"]
-    image = fill(service, year=match["year"], month=match["month"].zfill(2))
+    image = fill_address(service, year=match["year"], month=match["month"].zfill(2))
     if flow or match["commit"]:
         return Lookup(where="vendor", asked=image, why="NVIDIA's own build, which is in its image")
     return Lookup(
@@ -125,7 +125,9 @@ def _of_nvidia(name: str, match: re.Match[str], services: Mapping[str, Service])
     )
 
 
-def silent_places(services: Mapping[str, Service], moved: Collection[str]) -> tuple[re.Pattern[str], ...]:
+def make_silent_patterns(
+    services: Mapping[str, Service], moved: Collection[str]
+) -> tuple[re.Pattern[str], ...]:
     """Return the address patterns of services that answer HTTP 403.
 
     They have rules, and send 403 for missing files; users use them, too.
@@ -139,10 +141,10 @@ def silent_places(services: Mapping[str, Service], moved: Collection[str]) -> tu
         for name, service in services.items()
         if name not in moved and (service.versions or service.names)
     )
-    return tuple(_filled(service.url.rstrip("/")) for service in public)
+    return tuple(_address_pattern(service.url.rstrip("/")) for service in public)
 
 
-def _filled(url: str) -> re.Pattern[str]:
+def _address_pattern(url: str) -> re.Pattern[str]:
     """Return the pattern of an address with any values filled in.
 
     torch's index also has all labels together above it.
@@ -151,7 +153,7 @@ def _filled(url: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", folders))
 
 
-def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[PackageIndex, ...]:
+def rule_indexes(name: str, version: str, services: Mapping[str, Service]) -> tuple[PackageIndex, ...]:
     """Return further addresses of a distribution's wheels, by rule.
 
     The rules are those of the services; the addresses are in addition to the indexes.
@@ -160,6 +162,6 @@ def by_rule(name: str, version: str, services: Mapping[str, Service]) -> tuple[P
     for key, service in services.items():
         label = re.fullmatch(service.versions, version) if service.versions else None
         if label or (service.names and re.fullmatch(service.names, canonicalize_name(name))):
-            url = fill(service, **(label.groupdict() if label else {}))
+            url = fill_address(service, **(label.groupdict() if label else {}))
             indexes.append(PackageIndex(url, links=service.links, ruled=True, service=key))
     return tuple(indexes)

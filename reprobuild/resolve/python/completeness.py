@@ -10,7 +10,7 @@ import shlex
 from packaging.utils import canonicalize_name
 
 from reprobuild.lock.model import Lock, Resolution
-from reprobuild.lock.requirements import absent
+from reprobuild.lock.requirements import find_missing_names
 from reprobuild.snapshot.model import Snapshot
 
 LEAST = 5  # absent distributions: an environment that works may lack a few
@@ -29,7 +29,7 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
     if snapshot.captured is not None or beside or not snapshot.requirements:
         return ()
     names = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
-    gaps = sorted(absent(lock) - names)
+    gaps = sorted(find_missing_names(lock) - names)
     if len(gaps) < LEAST or len(gaps) * SHARE < len(names):
         return ()
     file = snapshot.requirements[0].place.file

@@ -15,10 +15,10 @@ from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.simple_api import Pages
 from reprobuild.lock.system import Base
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.python.archives import bring_file
+from reprobuild.resolve.python.archives import download_file
 from reprobuild.resolve.python.base_distributions import Below
-from reprobuild.resolve.python.classify import by_rule, look_up, silent_places
-from reprobuild.resolve.python.debian_names import is_debians_alone, versions_of
+from reprobuild.resolve.python.classify import look_up_line, make_silent_patterns, rule_indexes
+from reprobuild.resolve.python.debian_names import is_debian_only, versions_of
 from reprobuild.resolve.python.previous_locks import KeptWheels
 from reprobuild.resolve.python.resolve import LineContext
 from reprobuild.snapshot.model import Requirement, Snapshot
@@ -28,7 +28,9 @@ _OF_SYSTEM = "/usr"  # sys.prefix of Debian's own Python
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
-def file_lists(decisions: Decisions, services: Mapping[str, Service], around: ResolveContext) -> FileLists:
+def make_file_lists(
+    decisions: Decisions, services: Mapping[str, Service], around: ResolveContext
+) -> FileLists:
     """Return the file lists of the machine's and the decided indexes.
 
     The network learns their logins.
@@ -42,15 +44,15 @@ def file_lists(decisions: Decisions, services: Mapping[str, Service], around: Re
     urls = (*decisions.services.values(), *(index.url for index in decided.values()))
     around.net.learn(logins, tokens, urls)
     pages = Pages(
-        around.net, PageMemory(around.store, around.now), silent_places(services, decisions.services)
+        around.net, PageMemory(around.store, around.now), make_silent_patterns(services, decisions.services)
     )
     return FileLists(
-        around.indexes, around.net, lambda name, version: by_rule(name, version, services), decided, pages,
-        lambda url, filename: bring_file(url, filename, around.store, around.net),
+        around.indexes, around.net, lambda name, version: rule_indexes(name, version, services), decided, pages,
+        lambda url, filename: download_file(url, filename, around.store, around.net),
     )  # fmt: skip
 
 
-def known_of(
+def make_line_context(
     snapshot: Snapshot,
     services: Mapping[str, Service],
     base: Base,
@@ -62,19 +64,19 @@ def known_of(
     `below` are the distributions that pip installed into the base's image.
     """
     return LineContext(
-        services=services, bring=lambda url, filename: bring_file(url, filename, around.store, around.net),
+        services=services, bring=lambda url, filename: download_file(url, filename, around.store, around.net),
         packages=versions_of(snapshot.packages), base=base.installed,
-        image=base.image.reference if base.image else "", apart=is_apart(snapshot), below=below,
+        image=base.image.reference if base.image else "", apart=is_isolated_env(snapshot), below=below,
         earlier=KeptWheels(around.store),
     )  # fmt: skip
 
 
-def is_apart(snapshot: Snapshot) -> bool:
+def is_isolated_env(snapshot: Snapshot) -> bool:
     """Return whether the freeze's environment hides system distributions.
 
     A virtual environment may be configured to show them; a line that only Debian has is evidence of that.
     """
-    if any(is_debians_alone(line.name, line.version) for line in snapshot.requirements):
+    if any(is_debian_only(line.name, line.version) for line in snapshot.requirements):
         return False
     python = snapshot.captured.python if snapshot.captured else None
     if python and python.prefix:
@@ -82,8 +84,10 @@ def is_apart(snapshot: Snapshot) -> bool:
     return any(variable.name in _ACTIVE and variable.value for variable in snapshot.variables)
 
 
-def asked_of_indexes(lines: Iterable[Requirement], services: Mapping[str, Service]) -> list[Requirement]:
+def filter_index_lines(lines: Iterable[Requirement], services: Mapping[str, Service]) -> list[Requirement]:
     """Return the lines that an index has, without a system package list."""
     return [
-        line for line in lines if look_up(line, {}, services).where in ("index", "rule", "conda", "address")
+        line
+        for line in lines
+        if look_up_line(line, {}, services).where in ("index", "rule", "conda", "address")
     ]

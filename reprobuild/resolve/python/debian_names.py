@@ -39,7 +39,7 @@ class Brought(Struct, frozen=True, kw_only=True):
 
 
 @cache
-def _names() -> _Names:
+def _read_names() -> _Names:
     raw = files("reprobuild.resolve.python").joinpath("debian_names.toml").read_bytes()
     return msgspec.toml.decode(raw, type=_Names)
 
@@ -49,9 +49,9 @@ def versions_of(packages: Iterable[SystemPackage]) -> dict[str, str]:
     return {package.name: package.version for package in packages if package.mark != "residual"}
 
 
-def is_debians_alone(name: str, version: str | None) -> bool:
+def is_debian_only(name: str, version: str | None) -> bool:
     """Return whether only Debian and Ubuntu have a distribution or version."""
-    return canonicalize_name(name) in _names().only or bool(version and _MARK.search(version))
+    return canonicalize_name(name) in _read_names().only or bool(version and _MARK.search(version))
 
 
 def packages_of(name: str) -> tuple[str, ...]:
@@ -60,14 +60,14 @@ def packages_of(name: str) -> tuple[str, ...]:
     The likeliest comes first.
     """
     project = canonicalize_name(name)
-    known = _names().only.get(project) or _names().bindings.get(project)
+    known = _read_names().only.get(project) or _read_names().bindings.get(project)
     # The third with dots unchanged: python3-lazr.uri. The last is a program's package: gyp, meson.
     return (
         known or f"python3-{project.removeprefix('python-')}", f"python3-{project}", f"python3-{name.lower()}", project,
     )  # fmt: skip
 
 
-def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought | None:
+def find_system_package(name: str, version: str, packages: Mapping[str, str]) -> Brought | None:
     """Return the system package of a distribution, or None.
 
     Args:
@@ -78,11 +78,11 @@ def brought_by(name: str, version: str, packages: Mapping[str, str]) -> Brought 
     candidates = packages_of(name)
     package = next((candidate for candidate in candidates if candidate in packages), candidates[0])
     debian_version = packages.get(package, "")
-    if is_debians_alone(name, version):
+    if is_debian_only(name, version):
         return Brought(package=package, version=debian_version, certain=True)
     if debian_version and same_release(debian_version, version):
         return Brought(
-            package=package, version=debian_version, certain=canonicalize_name(name) in _names().bindings
+            package=package, version=debian_version, certain=canonicalize_name(name) in _read_names().bindings
         )
     return None
 
@@ -92,10 +92,10 @@ def same_release(first: str, second: str) -> bool:
 
     They may be of Debian or of Python: 1:3.42.1-0ubuntu1 and 3.42.1.
     """
-    return _release(first.rpartition(":")[2]) == _release(second.rpartition(":")[2])
+    return _release_numbers(first.rpartition(":")[2]) == _release_numbers(second.rpartition(":")[2])
 
 
-def _release(version: str) -> list[str]:
+def _release_numbers(version: str) -> list[str]:
     match = _RELEASE.match(version)
     parts = match[0].split(".") if match else []
     while parts and parts[-1] == "0":

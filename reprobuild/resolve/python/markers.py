@@ -12,14 +12,14 @@ from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import is_named
-from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, environment_of
+from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, marker_environment
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.python.rulings import rule
+from reprobuild.resolve.python.rulings import make_resolution
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version
 
 
-def of_environment(
+def select_environment_lines(
     snapshot: Snapshot, python: str, machine: str, drop: Collection[str] = ()
 ) -> tuple[Snapshot, tuple[Resolution, ...]]:
     """Return the snapshot for one environment, and the other lines.
@@ -37,35 +37,37 @@ def of_environment(
     here: dict[str, Requirement] = {}
     rulings: list[Resolution] = []
     for line in snapshot.requirements:
-        ruling = None if is_named(line.name, drop) else _not_here(line, python, machine)
+        ruling = None if is_named(line.name, drop) else _rule_marker(line, python, machine)
         key = f"{line.kind}:{line.name}" if line.kind == "leftover" else canonicalize_name(line.name)
-        if ruling is None and (ruling := _again(line, here.get(key))) is None:
+        if ruling is None and (ruling := _rule_repeated_line(line, here.get(key))) is None:
             here[key] = line
         if ruling is not None:
             rulings.append(ruling)
     return msgspec.structs.replace(snapshot, requirements=tuple(here.values())), tuple(rulings)
 
 
-def _not_here(line: Requirement, python: str, machine: str) -> Resolution | None:
+def _rule_marker(line: Requirement, python: str, machine: str) -> Resolution | None:
     if not line.marker:
         return None
     where = f"Python {python} on Linux and {machine}"
     try:
-        if Marker(line.marker).evaluate({**environment_of(python, machine), "extra": ""}):
+        if Marker(line.marker).evaluate({**marker_environment(python, machine), "extra": ""}):
             return None
     except (*UNDECIDABLE, InvalidMarker):
         reason = f"nobody can tell whether it is for {where}: {line.marker}"
-        return rule(line, "unresolved", reason, "unread-marker")
-    return rule(line, "excluded", f"it is for other environments than {where}: {line.marker}", "marker")
+        return make_resolution(line, "unresolved", reason, "unread-marker")
+    return make_resolution(
+        line, "excluded", f"it is for other environments than {where}: {line.marker}", "marker"
+    )
 
 
-def _again(line: Requirement, first: Requirement | None) -> Resolution | None:
+def _rule_repeated_line(line: Requirement, first: Requirement | None) -> Resolution | None:
     if first is None:
         return None
     places = [
         (item.kind, item.url, item.commit, item.path, item.sha256, item.hashes) for item in (first, line)
     ]
     if places[0] == places[1] and same_version(first.version, line.version):
-        return rule(line, "excluded", f"it repeats {first.place}", "marker")
+        return make_resolution(line, "excluded", f"it repeats {first.place}", "marker")
     reason = f"{first.place} is for this environment, too, and pins it differently; that one is taken"
-    return rule(line, "unresolved", reason, "pinned-twice")
+    return make_resolution(line, "unresolved", reason, "pinned-twice")

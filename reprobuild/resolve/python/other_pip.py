@@ -10,10 +10,10 @@ from itertools import chain
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.strings import AbsolutePath, PlainPath, is_valid
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.environment.path_mapping import text_of
+from reprobuild.resolve.environment.path_mapping import unquote_directory
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 
 OTHER = "other-pip"  # the class of the deviation
@@ -53,11 +53,11 @@ def find_other_pip(snapshot: Snapshot) -> OtherPip | None:
     """Return the sign that another pip wrote the freeze, or None."""
     if _FILE in snapshot.absent:
         return None
-    sign = next(chain(_of_capture(snapshot), _of_torch(snapshot), _of_paths(snapshot)), None)
+    sign = next(chain(_capture_signs(snapshot), _torch_signs(snapshot), _path_signs(snapshot)), None)
     if sign is None:
         return None
     place, words, missing = sign
-    return OtherPip(place=place, sign=words, missing=missing, command=_command(snapshot))
+    return OtherPip(place=place, sign=words, missing=missing, command=_freeze_command(snapshot))
 
 
 def rule_other_pip(snapshot: Snapshot) -> tuple[Resolution, ...]:
@@ -76,7 +76,7 @@ def rule_other_pip(snapshot: Snapshot) -> tuple[Resolution, ...]:
 Sign = tuple[SourceLocation, str, tuple[str, ...]]
 
 
-def _of_capture(snapshot: Snapshot) -> Iterator[Sign]:
+def _capture_signs(snapshot: Snapshot) -> Iterator[Sign]:
     """Yield the distributions that capture.json names and the freeze does not."""
     missing = snapshot.unfrozen
     if missing:
@@ -88,7 +88,7 @@ def _of_capture(snapshot: Snapshot) -> Iterator[Sign]:
         )
 
 
-def _of_torch(snapshot: Snapshot) -> Iterator[Sign]:
+def _torch_signs(snapshot: Snapshot) -> Iterator[Sign]:
     """Yield the torch that a report names and the freeze does not."""
     names = {line.name for line in snapshot.requirements} | {package.name for package in snapshot.conda}
     if any(canonicalize_name(name) in _TORCH for name in names):
@@ -99,24 +99,28 @@ def _of_torch(snapshot: Snapshot) -> Iterator[Sign]:
             yield place, f"{place} names torch {report.torch}, and the freeze lists no torch", ("torch",)
 
 
-def _of_paths(snapshot: Snapshot) -> Iterator[Sign]:
+def _path_signs(snapshot: Snapshot) -> Iterator[Sign]:
     """Yield the lines of a freeze that lie below another interpreter than the environment's."""
     if snapshot.captured is not None:  # the interpreter that ran the capture wrote the freeze
         return
-    prefixes = _prefixes(snapshot)
-    version, evidence = _stated_version(snapshot)
+    prefixes = _environment_prefixes(snapshot)
+    version, evidence = _find_stated_version(snapshot)
     for line in snapshot.requirements:
-        match = _SITE.fullmatch(_path(line))
+        match = _SITE.fullmatch(_line_path(line))
         if match is None:
             continue
         prefix = match["prefix"] or "/"
         if (
             prefixes
             and not prefix.endswith(_USER)
-            and not any(_same(prefix, folder) for folder in prefixes.values())
+            and not any(_same_directory(prefix, folder) for folder in prefixes.values())
         ):
             name, folder = next(iter(prefixes.items()))
-            yield line.place, f"{line.place} lies below {shown(prefix)}, and {name} is {shown(folder)}", ()
+            yield (
+                line.place,
+                f"{line.place} lies below {display_text(prefix)}, and {name} is {display_text(folder)}",
+                (),
+            )
         elif version and "." in match["version"] and match["version"] != version:
             yield (
                 line.place,
@@ -125,22 +129,22 @@ def _of_paths(snapshot: Snapshot) -> Iterator[Sign]:
             )
 
 
-def _path(line: Requirement) -> str:
+def _line_path(line: Requirement) -> str:
     return "" if line.kind == "conda" else line.path or ""
 
 
-def _prefixes(snapshot: Snapshot) -> dict[str, str]:
+def _environment_prefixes(snapshot: Snapshot) -> dict[str, str]:
     """Return the directories of the environment by the variables that name them."""
     values = {variable.name: (variable.value or "").rstrip("/") for variable in snapshot.variables}
     return {name: values[name] for name in _VARIABLES if is_valid(values.get(name, ""), AbsolutePath)}
 
 
-def _same(first: str, second: str) -> bool:
+def _same_directory(first: str, second: str) -> bool:
     tails = [folder.split("/")[-_TAIL:] for folder in (first, second)]
     return first == second or (tails[0] == tails[1] and len(tails[0]) == _TAIL and "" not in tails[0])
 
 
-def _stated_version(snapshot: Snapshot) -> tuple[str, str]:
+def _find_stated_version(snapshot: Snapshot) -> tuple[str, str]:
     """Return the `X.Y` of the Python that `python -VV` printed, and where it stands."""
     for report in snapshot.reports:
         if report.kind == "python" and report.python:
@@ -148,8 +152,11 @@ def _stated_version(snapshot: Snapshot) -> tuple[str, str]:
     return "", ""
 
 
-def _command(snapshot: Snapshot) -> str:
+def _freeze_command(snapshot: Snapshot) -> str:
     captured = snapshot.captured.python if snapshot.captured else None
-    known = [text_of(captured.prefix) if captured else "", *_prefixes(snapshot).values()]
+    known = [
+        unquote_directory(captured.prefix) if captured else "",
+        *_environment_prefixes(snapshot).values(),
+    ]
     prefix = next((folder for folder in known if is_valid(folder, PlainPath)), "")
     return shlex.join([f"{prefix}/bin/python" if prefix else "python", "-m", "pip", "freeze", "--all"])

@@ -14,7 +14,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import FetchError
 from reprobuild.infra.untrusted.wheels import read_wheel_filename
-from reprobuild.store.roots import kept_locks, place_of
+from reprobuild.store.roots import read_records, recorded_lock_path
 from reprobuild.store.store import Store
 
 
@@ -49,7 +49,7 @@ class KeptWheels:
     def _wheels(self) -> dict[str, list[tuple[str, str, str, str]]]:
         wheels: dict[str, list[tuple[str, str, str, str]]] = {}
         try:
-            records = kept_locks(self._store)
+            records = read_records(self._store)
         except FetchError:  # `store gc` reports the damaged record
             return {}
         for _, record in records:
@@ -59,6 +59,6 @@ class KeptWheels:
                 except InvalidWheelFilename:
                     continue
                 if self._store.has(sha256):
-                    wheel = (named.name, str(version), sha256, str(place_of(record)))
+                    wheel = (named.name, str(version), sha256, str(recorded_lock_path(record)))
                     wheels.setdefault(str(name), []).append(wheel)
         return wheels

@@ -62,7 +62,7 @@ def common_pythons(
     return tuple(f"3.{minor}" for minor in _MINORS if f"3.{minor}" in common)
 
 
-def in_words(pythons: Sequence[str]) -> str:
+def format_python_ranges(pythons: Sequence[str]) -> str:
     """Return ascending versions as ranges: `3.5 to 3.7, 3.9`."""
     ranges: list[list[str]] = []
     for version in pythons:

@@ -17,8 +17,7 @@ from msgspec import UNSET, Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.services import Service
-from reprobuild.ecosystems.pypi.choose import ChosenFile, choose, hashed, having
-from reprobuild.ecosystems.pypi.choose import newest as newest
+from reprobuild.ecosystems.pypi.choose import ChosenFile, choose_file, filter_by_hash, with_hash
 from reprobuild.ecosystems.pypi.files import Bring, FileLists, IndexOffer
 from reprobuild.ecosystems.pypi.simple_api import NoListError
 from reprobuild.ecosystems.pypi.target import WheelTarget as WheelTarget
@@ -26,26 +25,26 @@ from reprobuild.errors import FetchError
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.resolve.python.archives import resolve_archive
-from reprobuild.resolve.python.base_distributions import Below, rule_of_base
-from reprobuild.resolve.python.classify import Lookup, look_up
+from reprobuild.resolve.python.base_distributions import Below, rule_base_distribution
+from reprobuild.resolve.python.classify import Lookup, look_up_line
 from reprobuild.resolve.python.python_versions import common_pythons
 from reprobuild.resolve.python.rulings import (
     BROUGHT,
     BUILT,
     UNFIT,
-    ambiguous,
-    missing,
-    no_file,
-    no_hash,
-    nowhere,
-    other_hash,
-    rule,
-    told,
-    unlabelled,
-    unlisted,
-    why_yanked,
+    describe_choice,
+    describe_missing_version,
+    describe_yank,
+    find_unlabelled_version,
+    make_resolution,
+    rule_ambiguous_index,
+    rule_missing_hash,
+    rule_other_hash,
+    rule_unfit_files,
+    rule_unknown_version,
+    rule_unlisted_index,
 )
-from reprobuild.resolve.python.system_lines import rule_system
+from reprobuild.resolve.python.system_lines import rule_system_line
 from reprobuild.snapshot.model import Requirement
 from reprobuild.snapshot.parsers.conda_names import TORCH
 
@@ -147,8 +146,8 @@ class _Finder:
             if service is None:
                 self._unasked.append((line.name, err))
                 return None
-            package, ruling = None, unlisted(line, service)
-        return package, ruling if package else rule_of_base(line, ruling, self._around.below)
+            package, ruling = None, rule_unlisted_index(line, service)
+        return package, ruling if package else rule_base_distribution(line, ruling, self._around.below)
 
     def _lost_service(self, line: Requirement) -> NoListError | None:
         """Return the error of a service for a line's version, if any.
@@ -156,7 +155,7 @@ class _Finder:
         A service has this error if it gives no list, either.
         """
         try:
-            self._files.elsewhere(line.name, line.version or "")
+            self._files.service_offers(line.name, line.version or "")
         except NoListError as err:
             return err
         return None
@@ -174,52 +173,52 @@ class _Finder:
     def _find(self, line: Requirement) -> Answer:
         around = self._around
         if line.kind == "index" and line.version and canonicalize_name(line.name) in TORCH:
-            return self._of_torch(line)
-        lookup = look_up(line, around.packages, around.services, apart=around.apart)
-        if self._files.decided(line.name) and line.kind == "index" and line.version:
-            return self._of_index(line, Lookup(where="index"))
+            return self._resolve_torch(line)
+        lookup = look_up_line(line, around.packages, around.services, apart=around.apart)
+        if self._files.decided_index(line.name) and line.kind == "index" and line.version:
+            return self._resolve_from_index(line, Lookup(where="index"))
         if lookup.where in ("address", "local file"):
             return resolve_archive(line, self._files, self._target, self._around.bring)
         if lookup.where in ("index", "rule"):
-            return self._of_index(line, lookup)
+            return self._resolve_from_index(line, lookup)
         if lookup.where == "conda" and line.version:
-            return self._of_conda(line, lookup)
-        return None, self._without_file(line, lookup)
+            return self._resolve_conda_build(line, lookup)
+        return None, self._rule_without_file(line, lookup)
 
-    def _without_file(self, line: Requirement, lookup: Lookup) -> Resolution:
+    def _rule_without_file(self, line: Requirement, lookup: Lookup) -> Resolution:
         if lookup.where in ("dropped", "interpreter"):
             kind = "leftover" if lookup.where == "dropped" else "interpreter"
-            return rule(line, "excluded", f"dropped: {lookup.why}", kind)
+            return make_resolution(line, "excluded", f"dropped: {lookup.why}", kind)
         if lookup.where in ("system", "vendor"):
-            return rule_system(line, lookup, self._around.base, self._around.image, self._around.below)
+            return rule_system_line(line, lookup, self._around.base, self._around.image, self._around.below)
         reason = lookup.why or _WITHOUT_FILE[lookup.where]
-        return rule(line, "unresolved", reason, f"{line.kind}-line")
+        return make_resolution(line, "unresolved", reason, f"{line.kind}-line")
 
-    def _of_index(self, line: Requirement, lookup: Lookup) -> Answer:
+    def _resolve_from_index(self, line: Requirement, lookup: Lookup) -> Answer:
         version = line.version or ""
-        offers = self._having(line, self._files.offers(line.name, version))
-        choice = choose(offers, self._files, self._target)
+        offers = self._filter_by_hash(line, self._files.offers(line.name, version))
+        choice = choose_file(offers, self._files, self._target)
         if choice is None or not choice.file.tags:
             choice, offers = self._by_rule(line, choice, offers)
         if choice is not None and (choice.clash or choice.rival):
-            return None, ambiguous(line, choice, self._files.facts_of)
+            return None, rule_ambiguous_index(line, choice, self._files.facts_of)
         if choice is not None:
             return self._locked(line, choice)
         if any(offer.files for offer in offers):
-            return None, no_file(line, self._target, offers)
+            return None, rule_unfit_files(line, self._target, offers)
         if line.hashes and (others := self._files.of(line.name, version)):
-            return None, other_hash(line, others)
+            return None, rule_other_hash(line, others)
         if lookup.instead:
-            return None, rule_system(line, lookup, self._around.base, self._around.image)
+            return None, rule_system_line(line, lookup, self._around.base, self._around.image)
         versions = self._files.versions(line.name, version)
-        if other := unlabelled(versions, version):
+        if other := find_unlabelled_version(versions, version):
             return self._other_label(line, lookup, other, versions)
         more = self._files.refused(line.name, version) + self._around.earlier(line.name, version)
-        return None, nowhere(line, versions, lookup, more)
+        return None, rule_unknown_version(line, versions, lookup, more)
 
-    def _having(self, line: Requirement, offers: list[IndexOffer]) -> list[IndexOffer]:
+    def _filter_by_hash(self, line: Requirement, offers: list[IndexOffer]) -> list[IndexOffer]:
         hashes = line.hashes
-        return [having(offer, hashes, self._files) for offer in offers] if hashes else offers
+        return [filter_by_hash(offer, hashes, self._files) for offer in offers] if hashes else offers
 
     def _by_rule(
         self, line: Requirement, choice: ChosenFile | None, offers: list[IndexOffer]
@@ -228,8 +227,8 @@ class _Finder:
 
         If an index has only a source, which may just download a wheel, they may have the wheel.
         """
-        more = self._having(line, self._files.elsewhere(line.name, line.version or ""))
-        alternative = choose([*more, *offers], self._files, self._target)
+        more = self._filter_by_hash(line, self._files.service_offers(line.name, line.version or ""))
+        alternative = choose_file([*more, *offers], self._files, self._target)
         if (
             alternative is None
             or not alternative.place.ruled
@@ -244,12 +243,12 @@ class _Finder:
 
         This must be accepted.
         """
-        package, ruling = self._of_index(msgspec.structs.replace(line, version=other), lookup)
-        description = missing(line, versions, lookup)
+        package, ruling = self._resolve_from_index(msgspec.structs.replace(line, version=other), lookup)
+        description = describe_missing_version(line, versions, lookup)
         if package is None:
             return None, msgspec.structs.replace(ruling, reason=f"{description}; {ruling.reason}")
         reason = f"{description}; {other} stands in: {ruling.reason}"
-        return package, rule(line, "replaced", reason, "other-local-version")
+        return package, make_resolution(line, "replaced", reason, "other-local-version")
 
     def _locked(self, line: Requirement, choice: ChosenFile) -> Answer:
         try:
@@ -260,39 +259,39 @@ class _Finder:
                 "file:"
             ):  # a directory of this machine lacks a file of its own page
                 raise
-            return None, no_hash(line, choice.file, err)
+            return None, rule_missing_hash(line, choice.file, err)
         if not known:
-            choice = hashed(choice, file.sha256, self._files)
+            choice = with_hash(choice, file.sha256, self._files)
             if choice.clash is not None:
-                return None, ambiguous(line, choice, self._files.facts_of)
+                return None, rule_ambiguous_index(line, choice, self._files.facts_of)
             if line.hashes and file.sha256 not in line.hashes:
-                return None, other_hash(line, [choice.file])
-        reason = told(choice, line, decided=self._files.decided(line.name) is not None)
+                return None, rule_other_hash(line, [choice.file])
+        reason = describe_choice(choice, line, decided=self._files.decided_index(line.name) is not None)
         reason += ("" if known else BROUGHT) + self._files.refused(line.name, line.version or "")
         item, name = choice.file, canonicalize_name(line.name)
-        yanked = why_yanked(item)
+        yanked = describe_yank(item)
         if item.tags:
             wheel = Wheel(name=name, version=line.version or "", role="environment", file=file, yanked=yanked)
-            return wheel, rule(line, "pinned", reason)
+            return wheel, make_resolution(line, "pinned", reason)
         sdist = Sdist(name=name, version=line.version or "", file=file, yanked=yanked)
-        return sdist, rule(line, "pinned", f"{reason}{BUILT}")
+        return sdist, make_resolution(line, "pinned", f"{reason}{BUILT}")
 
-    def _of_torch(self, line: Requirement) -> Answer:
+    def _resolve_torch(self, line: Requirement) -> Answer:
         """Use the wheel of torch for conda's name of it.
 
         This must be accepted.
         """
         renamed = msgspec.structs.replace(line, name="torch")
-        package, ruling = self._of_index(renamed, look_up(renamed, {}, self._around.services))
+        package, ruling = self._resolve_from_index(renamed, look_up_line(renamed, {}, self._around.services))
         reason = f"{line.name} is conda's name of torch: {ruling.reason}"
         if package is None:
             return None, msgspec.structs.replace(ruling, reason=reason)
-        return package, rule(renamed, "replaced", reason, "conda-build")
+        return package, make_resolution(renamed, "replaced", reason, "conda-build")
 
-    def _of_conda(self, line: Requirement, lookup: Lookup) -> Answer:
-        package, ruling = self._of_index(line, lookup)
+    def _resolve_conda_build(self, line: Requirement, lookup: Lookup) -> Answer:
+        package, ruling = self._resolve_from_index(line, lookup)
         if package is None:
             return None, ruling
         source = f" ({line.version_from})" if line.version_from is not UNSET else ""
         reason = f"conda's build {line.version}{source} is replaced by the wheel of the same version: {ruling.reason}"
-        return package, rule(line, "replaced", reason, "conda-build")
+        return package, make_resolution(line, "replaced", reason, "conda-build")

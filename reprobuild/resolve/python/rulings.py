@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
-from reprobuild.ecosystems.pypi.choose import ChosenFile, differing
+from reprobuild.ecosystems.pypi.choose import ChosenFile, differing_fact
 from reprobuild.ecosystems.pypi.files import IndexDistribution, IndexOffer
 from reprobuild.ecosystems.pypi.target import WheelTarget
-from reprobuild.ecosystems.pypi.versions import nearest, public, same_version
+from reprobuild.ecosystems.pypi.versions import nearest_versions, public_version, same_version
 from reprobuild.errors import FetchError
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.resolve.python.classify import Lookup
-from reprobuild.resolve.python.python_versions import in_words, pythons_of
+from reprobuild.resolve.python.python_versions import format_python_ranges, pythons_of
 from reprobuild.snapshot.model import Requirement
 
 UNFIT = ("no-wheel", "source-only")  # classes of releases without a file for the target
@@ -22,7 +22,7 @@ BROUGHT = "; no sha256 of it is published, so it is what stood there when the lo
 _NIGHTLY = "; nightly builds are removed after about 60 days"
 
 
-def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
+def make_resolution(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
     """Return the resolution of a line."""
     return Resolution(
         file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,
@@ -30,7 +30,7 @@ def rule(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Re
     )  # fmt: skip
 
 
-def why_yanked(file: IndexDistribution) -> str:
+def describe_yank(file: IndexDistribution) -> str:
     """Return a publisher's reason for yanking a file.
 
     It is empty if the file is not yanked.
@@ -38,7 +38,7 @@ def why_yanked(file: IndexDistribution) -> str:
     return "" if file.yanked is None else file.yanked or "no reason given"
 
 
-def told(choice: ChosenFile, line: Requirement, *, decided: bool) -> str:
+def describe_choice(choice: ChosenFile, line: Requirement, *, decided: bool) -> str:
     """Describe the chosen file, its index, and the alternatives."""
     file = choice.file
     reason = f"{file.filename} from {file.index}" + (", which was decided" if decided else "")
@@ -49,15 +49,15 @@ def told(choice: ChosenFile, line: Requirement, *, decided: bool) -> str:
             has = "but only a source of this version" if source else "but no file of this version that fits"
         reason += f"; {offer.index.url}, which comes before it, has {line.name}, too, {has}"
     for item in choice.later:
-        reason += f"; {item.index} has {item.filename}: decide it with --index {_decision(line, item)}"
+        reason += f"; {item.index} has {item.filename}: decide it with --index {_index_option(line, item)}"
     for item in choice.unsure:
         reason += f"; {item.index} has a file of this name, too, and nothing tells whether it is the same"
     if file.yanked is not None:
-        reason += f"; its publisher yanked it: {why_yanked(file)}"
+        reason += f"; its publisher yanked it: {describe_yank(file)}"
     return reason
 
 
-def ambiguous(
+def rule_ambiguous_index(
     line: Requirement, choice: ChosenFile, facts_of: Callable[[IndexDistribution], Mapping[str, str]]
 ) -> Resolution:
     """Return the resolution of a line with conflicting indexes.
@@ -67,7 +67,7 @@ def ambiguous(
     first, second = choice.file, choice.clash or choice.rival or choice.file
     if choice.clash:
         first_facts, second_facts = facts_of(first), facts_of(second)
-        fact = differing(first_facts, second_facts) or "size"
+        fact = differing_fact(first_facts, second_facts) or "size"
         conflict = (
             f"{first.filename} is one file on {first.index} ({fact} {first_facts[fact][:12]}) and another on "
             f"{second.index} ({fact} {second_facts[fact][:12]})"
@@ -77,16 +77,16 @@ def ambiguous(
             f"{first.index} has {first.filename}, and {second.index}, which comes after it, has {second.filename}: "
             "pip, which knows no order of indexes, would have taken that one"
         )
-    reason = f"{conflict}: decide it, --index {_decision(line, first)} or --index {_decision(line, second)}"
-    return rule(line, "unresolved", reason, "ambiguous-index")
+    reason = f"{conflict}: decide it, --index {_index_option(line, first)} or --index {_index_option(line, second)}"
+    return make_resolution(line, "unresolved", reason, "ambiguous-index")
 
 
-def _decision(line: Requirement, item: IndexDistribution) -> str:
+def _index_option(line: Requirement, item: IndexDistribution) -> str:
     """Return the `--index` value for a file's index, quoted for a shell."""
     return f"{shlex.quote(line.name)}={shlex.quote(item.index)}"
 
 
-def no_hash(line: Requirement, item: IndexDistribution, err: FetchError) -> Resolution:
+def rule_missing_hash(line: Requirement, item: IndexDistribution, err: FetchError) -> Resolution:
     """Return the resolution for a file without an available hash.
 
     No hash is published, and the file cannot be fetched.
@@ -95,18 +95,18 @@ def no_hash(line: Requirement, item: IndexDistribution, err: FetchError) -> Reso
         f"{item.filename} of {item.index} has no published sha256, and the file itself cannot be had for it ({err}); "
         f"name a place that has it: --index {shlex.quote(line.name)}=URL"
     )
-    return rule(line, "unresolved", reason, "no-hash")
+    return make_resolution(line, "unresolved", reason, "no-hash")
 
 
-def unlisted(line: Requirement, err: FetchError) -> Resolution:
+def rule_unlisted_index(line: Requirement, err: FetchError) -> Resolution:
     """Return the resolution for an index without a list.
 
     Lines of one index have one reason.
     """
-    return rule(line, "unresolved", f"{err}; {err.hint}", "unreachable-index")
+    return make_resolution(line, "unresolved", f"{err}; {err.hint}", "unreachable-index")
 
 
-def other_hash(line: Requirement, items: Sequence[IndexDistribution]) -> Resolution:
+def rule_other_hash(line: Requirement, items: Sequence[IndexDistribution]) -> Resolution:
     """Return the resolution for hashes that no file has.
 
     A file was uploaded again under the same name, or an index is another one.
@@ -118,18 +118,18 @@ def other_hash(line: Requirement, items: Sequence[IndexDistribution]) -> Resolut
     reason = (
         f"no file of {line.name} {line.version or ''} has a hash that the freeze names; there is {listing}"
     )
-    return rule(line, "unresolved", reason, "other-hash")
+    return make_resolution(line, "unresolved", reason, "other-hash")
 
 
-def missing(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
+def describe_missing_version(line: Requirement, versions: Sequence[str], lookup: Lookup) -> str:
     """Describe a version that no index has, and near versions."""
     version = line.version or ""
-    near = ", ".join(nearest(versions, version)) or "no version of it"
+    near = ", ".join(nearest_versions(versions, version)) or "no version of it"
     nightly = _NIGHTLY if ".dev" in version and lookup.where == "rule" else ""
     return f"{line.name} {version} is on no index of this machine; there is {near}{nightly}"
 
 
-def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: str) -> Resolution:
+def rule_unknown_version(line: Requirement, versions: Sequence[str], lookup: Lookup, more: str) -> Resolution:
     """Return the resolution for a version that no index has.
 
     It names possible replacements.
@@ -143,19 +143,28 @@ def nowhere(line: Requirement, versions: Sequence[str], lookup: Lookup, more: st
     built = f"; it was {lookup.why}: give its wheel with pip's find-links" if lookup.why else ""
     if not versions:
         reason = f"no index of this machine has {line.name}{built}{more}"
-        return rule(line, "unresolved", reason, "unknown-project")
-    return rule(line, "unresolved", f"{missing(line, versions, lookup)}{built}{more}", "unknown-version")
+        return make_resolution(line, "unresolved", reason, "unknown-project")
+    return make_resolution(
+        line,
+        "unresolved",
+        f"{describe_missing_version(line, versions, lookup)}{built}{more}",
+        "unknown-version",
+    )
 
 
-def unlabelled(versions: Sequence[str], version: str) -> str | None:
+def find_unlabelled_version(versions: Sequence[str], version: str) -> str | None:
     """Return the version without its label, if it exists."""
     return next(
-        (candidate for candidate in versions if "+" in version and same_version(candidate, public(version))),
+        (
+            candidate
+            for candidate in versions
+            if "+" in version and same_version(candidate, public_version(version))
+        ),
         None,
     )
 
 
-def no_file(line: Requirement, target: WheelTarget, offers: Sequence[IndexOffer]) -> Resolution:
+def rule_unfit_files(line: Requirement, target: WheelTarget, offers: Sequence[IndexOffer]) -> Resolution:
     """Return the resolution for a version without a fitting file.
 
     Its files are for other interpreters or machines.
@@ -164,5 +173,5 @@ def no_file(line: Requirement, target: WheelTarget, offers: Sequence[IndexOffer]
     kind = "wheel" if wheels else "source"
     reason = f"no {kind} of {line.name} {line.version} fits {target}"
     pythons = pythons_of([item for offer in offers for item in offer.files], target, wheels_only=wheels)
-    reason += f"; its {kind}s are for Python {in_words(pythons)}" if pythons else ""
-    return rule(line, "unresolved", reason, UNFIT[0] if wheels else UNFIT[1])
+    reason += f"; its {kind}s are for Python {format_python_ranges(pythons)}" if pythons else ""
+    return make_resolution(line, "unresolved", reason, UNFIT[0] if wheels else UNFIT[1])

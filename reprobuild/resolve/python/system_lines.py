@@ -14,13 +14,13 @@ from reprobuild.lock.model import Resolution
 from reprobuild.resolve.python.base_distributions import Below
 from reprobuild.resolve.python.classify import Lookup
 from reprobuild.resolve.python.debian_names import same_release
-from reprobuild.resolve.python.rulings import rule
+from reprobuild.resolve.python.rulings import make_resolution
 from reprobuild.snapshot.model import Requirement
 
 NOTHING = Below()
 
 
-def rule_system(
+def rule_system_line(
     line: Requirement, lookup: Lookup, base: Mapping[str, str], image: str, below: Below = NOTHING
 ) -> Resolution:
     """Return the resolution of a line from a system package or image.
@@ -33,7 +33,7 @@ def rule_system(
         below: the distributions that pip installed into that image, if the environment is of its Python.
     """
     if lookup.where == "vendor":
-        return _vendor(line, lookup, image, below)
+        return _rule_vendor_build(line, lookup, image, below)
     package = lookup.asked or lookup.instead
     if package in base:
         # Debian's package shows the captured release: some of its distributions have a version that never changes
@@ -43,16 +43,16 @@ def rule_system(
             reason = f"the captured host had {line.name} {line.version}"
             reason += f" from its package {package} {captured}" if captured != line.version else ""
             reason += f", and the base has {package} {base[package]}, for the system's own Python"
-            return rule(line, "replaced", reason, "system-version")
+            return make_resolution(line, "replaced", reason, "system-version")
         reason = f"satisfied by the system's package {package} {base[package]}, for the system's own Python"
-        return rule(line, "in base", reason)
+        return make_resolution(line, "in base", reason)
     captured = f"the captured host had it from its package {package}" if lookup.why or lookup.instead else (
         f"the captured host had it from a package of its system, {package} by name"
     )  # fmt: skip
-    return rule(line, "excluded", f"{captured}; the image has no use for it", "host-package")
+    return make_resolution(line, "excluded", f"{captured}; the image has no use for it", "host-package")
 
 
-def _vendor(line: Requirement, lookup: Lookup, image: str, below: Below) -> Resolution:
+def _rule_vendor_build(line: Requirement, lookup: Lookup, image: str, below: Below) -> Resolution:
     about = f"{line.name} {line.version} is {lookup.why}"
     if below.image:
         has = below.distributions.get(str(canonicalize_name(line.name)))
@@ -62,4 +62,4 @@ def _vendor(line: Requirement, lookup: Lookup, image: str, below: Below) -> Reso
     elif lookup.asked:
         about += f": --base {shlex.quote(lookup.asked)} has it, for the system's own Python"
     about += f"; to install its wheel, name a page or a directory that has it: --index {shlex.quote(line.name)}=URL"
-    return rule(line, "unresolved", about, "vendor-build")
+    return make_resolution(line, "unresolved", about, "vendor-build")

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 
 from reprobuild.errors import FetchError, LockError
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.acceptance import accept
+from reprobuild.resolve.acceptance import accept_deviations
 
 _SHOWN = 5  # places, or projects that an index refuses
 Lost = FetchError | LockError
 
 
-def refuse_lost(lost: Sequence[Lost], rulings: Iterable[Resolution], accepted: Iterable[str]) -> None:
+def check_availability(lost: Sequence[Lost], rulings: Iterable[Resolution], accepted: Iterable[str]) -> None:
     """Refuse a lock if an index, channel or Python is unavailable.
 
     The error lists the problems of the other lines, too.
@@ -39,7 +39,7 @@ def refuse_lost(lost: Sequence[Lost], rulings: Iterable[Resolution], accepted: I
         [str(err) for err in lost] if more > 0 else [row for err in lost for row in err.listing],
     )
     try:
-        accept(rulings, accepted)
+        accept_deviations(rulings, accepted)
     except LockError as err:
         lines.append(f"beside that, {err}")
         hints.append(err.hint)

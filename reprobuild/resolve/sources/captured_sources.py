@@ -16,19 +16,19 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.git.repository import GitRepository as Git
-from reprobuild.ecosystems.git.restore.bundle import damaged, read_pack
+from reprobuild.ecosystems.git.restore.bundle import damage_error, read_pack
 from reprobuild.ecosystems.git.restore.paths import check_path, check_paths
 from reprobuild.ecosystems.git.tree_listing import Blob, Room
 from reprobuild.errors import LockError, ReproError
 from reprobuild.infra import proc
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.addresses import RepositoryAddress, without_login
 from reprobuild.infra.git.command import is_local
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.environment.path_mapping import text_of
+from reprobuild.resolve.environment.path_mapping import unquote_directory
 from reprobuild.resolve.sources.fetch_commit import NotFetchedError
 from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts
-from reprobuild.snapshot.parsers.capture_json import FILE, unquoted
+from reprobuild.snapshot.parsers.capture_json import FILE, unquote_path
 from reprobuild_portable import secrets
 
 
@@ -66,21 +66,23 @@ def captured_tree(
         SnapshotError: the capture is damaged or incomplete.
         NotFetchedError: a commit that only a remote had is unavailable.
     """
-    parts = _parts(repository, captured)
+    parts = _repository_parts(repository, captured)
     works = []
     for part in parts:
         origin = origins.get(canonicalize_name(part.one.name))
         works.append(
-            _work(part.one, folder, origin or (origins.get(name) if part.one is repository else None), git)
+            _fetch_objects(
+                part.one, folder, origin or (origins.get(name) if part.one is repository else None), git
+            )
         )
     commit = repository.head or works[0]
-    *trees, before = _trees(repository, [*works, commit], git)
+    *trees, before = _read_trees(repository, [*works, commit], git)
     for part, tree in zip(parts, trees, strict=True):
         if tree != part.one.worktree:
-            raise damaged(part.one, f"its files are another tree than {FILE} says")
+            raise damage_error(part.one, f"its files are another tree than {FILE} says")
     return Tree(
         commit=commit,
-        tree=_joined(parts, git),
+        tree=_join_trees(parts, git),
         changed=repository.head is None or before != trees[0],
         address=next((secrets.strip_credentials(remote.url)[0] for remote in repository.remotes), ""),
     )
@@ -96,23 +98,25 @@ class _Part(Struct, frozen=True):
     above: str = ""
 
 
-def _parts(repository: CapturedRepository, captured: CaptureFacts) -> list[_Part]:
+def _repository_parts(repository: CapturedRepository, captured: CaptureFacts) -> list[_Part]:
     """Return a repository and all nested ones, outer before inner."""
     parts = [_Part(repository)]
     for part in parts:
         for child in captured.inside(part.one.name):
-            check_path(unquoted(child.path), part.one.name)
-            path = part.above + unquoted(child.path).decode("utf-8", "surrogateescape")
-            check_path(_bytes(path), part.one.name)
+            check_path(unquote_path(child.path), part.one.name)
+            path = part.above + unquote_path(child.path).decode("utf-8", "surrogateescape")
+            check_path(_path_bytes(path), part.one.name)
             parts.append(_Part(child, f"{path}/"))
     return parts
 
 
-def _bytes(path: str) -> bytes:
+def _path_bytes(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
-def _work(repository: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git) -> str:
+def _fetch_objects(
+    repository: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git
+) -> str:
     """Fetch a repository's objects; return the commit of its files."""
     if repository.object_format != "sha1":
         raise LockError(
@@ -121,29 +125,29 @@ def _work(repository: CapturedRepository, folder: Path, origin: RepositoryAddres
         )
     pack = read_pack(repository, folder)
     needed = repository.prerequisites if pack else tuple(oid for oid in (repository.head,) if oid)
-    _bring(repository, needed, origin, git)
+    _fetch_commits(repository, needed, origin, git)
     git.mark_shallow(git.lacking(repository.shallow))
     work = repository.head
     if pack and repository.bundle:
         try:
             git.unpack(pack)
         except proc.ProcessFailedError:
-            raise damaged(repository, "its bundle is damaged or lacks objects") from None
+            raise damage_error(repository, "its bundle is damaged or lacks objects") from None
         work = repository.bundle.refs.get("worktree")
     if work is None:
-        raise damaged(repository, "it has neither a commit nor a bundle with its files")
+        raise damage_error(repository, "it has neither a commit nor a bundle with its files")
     return work
 
 
-def _trees(repository: CapturedRepository, commits: Sequence[str], git: Git) -> list[str]:
+def _read_trees(repository: CapturedRepository, commits: Sequence[str], git: Git) -> list[str]:
     try:
         return git.trees_of(commits)
     except proc.ProcessFailedError:
         reason = "its bundle, or that of a repository inside of it, is damaged or lacks objects"
-        raise damaged(repository, reason) from None
+        raise damage_error(repository, reason) from None
 
 
-def _joined(parts: Sequence[_Part], git: Git) -> str:
+def _join_trees(parts: Sequence[_Part], git: Git) -> str:
     """Return the joint tree of nested repositories.
 
     It is written once: inserting one tree into the next would read the innermost files once for each level.
@@ -152,21 +156,21 @@ def _joined(parts: Sequence[_Part], git: Git) -> str:
     for part in parts:
         lists.append(git.blobs(part.one.worktree, room, part.above))
     for part, blobs in zip(parts, lists, strict=True):
-        check_paths([_bytes(blob.path) for blob in blobs], set(), part.one.name)
+        check_paths([_path_bytes(blob.path) for blob in blobs], set(), part.one.name)
     mounts = {part.above[:-1] for part in parts[1:]}
     files = [
         blob
         for part, blobs in zip(parts, lists, strict=True)
         for blob in blobs
-        if _stays(blob, part.above) and blob.path not in mounts
+        if _is_source_file(blob, part.above) and blob.path not in mounts
     ]
     if len(parts) == 1 and len(files) == len(lists[0]):
         return parts[0].one.worktree
-    check_paths([_bytes(blob.path) for blob in files], set(), parts[0].one.name)
+    check_paths([_path_bytes(blob.path) for blob in files], set(), parts[0].one.name)
     return git.write_tree(files)
 
 
-def _stays(blob: Blob, above: str) -> bool:
+def _is_source_file(blob: Blob, above: str) -> bool:
     """Return whether a repository's path is a file of the source.
 
     A submodule that was not checked out was an empty directory, which git trees cannot hold; bytecode is Python's own
@@ -175,12 +179,12 @@ def _stays(blob: Blob, above: str) -> bool:
     return blob.mode != "160000" and "__pycache__" not in blob.path[len(above) :].split("/")
 
 
-def _bring(
+def _fetch_commits(
     repository: CapturedRepository, needed: tuple[str, ...], origin: RepositoryAddress | None, git: Git
 ) -> None:
     """Fetch commits outside the bundle from the first complete place."""
     failures = []
-    for place in _places(repository, origin):
+    for place in _remote_addresses(repository, origin):
         try:
             if place.local is not None:
                 git.fetch_local(place.local)
@@ -190,32 +194,34 @@ def _bring(
                         git.fetch_remote(place.place, oid, configured=origin is not None and origin.confirmed)
         except ReproError as err:
             why = without_login(secrets.redact(str(err)).splitlines()[0])
-            failures.append(f"  {_shown(place)}: {why}")
+            failures.append(f"  {_display_address(place)}: {why}")
             continue
         if not git.lacking(needed):
             return
-        failures.append(f"  {_shown(place)}: it does not have the commit")
+        failures.append(f"  {_display_address(place)}: it does not have the commit")
     missing = git.lacking(needed)
     if missing:
-        here = None if origin else _of_this_machine(repository)
+        here = None if origin else _find_local_repository(repository)
         if here:
-            failures.append(f"  {escaped(here)}: a snapshot opens no repository of this machine")
+            failures.append(f"  {escape_text(here)}: a snapshot opens no repository of this machine")
         raise NotFetchedError(
             f"commit {missing[0][:12]} of {repository.name} is not in the snapshot (a remote had it), "
             "and cannot be had:\n" + "\n".join(failures or ["  no remote is known"]),
-            hint=f"name a clone, a bundle or an address that has it: --source {_option(repository, here)}",
+            hint=f"name a clone, a bundle or an address that has it: --source {_source_option(repository, here)}",
         )
 
 
-def _option(repository: CapturedRepository, here: str | None) -> str:
-    return shlex.quote(f"{repository.name}={escaped(here)}") if here else f"{repository.name}=PATH|URL"
+def _source_option(repository: CapturedRepository, here: str | None) -> str:
+    return shlex.quote(f"{repository.name}={escape_text(here)}") if here else f"{repository.name}=PATH|URL"
 
 
-def _shown(place: RepositoryAddress) -> str:
-    return escaped(secrets.redact(without_login(place.place)))
+def _display_address(place: RepositoryAddress) -> str:
+    return escape_text(secrets.redact(without_login(place.place)))
 
 
-def _places(repository: CapturedRepository, origin: RepositoryAddress | None) -> Iterator[RepositoryAddress]:
+def _remote_addresses(
+    repository: CapturedRepository, origin: RepositoryAddress | None
+) -> Iterator[RepositoryAddress]:
     """Yield the addresses to fetch from.
 
     A user's override is the only one; else they are the remotes that are not paths of this machine.
@@ -228,12 +234,12 @@ def _places(repository: CapturedRepository, origin: RepositoryAddress | None) ->
             yield RepositoryAddress(place=remote.url, local=None, revision=None)
 
 
-def _of_this_machine(repository: CapturedRepository) -> str | None:
+def _find_local_repository(repository: CapturedRepository) -> str | None:
     """Return this machine's repository that a capture names, if any.
 
     It may belong to another user, so the user must name it.
     """
-    folder = text_of(repository.folder)
+    folder = unquote_directory(repository.folder)
     with contextlib.suppress(OSError, ValueError):  # another user's, or not the name of a directory here
         if folder.startswith("/") and (Path(folder) / ".git").exists():
             return folder
@@ -254,25 +260,25 @@ def rule_losses(repository: CapturedRepository, captured: CaptureFacts) -> Itera
     """
     for file in repository.left_out:
         tree = _IN_TREE.get(file.reason, "the source tree is without it")
-        reason = f"not captured ({escaped(file.reason)}); {tree}"
-        yield _lost(repository, file.path, reason, "file-left-out")
+        reason = f"not captured ({escape_text(file.reason)}); {tree}"
+        yield _rule_loss(repository, file.path, reason, "file-left-out")
     if repository.left_out_count > len(repository.left_out):
         rest = repository.left_out_count - len(repository.left_out)
-        yield _lost(
+        yield _rule_loss(
             repository, "...", f"{rest} more files were not captured, and are not named", "file-left-out"
         )
     for large in repository.lfs:
         reason = f"a large file of git LFS ({large.size} bytes): its pointer stands in for its content"
-        yield _lost(repository, large.path, reason, "lfs-pointer")
+        yield _rule_loss(repository, large.path, reason, "lfs-pointer")
     for child in captured.inside(repository.name):
         yield from rule_losses(child, captured)
 
 
-def _lost(repository: CapturedRepository, path: str, reason: str, kind: str) -> Resolution:
+def _rule_loss(repository: CapturedRepository, path: str, reason: str, kind: str) -> Resolution:
     return Resolution(
         file=FILE,
         line=0,
-        subject=f"{repository.name}/{escaped(path)}",
+        subject=f"{repository.name}/{escape_text(path)}",
         outcome="unresolved",
         reason=reason,
         kind=kind,

@@ -18,7 +18,9 @@ class NotFetchedError(LockError):
     """The repository or the commit of a source is unavailable."""
 
 
-def bring(repository: GitRepository, line: Requirement, origin: RepositoryAddress | None, commit: str) -> str:
+def fetch_commit(
+    repository: GitRepository, line: Requirement, origin: RepositoryAddress | None, commit: str
+) -> str:
     """Fetch the commit into the scratch repository.
 
     Return its full id.

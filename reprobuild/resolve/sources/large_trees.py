@@ -20,7 +20,7 @@ _PORTION = 32 << 20
 _OVERLAP = 64 << 10  # of two portions, so that a secret is complete in one of them
 
 
-def checked_blobs(repository: GitRepository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
+def list_tree_blobs(repository: GitRepository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
     """Return the paths of a commit or tree with sizes, sorted.
 
     Args:
@@ -32,7 +32,7 @@ def checked_blobs(repository: GitRepository, tree: str, name: str, packed: int |
     Raises:
         LockError: it is a decompression bomb, or too large for an image.
     """
-    blobs = repository.sized(repository.blobs(tree))
+    blobs = repository.with_sizes(repository.blobs(tree))
     total = sum(blob.size for blob in blobs)
     packed = repository.packed() if packed is None else packed
     if total > most_bytes(packed) or len(blobs) > MOST_MEMBERS:
@@ -53,20 +53,20 @@ def checked_blobs(repository: GitRepository, tree: str, name: str, packed: int |
     return blobs
 
 
-def secret_in(blob: Blob, stream: IO[bytes]) -> str:
+def find_secret(blob: Blob, stream: IO[bytes]) -> str:
     """Return the place and rule of a secret in a file.
 
     The text is empty if the file does not look like a secret.
     """
     named = False
-    for line, text in _portions(blob, stream):
+    for line, text in _read_portions(blob, stream):
         if matches := secrets.find(text, most=1):
             return f":{line + matches[0][0]}: this looks like a secret ({matches[0][1]})"
         named = named or (blob.mode != "120000" and secrets.secret_file(blob.path, text))
     return ": files of this name hold secrets" if named else ""
 
 
-def _portions(blob: Blob, stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def _read_portions(blob: Blob, stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield a file in portions, each with its preceding line count.
 
     Portions end at line ends, unless lines are long.

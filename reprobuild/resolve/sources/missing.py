@@ -22,7 +22,7 @@ KIND = "unreachable-source"
 def rule_line(line: Requirement, err: NotFetchedError, patches: Sequence[Patch]) -> tuple[Resolution, ...]:
     """Return resolutions for a freeze line and its diffs."""
     diffs = [patch for patch in patches if canonicalize_name(patch.name) in names_of(line)]
-    ruling = _ruling(line.place.file, line.place.line, line.name, _reason(err), line.text)
+    ruling = _make_resolution(line.place.file, line.place.line, line.name, _failure_reason(err), line.text)
     return (ruling, *_rule_diffs(diffs, line.name))
 
 
@@ -33,25 +33,25 @@ def rule_captured(
     line = placed.line
     file, number, text = (line.place.file, line.place.line, line.text) if line else (FILE, 0, "")
     diffs = [patch for patch in patches if patch.file == placed.repository.diff.file]
-    ruling = _ruling(file, number, line.name if line else placed.name, _reason(err), text)
+    ruling = _make_resolution(file, number, line.name if line else placed.name, _failure_reason(err), text)
     return (ruling, *_rule_diffs(diffs, placed.name))
 
 
 def rule_diff(patch: Patch, err: NotFetchedError) -> tuple[Resolution, ...]:
     """Return the resolution of a diff; the user named its repository."""
-    return (_ruling(patch.file, 0, patch.name, _reason(err)),)
+    return (_make_resolution(patch.file, 0, patch.name, _failure_reason(err)),)
 
 
 def _rule_diffs(patches: Sequence[Patch], name: str) -> Iterator[Resolution]:
     for patch in patches:
-        yield _ruling(patch.file, 0, patch.name, f"it changes {name}, whose commit cannot be had")
+        yield _make_resolution(patch.file, 0, patch.name, f"it changes {name}, whose commit cannot be had")
 
 
-def _reason(err: NotFetchedError) -> str:
+def _failure_reason(err: NotFetchedError) -> str:
     return "; ".join(line.strip() for line in f"{err}\n{err.hint}".splitlines())
 
 
-def _ruling(file: str, line: int, subject: str, reason: str, captured: str = "") -> Resolution:
+def _make_resolution(file: str, line: int, subject: str, reason: str, captured: str = "") -> Resolution:
     return Resolution(
         file=file, line=line, subject=subject, outcome="unresolved", reason=reason, kind=KIND, captured=captured
     )  # fmt: skip

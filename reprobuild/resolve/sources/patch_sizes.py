@@ -41,7 +41,7 @@ def check_patch(patch: Patch, blobs: Sequence[Blob], packed: int, name: str) -> 
     Raises:
         LockError: it is a decompression bomb, or a delta in it is damaged.
     """
-    total = unpacked(patch, {blob.path: blob.size for blob in blobs})
+    total = measure_unpacked_size(patch, {blob.path: blob.size for blob in blobs})
     if total > most_bytes(packed + len(patch.content)):
         raise LockError(
             f"{patch.file} has {len(patch.content)} bytes, the repository of {name} has {packed}, and the files of "
@@ -50,7 +50,7 @@ def check_patch(patch: Patch, blobs: Sequence[Blob], packed: int, name: str) -> 
         )
 
 
-def unpacked(patch: Patch, sizes: dict[str, int]) -> int:
+def measure_unpacked_size(patch: Patch, sizes: dict[str, int]) -> int:
     """Return the total bytes of a diff's results and packed parts."""
     rows = patch.content.split(b"\n")
     forward: set[int] = set()
@@ -64,10 +64,10 @@ def unpacked(patch: Patch, sizes: dict[str, int]) -> int:
             owners.add(start)
     text = [file for file in patch.files if file.new_path and file.line not in owners]
     old_size = sum(sizes.get(file.old_path or "", 0) for file in text)
-    return old_size + sum(_sizes(rows, forward, patch.file))
+    return old_size + sum(_packed_part_sizes(rows, forward, patch.file))
 
 
-def _sizes(rows: Sequence[bytes], forward: set[int], file: str) -> Iterator[int]:
+def _packed_part_sizes(rows: Sequence[bytes], forward: set[int], file: str) -> Iterator[int]:
     """Yield the sizes that each packed part states.
 
     git unpacks the reverse of a delta, but does not apply it.
@@ -77,10 +77,10 @@ def _sizes(rows: Sequence[bytes], forward: set[int], file: str) -> Iterator[int]
             negative, digits = match[2] == b"-", match[3].lstrip(b"0")
             yield _HUGE if negative or len(digits) > _DIGITS else int(digits or b"0")
             if match[1] == b"delta" and number in forward:
-                yield _result(rows, number + 1, file)
+                yield _delta_result_size(rows, number + 1, file)
 
 
-def _result(rows: Sequence[bytes], at: int, file: str) -> int:
+def _delta_result_size(rows: Sequence[bytes], at: int, file: str) -> int:
     """Return the size of a delta's result.
 
     Only the two sizes at its start are unpacked.

@@ -54,9 +54,9 @@ def patch_of(
     for patch in patches:
         if canonicalize_name(patch.name) in names:
             return patch
-    tree = _by_path(repository, commit)
+    tree = _blobs_by_path(repository, commit)
     for patch in patches:
-        if any(file.old_blob for file in patch.files) and not _misfits(patch, tree, before=True):
+        if any(file.old_blob for file in patch.files) and not _find_misfits(patch, tree, before=True):
             return patch
     return None
 
@@ -73,10 +73,10 @@ def fitting_commits(patch: Patch, origin: RepositoryAddress, repository: GitRepo
     if origin.local is None or not origin.local.exists() or not known:
         return []
     repository.fetch_local(origin.local)
-    return repository.commits_with(known)
+    return repository.find_commits(known)
 
 
-def patched(repository: GitRepository, commit: str, patch: Patch | None) -> str:
+def apply_patch(repository: GitRepository, commit: str, patch: Patch | None) -> str:
     """Return the tree id of a commit with a diff applied.
 
     Every blob is compared with the diff's ids.
@@ -87,10 +87,10 @@ def patched(repository: GitRepository, commit: str, patch: Patch | None) -> str:
     """
     if patch is None:
         return repository.apply(commit, b"", "")
-    tree = _by_path(repository, commit)
-    wrong = _misfits(patch, tree, before=True)
+    tree = _blobs_by_path(repository, commit)
+    wrong = _find_misfits(patch, tree, before=True)
     if wrong:
-        raise _not_of_this_commit(patch, wrong, tree, repository, commit)
+        raise _misfit_error(patch, wrong, tree, repository, commit)
     lost = next((file for file in patch.files if file.missing), None)
     if lost:
         raise LockError(
@@ -109,7 +109,7 @@ def patched(repository: GitRepository, commit: str, patch: Patch | None) -> str:
                 hint="mail, an editor or a conversion of line ends did that: copy the file as it was written",
             ) from None
         raise
-    wrong = _misfits(patch, _by_path(repository, result), before=False)
+    wrong = _find_misfits(patch, _blobs_by_path(repository, result), before=False)
     if wrong:
         raise LockError(
             f"{patch.file}:{wrong[0].line}: applied, but {wrong[0].path} is not blob {wrong[0].blob[:12]} as captured",
@@ -118,11 +118,11 @@ def patched(repository: GitRepository, commit: str, patch: Patch | None) -> str:
     return result
 
 
-def _by_path(repository: GitRepository, tree: str) -> dict[str, Blob]:
+def _blobs_by_path(repository: GitRepository, tree: str) -> dict[str, Blob]:
     return {blob.path: blob for blob in repository.blobs(tree)}
 
 
-def _misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[Misfit]:
+def _find_misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[Misfit]:
     """Return each file with a different id in the tree and the diff."""
     wrong = []
     for file in patch.files:
@@ -134,7 +134,7 @@ def _misfits(patch: Patch, tree: Mapping[str, Blob], *, before: bool) -> list[Mi
     return wrong
 
 
-def _not_of_this_commit(
+def _misfit_error(
     patch: Patch, wrong: Sequence[Misfit], tree: Mapping[str, Blob], repository: GitRepository, commit: str
 ) -> LockError:
     """Return an error with the likeliest cause.
@@ -143,7 +143,7 @@ def _not_of_this_commit(
     """
     first = wrong[0]
     start = f"{patch.file}:{first.line}: does not apply: it was made on blob {first.blob[:12]} of {first.path}, which "
-    place = _subfolder(wrong, tree)
+    place = _find_subdirectory(wrong, tree)
     if place:
         return LockError(
             f"{start}commit {commit[:12]} has at {place}{first.path}: its paths start in the directory {place}",
@@ -156,7 +156,7 @@ def _not_of_this_commit(
             hint="the chapter's recipe writes the job directory's diff where it cannot enter a package's directory; "
             f"capture it again with `git -C FOLDER diff HEAD --binary --full-index > {shlex.quote(patch.file)}`",
         )
-    other = repository.commit_with(first.blob, first.path)
+    other = repository.find_commit(first.blob, first.path)
     if other:
         return LockError(
             f"{start}is in commit {other[:12]}, and the freeze names {commit[:12]}",
@@ -175,7 +175,7 @@ def _not_of_this_commit(
     )
 
 
-def _subfolder(wrong: Sequence[Misfit], tree: Mapping[str, Blob]) -> str:
+def _find_subdirectory(wrong: Sequence[Misfit], tree: Mapping[str, Blob]) -> str:
     """Return the directory (with `/`) of all misfit files.
 
     It is empty if there is no such directory.

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.addresses import RepositoryAddress, without_login
 from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.lock.model import Resolution
@@ -36,7 +36,7 @@ def rule_diff_without_commit(
     )
     reason = f"nothing tells the commit that {patch.file} was made on; name it with --source {place}{fits}"
     return Resolution(
-        file=patch.file, line=0, subject=patch.name, outcome="unresolved", reason=escaped(reason), kind="stray-diff"
+        file=patch.file, line=0, subject=patch.name, outcome="unresolved", reason=escape_text(reason), kind="stray-diff"
     )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def rule_secret_files(
     """
     refused = [path for path in doubtful if not {_SECRET, f"{name}/{path}"} & set(accept)]
     if refused:
-        named = [f"{name}: {escaped(path)}{doubtful[path]}" for path in refused[:_NAMED]]
+        named = [f"{name}: {escape_text(path)}{doubtful[path]}" for path in refused[:_NAMED]]
         more = f"\nand {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
         words = " ".join(f"--accept {shlex.quote(f'{name}/{path}')}" for path in refused[:_NAMED])
         raise SnapshotError(
@@ -111,11 +111,11 @@ def rule_secret_files(
         Resolution(
             file="",
             line=0,
-            subject=f"{name}/{escaped(path)}",
+            subject=f"{name}/{escape_text(path)}",
             outcome="pinned",
             kind=_SECRET,
             accepted=True,
-            reason=f"{escaped(path)}{why}, and was accepted",
+            reason=f"{escape_text(path)}{why}, and was accepted",
         )
         for path, why in sorted(doubtful.items())
     )

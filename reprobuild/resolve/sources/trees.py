@@ -18,10 +18,10 @@ from packaging.utils import canonicalize_name
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import LockError, SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.addresses import RepositoryAddress
 from reprobuild.infra.git.command import is_local
-from reprobuild.infra.tar.entries import TarEntry, parents
+from reprobuild.infra.tar.entries import TarEntry, list_parents
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
@@ -30,14 +30,14 @@ from reprobuild.resolve.environment.path_mapping import (
     MappedRepository,
     place_repositories,
     source_path,
-    text_of,
+    unquote_directory,
 )
 from reprobuild.resolve.sources import missing
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
-from reprobuild.resolve.sources.fetch_commit import NotFetchedError, bring
-from reprobuild.resolve.sources.large_trees import checked_blobs, secret_in
+from reprobuild.resolve.sources.fetch_commit import NotFetchedError, fetch_commit
+from reprobuild.resolve.sources.large_trees import find_secret, list_tree_blobs
 from reprobuild.resolve.sources.patch_sizes import check_patch
-from reprobuild.resolve.sources.patching import patch_of, patched
+from reprobuild.resolve.sources.patching import apply_patch, patch_of
 from reprobuild.resolve.sources.resolutions import (
     pin_line,
     pin_subject,
@@ -103,9 +103,10 @@ def resolve_sources(
     placed = place_repositories(inputs.captured, requirements, inputs.drop)
     taken = {repository.line: repository for repository in placed}
     results = [
-        _of_capture(taken[line], inputs) if line in taken else _of_line(line, inputs) for line in requirements
+        _make_captured_source(taken[line], inputs) if line in taken else _make_line_source(line, inputs)
+        for line in requirements
     ]
-    results += [_of_capture(repository, inputs) for repository in placed if repository.line is None]
+    results += [_make_captured_source(repository, inputs) for repository in placed if repository.line is None]
     used = frozenset[str]().union(*(result.used for result in results))
     names = {result.source.name for result in results if result.source} | {
         canonicalize_name(line.name) for line in requirements
@@ -113,7 +114,7 @@ def resolve_sources(
     for patch in inputs.patches:
         name = canonicalize_name(patch.name)
         if patch.file not in used and name in inputs.origins and name not in names:
-            results.append(_of_diff(patch, inputs))
+            results.append(_make_diff_source(patch, inputs))
             used |= {patch.file}
             names.add(name)
     rulings = [ruling for result in results for ruling in result.rulings]
@@ -121,19 +122,19 @@ def resolve_sources(
     return tuple(result.source for result in results if result.source), tuple(rulings)
 
 
-def _of_line(line: Requirement, inputs: SourceInputs) -> _Made:
+def _make_line_source(line: Requirement, inputs: SourceInputs) -> _Made:
     try:
-        return _brought_line(line, inputs)
+        return _fetch_line_source(line, inputs)
     except NotFetchedError as err:
-        return _missing(missing.rule_line(line, err, inputs.patches))
+        return _missing_source(missing.rule_line(line, err, inputs.patches))
 
 
-def _missing(rulings: tuple[Resolution, ...]) -> _Made:
+def _missing_source(rulings: tuple[Resolution, ...]) -> _Made:
     """Return the resolutions of an unavailable source."""
     return _Made(None, rulings, frozenset(ruling.file for ruling in rulings))
 
 
-def _brought_line(line: Requirement, inputs: SourceInputs) -> _Made:
+def _fetch_line_source(line: Requirement, inputs: SourceInputs) -> _Made:
     name = canonicalize_name(line.name)
     origin = inputs.origins.get(name)
     commit = line.commit or (origin.revision if origin else None)
@@ -142,13 +143,13 @@ def _brought_line(line: Requirement, inputs: SourceInputs) -> _Made:
         return _Made(None, (rule_line_without_commit(line, origin),))
     with inputs.store.scratch() as folder:
         repository = GitRepository(folder, inputs.env)
-        full = bring(repository, line, origin, commit)
-        blobs = checked_blobs(repository, full, name)
+        full = fetch_commit(repository, line, origin, commit)
+        blobs = list_tree_blobs(repository, full, name)
         patch = patch_of(line, inputs.patches, repository, full)
-        tree, packed = _patched(repository, full, patch, blobs, name)
-        blank = _blank(line, name)
+        tree, packed = _patch_tree(repository, full, patch, blobs, name)
+        blank = _blank_source(line, name)
         source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
-        source, secret_rulings = _keep(repository, source, inputs, folder, packed=packed)
+        source, secret_rulings = _store_source(repository, source, inputs, folder, packed=packed)
     rulings = [pin_line(line, f"commit {full[:12]}, tree {tree[:12]}"), *secret_rulings]
     if patch is None:
         return _Made(source, tuple(rulings))
@@ -156,7 +157,7 @@ def _brought_line(line: Requirement, inputs: SourceInputs) -> _Made:
     return _Made(source, tuple(rulings), frozenset({patch.file}))
 
 
-def _patched(
+def _patch_tree(
     repository: GitRepository, commit: str, patch: Patch | None, blobs: Sequence[Blob], name: str
 ) -> tuple[str, int]:
     """Return the tree id of a commit with a diff, and its packed size.
@@ -167,10 +168,10 @@ def _patched(
     if patch:
         check_patch(patch, blobs, packed, name)
         packed += len(patch.content)
-    return patched(repository, commit, patch), packed
+    return apply_patch(repository, commit, patch), packed
 
 
-def _of_diff(patch: Patch, inputs: SourceInputs) -> _Made:
+def _make_diff_source(patch: Patch, inputs: SourceInputs) -> _Made:
     """Make the source of a diff with a repository named by the user.
 
     No line of the freeze names the repository.
@@ -185,19 +186,21 @@ def _of_diff(patch: Patch, inputs: SourceInputs) -> _Made:
                 None, (rule_diff_without_commit(patch, origin, repository),), frozenset({patch.file})
             )
         try:
-            full = bring(repository, line, origin, origin.revision)
+            full = fetch_commit(repository, line, origin, origin.revision)
         except NotFetchedError as err:
-            return _missing(missing.rule_diff(patch, err))
-        tree, packed = _patched(repository, full, patch, checked_blobs(repository, full, name), name)
-        blank = replace(_blank(None, name), commit=full, tree=tree, patch=_hash_of(patch), url=origin.address)
-        source, secret_rulings = _keep(repository, blank, inputs, folder, packed=packed)
+            return _missing_source(missing.rule_diff(patch, err))
+        tree, packed = _patch_tree(repository, full, patch, list_tree_blobs(repository, full, name), name)
+        blank = replace(
+            _blank_source(None, name), commit=full, tree=tree, patch=_hash_of(patch), url=origin.address
+        )
+        source, secret_rulings = _store_source(repository, blank, inputs, folder, packed=packed)
     reason = f"applied to commit {full[:12]} of {name}, tree {tree[:12]}; every blob id fits"
     return _Made(
         source, (pin_subject(patch.file, 0, patch.name, reason), *secret_rulings), frozenset({patch.file})
     )
 
 
-def _of_capture(placed: MappedRepository, inputs: SourceInputs) -> _Made:
+def _make_captured_source(placed: MappedRepository, inputs: SourceInputs) -> _Made:
     """Make the source of a captured repository.
 
     It is for a line of the freeze, or is the job's own directory.
@@ -223,14 +226,14 @@ def _of_capture(placed: MappedRepository, inputs: SourceInputs) -> _Made:
         try:
             tree = captured_tree(repository, inputs.captured, inputs.folder, inputs.origins, git, name)
         except NotFetchedError as err:
-            return _missing(missing.rule_captured(placed, err, inputs.patches))
+            return _missing_source(missing.rule_captured(placed, err, inputs.patches))
         changes = repository.bundle.sha256 if repository.bundle and tree.changed else None
-        commit = _full(line.commit if line else None, known) or tree.commit
-        blank = replace(_blank(line, name), subdirectory=_subdirectory(line, repository))
-        source = replace(blank, commit=commit, tree=tree.tree, patch=changes, url=_address(line, tree))
-        source, secret_rulings = _keep(git, source, inputs, folder, dated=tree.commit)
+        commit = _full_commit(line.commit if line else None, known) or tree.commit
+        blank = replace(_blank_source(line, name), subdirectory=_subdirectory(line, repository))
+        source = replace(blank, commit=commit, tree=tree.tree, patch=changes, url=_source_address(line, tree))
+        source, secret_rulings = _store_source(git, source, inputs, folder, dated=tree.commit)
     place = repository.bundle.file if repository.bundle else repository.folder
-    how = f"the files of {escaped(repository.folder)}, tree {tree.tree[:12]}"
+    how = f"the files of {escape_text(repository.folder)}, tree {tree.tree[:12]}"
     rulings = [pin_line(line, how) if line else pin_subject(FILE, 0, name, how)]
     if patch:
         rulings.append(
@@ -242,7 +245,7 @@ def _of_capture(placed: MappedRepository, inputs: SourceInputs) -> _Made:
     return _Made(source, (*rulings, *secret_rulings, *rule_losses(repository, inputs.captured)), used)
 
 
-def _full(commit: str | None, known: Collection[str | None]) -> str | None:
+def _full_commit(commit: str | None, known: Collection[str | None]) -> str | None:
     """Return the full id of a commit that a line may abbreviate."""
     return next((oid for oid in sorted(filter(None, known)) if commit and oid.startswith(commit)), None)
 
@@ -254,11 +257,11 @@ def _subdirectory(line: Requirement | None, repository: CapturedRepository) -> s
     """
     if line is None or line.subdirectory or not line.path:
         return (line.subdirectory if line else None) or ""
-    inside = posixpath.relpath(line.path.removeprefix("file://"), text_of(repository.folder))
+    inside = posixpath.relpath(line.path.removeprefix("file://"), unquote_directory(repository.folder))
     return "" if inside == "." or inside.startswith("../") or inside == ".." else inside
 
 
-def _address(line: Requirement | None, tree: Tree) -> str:
+def _source_address(line: Requirement | None, tree: Tree) -> str:
     """Return the address of a source.
 
     A line without an address keeps none, so that the image's own line is equal.
@@ -266,7 +269,7 @@ def _address(line: Requirement | None, tree: Tree) -> str:
     return (line.url or "") if line else tree.address
 
 
-def _blank(line: Requirement | None, name: str) -> Source:
+def _blank_source(line: Requirement | None, name: str) -> Source:
     """Return a source with its path, still without its content."""
     return Source(
         name=name, url="", commit="", tree="", patch=None, path=source_path(name),
@@ -275,7 +278,7 @@ def _blank(line: Requirement | None, name: str) -> Source:
     )  # fmt: skip
 
 
-def _keep(
+def _store_source(
     repository: GitRepository, source: Source, inputs: SourceInputs, folder: Path, *, dated: str = "",
     packed: int | None = None,
 ) -> tuple[Source, tuple[Resolution, ...]]:  # fmt: skip
@@ -292,7 +295,7 @@ def _keep(
     Returns:
         The source, and a resolution for each accepted file that looks like a secret.
     """
-    blobs = checked_blobs(repository, source.tree, source.name, packed)
+    blobs = list_tree_blobs(repository, source.tree, source.name, packed)
     submodules = [blob.path for blob in blobs if blob.mode == "160000"]
     if submodules:
         raise LockError(
@@ -303,10 +306,10 @@ def _keep(
     doubtful: dict[str, str] = {}
     with path.open("wb") as stream:
         writer = TarWriter(stream, EPOCH)
-        for directory in parents(blob.path for blob in blobs):
+        for directory in list_parents(blob.path for blob in blobs):
             writer.directory(directory)
         for blob, content in repository.contents(blobs):
-            if why := secret_in(blob, content):
+            if why := find_secret(blob, content):
                 doubtful[blob.path] = why
             content.seek(0)
             if blob.mode == "120000":

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from debian.debian_support import Version
 from msgspec import Struct
 
-from reprobuild.ecosystems.apt.index import Candidate, SystemIndex, newest
+from reprobuild.ecosystems.apt.index import Candidate, SystemIndex, newest_candidate
 from reprobuild.ecosystems.apt.relations import Group, Relation
 from reprobuild.lock.system import dpkg_name
 
@@ -74,7 +74,7 @@ class Ways:
         )
 
 
-def upstream(version: str) -> str:
+def strip_revision(version: str) -> str:
     """Return a Debian version without its revision, with its epoch.
 
     A native package has no revision; the suffixes of stable updates, binary rebuilds and non-maintainer uploads
@@ -88,10 +88,10 @@ def is_later_revision(version: str, captured: str) -> bool:
 
     Both have the same upstream version.
     """
-    return upstream(version) == upstream(captured) and Version(version) > Version(captured)
+    return strip_revision(version) == strip_revision(captured) and Version(version) > Version(captured)
 
 
-def by_preference(versions: Sequence[Candidate], captured: str | None) -> list[Candidate]:
+def sort_by_preference(versions: Sequence[Candidate], captured: str | None) -> list[Candidate]:
     """Return the versions of a package, the best first.
 
     The captured version; later revisions of the same upstream version, the nearest first; then as apt would: the
@@ -104,7 +104,7 @@ def by_preference(versions: Sequence[Candidate], captured: str | None) -> list[C
     same = [c for c in versions if c.version == captured]
     later = [c for c in reversed(versions) if captured is not None and is_later_revision(c.version, captured)]
     rest = [c for c in versions if c not in same and c not in later]
-    first = newest(rest)
+    first = newest_candidate(rest)
     return [*same, *later, *([first] if first else ()), *(c for c in rest if c is not first)]
 
 
@@ -113,4 +113,4 @@ def pick_version(key: str, captured: str | None, index: SystemIndex) -> Candidat
 
     It is None if the index has no version.
     """
-    return next(iter(by_preference(index.versions(key), captured)), None)
+    return next(iter(sort_by_preference(index.versions(key), captured)), None)

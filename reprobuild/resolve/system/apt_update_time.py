@@ -178,7 +178,7 @@ def infer_moment(
     waiting = [time for time in first if EARLIEST < time <= now]
     looked = 0
     while looked < MOST_SAMPLES:
-        time = waiting.pop(0) if waiting else _next(times, bounds, best[0] if best else 0, now)
+        time = waiting.pop(0) if waiting else _next_time(times, bounds, best[0] if best else 0, now)
         if time is None:
             break
         if time not in times:
@@ -188,7 +188,7 @@ def infer_moment(
         looked += 1
         sample = look(time)
         if sample is None:
-            _nothing(bounds, time)
+            _record_absence(bounds, time)
             continue
         score, against = bounds.take(sample)
         if best is None or score > best[0]:
@@ -197,10 +197,10 @@ def infer_moment(
             break
     if best is None or not best[0]:
         return None
-    return _moment(best[1], best[2], bounds)
+    return _make_moment(best[1], best[2], bounds)
 
 
-def _nothing(bounds: _Bounds, time: int) -> None:
+def _record_absence(bounds: _Bounds, time: int) -> None:
     """Record that the archive has no data of a moment.
 
     The moment was before its time.
@@ -209,7 +209,7 @@ def _nothing(bounds: _Bounds, time: int) -> None:
         bounds.after[number] = max(time, bounds.after[number] or time)
 
 
-def _next(times: Sequence[int], bounds: _Bounds, reached: int, now: int) -> int | None:
+def _next_time(times: Sequence[int], bounds: _Bounds, reached: int, now: int) -> int | None:
     """Return the middle of the most promising window.
 
     Of equal windows, it is the latest.
@@ -225,7 +225,7 @@ def _next(times: Sequence[int], bounds: _Bounds, reached: int, now: int) -> int 
     return (start + end) // 2 if most > reached else None
 
 
-def _moment(time: int, against: list[int], bounds: _Bounds) -> Moment:
+def _make_moment(time: int, against: list[int], bounds: _Bounds) -> Moment:
     fitting = [n for n in range(len(bounds.claims)) if bounds.spoke[n] and n not in set(against)]
     after = [bound for n in fitting if (bound := bounds.after[n]) is not None and bound < time]
     before = [

@@ -33,12 +33,12 @@ from reprobuild.resolve.system.fallback_sources import (
     MirrorPool,
     PackageSource,
     StoreSource,
-    user_files,
+    list_user_debs,
 )
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
 from reprobuild.resolve.system.release import DistributionRelease
 from reprobuild.resolve.system.snapshot_archives import CurrentArchives, Past
-from reprobuild.resolve.system.version_search import Search, describe
+from reprobuild.resolve.system.version_search import Search, describe_moment
 from reprobuild.snapshot.model import AptList, Snapshot, SystemPackage
 
 # Classes of resolutions that a package from elsewhere would change.
@@ -80,7 +80,7 @@ class ReleaseBase:
         self._own = StoreSource(around.store, release.distribution, release.codename)
         foreign = foreign_architectures(snapshot.packages, request.architecture, decisions.drop)
         try:
-            with around.store.own_folder("apt", "lists") as lists:
+            with around.store.private_directory("apt", "lists") as lists:
                 self.index = configured_index(
                     release.distribution, release.codename, env=around.env, folder=lists,
                     architecture=request.architecture, foreign=foreign,
@@ -125,11 +125,11 @@ class ReleaseBase:
         )  # fmt: skip
         debs, index = (*base.packages, *base.tools), self.index
         self._own.keep(
-            [c for d in debs for c in index.versions(_key(d, index)) if c.version == d.version],
+            [c for d in debs for c in index.versions(_deb_key(d, index)) if c.version == d.version],
             index,
             self._search.found,
         )
-        return base, (*rulings, *_evidence(self._snapshot, self._wanted.release, self._search))
+        return base, (*rulings, *_release_evidence(self._snapshot, self._wanted.release, self._search))
 
 
 def find_base(
@@ -144,16 +144,16 @@ def find_base(
     Returns:
         The base, the resolutions with the source of each version, and the index with all found packages.
     """
-    base, rulings, index = settle(
+    base, rulings, index = resolve_with_search(
         lambda known: resolve_base(
             packages, index=known, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries, called=called
         ),
-        lambda rulings: missing(packages, rulings), packages, index, search,
+        lambda rulings: find_missing_packages(packages, rulings), packages, index, search,
     )  # fmt: skip
-    return base, tuple(told(ruling, search) for ruling in rulings), index
+    return base, tuple(with_version_source(ruling, search) for ruling in rulings), index
 
 
-def settle(
+def resolve_with_search(
     resolve: Callable[[SystemIndex], tuple[Base, tuple[Resolution, ...]]],
     lacking: Callable[[tuple[Resolution, ...]], Sequence[SystemPackage]],
     packages: Iterable[SystemPackage],
@@ -176,7 +176,7 @@ def settle(
         try:
             base, rulings = resolve(index)
         except ContradictionError as err:
-            index = _with_lost(packages, index, search, err)
+            index = _with_missing_versions(packages, index, search, err)
             continue
         more = search.more(lacking(rulings), index)
         if more is None:
@@ -184,7 +184,7 @@ def settle(
         index = more
 
 
-def _with_lost(
+def _with_missing_versions(
     packages: Iterable[SystemPackage], index: SystemIndex, search: Search, err: ContradictionError
 ) -> SystemIndex:
     """Return the index with missing captured versions.
@@ -232,17 +232,17 @@ def make_search(
         ppas = [archive.ppa for archive in archives if archive.ppa]
         shelves.append(LaunchpadSource(launchpad, index.release, ppas, around.net, around.store))
     shelves.append(MirrorPool(around.net, around.store))
-    shelves.append(LocalDebs(user_files(decisions.debs, around.folder), around.store))
+    shelves.append(LocalDebs(list_user_debs(decisions.debs, around.folder), around.store))
     first_seen = FirstSeen(services["debian-first-seen"].url, around.net)
     return Search(
         snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
-        hints=_hints(snapshot.apt_lists), say=around.say,
+        hints=_moment_hints(snapshot.apt_lists), say=around.say,
         first_seen=first_seen.of if index.distribution == "debian" else None,
         present=CurrentArchives(present, indexes),
     )  # fmt: skip
 
 
-def _hints(lists: Iterable[AptList]) -> list[int]:
+def _moment_hints(lists: Iterable[AptList]) -> list[int]:
     """Return the publication moment of the machine's newest apt list.
 
     The machine is the captured one.
@@ -251,7 +251,7 @@ def _hints(lists: Iterable[AptList]) -> list[int]:
     return [max(times) + RESOLUTION] if times else []
 
 
-def _key(deb: Deb, index: SystemIndex) -> str:
+def _deb_key(deb: Deb, index: SystemIndex) -> str:
     return dpkg_name(deb.name, deb.architecture, index.architecture)
 
 
@@ -280,7 +280,9 @@ class _Keys:
         return self._net.page(self._server.replace("{fingerprint}", fingerprint.upper())).content
 
 
-def missing(packages: Sequence[SystemPackage], rulings: Iterable[Resolution]) -> list[SystemPackage]:
+def find_missing_packages(
+    packages: Sequence[SystemPackage], rulings: Iterable[Resolution]
+) -> list[SystemPackage]:
     """Return packages with a captured version missing from the index.
 
     Another archive may have it.
@@ -289,7 +291,7 @@ def missing(packages: Sequence[SystemPackage], rulings: Iterable[Resolution]) ->
     return [package for package in packages if package.place.line in lines]
 
 
-def told(ruling: Resolution, search: Search) -> Resolution:
+def with_version_source(ruling: Resolution, search: Search) -> Resolution:
     """Return a resolution with the source of its version.
 
     If the version was not found, the searched places are added.
@@ -309,13 +311,15 @@ def told(ruling: Resolution, search: Search) -> Resolution:
     return ruling
 
 
-def _evidence(snapshot: Snapshot, release: DistributionRelease, search: Search) -> tuple[Resolution, ...]:
+def _release_evidence(
+    snapshot: Snapshot, release: DistributionRelease, search: Search
+) -> tuple[Resolution, ...]:
     """Return the evidence for the release and the moment."""
     if not snapshot.packages:
         return ()
     words = [f"{release.distribution}/{release.codename}: {release.evidence}"]
     if search.moment is not None:
-        words.append(describe(search.moment))
+        words.append(describe_moment(search.moment))
     words += [f"the archive {url} did not answer: {reason}" for url, reason in sorted(search.silent.items())]
     return (
         Resolution(

@@ -64,7 +64,7 @@ class ReleaseNeed(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, python="", glibc=newer[0], glibc_from=newer[1])
 
 
-def what_is_needed(
+def derive_release_need(
     snapshot: Snapshot,
     interpreter: Interpreter,
     lines: Iterable[Requirement],
@@ -85,17 +85,19 @@ def what_is_needed(
     tags = frozenset(target.tags())
     with ThreadPoolExecutor(WORKERS) as pool:
         of_wheels = [
-            minimum for minimum in pool.map(lambda line: _of_line(line, lists, tags), lines) if minimum
+            minimum for minimum in pool.map(lambda line: _line_glibc(line, lists, tags), lines) if minimum
         ]
-    glibc, glibc_from = max((*of_wheels, *_of_host(snapshot)), key=lambda minimum: minimum[0], default=_NONE)
-    family, number = _family(snapshot)
+    glibc, glibc_from = max(
+        (*of_wheels, *_host_glibc(snapshot)), key=lambda minimum: minimum[0], default=_NONE
+    )
+    family, number = _report_family(snapshot)
     return ReleaseNeed(
         python=python if interpreter.kind == "system" else "", python_from=interpreter.evidence, glibc=glibc,
         glibc_from=glibc_from, family=family, number=number,
     )  # fmt: skip
 
 
-def default_release(
+def choose_default_release(
     need: ReleaseNeed, available: Collection[str], archived: Collection[str] = ()
 ) -> DistributionRelease:
     """Choose the default release.
@@ -121,11 +123,11 @@ def default_release(
     )
     wants = (
         (f"Python {need.python} ({need.python_from}) and glibc " if need.python else "glibc ")
-        + (f"{_text(need.glibc)} or later" if any(need.glibc) else "of any version")
+        + (f"{_format_glibc(need.glibc)} or later" if any(need.glibc) else "of any version")
         + f" ({need.glibc_from})"
     )
     if not fitting:
-        has = "; ".join(_has(table[name]) for name in offered)
+        has = "; ".join(_describe_release(table[name]) for name in offered)
         raise LockError(
             "no package list was captured, and no release that can be had fits; "
             f"needed: {wants}; {has or 'there is none'}",
@@ -133,7 +135,7 @@ def default_release(
         )
     best = min(fitting, key=lambda release: _distance(release, need))
     evidence = (
-        f"{_has(best)}, and support until {best.standard} (LTS: {best.lts})"
+        f"{_describe_release(best)}, and support until {best.standard} (LTS: {best.lts})"
         + ("" if best in tiers[0] else ", and is not in this machine's apt sources")
         + f"; needed: {wants}"
     )
@@ -157,8 +159,8 @@ def glibc_of(tags: Iterable[Tag]) -> Glibc:
     return min(versions, default=(0, 0))
 
 
-def _has(release: Known) -> str:
-    return f"{release.label} has Python {release.python} and glibc {_text(release.glibc)}"
+def _describe_release(release: Known) -> str:
+    return f"{release.label} has Python {release.python} and glibc {_format_glibc(release.glibc)}"
 
 
 def _fits(release: Known, need: ReleaseNeed) -> bool:
@@ -183,7 +185,7 @@ def _remedy(need: ReleaseNeed) -> str:
     )
 
 
-def _of_line(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tuple[Glibc, str] | None:
+def _line_glibc(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tuple[Glibc, str] | None:
     """Return the oldest glibc for a captured line's wheels.
 
     Return None if there is no such wheel.
@@ -198,7 +200,7 @@ def _of_line(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tuple
     return least
 
 
-def _of_host(snapshot: Snapshot) -> Iterator[tuple[Glibc, str]]:
+def _host_glibc(snapshot: Snapshot) -> Iterator[tuple[Glibc, str]]:
     for report in snapshot.reports:
         if match := _GLIBC.search(report.libc):
             place = next((fact.place for fact in report.facts if fact.value == report.libc), report.place(""))
@@ -208,7 +210,7 @@ def _of_host(snapshot: Snapshot) -> Iterator[tuple[Glibc, str]]:
             yield (int(match[1]), int(match[2])), f"the captured host had glibc {rpm.version}, {rpm.place}"
 
 
-def _family(snapshot: Snapshot) -> tuple[str, str]:
+def _report_family(snapshot: Snapshot) -> tuple[str, str]:
     """Return a report's distribution and number.
 
     The report has, for example, `Ubuntu 22.04.3 LTS`. Both are empty for an unsupported system.
@@ -220,5 +222,5 @@ def _family(snapshot: Snapshot) -> tuple[str, str]:
     return "", ""
 
 
-def _text(glibc: Glibc) -> str:
+def _format_glibc(glibc: Glibc) -> str:
     return f"{glibc[0]}.{glibc[1]}"

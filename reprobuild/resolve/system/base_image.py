@@ -19,10 +19,10 @@ from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
 from reprobuild.errors import LockError
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import Base, BaseImage, Deb, ImagePackage, dpkg_name
-from reprobuild.resolve.system.image_overlay import kept, outdated_by
+from reprobuild.resolve.system.image_overlay import find_outdated, make_image_candidate
 from reprobuild.resolve.system.image_packages import ImageSystem, PresentPackage
 from reprobuild.resolve.system.packages import APT_LIST, TOOLS, resolve_base
-from reprobuild.resolve.system.system_rules import exclusion
+from reprobuild.resolve.system.system_rules import find_exclusion
 from reprobuild.snapshot.model import SystemPackage
 
 _ROUNDS = 30
@@ -67,14 +67,17 @@ class ImageIndex(SystemIndex):
             nothing = PresentPackage(
                 name=key, version="0", architecture=self.architecture, needs=(), provides=()
             )
-            return known or (kept(key, nothing),)
+            return known or (make_image_candidate(key, nothing),)
         if package is None:
             return known
         newer = [c for c in known if Version(c.version) > Version(package.version)]
         if key in self._outdated:
             return tuple(newer)
         # Packages of the image are not replaced automatically.
-        return (*(msgspec.structs.replace(c, automatic=False) for c in newer), kept(key, package))
+        return (
+            *(msgspec.structs.replace(c, automatic=False) for c in newer),
+            make_image_candidate(key, package),
+        )
 
     def providers(self, name: str) -> tuple[str, ...]:
         """Return the providers of a name, those of the image first."""
@@ -118,14 +121,16 @@ def resolve_image_base(
     """
     present, outdated, native = system.packages, set[str](), index.architecture
     captured = {dpkg_name(p.name, p.architecture, native): p for p in request.packages}
-    both = [key for key, package in captured.items() if key in present and _asked(package, request.drop)]
+    both = [
+        key for key, package in captured.items() if key in present and _is_requested(package, request.drop)
+    ]
     for _ in range(_ROUNDS):
         base, rulings = resolve_base(
             request.packages, index=ImageIndex(index, present, outdated), drop=request.drop,
             roots=[*request.roots, *both, *sorted(outdated)], libraries=request.libraries,
             called=request.called,
         )  # fmt: skip
-        broken = outdated_by(_over(base.packages, index), present, index)
+        broken = find_outdated(_overlay_candidates(base.packages, index), present, index)
         if broken <= outdated:
             break
         outdated |= broken
@@ -142,29 +147,33 @@ def resolve_image_base(
             for p in present.values()
         ),
     )
-    ruled = [_ruled(ruling, captured, present, stays, image) for ruling in rulings]
+    ruled = [_with_image_facts(ruling, captured, present, stays, image) for ruling in rulings]
     return (
-        msgspec.structs.replace(base, packages=_files(base.packages), tools=_files(base.tools), image=whole),
-        (*ruled, _brought(image, present, captured)),
+        msgspec.structs.replace(
+            base, packages=_added_debs(base.packages), tools=_added_debs(base.tools), image=whole
+        ),
+        (*ruled, _rule_base_image(image, present, captured)),
     )
 
 
-def _asked(package: SystemPackage, drop: Collection[str]) -> bool:
+def _is_requested(package: SystemPackage, drop: Collection[str]) -> bool:
     """Return whether a captured package's version is wanted.
 
     The image has the package.
     """
-    return package.mark != "residual" and not exclusion(package.name) and not is_named(package.name, drop)
+    return (
+        package.mark != "residual" and not find_exclusion(package.name) and not is_named(package.name, drop)
+    )
 
 
-def _files(debs: Sequence[Deb]) -> tuple[Deb, ...]:
+def _added_debs(debs: Sequence[Deb]) -> tuple[Deb, ...]:
     """Return the packages that are not part of the image."""
     return tuple(deb for deb in debs if deb.file.sha256)
 
 
-def _over(debs: Sequence[Deb], index: SystemIndex) -> dict[str, Candidate]:
+def _overlay_candidates(debs: Sequence[Deb], index: SystemIndex) -> dict[str, Candidate]:
     """Return the packages over the image, with all index data."""
-    by_key = {dpkg_name(deb.name, deb.architecture, index.architecture): deb for deb in _files(debs)}
+    by_key = {dpkg_name(deb.name, deb.architecture, index.architecture): deb for deb in _added_debs(debs)}
     return {
         key: candidate
         for key, deb in by_key.items()
@@ -173,7 +182,7 @@ def _over(debs: Sequence[Deb], index: SystemIndex) -> dict[str, Candidate]:
     }
 
 
-def _ruled(
+def _with_image_facts(
     ruling: Resolution,
     packages: Mapping[str, SystemPackage],
     present: Mapping[str, PresentPackage],
@@ -200,7 +209,7 @@ def _ruled(
     return msgspec.structs.replace(ruling, outcome="replaced", kind="base-version", reason=reason)
 
 
-def _brought(
+def _rule_base_image(
     image: BaseImage, present: Mapping[str, PresentPackage], captured: Mapping[str, SystemPackage]
 ) -> Resolution:
     more = len(present.keys() - captured.keys())

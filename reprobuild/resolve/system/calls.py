@@ -24,7 +24,7 @@ from reprobuild.infra.untrusted.strings import Line
 from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip
 from reprobuild.lock.python import Source, Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.system.needed import is_word
+from reprobuild.resolve.system.needed import is_ordinary_word
 from reprobuild.store.store import Store
 
 VERSION = 1  # of remembered results
@@ -55,7 +55,7 @@ _SCRIPTS = {
 _NAMED = {"Makefile", "GNUmakefile", "Dockerfile", "Containerfile", "Snakefile", "justfile", "CMakeLists.txt"}
 
 
-def callers(
+def find_callers(
     wheels: Iterable[Wheel], sources: Iterable[Source], commands: Iterable[str], programs: Collection[str],
     store: Store, captured: Iterable[str] = (),
 ) -> dict[str, str]:  # fmt: skip
@@ -79,24 +79,24 @@ def callers(
     if not programs:
         return first_callers
     for command in commands:
-        first_callers |= dict.fromkeys(_plain(command.encode(), programs), "the workload")
+        first_callers |= dict.fromkeys(_match_words(command.encode(), programs), "the workload")
     for command in captured:
-        for program in _plain(command.encode("utf-8", "replace"), programs):
+        for program in _match_words(command.encode("utf-8", "replace"), programs):
             first_callers.setdefault(program, "the captured command")
     for source in sources:
-        for program in sorted(_of_source(source, programs, store)):
+        for program in sorted(_search_source(source, programs, store)):
             first_callers.setdefault(program, source.name)
     with ThreadPoolExecutor(_WORKERS) as pool:
         wheels = tuple(wheels)
         for wheel, called in zip(
-            wheels, pool.map(lambda wheel: of_wheel(wheel.file, programs, store), wheels), strict=True
+            wheels, pool.map(lambda wheel: find_wheel_calls(wheel.file, programs, store), wheels), strict=True
         ):
             for program in called:
                 first_callers.setdefault(program, f"{wheel.name} {wheel.version}")
     return first_callers
 
 
-def of_wheel(file: Artefact, programs: Collection[str], store: Store) -> tuple[str, ...]:
+def find_wheel_calls(file: Artefact, programs: Collection[str], store: Store) -> tuple[str, ...]:
     """Return the programs that the modules of a wheel call, sorted.
 
     Raises:
@@ -108,14 +108,14 @@ def of_wheel(file: Artefact, programs: Collection[str], store: Store) -> tuple[s
     try:
         return msgspec.convert(store.recall(key), type=tuple[Line, ...])
     except msgspec.ValidationError:  # not there yet, or damaged
-        calls = tuple(sorted(_in_wheel(file, programs, store)))
+        calls = tuple(sorted(_search_wheel(file, programs, store)))
         store.remember(key, calls)
         return calls
 
 
-def _in_wheel(file: Artefact, programs: Collection[str], store: Store) -> set[str]:
+def _search_wheel(file: Artefact, programs: Collection[str], store: Store) -> set[str]:
     calls: set[str] = set()
-    search = in_python(programs)
+    search = make_python_search(programs)
     with open_zip(store.verified(file.sha256, file.filename), file.filename) as (archive, members):
         for name, info in members.items():
             if name.endswith(".py") and info.file_size <= _LONGEST and not _NOT_RUN.search(name):
@@ -126,9 +126,9 @@ def _in_wheel(file: Artefact, programs: Collection[str], store: Store) -> set[st
     return calls
 
 
-def _of_source(source: Source, programs: Collection[str], store: Store) -> set[str]:
+def _search_source(source: Source, programs: Collection[str], store: Store) -> set[str]:
     calls: set[str] = set()
-    search = in_python(programs)
+    search = make_python_search(programs)
     with store.verified(source.file.sha256, source.file.filename).open("rb") as stream:
         for entry, content in read_tar(stream, source.file.filename):
             path = PurePosixPath(entry.path)
@@ -137,17 +137,17 @@ def _of_source(source: Source, programs: Collection[str], store: Store) -> set[s
             if path.suffix == ".py":
                 calls |= search(content())
             if path.suffix in _SCRIPTS or path.name in _NAMED:
-                calls |= _plain(content(), programs)
+                calls |= _match_words(content(), programs)
     return calls
 
 
-def in_python(programs: Collection[str]) -> Callable[[bytes], set[str]]:
+def make_python_search(programs: Collection[str]) -> Callable[[bytes], set[str]]:
     """Return a function that finds programs called by Python text."""
     known = {program.encode(): program for program in programs}
     words = {
         word: re.compile(rb"['\"]" + re.escape(word) + rb"(?=[\s'\"])")
         for word in known
-        if is_word(known[word])
+        if is_ordinary_word(known[word])
     }
 
     def search(text: bytes) -> set[str]:
@@ -168,6 +168,6 @@ def _is_called(word: re.Pattern[bytes], text: bytes) -> bool:
     return False
 
 
-def _plain(text: bytes, programs: Collection[str]) -> set[str]:
+def _match_words(text: bytes, programs: Collection[str]) -> set[str]:
     words = {word.decode() for word in _PLAIN.findall(text)}
     return words & set(programs)

@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
 from reprobuild.resolve.system.alternatives import Dependency, Ways, is_later_revision, pick_version
-from reprobuild.resolve.system.conflicts import clashes, uneven
-from reprobuild.resolve.system.contradiction import explain
+from reprobuild.resolve.system.conflicts import find_clashes, find_uneven_versions
+from reprobuild.resolve.system.contradiction import explain_contradiction
 from reprobuild.resolve.system.solver import Best, Deviation, PackagePool
 
 _Pick = Callable[[str], "Candidate | None"]
@@ -85,7 +85,7 @@ class Closure:
             pool = PackagePool(self._index, self._ways, self._captured, requests, whole=True)
             best = pool.best()
             if best is None:
-                raise explain(pool.contradiction(), requests, self._drops, self._index.label)
+                raise explain_contradiction(pool.contradiction(), requests, self._drops, self._index.label)
         return best
 
     def _all(self, requests: Mapping[str, str], solved: Mapping[str, Candidate]) -> dict[str, PackageChoice]:
@@ -123,7 +123,7 @@ class Closure:
         if chosen is None:
             return None
         candidates = [choice.candidate for choice in chosen.values()]
-        refused = (*clashes(candidates, self._index.architecture), *uneven(candidates))
+        refused = (*find_clashes(candidates, self._index.architecture), *find_uneven_versions(candidates))
         return None if refused else chosen
 
     def _nearest(self, key: str) -> Candidate | None:

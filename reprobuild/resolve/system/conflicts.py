@@ -67,7 +67,7 @@ class Uneven(Struct, frozen=True):
         )
 
 
-def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
+def find_uneven_versions(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
     """Yield architectures of one package with different versions, in pairs."""
     named: dict[str, list[Candidate]] = {}
     for candidate in sorted(candidates, key=lambda candidate: candidate.key):
@@ -78,7 +78,7 @@ def uneven(candidates: Iterable[Candidate]) -> Iterator[Uneven]:
                 yield Uneven(first, second)
 
 
-def twins(keys: Iterable[str]) -> list[list[str]]:
+def find_multiarch_keys(keys: Iterable[str]) -> list[list[str]]:
     """Return the keys of packages with several architectures.
 
     The native one comes first.
@@ -89,7 +89,7 @@ def twins(keys: Iterable[str]) -> list[list[str]]:
     return [group for group in by_name.values() if len(group) > 1]
 
 
-def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
+def find_clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
     """Yield pairs of conflicting packages, in the order of the keys.
 
     A relation without an architecture means all of them (deb-control(5)); a package never excludes itself, nor the same
@@ -113,11 +113,15 @@ def clashes(candidates: Iterable[Candidate], native: str) -> Iterator[Clash]:
         for relation in first.excludes:
             for second in named.get(relation.name, ()):
                 stand = second.name == first.name or not (first.file.sha256 or second.file.sha256)
-                if not stand and second.meets(relation) and _meant(relation, first, second, native):
+                if (
+                    not stand
+                    and second.meets(relation)
+                    and _relation_applies(relation, first, second, native)
+                ):
                     yield Clash(one=first, other=second, relation=relation)
 
 
-def _meant(relation: Relation, first: Candidate, second: Candidate, native: str) -> bool:
+def _relation_applies(relation: Relation, first: Candidate, second: Candidate, native: str) -> bool:
     qualifier = relation.architecture
     return not qualifier or serves(
         qualifier, first.architecture, second.architecture, second.multi_arch, native

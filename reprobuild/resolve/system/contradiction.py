@@ -24,7 +24,7 @@ class ContradictionError(LockError):
         self.names = names
 
 
-def explain(
+def explain_contradiction(
     core: Sequence[Restriction], requests: Mapping[str, str], drops: Mapping[str, str], label: str
 ) -> ContradictionError:
     """Return the error for restrictions that contradict each other.
@@ -35,7 +35,7 @@ def explain(
         drops: the package of the list that asks for a key, which the user can leave out.
         label: of the release.
     """
-    sentences = [*_absent(core, requests, label), *_needs(core, label)]
+    sentences = [*_describe_absent(core, requests, label), *_describe_needs(core, label)]
     sentences += [
         f"only one version of {part.key} can be installed" for part in core if isinstance(part, OneVersion)
     ]
@@ -43,11 +43,11 @@ def explain(
     names = [drops[part.key] for part in core if isinstance(part, RequestRestriction) and part.key in drops]
     return ContradictionError(
         "; ".join(sentences), hint=_hint(list(dict.fromkeys(names)), core),
-        names=frozenset(name for part in core for name in _about(part)),
+        names=frozenset(name for part in core for name in _related_packages(part)),
     )  # fmt: skip
 
 
-def _about(part: Restriction) -> Iterator[str]:
+def _related_packages(part: Restriction) -> Iterator[str]:
     """Yield packages with other versions that change a restriction."""
     if isinstance(part, Needs):
         yield from (part.candidate.name, *(relation.name for relation in part.need.group))
@@ -57,7 +57,7 @@ def _about(part: Restriction) -> Iterator[str]:
         yield from (part.one.name, part.other.name)
 
 
-def _absent(core: Sequence[Restriction], requests: Mapping[str, str], label: str) -> Iterator[str]:
+def _describe_absent(core: Sequence[Restriction], requests: Mapping[str, str], label: str) -> Iterator[str]:
     """Yield the requested packages that do not exist.
 
     Each alone is a contradiction.
@@ -67,7 +67,7 @@ def _absent(core: Sequence[Restriction], requests: Mapping[str, str], label: str
         yield f"{requests[key]} needs the system package {key}, which {label} does not have"
 
 
-def _needs(core: Iterable[Restriction], label: str) -> Iterator[str]:
+def _describe_needs(core: Iterable[Restriction], label: str) -> Iterator[str]:
     """Yield each need once, with the versions that have it."""
     versions: dict[tuple[str, str], list[str]] = {}
     for part in core:

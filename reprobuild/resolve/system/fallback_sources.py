@@ -112,7 +112,7 @@ class StoreSource:
                 ),
             )
             for candidate in candidates
-            for uri, stanza in index.said_of(candidate)
+            for uri, stanza in index.find_stanza(candidate)
         ]
         content = msgspec.json.encode(entries)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()}.json"
@@ -129,14 +129,14 @@ class StoreSource:
             entries = msgspec.json.decode(self._store.signed(path) or b"[]", type=list[_Kept])
         except msgspec.DecodeError:
             return []
-        read = [(_fields(entry.stanza), entry) for entry in entries]
+        read = [(_parse_fields(entry.stanza), entry) for entry in entries]
         return [
             ((fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", "")), entry)
             for fields, entry in read
         ]
 
 
-def _fields(text: bytes) -> Deb822:
+def _parse_fields(text: bytes) -> Deb822:
     """Return the fields of a paragraph in any encoding."""
     return Deb822(text.decode(errors="replace").splitlines())
 
@@ -176,7 +176,7 @@ class LaunchpadSource:
                 raise
             for file in files:
                 fetch([file], self._store, self._net)
-                entry = described(self._store.verified(file.sha256, file.filename), file, package)
+                entry = make_index_entry(self._store.verified(file.sha256, file.filename), file, package)
                 if entry is not None:
                     return entry, FoundVersion(label=self.label)
         return None
@@ -213,7 +213,7 @@ class MirrorPool:
                 return None
             self._store.adopt(part, sha256)
         file = Artefact(filename=filename, sha256=sha256, size=size, url=url)
-        entry = described(self._store.verified(sha256, filename), file, package)
+        entry = make_index_entry(self._store.verified(sha256, filename), file, package)
         return None if entry is None else (entry, FoundVersion(label=self.label, vouched=False))
 
 
@@ -240,7 +240,7 @@ class LocalDebs:
             except OSError as err:
                 raise LockError(f"{path} cannot be read: {err.strerror}", hint=_CHECK_DEB) from None
             file = Artefact(filename=path.name, sha256=sha256, size=size)
-            entry = described(self._store.verified(sha256, path.name), file, package)
+            entry = make_index_entry(self._store.verified(sha256, path.name), file, package)
             if entry is not None:
                 return entry, FoundVersion(label=self.label)
         return None
@@ -258,7 +258,7 @@ class LocalDebs:
             return self._store.adopt(copy), size
 
 
-def described(path: Path, file: Artefact, package: SystemPackage) -> PackagesFile | None:
+def make_index_entry(path: Path, file: Artefact, package: SystemPackage) -> PackagesFile | None:
     """Return an index entry for a package's file.
 
     Return None if it is not the captured package.
@@ -272,7 +272,7 @@ def described(path: Path, file: Artefact, package: SystemPackage) -> PackagesFil
         text = control_text(path, file.filename)
     except ReproError:
         return None
-    fields = _fields(text)
+    fields = _parse_fields(text)
     identity = (fields.get("Package", ""), fields.get("Version", ""), fields.get("Architecture", ""))
     if identity != (package.name, package.version, package.architecture):
         return None
@@ -285,7 +285,7 @@ def described(path: Path, file: Artefact, package: SystemPackage) -> PackagesFil
     return PackagesFile(uri=f"{uri}/" if file.url else "", content=stanza.encode(), automatic=False)
 
 
-def user_files(places: Iterable[str], folder: Path) -> tuple[Path, ...]:
+def list_user_debs(places: Iterable[str], folder: Path) -> tuple[Path, ...]:
     """Return the `.deb` files of the decision `debs`.
 
     Its values are files, or directories of them, relative to `folder`.

@@ -19,7 +19,12 @@ from reprobuild.errors import LockError
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import Base, EnvVar, dpkg_name
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.system.base import make_search, missing, settle, told
+from reprobuild.resolve.system.base import (
+    find_missing_packages,
+    make_search,
+    resolve_with_search,
+    with_version_source,
+)
 from reprobuild.resolve.system.base_image import OverlayRequest, resolve_image_base
 from reprobuild.resolve.system.fallback_sources import StoreSource
 from reprobuild.resolve.system.image_environment import inherit_environment
@@ -99,7 +104,7 @@ class ImageBase:
             packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries,
             called=called if self._only_needed else None,
         )  # fmt: skip
-        base, rulings, self.index = settle(
+        base, rulings, self.index = resolve_with_search(
             lambda index: resolve_image_base(self._image, self._system, index, request),
             self._missing, self._packages, self.index, self._search,
         )  # fmt: skip
@@ -110,7 +115,7 @@ class ImageBase:
             index,
             self._search.found,
         )
-        return base, (*(told(ruling, self._search) for ruling in rulings), *self._variables)
+        return base, (*(with_version_source(ruling, self._search) for ruling in rulings), *self._variables)
 
     def _missing(self, rulings: Sequence[Resolution]) -> list[SystemPackage]:
         """Return packages to search for, also those newer than the image's."""
@@ -121,7 +126,7 @@ class ImageBase:
             key = dpkg_name(package.name, package.architecture, native)
             if key in stuck and Version(package.version) > Version(present[key].version):
                 newer.append(package)
-        return [*missing(self._packages, rulings), *newer]
+        return [*find_missing_packages(self._packages, rulings), *newer]
 
 
 def _index(
@@ -132,7 +137,7 @@ def _index(
     It is empty if this machine has no source of them.
     """
     try:
-        with around.store.own_folder("apt", "lists") as lists:
+        with around.store.private_directory("apt", "lists") as lists:
             return configured_index(
                 system.distribution, system.release, env=around.env, folder=lists, architecture=architecture,
                 foreign=foreign,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from reprobuild.config.overrides import is_named
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import EnvVar, InheritedSetting
-from reprobuild.resolve.environment.environment import NAME, rules
+from reprobuild.resolve.environment.environment import NAME, read_environment_rules
 from reprobuild_portable import secrets
 
 # Variables of an image are in no captured file.
@@ -34,7 +34,7 @@ def inherit_environment(
     rulings: dict[str, Resolution] = {}
     for variable in variables:
         name, _, value = variable.partition("=")
-        outcome, kind, reason = _decide(name, value, baked, drop)
+        outcome, kind, reason = _decide_variable(name, value, baked, drop)
         rulings[name] = Resolution(
             file=WHERE, line=0, subject=name if name.isprintable() else repr(name)[:80], outcome=outcome,
             reason=reason, kind=kind,
@@ -45,7 +45,9 @@ def inherit_environment(
     return tuple(environment.values()), tuple(rulings.values())
 
 
-def _decide(name: str, value: str, baked: dict[str, str], drop: Collection[str]) -> tuple[Outcome, str, str]:
+def _decide_variable(
+    name: str, value: str, baked: dict[str, str], drop: Collection[str]
+) -> tuple[Outcome, str, str]:
     """Return outcome, class and reason."""
     if not NAME.fullmatch(name) or not value.isprintable():
         return "excluded", "session", "not what every builder can carry"
@@ -55,7 +57,7 @@ def _decide(name: str, value: str, baked: dict[str, str], drop: Collection[str])
         return "excluded", "decision", "dropped by decision"
     if name in baked:
         return "excluded", "decision", "the captured environment has its own"
-    rule = next(rule for pattern, rule in rules() if pattern.fullmatch(name))
+    rule = next(rule for pattern, rule in read_environment_rules() if pattern.fullmatch(name))
     if rule.kind in _NUMERIC:
         return "replaced", "base-variable", f"the image sets it, and it was not captured: {rule.reason}"
     return "in base", "", "the image sets it"

@@ -13,13 +13,13 @@ from reprobuild.ecosystems.apt.index import Candidate, SystemIndex
 from reprobuild.ecosystems.apt.relations import Group
 from reprobuild.errors import LockError
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.system.conflicts import clashes, twins
+from reprobuild.resolve.system.conflicts import find_clashes, find_multiarch_keys
 from reprobuild.resolve.system.image_packages import PresentPackage
 
 _NOT_THERE = Artefact(filename="", sha256="", size=0)  # of packages of the image: they are not fetched
 
 
-def kept(key: str, package: PresentPackage) -> Candidate:
+def make_image_candidate(key: str, package: PresentPackage) -> Candidate:
     """Return a candidate for a package of the image.
 
     It has no file to fetch, and its needs are met.
@@ -30,7 +30,7 @@ def kept(key: str, package: PresentPackage) -> Candidate:
     )  # fmt: skip
 
 
-def outdated_by(
+def find_outdated(
     over: Mapping[str, Candidate], present: Mapping[str, PresentPackage], index: SystemIndex
 ) -> set[str]:
     """Return the image's packages that must get another version.
@@ -48,17 +48,17 @@ def outdated_by(
     Raises:
         LockError: two exclude each other in every version.
     """
-    before = {key: kept(key, package) for key, package in present.items()}
+    before = {key: make_image_candidate(key, package) for key, package in present.items()}
     now = {**before, **over}
-    return _broken(before, now, present, index) | _excluded(now, index)
+    return _find_broken(before, now, present, index) | _find_excluded(now, index)
 
 
-def _broken(
+def _find_broken(
     before: Mapping[str, Candidate], now: Mapping[str, Candidate], present: Mapping[str, PresentPackage],
     index: SystemIndex,
 ) -> set[str]:  # fmt: skip
     """Return the image's packages that new versions break."""
-    former, later = _by_name(before.values()), _by_name(now.values())
+    former, later = _candidates_by_name(before.values()), _candidates_by_name(now.values())
 
     def met(group: Group, named: Mapping[str, list[Candidate]], wanting: str) -> bool:
         return any(
@@ -76,7 +76,7 @@ def _broken(
     }  # fmt: skip
 
 
-def _by_name(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
+def _candidates_by_name(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
     """Return the packages that have or provide each name."""
     by_name: dict[str, list[Candidate]] = {}
     for candidate in candidates:
@@ -85,20 +85,23 @@ def _by_name(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
     return by_name
 
 
-def _excluded(now: Mapping[str, Candidate], index: SystemIndex) -> set[str]:
+def _find_excluded(now: Mapping[str, Candidate], index: SystemIndex) -> set[str]:
     """Return the image's packages whose version alone conflicts."""
     result = set[str]()
-    for clash in clashes(now.values(), index.architecture):
+    for clash in find_clashes(now.values(), index.architecture):
         candidate, other = (clash.other, clash.one) if clash.one.file.sha256 else (clash.one, clash.other)
-        if all(list(clashes((newer, other), index.architecture)) for newer in _newer(candidate, index)):
+        if all(
+            list(find_clashes((newer, other), index.architecture))
+            for newer in _newer_candidates(candidate, index)
+        ):
             raise clash.error()
         result.add(candidate.key)
-    for keys in twins(now):
-        result |= _uneven([now[key] for key in keys], index)
+    for keys in find_multiarch_keys(now):
+        result |= _find_older_architectures([now[key] for key in keys], index)
     return result
 
 
-def _newer(candidate: Candidate, index: SystemIndex) -> list[Candidate]:
+def _newer_candidates(candidate: Candidate, index: SystemIndex) -> list[Candidate]:
     return [
         other
         for other in index.versions(candidate.key)
@@ -106,7 +109,7 @@ def _newer(candidate: Candidate, index: SystemIndex) -> list[Candidate]:
     ]
 
 
-def _uneven(same: list[Candidate], index: SystemIndex) -> set[str]:
+def _find_older_architectures(same: list[Candidate], index: SystemIndex) -> set[str]:
     """Return the image's architectures older than the overlaid one.
 
     All are of one package.

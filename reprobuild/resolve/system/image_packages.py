@@ -13,7 +13,7 @@ from debian.debian_support import Version
 from msgspec import Struct, structs
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, relations
+from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, parse_relations
 from reprobuild.errors import BuildError, LockError
 from reprobuild.image.layering.merge import Located, Tree, merge
 from reprobuild.image.layering.packed import open_packed
@@ -94,23 +94,27 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
     """
     texts: dict[tuple[int, int], bytes] = {}
     allowance = Allowance()
-    listings = [_listed(layer, number, store, texts, allowance) for number, layer in enumerate(image.layers)]
+    listings = [
+        _list_layer(layer, number, store, texts, allowance) for number, layer in enumerate(image.layers)
+    ]
     try:
         tree = merge(listings)
     except BuildError as err:
         raise BuildError(f"{image.reference}: {err}", hint=err.hint) from None
-    status = _text(_STATUS, tree, texts)
+    status = _file_content(_STATUS, tree, texts)
     if not status or "usr/bin/dpkg" not in tree:
         system = next((name for path, name in _OTHERS if path in tree), "a system without packages")
         raise LockError(f"{image.reference} is {system}: nothing can be installed over it", hint=_ONLY)
-    release = _release(image, next((t for path in _RELEASES if (t := _text(path, tree, texts))), b""))
+    release = _read_release(
+        image, next((t for path in _RELEASES if (t := _file_content(path, tree, texts))), b"")
+    )
     return ImageSystem(
         distribution=release["ID"], release=release["VERSION_CODENAME"],
-        packages=_packages(image, status, architecture), distributions=_distributions(tree),
+        packages=_read_packages(image, status, architecture), distributions=_find_distributions(tree),
     )  # fmt: skip
 
 
-def _listed(
+def _list_layer(
     layer: ImageLayer, number: int, store: Store, texts: dict[tuple[int, int], bytes], allowance: Allowance
 ) -> list[TarEntry]:
     """Return a layer's entries, and add wanted texts to `texts`."""
@@ -135,7 +139,7 @@ def _listed(
     return entries
 
 
-def _distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
+def _find_distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return the distributions outside of dpkg.
 
     They are found by the names of their metadata directories.
@@ -146,13 +150,13 @@ def _distributions(tree: Iterable[str]) -> dict[str, dict[str, str]]:
     return distributions
 
 
-def _text(path: str, tree: Tree, texts: Mapping[tuple[int, int], bytes]) -> bytes:
+def _file_content(path: str, tree: Tree, texts: Mapping[tuple[int, int], bytes]) -> bytes:
     """Return a file's content in the topmost layer with it."""
     entry = tree.get(path)
     return texts.get((entry.layer, entry.offset), b"") if isinstance(entry, Located) else b""
 
 
-def _release(image: BaseImage, text: bytes) -> dict[str, str]:
+def _read_release(image: BaseImage, text: bytes) -> dict[str, str]:
     pairs = (line.partition("=") for line in text.decode(errors="replace").splitlines())
     fields = {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
     for key in ("ID", "VERSION_CODENAME"):
@@ -165,7 +169,7 @@ def _release(image: BaseImage, text: bytes) -> dict[str, str]:
     return fields
 
 
-def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, PresentPackage]:
+def _read_packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, PresentPackage]:
     """Read the package list of dpkg.
 
     https://manpages.debian.org/bookworm/dpkg/dpkg-query.1.en.html#status
@@ -176,9 +180,9 @@ def _packages(image: BaseImage, status: bytes, architecture: str) -> dict[str, P
         if not fields.get("Status", "").endswith(" installed"):
             continue
         package_architecture, multi_arch = fields.get("Architecture", ""), fields.get("Multi-Arch", "")
-        needs = relations(fields.get("Pre-Depends", "")) + relations(fields.get("Depends", ""))
-        provides = tuple(r for group in relations(fields.get("Provides", "")) for r in group)
-        excludes = relations(fields.get("Conflicts", "")) + relations(fields.get("Breaks", ""))
+        needs = parse_relations(fields.get("Pre-Depends", "")) + parse_relations(fields.get("Depends", ""))
+        provides = tuple(r for group in parse_relations(fields.get("Provides", "")) for r in group)
+        excludes = parse_relations(fields.get("Conflicts", "")) + parse_relations(fields.get("Breaks", ""))
         versions = (r.version for group in (*needs, provides, *excludes) for r in group)
         sound = (
             NAME.fullmatch(name) and _ARCHITECTURE.fullmatch(package_architecture) and _is_version(version)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.ecosystems.apt.relations import Group
 from reprobuild.resolve.system.alternatives import pick_version
-from reprobuild.resolve.system.system_rules import exclusion
+from reprobuild.resolve.system.system_rules import find_exclusion
 
 _DRIVER = "driver"
 # Bytes of a .deb: those without files have some 2 to 10 KB of control files, change log and copyright.
@@ -43,8 +43,8 @@ def parts_without_drivers(
     parts: list[str] = []
     driven = False
     for group in candidate.needs:
-        need = _fulfilled(group, index, captured)
-        rule = exclusion(need.partition(":")[0]) if need else None
+        need = _choose_fulfilment(group, index, captured)
+        rule = find_exclusion(need.partition(":")[0]) if need else None
         below = None
         if need and not rule:
             below = parts_without_drivers(need, index, captured, known)
@@ -57,7 +57,7 @@ def parts_without_drivers(
     return known[key]
 
 
-def _fulfilled(group: Group, index: SystemIndex, captured: Mapping[str, str]) -> str:
+def _choose_fulfilment(group: Group, index: SystemIndex, captured: Mapping[str, str]) -> str:
     """Return the package for a native package's dependency, or "".
 
     It is the first captured one, or else the first available one.

@@ -30,7 +30,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def _table() -> _Table:
+def _read_table() -> _Table:
     text = (files("reprobuild.resolve.system") / "needed.toml").read_text(encoding="utf-8")
     return msgspec.toml.decode(text, type=_Table)
 
@@ -40,17 +40,17 @@ def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)))
 
 
-def is_kept(name: str) -> bool:
+def is_library_or_data(name: str) -> bool:
     """Return whether a package is a library or data.
 
     The environment needs such a package without calling it.
     """
-    table = _table()
+    table = _read_table()
     library = name.startswith("lib") and not _pattern(table.not_libraries).match(name)
     return library or _pattern(table.kept).match(name) is not None
 
 
-def is_of_interpreter(name: str, interpreters: Collection[str]) -> bool:
+def is_interpreter_part(name: str, interpreters: Collection[str]) -> bool:
     """Return whether a package is part of a standard library.
 
     The library is that of an interpreter (`python3.11`).
@@ -64,29 +64,29 @@ def is_of_interpreter(name: str, interpreters: Collection[str]) -> bool:
 
 def programs_of(name: str) -> tuple[str, ...]:
     """Return the names of the programs of a package."""
-    for pattern, programs in _table().programs.items():
+    for pattern, programs in _read_table().programs.items():
         if fnmatchcase(name, pattern):
             return programs
     return tuple(dict.fromkeys((name, _SERIES.sub("", name))))
 
 
-def is_word(program: str) -> bool:
+def is_ordinary_word(program: str) -> bool:
     """Return whether a program's name is also an ordinary word.
 
     Then only a call of it counts.
     """
-    return len(program) < _LETTERS or program in _table().words
+    return len(program) < _LETTERS or program in _read_table().words
 
 
-def programs(names: Iterable[str]) -> set[str]:
+def find_programs(names: Iterable[str]) -> set[str]:
     """Return the programs to search for in code.
 
     Their calls show the needed packages.
     """
-    return {program for name in names if not is_kept(name) for program in programs_of(name)}
+    return {program for name in names if not is_library_or_data(name) for program in programs_of(name)}
 
 
-def needed_for(names: Iterable[str], callers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def select_called_packages(names: Iterable[str], callers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each package with a called program, and the caller.
 
     Args:
@@ -95,5 +95,5 @@ def needed_for(names: Iterable[str], callers: Mapping[str, str]) -> Iterator[tup
     """
     for name in names:
         program = next((program for program in programs_of(name) if program in callers), None)
-        if program is not None and not is_kept(name):
+        if program is not None and not is_library_or_data(name):
             yield name, f"{callers[program]}, which calls {program}"

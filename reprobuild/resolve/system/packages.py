@@ -18,8 +18,8 @@ from reprobuild.lock.system import Base, Deb, dpkg_name
 from reprobuild.resolve.system.alternatives import is_later_revision
 from reprobuild.resolve.system.closure import Closure, PackageChoice, find_reachable
 from reprobuild.resolve.system.metapackages import parts_without_drivers
-from reprobuild.resolve.system.needed import is_kept, is_of_interpreter
-from reprobuild.resolve.system.system_rules import exclusion
+from reprobuild.resolve.system.needed import is_interpreter_part, is_library_or_data
+from reprobuild.resolve.system.system_rules import find_exclusion
 from reprobuild.snapshot.model import SystemPackage
 
 APT_LIST = "apt-packages.txt"
@@ -62,7 +62,7 @@ def foreign_architectures(
         architecture: of the image, in Debian's spelling.
         drop: names that the user leaves out.
     """
-    if _moved(packages, architecture):
+    if _changes_architecture(packages, architecture):
         return ()
     architectures = {
         package.architecture
@@ -106,24 +106,26 @@ def resolve_base(
         LockError: a root, or a dependency of a package, is not in the index; or two packages conflict.
     """
     native = index.architecture
-    moved = _moved(packages, native)
-    refused = {_key(p, native): _refusal(p, native, drop, moved=moved) for p in packages}
+    moved = _changes_architecture(packages, native)
+    refused = {_package_key(p, native): _refusal(p, native, drop, moved=moved) for p in packages}
     installed = {
-        _key(p, native): p for p in packages if p.mark != "residual" and not (moved and _foreign(p, native))
+        _package_key(p, native): p
+        for p in packages
+        if p.mark != "residual" and not (moved and _is_foreign(p, native))
     }
     captured = {key: package.version for key, package in installed.items()}
     requests = dict.fromkeys(index.essential, "every system")
     roots = tuple(roots)
     requests |= {name: "the environment" for name in roots if name not in requests}
-    requests |= dict.fromkeys(_of_interpreter(installed, refused, index, roots), "the interpreter")
+    requests |= dict.fromkeys(_interpreter_packages(installed, refused, index, roots), "the interpreter")
     requests |= {name: asker for name, asker in libraries.items() if name not in requests}
     if called is not None:
-        refused |= _not_called(installed, refused, requests, called)
-    askers = _asked(installed, refused, captured, index, requests)
+        refused |= _refuse_uncalled(installed, refused, requests, called)
+    askers = _further_requests(installed, refused, captured, index, requests)
     callers = called or {}
     requests |= {key: callers.get(package.name, f"{package.place}") for key, package in askers.items()}
     drops = {name: name for name in libraries}
-    drops |= {key: _key(package, native) for key, package in askers.items()}
+    drops |= {key: _package_key(package, native) for key, package in askers.items()}
     chosen = Closure(index, captured, drops).close(requests)
     essential = find_reachable(index.essential, chosen)
     versions = {key: choice.candidate.version for key, choice in chosen.items()}
@@ -131,17 +133,17 @@ def resolve_base(
     base = Base(
         distribution=index.distribution,
         release=index.release,
-        packages=tuple(_deb(chosen[key], key in essential) for key in sorted(chosen)),
-        tools=tuple(_deb(tools[n], False) for n in sorted(tools) if n in TOOLS or n not in chosen),
+        packages=tuple(_make_deb(chosen[key], key in essential) for key in sorted(chosen)),
+        tools=tuple(_make_deb(tools[n], False) for n in sorted(tools) if n in TOOLS or n not in chosen),
     )
-    rulings = [_ruling(p, chosen, refused[_key(p, native)], index) for p in packages]
-    rulings += [_added(c) for key, c in sorted(chosen.items()) if packages and key not in captured]
+    rulings = [_make_resolution(p, chosen, refused[_package_key(p, native)], index) for p in packages]
+    rulings += [_rule_addition(c) for key, c in sorted(chosen.items()) if packages and key not in captured]
     if not packages:
-        rulings.append(_no_list(index, chosen_for))
+        rulings.append(_rule_missing_list(index, chosen_for))
     return base, tuple(rulings)
 
 
-def not_called(rulings: Iterable[Resolution]) -> list[str]:
+def list_uncalled_packages(rulings: Iterable[Resolution]) -> list[str]:
     """Return manually installed packages without a caller.
 
     They are left out.
@@ -149,7 +151,7 @@ def not_called(rulings: Iterable[Resolution]) -> list[str]:
     return [ruling.subject for ruling in rulings if ruling.reason == _NOT_CALLED.reason]
 
 
-def _of_interpreter(
+def _interpreter_packages(
     installed: Mapping[str, SystemPackage],
     refused: Mapping[str, _Refusal | None],
     index: SystemIndex,
@@ -162,11 +164,11 @@ def _of_interpreter(
     return [
         key
         for key, package in installed.items()
-        if is_of_interpreter(package.name, roots) and not refused[key] and index.versions(key)
+        if is_interpreter_part(package.name, roots) and not refused[key] and index.versions(key)
     ]
 
 
-def _not_called(
+def _refuse_uncalled(
     installed: Mapping[str, SystemPackage],
     refused: Mapping[str, _Refusal | None],
     requests: Collection[str],
@@ -177,11 +179,11 @@ def _not_called(
         key: _NOT_CALLED
         for key, package in installed.items()
         if package.mark in ASKED and not refused[key]
-        and key not in requests and package.name not in called and not is_kept(package.name)
+        and key not in requests and package.name not in called and not is_library_or_data(package.name)
     }  # fmt: skip
 
 
-def _asked(
+def _further_requests(
     installed: Mapping[str, SystemPackage],
     refused: dict[str, _Refusal | None],
     captured: Mapping[str, str],
@@ -197,7 +199,7 @@ def _asked(
     for key, package in installed.items():
         if package.mark not in ASKED or refused[key] or not index.versions(key):
             continue
-        foreign = _foreign(package, index.architecture)
+        foreign = _is_foreign(package, index.architecture)
         parts = None if foreign else parts_without_drivers(key, index, captured, metas)
         if parts is not None:
             refused[key] = _DRIVEN
@@ -207,7 +209,7 @@ def _asked(
     return askers
 
 
-def _moved(packages: Iterable[SystemPackage], native: str) -> bool:
+def _changes_architecture(packages: Iterable[SystemPackage], native: str) -> bool:
     """Return whether the image is for another architecture.
 
     The captured one is that of most packages.
@@ -216,11 +218,11 @@ def _moved(packages: Iterable[SystemPackage], native: str) -> bool:
     return counts[native] < max(counts.values(), default=0)
 
 
-def _key(package: SystemPackage, native: str) -> str:
+def _package_key(package: SystemPackage, native: str) -> str:
     return dpkg_name(package.name, package.architecture, native)
 
 
-def _foreign(package: SystemPackage, native: str) -> bool:
+def _is_foreign(package: SystemPackage, native: str) -> bool:
     return package.architecture not in (native, "all")
 
 
@@ -231,16 +233,16 @@ def _refusal(package: SystemPackage, native: str, drop: Collection[str], *, move
     """
     if package.mark == "residual":
         return _RESIDUAL
-    if moved and _foreign(package, native):
+    if moved and _is_foreign(package, native):
         reason = f"a package for {package.architecture}; the image is for {native}"
         return _Refusal("other-architecture", reason)
-    if is_named(package.name, drop) or is_named(_key(package, native), drop):
+    if is_named(package.name, drop) or is_named(_package_key(package, native), drop):
         return _DROPPED
-    rule = exclusion(package.name)
+    rule = find_exclusion(package.name)
     return _Refusal(rule.class_, rule.reason) if rule else None
 
 
-def _deb(choice: PackageChoice, essential: bool) -> Deb:
+def _make_deb(choice: PackageChoice, essential: bool) -> Deb:
     candidate = choice.candidate
     return Deb(
         name=candidate.name,
@@ -251,11 +253,11 @@ def _deb(choice: PackageChoice, essential: bool) -> Deb:
     )
 
 
-def _ruling(
+def _make_resolution(
     package: SystemPackage, chosen: Mapping[str, PackageChoice], refusal: _Refusal | None, index: SystemIndex
 ) -> Resolution:
     """Return the resolution of one captured package."""
-    place, version, key = package.place, package.version, _key(package, index.architecture)
+    place, version, key = package.place, package.version, _package_key(package, index.architecture)
 
     def ruled(outcome: Outcome, reason: str, kind: str = "") -> Resolution:
         return Resolution(
@@ -268,12 +270,12 @@ def _ruling(
         )
 
     if key not in chosen or (refusal and refusal.kind in ("residual", "other-architecture")):
-        cause = refusal or _left_out(package, index)
+        cause = refusal or _omission_refusal(package, index)
         return ruled("unresolved" if cause.kind in _UNRESOLVED else "excluded", cause.reason, cause.kind)
     taken = chosen[key].candidate.version
     if taken == version:
         return ruled("pinned", f"{key} {version} from {index.label}, needed by {chosen[key].asked_by}")
-    why = f"{key} {version} {_unfit(package, key, chosen, index)}"
+    why = f"{key} {version} {_unfit_reason(package, key, chosen, index)}"
     if is_later_revision(taken, version):
         reason = f"{why}; {taken} is the nearest later revision of the same upstream version"
         return ruled("replaced", reason, "withdrawn")
@@ -281,11 +283,13 @@ def _ruling(
     return ruled("unresolved", reason, "unknown-version")
 
 
-def _unfit(package: SystemPackage, key: str, chosen: Mapping[str, PackageChoice], index: SystemIndex) -> str:
+def _unfit_reason(
+    package: SystemPackage, key: str, chosen: Mapping[str, PackageChoice], index: SystemIndex
+) -> str:
     """Return the reason against a captured version."""
     versions = [candidate.version for candidate in index.versions(key)]
     if package.version not in versions:
-        if _was_there(package, versions, index.release):
+        if _was_in_archive(package, versions, index.release):
             return f"is not in {index.label} any more"
         return f"is not in {index.label} (if it came from another archive, name that with `--archive`)"
     twin = next((other for other in chosen if other != key and other.partition(":")[0] == package.name), None)
@@ -294,7 +298,7 @@ def _unfit(package: SystemPackage, key: str, chosen: Mapping[str, PackageChoice]
     return "does not fit the versions that the rest has to take"
 
 
-def _was_there(package: SystemPackage, versions: Iterable[str], release: str) -> bool:
+def _was_in_archive(package: SystemPackage, versions: Iterable[str], release: str) -> bool:
     """Return whether an archive of the release had a version.
 
     A later revision of it shows that, or a suite of updates.
@@ -307,11 +311,11 @@ def _was_there(package: SystemPackage, versions: Iterable[str], release: str) ->
     )
 
 
-def _left_out(package: SystemPackage, index: SystemIndex) -> _Refusal:
+def _omission_refusal(package: SystemPackage, index: SystemIndex) -> _Refusal:
     """Return the reason for leaving out a package of the environment."""
-    key = _key(package, index.architecture)
+    key = _package_key(package, index.architecture)
     if package.mark not in ASKED:
-        if _foreign(package, index.architecture):
+        if _is_foreign(package, index.architecture):
             reason = f"a package for {package.architecture}, {_NOT_NEEDED.reason}"
             return _Refusal("other-architecture", reason)
         return _NOT_NEEDED
@@ -322,7 +326,7 @@ def _left_out(package: SystemPackage, index: SystemIndex) -> _Refusal:
     return _Refusal(kind, f"{key} {package.version} {why}, and {index.label} has no package of that name")
 
 
-def _added(choice: PackageChoice) -> Resolution:
+def _rule_addition(choice: PackageChoice) -> Resolution:
     candidate = choice.candidate
     return Resolution(
         file=APT_LIST,
@@ -334,7 +338,7 @@ def _added(choice: PackageChoice) -> Resolution:
     )
 
 
-def _no_list(index: SystemIndex, chosen_for: str) -> Resolution:
+def _rule_missing_list(index: SystemIndex, chosen_for: str) -> Resolution:
     return Resolution(
         file=APT_LIST,
         line=0,

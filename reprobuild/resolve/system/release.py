@@ -81,7 +81,15 @@ def infer_release(packages: Iterable[SystemPackage], base: str | None = None) ->
             distribution=distribution, codename=codename, evidence=f"decided: base: {base}"
         )
     packages = tuple(packages)
-    releases = [f for f in (_by_base_files(packages), _by_suites(packages), _by_versions(packages)) if f]
+    releases = [
+        f
+        for f in (
+            _infer_from_base_files(packages),
+            _infer_from_suites(packages),
+            _infer_from_versions(packages),
+        )
+        if f
+    ]
     if not releases:
         raise LockError("nothing in the snapshot tells which distribution it ran", hint=_HINT)
     if len({(r.distribution, r.codename) for r in releases}) > 1:
@@ -94,7 +102,7 @@ def infer_release(packages: Iterable[SystemPackage], base: str | None = None) ->
     )
 
 
-def _by_base_files(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
+def _infer_from_base_files(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
     for package in packages:
         if package.name == "base-files":
             for known in known_releases():
@@ -106,7 +114,7 @@ def _by_base_files(packages: tuple[SystemPackage, ...]) -> DistributionRelease |
     return None
 
 
-def _by_suites(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
+def _infer_from_suites(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
     """Return the code name in most packages' suites.
 
     `stable` and `testing` move and are ignored.
@@ -116,10 +124,10 @@ def _by_suites(packages: tuple[SystemPackage, ...]) -> DistributionRelease | Non
         for package in packages
         for codename in {suite.partition("-")[0].partition("/")[0] for suite in package.suites}
     )
-    return _most(named, "packages came from its suites")
+    return _most_frequent_release(named, "packages came from its suites")
 
 
-def _by_versions(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
+def _infer_from_versions(packages: tuple[SystemPackage, ...]) -> DistributionRelease | None:
     """Return the release in version suffixes.
 
     `+deb12u3`, `~deb12u1` are updates to Debian 12; `ubuntu0.22.04.1` and `~22.04` to Ubuntu 22.04.
@@ -131,10 +139,10 @@ def _by_versions(packages: tuple[SystemPackage, ...]) -> DistributionRelease | N
             mark = rf"deb{number}u\d" if known.distribution == "debian" else rf"(ubuntu0\.|~){number}"
             if re.search(mark, package.version):
                 marked[known.codename] += 1
-    return _most(marked, "package versions are marked as its updates")
+    return _most_frequent_release(marked, "package versions are marked as its updates")
 
 
-def _most(counts: Counter[str], words: str) -> DistributionRelease | None:
+def _most_frequent_release(counts: Counter[str], words: str) -> DistributionRelease | None:
     known = {release.codename: release.distribution for release in known_releases()}
     ranked = sorted((-count, name) for name, count in counts.items() if name in known)
     if not ranked:

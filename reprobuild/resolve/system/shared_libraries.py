@@ -15,15 +15,15 @@ from msgspec import Struct
 
 from reprobuild.config.overrides import is_named
 from reprobuild.ecosystems.apt.index import SystemIndex
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Base
 from reprobuild.resolve.system.sonames import (
-    candidates,
     glibc_of,
+    guess_packages,
     is_alternative,
-    is_of_the_host,
+    is_host_library,
     newest_glibcxx,
     package_of,
 )
@@ -45,7 +45,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     imported: bool
 
 
-def asks(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]]) -> tuple[Ask, ...]:
+def required_libraries(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]]) -> tuple[Ask, ...]:
     """Return the libraries that an environment's wheels lack.
 
     There is one entry for each wheel and library.
@@ -55,7 +55,7 @@ def asks(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]]) -> tuple[Ask, ...]
     for number, (_, file) in enumerate(everything):
         for name in file.names:
             by_name.setdefault(name, []).append(number)
-    imported = _imported(everything, by_name)
+    imported = _find_imported_files(everything, by_name)
     by_key: dict[tuple[str, str], Ask] = {}
     for number, (wheel, file) in enumerate(everything):
         for soname in file.needed:
@@ -67,7 +67,9 @@ def asks(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]]) -> tuple[Ask, ...]
     return tuple(by_key[key] for key in sorted(by_key))
 
 
-def _imported(everything: list[tuple[Wheel, ElfFile]], by_name: Mapping[str, list[int]]) -> set[int]:
+def _find_imported_files(
+    everything: list[tuple[Wheel, ElfFile]], by_name: Mapping[str, list[int]]
+) -> set[int]:
     """Return the files that an import leads to.
 
     Python code opens the files of a wheel without extension modules, if no other wheel needs them (soundfile, xgboost):
@@ -92,7 +94,7 @@ def _imported(everything: list[tuple[Wheel, ElfFile]], by_name: Mapping[str, lis
     return file_numbers
 
 
-def system_libraries(
+def choose_library_packages(
     needed: Iterable[Ask], snapshot: Snapshot, index: SystemIndex, base: Base, drop: Collection[str]
 ) -> tuple[dict[str, str], tuple[Resolution, ...]]:
     """Choose the package of each library, or give a reason.
@@ -102,7 +104,7 @@ def system_libraries(
     index has it. Plugins are not added.
 
     Args:
-        needed: the results of `asks`.
+        needed: the results of `required_libraries`.
         snapshot: the captured environment.
         index: the packages of the base's release.
         base: the packages already in the image.
@@ -123,29 +125,35 @@ def system_libraries(
     roots: dict[str, str] = {}
     rulings = []
     for ask in needed:
-        if any(name in base_names for name in candidates(ask.soname)):
+        if any(name in base_names for name in guess_packages(ask.soname)):
             continue
         package = package_of(ask.soname, index)
-        if is_of_the_host(ask.soname):
+        if is_host_library(ask.soname):
             rulings.append(
-                _ruling(ask, "the GPU driver's, which the host brings when the image runs", "host-library")
+                _make_resolution(
+                    ask, "the GPU driver's, which the host brings when the image runs", "host-library"
+                )
             )
         elif not ask.imported:
-            rulings.append(_ruling(ask, "no extension module leads to that file, a plugin", "plugin-library"))
+            rulings.append(
+                _make_resolution(ask, "no extension module leads to that file, a plugin", "plugin-library")
+            )
         elif package is None:
             why = f"no wheel of the environment has it, and no package of {index.label} is named after it"
-            rulings.append(_ruling(ask, why, "missing-library"))
+            rulings.append(_make_resolution(ask, why, "missing-library"))
         elif is_named(package, drop):
-            rulings.append(_ruling(ask, f"{package} was dropped by decision", "missing-library"))
+            rulings.append(_make_resolution(ask, f"{package} was dropped by decision", "missing-library"))
         elif package not in captured and (has_list or is_alternative(ask.soname)):
             why = f"the captured system did not have {package} either"
-            rulings.append(_ruling(ask, why, "missing-library"))
+            rulings.append(_make_resolution(ask, why, "missing-library"))
         else:
             roots.setdefault(package, f"the shared libraries of {ask.wheel.name} ({ask.soname})")
     return roots, tuple(rulings)
 
 
-def too_new(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]], base: Base) -> Iterator[Resolution]:
+def rule_newer_libraries(
+    wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]], base: Base
+) -> Iterator[Resolution]:
     """Yield a resolution (`newer-library`) for each too new wheel.
 
     Its files need a newer glibc or libstdc++ than the base's.
@@ -162,22 +170,22 @@ def too_new(wheels: Iterable[tuple[Wheel, tuple[ElfFile, ...]]], base: Base) -> 
             most = max(files, key=of_file, default=None)
             if most and limit and of_file(most) > limit:
                 reason = (
-                    f"{escaped(most.path)} needs {word}_{_text(of_file(most))}, "
-                    f"and the base has {word}_{_text(limit)}"
+                    f"{escape_text(most.path)} needs {word}_{_format_version(of_file(most))}, "
+                    f"and the base has {word}_{_format_version(limit)}"
                 )
-                yield _of_wheel(wheel, wheel.name, reason, "newer-library", "unresolved")
+                yield _wheel_resolution(wheel, wheel.name, reason, "newer-library", "unresolved")
 
 
-def _text(numbers: tuple[int, ...]) -> str:
+def _format_version(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))
 
 
-def _ruling(ask: Ask, why: str, kind: str) -> Resolution:
-    reason = f"{ask.wheel.name} needs it for {escaped(ask.path)}; {why}"
-    return _of_wheel(ask.wheel, escaped(ask.soname), reason, kind, "excluded")
+def _make_resolution(ask: Ask, why: str, kind: str) -> Resolution:
+    reason = f"{ask.wheel.name} needs it for {escape_text(ask.path)}; {why}"
+    return _wheel_resolution(ask.wheel, escape_text(ask.soname), reason, kind, "excluded")
 
 
-def _of_wheel(wheel: Wheel, subject: str, reason: str, kind: str, outcome: Outcome) -> Resolution:
+def _wheel_resolution(wheel: Wheel, subject: str, reason: str, kind: str, outcome: Outcome) -> Resolution:
     return Resolution(
         file=wheel.file.filename, line=0, subject=subject, outcome=outcome, reason=reason, kind=kind
     )  # fmt: skip

@@ -64,7 +64,7 @@ class Past:
             offered: dict[Key, tuple[str, ...]] = {}
             for index in indexes:
                 if index.automatic:
-                    for name, versions in self._of(index).items():
+                    for name, versions in self._read_versions(index).items():
                         key = (name, index.architecture)
                         offered[key] = tuple(dict.fromkeys((*offered.get(key, ()), *versions)))
             self._samples[time] = Sample(time, offered) if indexes else None
@@ -81,10 +81,12 @@ class Past:
         """
         files = []
         for index in self._at(time):
-            if version in self._of(index).get(name, ()):
+            if version in self._read_versions(index).get(name, ()):
                 file = self._indexes.read(index)
                 paragraphs = [
-                    s for s in file.content.split(b"\n\n") if _is(s, name.encode(), version.encode())
+                    s
+                    for s in file.content.split(b"\n\n")
+                    if _is_stanza_of(s, name.encode(), version.encode())
                 ]
                 files.append(PackagesFile(uri=file.uri, content=b"\n\n".join(paragraphs), automatic=False))
         return tuple(files)
@@ -104,7 +106,7 @@ class Past:
             try:
                 indexes = self._indexes.at(archive, time)
                 for index in indexes:
-                    self._of(index)
+                    self._read_versions(index)
             except NotFoundError:
                 indexes = ()
             except FetchError as err:
@@ -115,7 +117,7 @@ class Past:
             self._listed[key] = indexes
         return self._listed[key]
 
-    def _of(self, index: ListedPackagesFile) -> dict[str, tuple[str, ...]]:
+    def _read_versions(self, index: ListedPackagesFile) -> dict[str, tuple[str, ...]]:
         """Return the versions of the packages of interest in an index."""
         key = (index.sha256, index.architecture)
         if key not in self._versions:
@@ -156,6 +158,6 @@ class CurrentArchives:
         return tuple(files)
 
 
-def _is(stanza: bytes, name: bytes, version: bytes) -> bool:
+def _is_stanza_of(stanza: bytes, name: bytes, version: bytes) -> bool:
     name_match, version_match = _PACKAGE.search(stanza), _VERSION.search(stanza)
     return bool(name_match and version_match and name_match[1] == name and version_match[1] == version)

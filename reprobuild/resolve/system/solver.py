@@ -18,10 +18,10 @@ from reprobuild.resolve.system.alternatives import (
     Dependency,
     Fulfilment,
     Ways,
-    by_preference,
     is_later_revision,
+    sort_by_preference,
 )
-from reprobuild.resolve.system.conflicts import Clash, Uneven, clashes, uneven
+from reprobuild.resolve.system.conflicts import Clash, Uneven, find_clashes, find_uneven_versions
 
 if TYPE_CHECKING:
     from clingo import Control, Model
@@ -137,8 +137,8 @@ class PackagePool:
                     Needs(candidate, need, bool(fulfilment)),
                 )
         conflicts: list[Clash | Uneven] = [
-            *clashes(self._candidates, index.architecture),
-            *uneven(self._candidates),
+            *find_clashes(self._candidates, index.architecture),
+            *find_uneven_versions(self._candidates),
         ]
         for conflict in conflicts:
             self._restrict(f"clash({self._number(conflict.one)},{self._number(conflict.other)})", conflict)
@@ -167,7 +167,7 @@ class PackagePool:
         def refuted(names: list[str]) -> bool:
             return bool(control.solve([literals[name] for name in names]).unsatisfiable)
 
-        core = set(_smallest([], [name for name in self._restrictions if name in literals], refuted))
+        core = set(_find_minimal_core([], [name for name in self._restrictions if name in literals], refuted))
         return [restriction for name, restriction in self._restrictions.items() if name in core]
 
     def _control(self, rules: str) -> Control:
@@ -223,7 +223,7 @@ class PackagePool:
         captured = self._captured.get(key)
         if captured is not None:
             yield f"captured({number})."
-        for distance, candidate in enumerate(by_preference(self._index.versions(key), captured)):
+        for distance, candidate in enumerate(sort_by_preference(self._index.versions(key), captured)):
             candidate_number = self._numbers.get((key, candidate.version))
             if candidate_number is None:
                 continue
@@ -234,7 +234,9 @@ class PackagePool:
                 yield f"{'later' if is_later_revision(candidate.version, captured) else 'other'}({candidate_number})."
 
 
-def _smallest(background: list[str], parts: list[str], refuted: Callable[[list[str]], bool]) -> list[str]:
+def _find_minimal_core(
+    background: list[str], parts: list[str], refuted: Callable[[list[str]], bool]
+) -> list[str]:
     """Return a minimal refuted set of parts, beside `background`.
 
     The algorithm is QuickXplain (Junker, AAAI 2004).
@@ -244,8 +246,12 @@ def _smallest(background: list[str], parts: list[str], refuted: Callable[[list[s
     if len(parts) == 1:
         return parts
     first, second = parts[: len(parts) // 2], parts[len(parts) // 2 :]
-    later = [] if refuted([*background, *first]) else _smallest([*background, *first], second, refuted)
+    later = (
+        [] if refuted([*background, *first]) else _find_minimal_core([*background, *first], second, refuted)
+    )
     earlier = (
-        [] if later and refuted([*background, *later]) else _smallest([*background, *later], first, refuted)
+        []
+        if later and refuted([*background, *later])
+        else _find_minimal_core([*background, *later], first, refuted)
     )
     return [*earlier, *later]

@@ -34,12 +34,12 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @functools.lru_cache(maxsize=1)
-def _table() -> _Table:
+def _read_table() -> _Table:
     raw = files("reprobuild.resolve.system").joinpath("sonames.toml").read_bytes()
     return msgspec.toml.decode(raw, type=_Table, strict=False)
 
 
-def candidates(soname: str) -> tuple[str, ...]:
+def guess_packages(soname: str) -> tuple[str, ...]:
     """Return likely package names of a library, the likeliest first.
 
     The result is empty for names that are not libraries.
@@ -48,7 +48,7 @@ def candidates(soname: str) -> tuple[str, ...]:
     makes libatk1.0-0 of `libatk-1.0.so.0`. Each name may end in t64 since the transition to 64 bits of time_t
     (trixie, noble).
     """
-    if known := _table().package.get(soname):
+    if known := _read_table().package.get(soname):
         return known, f"{known}t64"
     match = _NAME.fullmatch(soname)
     if not match:
@@ -67,12 +67,12 @@ def candidates(soname: str) -> tuple[str, ...]:
 
 def package_of(soname: str, index: SystemIndex) -> str | None:
     """Return the index's package of a library, or None."""
-    return next((name for name in candidates(soname) if index.versions(name)), None)
+    return next((name for name in guess_packages(soname) if index.versions(name)), None)
 
 
-def is_of_the_host(soname: str) -> bool:
+def is_host_library(soname: str) -> bool:
     """Return whether a library belongs to the GPU's driver."""
-    return any(fnmatchcase(soname, pattern) for pattern in _table().host.patterns)
+    return any(fnmatchcase(soname, pattern) for pattern in _read_table().host.patterns)
 
 
 def is_alternative(soname: str) -> bool:
@@ -80,7 +80,7 @@ def is_alternative(soname: str) -> bool:
 
     The host had one of them.
     """
-    return any(fnmatchcase(soname, pattern) for pattern in _table().alternative.patterns)
+    return any(fnmatchcase(soname, pattern) for pattern in _read_table().alternative.patterns)
 
 
 def glibc_of(version: str) -> tuple[int, int] | None:
@@ -94,5 +94,5 @@ def newest_glibcxx(version: str) -> tuple[int, int, int] | None:
 
     It is None if the table does not have its GCC.
     """
-    minor = _table().libstdcxx.get(int(match[0])) if (match := re.match(r"\d{1,3}", version)) else None
+    minor = _read_table().libstdcxx.get(int(match[0])) if (match := re.match(r"\d{1,3}", version)) else None
     return (3, 4, minor) if minor is not None else None

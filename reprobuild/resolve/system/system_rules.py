@@ -29,14 +29,14 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], SystemRule], ...]:
+def read_system_rules() -> tuple[tuple[re.Pattern[str], SystemRule], ...]:
     """Return the rules in order, each with its name pattern."""
     text = (files("reprobuild.resolve.system") / "system.toml").read_text(encoding="utf-8")
     table = msgspec.toml.decode(text, type=_Table)
-    return tuple((_pattern(rule.packages, (*rule.but, *table.never)), rule) for rule in table.rule)
+    return tuple((_name_pattern(rule.packages, (*rule.but, *table.never)), rule) for rule in table.rule)
 
 
-def _pattern(names: tuple[str, ...], but: tuple[str, ...]) -> re.Pattern[str]:
+def _name_pattern(names: tuple[str, ...], but: tuple[str, ...]) -> re.Pattern[str]:
     def either(patterns: tuple[str, ...]) -> str:
         return "|".join(translate(pattern) for pattern in patterns)
 
@@ -44,6 +44,6 @@ def _pattern(names: tuple[str, ...], but: tuple[str, ...]) -> re.Pattern[str]:
 
 
 @cache
-def exclusion(name: str) -> SystemRule | None:
+def find_exclusion(name: str) -> SystemRule | None:
     """Return the rule that leaves out a requested package, or None."""
-    return next((rule for pattern, rule in rules() if pattern.match(name)), None)
+    return next((rule for pattern, rule in read_system_rules() if pattern.match(name)), None)

@@ -16,7 +16,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
-from reprobuild.ecosystems.apt.snapshot_archive import instant
+from reprobuild.ecosystems.apt.snapshot_archive import format_instant
 from reprobuild.errors import FetchError
 from reprobuild.lock.system import dpkg_name
 from reprobuild.resolve.system.apt_update_time import (
@@ -112,7 +112,7 @@ class Search:
         Packages that were not captured must be of that moment, too, not of today.
         """
         self._asked = True
-        whole = self._then()
+        whole = self._infer_indexes()
         return index.with_files(whole, over=True) if whole else None
 
     def now(self, index: SystemIndex) -> SystemIndex | None:
@@ -120,27 +120,27 @@ class Search:
         files = self._present.whole() if self._present else ()
         return index.with_files(files) if files else None
 
-    def _then(self) -> tuple[PackagesFile, ...]:
+    def _infer_indexes(self) -> tuple[PackagesFile, ...]:
         """Infer the last `apt update`; return the indexes of then."""
         past = self._past
         if past is None:
             return ()
         claims = claims_of(self._packages, self._native)
-        self.moment = self._asking(lambda: infer_moment(claims, past.look, self._now, self._hints))
+        self.moment = self._query_archives(lambda: infer_moment(claims, past.look, self._now, self._hints))
         if self.moment is None:  # without a list, the present is as good as any moment
-            return () if claims else self._asking(lambda: past.whole(self._now)) or ()
-        self._say(f"system: {describe(self.moment)}")
+            return () if claims else self._query_archives(lambda: past.whole(self._now)) or ()
+        self._say(f"system: {describe_moment(self.moment)}")
         time = self.moment.time
-        sample = self._asking(lambda: past.look(time))
+        sample = self._query_archives(lambda: past.look(time))
         for package in self._packages:
             offered = sample.versions.get(self._place(package), ()) if sample else ()
             if package.version in offered and not self._on_mirror(package):
                 self.found.setdefault(
-                    self._file_key(package), FoundVersion(label=f"the archive of {instant(time)}")
+                    self._file_key(package), FoundVersion(label=f"the archive of {format_instant(time)}")
                 )
-        return self._asking(lambda: past.whole(time)) or ()
+        return self._query_archives(lambda: past.whole(time)) or ()
 
-    def _asking(self, question: Callable[[], T]) -> T | None:
+    def _query_archives(self, question: Callable[[], T]) -> T | None:
         """Query the dated archives, without those that fall silent.
 
         Return None if no archive is left.
@@ -162,14 +162,14 @@ class Search:
         for shelf in self._shelves:
             if shelf.before_past and (files := self._ask(shelf, package, looked)):
                 return files
-        if files := self._then_there(package, looked):
+        if files := self._search_archives(package, looked):
             return files
         for shelf in self._shelves:
             if not shelf.before_past and (files := self._ask(shelf, package, looked)):
                 return files
         return ()
 
-    def _then_there(self, package: SystemPackage, looked: list[str]) -> tuple[PackagesFile, ...]:
+    def _search_archives(self, package: SystemPackage, looked: list[str]) -> tuple[PackagesFile, ...]:
         """Search for a moment at which the dated archives had a version."""
         past = self._past
         if past is None:
@@ -179,17 +179,17 @@ class Search:
             return ()
         place, version = self._place(package), package.version
         end = min(self._now, self.moment.before or self._now)
-        sample = self._asking(lambda: find_version(place, version, past.look, end, past.samples))
-        sample = sample or self._briefly_there(package, looked)
+        sample = self._query_archives(lambda: find_version(place, version, past.look, end, past.samples))
+        sample = sample or self._search_first_sighting(package, looked)
         silent = "".join(f", without {url}" for url in past.silent)
         looked.append(f"the dated archives{silent}")
         if sample is None:
             return ()
         time = sample.time
-        self.found[self._file_key(package)] = FoundVersion(label=f"the archive of {instant(time)}")
-        return self._asking(lambda: past.stanzas(time, package.name, version)) or ()
+        self.found[self._file_key(package)] = FoundVersion(label=f"the archive of {format_instant(time)}")
+        return self._query_archives(lambda: past.stanzas(time, package.name, version)) or ()
 
-    def _briefly_there(self, package: SystemPackage, looked: list[str]) -> Sample | None:
+    def _search_first_sighting(self, package: SystemPackage, looked: list[str]) -> Sample | None:
         """Search near the first sighting of a version.
 
         The version may have existed for only hours.
@@ -204,7 +204,7 @@ class Search:
             looked.append(f"the dates of files ({err})")
             return None
         for time in (sighting + later for sighting in times for later in _SOON):
-            sample = self._asking(partial(past.look, time))
+            sample = self._query_archives(partial(past.look, time))
             if sample and package.version in sample.versions.get(self._place(package), ()):
                 return sample
         return None
@@ -241,15 +241,16 @@ class Search:
         return package.name, package.version, package.architecture
 
 
-def describe(moment: Moment) -> str:
+def describe_moment(moment: Moment) -> str:
     """Describe the last `apt update`, and the confidence in it."""
     bounds = [
-        f"{word} {instant(time)}"
+        f"{word} {format_instant(time)}"
         for word, time in (("after", moment.after), ("before", moment.before))
         if time
     ]
     between = f", {' and '.join(bounds)}" if bounds else ""
     return (
-        f"the last `apt update` was about {instant(moment.time)}{between}: {moment.agreeing} of {moment.claims} lines "
+        f"the last `apt update` was about {format_instant(moment.time)}{between}: {moment.agreeing} of "
+        f"{moment.claims} lines "
         f"agree ({moment.confidence:.0%})"
     )

@@ -90,18 +90,18 @@ def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[ElfFile,
     try:
         return msgspec.convert(store.recall(key), type=tuple[ElfFile, ...])
     except msgspec.ValidationError:  # not there yet, or damaged
-        elf_files = _read(store.verified(file.sha256, file.filename), file.filename, machine, store)
+        elf_files = _read_wheel(store.verified(file.sha256, file.filename), file.filename, machine, store)
         store.remember(key, msgspec.to_builtins(elf_files))
         return elf_files
 
 
-def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[ElfFile, ...]:
+def _read_wheel(path: Path, origin: str, machine: str, store: Store) -> tuple[ElfFile, ...]:
     elf_files: list[ElfFile] = []
     names = 0
     with open_zip(path, origin) as (archive, members), store.scratch() as folder:
         for name in sorted(members):
             try:
-                elf = _member(archive, members[name], folder)
+                elf = _read_member(archive, members[name], folder)
             except UNREADABLE as err:
                 raise BuildError(f"{origin} is damaged at {name}: {err}", hint=HOSTILE) from None
             if elf and elf.machine == MACHINES[machine]:
@@ -112,7 +112,7 @@ def _read(path: Path, origin: str, machine: str, store: Store) -> tuple[ElfFile,
     return tuple(elf_files)
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path) -> Elf | None:
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, folder: Path) -> Elf | None:
     """Read one member.
 
     Its content goes through a file, because the dynamic segment may be at its end.

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from reprobuild.config.services import Service, fill
+from reprobuild.config.services import Service, fill_address
 from reprobuild.ecosystems.oci_registry.reference import is_image
 from reprobuild.errors import ReproError
 from reprobuild.resolve.architecture import tells_platform
 from reprobuild.resolve.cuda.packages import is_cuda
-from reprobuild.resolve.vendor.naming import UNKNOWN, cuda_tag, is_whole, name_image
-from reprobuild.resolve.vendor.recognise import Sign, recognise
+from reprobuild.resolve.vendor.naming import UNKNOWN, cuda_tag, is_complete_reference, name_image
+from reprobuild.resolve.vendor.recognise import Sign, recognise_image
 from reprobuild.snapshot.model import Snapshot
 
 _SIGNS = 4  # that are shown
@@ -50,13 +50,13 @@ class VendorOrigin(Struct, frozen=True, kw_only=True):
 
 def find_origin(snapshot: Snapshot, services: Mapping[str, Service]) -> VendorOrigin | None:
     """Return the vendor's image that a snapshot was taken inside, or None."""
-    image = recognise(snapshot)
+    image = recognise_image(snapshot)
     if image is None:
         return None
     reference = name_image(image, snapshot, services)
     sure = any(not sign.version for sign in image.signs) or tells_platform(snapshot)
     return VendorOrigin(
-        name=image.name, reference=reference, whole=is_whole(reference), signs=image.signs,
+        name=image.name, reference=reference, whole=is_complete_reference(reference), signs=image.signs,
         doubt="" if sure else _JETSON,
     )  # fmt: skip
 
@@ -109,9 +109,9 @@ def cuda_hint(snapshot: Snapshot, base: str | None, services: Mapping[str, Servi
     if not any(is_cuda(package.name) for package in snapshot.packages):
         return ""
     tag = cuda_tag("", snapshot)
-    image = shlex.quote(fill(services["nvidia-cuda"], tag=tag or UNKNOWN))
+    image = shlex.quote(fill_address(services["nvidia-cuda"], tag=tag or UNKNOWN))
     return f"NVIDIA's images have CUDA's packages: --base {image}" + (
         f" (`docker buildx imagetools inspect {image}` prints its digest, which the lock pins)"
-        if is_whole(image)
+        if is_complete_reference(image)
         else ", with a tag of the captured CUDA and system"
     )

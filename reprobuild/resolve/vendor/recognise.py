@@ -80,23 +80,23 @@ class ImageTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def table() -> ImageTable:
+def read_image_table() -> ImageTable:
     """Return the shipped table."""
     raw = files("reprobuild.resolve.vendor").joinpath("images.toml").read_bytes()
     return msgspec.toml.decode(raw, type=ImageTable)
 
 
-def recognise(snapshot: Snapshot) -> Recognised | None:
+def recognise_image(snapshot: Snapshot) -> Recognised | None:
     """Return the vendor's image that a snapshot was taken inside, or None."""
-    for rule in table().image:
-        signs = tuple(_signs(rule, snapshot))
+    for rule in read_image_table().image:
+        signs = tuple(_find_signs(rule, snapshot))
         certain = rule.certain and any(sign.version for sign in signs) and not _may_be_jetson(snapshot)
         if certain or (len(signs) >= rule.least and any(sign.own for sign in signs)):
             return Recognised(service=rule.service, name=rule.name, signs=signs)
     return None
 
 
-def _signs(rule: ImageRule, snapshot: Snapshot) -> Iterator[Sign]:
+def _find_signs(rule: ImageRule, snapshot: Snapshot) -> Iterator[Sign]:
     values = {variable.name: variable for variable in snapshot.variables}
     for is_own, patterns in ((True, rule.own), (False, rule.signs)):
         for pattern in patterns:
@@ -107,23 +107,23 @@ def _signs(rule: ImageRule, snapshot: Snapshot) -> Iterator[Sign]:
             value = (variable.value or "")[:_LONGEST]
             if match := re.fullmatch(value_pattern, value) if value_pattern else re.match("", value):
                 text = f"{name}={value}" if value_pattern and len(value) <= _SHOWN else name
-                yield Sign(place=variable.place, text=text, own=is_own, facts=_facts(match))
+                yield Sign(place=variable.place, text=text, own=is_own, facts=_match_facts(match))
     for line in snapshot.requirements:
-        yield from _of_line(rule, line)
+        yield from _line_signs(rule, line)
 
 
-def _of_line(rule: ImageRule, line: Requirement) -> Iterator[Sign]:
+def _line_signs(rule: ImageRule, line: Requirement) -> Iterator[Sign]:
     path = unquote(line.path or "")
     for written in (f"{line.name}=={line.version}", path.rpartition("/")[2]):
         for pattern in rule.versions:
             if match := re.fullmatch(pattern, written[:_LONGEST_LINE]):
-                yield Sign(place=line.place, text=written, version=True, facts=_facts(match))
+                yield Sign(place=line.place, text=written, version=True, facts=_match_facts(match))
                 return
     if any(re.fullmatch(pattern, path[:_LONGEST_LINE]) for pattern in rule.paths):
         yield Sign(place=line.place, text=f"{line.name} from {path}")
 
 
-def _facts(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
+def _match_facts(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
     groups: Mapping[str, str | None] = match.groupdict()
     return tuple((key, value) for key, value in groups.items() if value)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from debian.debian_support import Version
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import Mark, ParseNote, SourceLocation, SystemPackage
 
@@ -62,9 +62,9 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
     Raises:
         SnapshotError: it is not text, or lists one package in two versions.
     """
-    rows = text.lines(data, file)
+    rows = text.decode_lines(data, file)
     packages: list[SystemPackage] = []
-    remarks: list[ParseNote] = list(text.nothing(file, rows))
+    remarks: list[ParseNote] = list(text.empty_file_remarks(file, rows))
     ruler = next((match for row in rows if (match := _RULER.fullmatch(row.strip()))), None)
     widths = (len(ruler[1]), len(ruler[2]), len(ruler[3])) if ruler else None
     old_layout = any((m := _COLUMNS.fullmatch(row.strip())) and m["third"] == "Description" for row in rows)
@@ -77,9 +77,9 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
                 text.remark(file, number, line, "too long for a row of a package list", understood=False)
             )
             continue
-        note = text.noise(file, number, line) or text.leak(file, number, line)
+        note = text.noise_remark(file, number, line) or text.secret_remark(file, number, line)
         items: list[SystemPackage | ParseNote] = (
-            [note] if note else _row(file, number, line, old_layout, widths)
+            [note] if note else _parse_row(file, number, line, old_layout, widths)
         )
         for item in items:
             if isinstance(item, SystemPackage):
@@ -90,21 +90,21 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
         first = next(package for package in packages if _DPKG.match(package.text))
         reason = "`dpkg -l` does not tell which packages were only dependencies: all count as asked for"
         remarks.append(text.remark(file, first.place.line, first.text, reason))
-    unique, repeated = _unique(packages)
+    unique, repeated = _merge_duplicates(packages)
     return unique, (*remarks, *repeated)
 
 
-def _row(
+def _parse_row(
     file: str, number: int, line: str, old_layout: bool, widths: _Widths | None
 ) -> list[SystemPackage | ParseNote]:
     return (
-        _dpkg_row(file, number, line, old_layout, widths)
-        or _apt_row(file, number, line)
-        or [_other(file, number, line)]
+        _parse_dpkg_row(file, number, line, old_layout, widths)
+        or _parse_apt_row(file, number, line)
+        or [_other_row_remark(file, number, line)]
     )
 
 
-def _apt_row(file: str, number: int, line: str) -> list[SystemPackage | ParseNote]:
+def _parse_apt_row(file: str, number: int, line: str) -> list[SystemPackage | ParseNote]:
     match = _ROW.fullmatch(line)
     if not match:
         return []
@@ -119,13 +119,13 @@ def _apt_row(file: str, number: int, line: str) -> list[SystemPackage | ParseNot
             else "the version on offer"
         )
         return [text.remark(file, number, line, reason)]
-    if not _valid(match["name"], match["version"]):
+    if not _is_valid_package(match["name"], match["version"]):
         return [
             text.remark(file, number, line, "not a name and version that Debian allows", understood=False)
         ]
     package = SystemPackage(
         place=SourceLocation(file, number),
-        text=shown(line),
+        text=display_text(line),
         name=match["name"],
         version=match["version"],
         architecture=match["arch"],
@@ -160,7 +160,7 @@ def read_status(status: str) -> _Status:
     return _Status("manual", sure=len(parts) == 1 or bool(_ENGLISH.fullmatch(status)))
 
 
-def _dpkg_row(
+def _parse_dpkg_row(
     file: str, number: int, line: str, old_layout: bool, widths: _Widths | None
 ) -> list[SystemPackage | ParseNote]:
     match = _DPKG.fullmatch(line)
@@ -180,17 +180,17 @@ def _dpkg_row(
         return [
             text.remark(file, number, line, "an old `dpkg -l` that cuts names and versions", understood=False)
         ]
-    if _may_be_cut(match, widths):
+    if _may_be_truncated(match, widths):
         reason = "its name or version fills the column, and this `dpkg -l` cuts what does not fit: not read"
         return [text.remark(file, number, line, reason, understood=False)]
-    if not _valid(name, match["version"]):
+    if not _is_valid_package(name, match["version"]):
         return [
             text.remark(file, number, line, "not a name and version that Debian allows", understood=False)
         ]
     return [
         SystemPackage(
             place=SourceLocation(file, number),
-            text=shown(line),
+            text=display_text(line),
             name=name,
             version=match["version"],
             architecture=qualifier or match["arch"],
@@ -199,7 +199,7 @@ def _dpkg_row(
     ] + ([text.remark(file, number, line, "marked for removal, still installed")] if want in "rp" else [])
 
 
-def _may_be_cut(match: re.Match[str], widths: _Widths | None) -> bool:
+def _may_be_truncated(match: re.Match[str], widths: _Widths | None) -> bool:
     """Return whether a row may hold a cut name or version.
 
     dpkg 1.16 and 1.17 cut at widths that follow from the terminal's: 14, 12 and 12 for 80 columns, and of each further
@@ -216,7 +216,7 @@ def _may_be_cut(match: re.Match[str], widths: _Widths | None) -> bool:
     return proportional and full
 
 
-def _other(file: str, number: int, line: str) -> ParseNote:
+def _other_row_remark(file: str, number: int, line: str) -> ParseNote:
     if line.startswith("#"):
         return text.remark(file, number, line, "a comment")
     if _LISTING.fullmatch(line) or _DPKG_HEAD.fullmatch(line):
@@ -226,7 +226,7 @@ def _other(file: str, number: int, line: str) -> ParseNote:
     return text.remark(file, number, line, "not a row of `apt list` or `dpkg -l`", understood=False)
 
 
-def _valid(name: str, version: str) -> bool:
+def _is_valid_package(name: str, version: str) -> bool:
     if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
         return False
     try:
@@ -236,7 +236,9 @@ def _valid(name: str, version: str) -> bool:
     return True
 
 
-def _unique(packages: list[SystemPackage]) -> tuple[tuple[SystemPackage, ...], tuple[ParseNote, ...]]:
+def _merge_duplicates(
+    packages: list[SystemPackage],
+) -> tuple[tuple[SystemPackage, ...], tuple[ParseNote, ...]]:
     by_name: dict[tuple[str, str], SystemPackage] = {}
     repeated: list[ParseNote] = []
     for package in packages:
@@ -244,7 +246,7 @@ def _unique(packages: list[SystemPackage]) -> tuple[tuple[SystemPackage, ...], t
         if first is package:
             continue
         if first.version != package.version:
-            raise text.broken(
+            raise text.parse_error(
                 package.place,
                 f"`{package.name}:{package.architecture}` is {package.version} here and {first.version} at "
                 f"{first.place}",

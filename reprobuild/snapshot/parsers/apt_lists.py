@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from reprobuild.infra.display import escaped, shown
+from reprobuild.infra.display import display_text, escape_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import AptList
 from reprobuild.snapshot.parsers.capture_json import DAMAGED
@@ -52,21 +52,21 @@ def parse(data: bytes, file: str = "capture.json") -> tuple[AptList, ...]:
     try:
         dpkg = msgspec.json.decode(data, type=_Document).dpkg
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
-        raise text.broken(file, escaped(str(err)), DAMAGED) from None
+        raise text.parse_error(file, escape_text(str(err)), DAMAGED) from None
     return tuple(
         AptList(
-            file=shown(apt_list.file),
-            date=_released(apt_list.date),
-            fetched=_fetched(apt_list.dated),
-            origin=shown(apt_list.origin),
-            suite=shown(apt_list.suite),
-            codename=shown(apt_list.codename),
+            file=display_text(apt_list.file),
+            date=_parse_release_date(apt_list.date),
+            fetched=_parse_fetch_time(apt_list.dated),
+            origin=display_text(apt_list.origin),
+            suite=display_text(apt_list.suite),
+            codename=display_text(apt_list.codename),
         )
         for apt_list in (dpkg.lists if dpkg else ())
     )
 
 
-def _released(date: str) -> int | None:
+def _parse_release_date(date: str) -> int | None:
     """Return a Release file's Date in seconds since 1970, or None.
 
     The form is `Sat, 11 Jul 2026 10:16:37 UTC`.
@@ -75,17 +75,17 @@ def _released(date: str) -> int | None:
         when = parsedate_to_datetime(date)
     except (ValueError, TypeError, OverflowError, IndexError):  # the errors differ between Pythons
         return None
-    return _seconds(when if when.tzinfo else when.replace(tzinfo=timezone.utc))
+    return _epoch_seconds(when if when.tzinfo else when.replace(tzinfo=timezone.utc))
 
 
-def _fetched(dated: str) -> int | None:
+def _parse_fetch_time(dated: str) -> int | None:
     try:
-        return _seconds(datetime.strptime(dated, _FETCHED).replace(tzinfo=timezone.utc))
+        return _epoch_seconds(datetime.strptime(dated, _FETCHED).replace(tzinfo=timezone.utc))
     except ValueError:
         return None
 
 
-def _seconds(when: datetime) -> int | None:
+def _epoch_seconds(when: datetime) -> int | None:
     """Return the seconds since 1970, or None for earlier times.
 
     No archive of Debian's is that old.

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.snapshot.capture_model import CaptureFacts
 
@@ -28,14 +28,14 @@ class _Version(Struct, frozen=True):
     capture: int
 
 
-def read_captured(folder: Path) -> CaptureFacts:
+def read_capture_json(folder: Path) -> CaptureFacts:
     """Return the `capture.json` of a snapshot directory.
 
     Raises:
         SnapshotError: there is no capture.json (the snapshot was taken by a recipe), it is of a newer version, or it is
             damaged.
     """
-    shown = escaped(str(folder / FILE))
+    shown = escape_text(str(folder / FILE))
     try:
         with open_plain(folder / FILE, links=False)[0] as stream:
             return parse(stream.read(_LIMIT + 1), shown)
@@ -52,7 +52,7 @@ def parse(data: bytes, shown: str) -> CaptureFacts:
     `shown` is its name in messages.
 
     Raises:
-        SnapshotError: as `read_captured`.
+        SnapshotError: as `read_capture_json`.
     """
     try:
         if len(data) > _LIMIT:
@@ -67,7 +67,7 @@ def parse(data: bytes, shown: str) -> CaptureFacts:
         _check_parents(facts)
         return facts
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # the last: nested brackets
-        raise SnapshotError(f"{shown}: {escaped(str(err))}", hint=DAMAGED) from None
+        raise SnapshotError(f"{shown}: {escape_text(str(err))}", hint=DAMAGED) from None
 
 
 def _check_parents(facts: CaptureFacts) -> None:
@@ -91,7 +91,7 @@ def _check_parents(facts: CaptureFacts) -> None:
         settled.update(chain)
 
 
-def unquoted(written: str) -> bytes:
+def unquote_path(written: str) -> bytes:
     """Return the path that the capture's `quote` wrote, as bytes.
 
     The bytes are those that git knows.

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
-from reprobuild.infra.display import escaped, shown
+from reprobuild.infra.display import display_text, escape_text
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
@@ -56,21 +56,21 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
     try:
         version = msgspec.json.decode(data, type=_Version).capture
         if version > NEWEST:
-            raise text.broken(
+            raise text.parse_error(
                 file,
                 f"it is of version {version}, and this reprobuild reads {NEWEST}",
                 "read it with the reprobuild that took it, or a newer one",
             )
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
-        raise text.broken(file, escaped(str(err)), DAMAGED) from None
-    python, machine = document.python, _machine(document)
+        raise text.parse_error(file, escape_text(str(err)), DAMAGED) from None
+    python, machine = document.python, _find_machine(document)
     if python is None:
         machine_report = MachineReport(file=file, kind="capture", facts=(), machine=machine or UNSET)
         return ((machine_report,) if machine else ()), ()
     place = SourceLocation(file, data.count(b"\n", 0, max(0, data.find(b'\n "python"') + 1)) + 1)
     facts = tuple(
-        ReportedValue(place=place, name=name, value=shown(value))
+        ReportedValue(place=place, name=name, value=display_text(value))
         for name, value in (
             ("Python version", python.version), ("implementation", python.implementation), ("libc", python.libc)
         )
@@ -79,13 +79,13 @@ def parse(data: bytes, file: str = "capture.json") -> Read:
     # A build between two releases adds a plus.
     known = python.version.rstrip("+") if python.implementation == "CPython" else ""
     report = MachineReport(
-        file=file, kind="capture", facts=facts, python=known, libc=shown(python.libc),
+        file=file, kind="capture", facts=facts, python=known, libc=display_text(python.libc),
         free_threaded=True if known and "t" in python.abiflags else UNSET, machine=machine or UNSET,
     )  # fmt: skip
     return (report,), ()
 
 
-def _machine(document: _Document) -> str:
+def _find_machine(document: _Document) -> str:
     """Return the machine of the interpreter, or else of the kernel.
 
     The interpreter's form is `linux-x86_64`. The result is empty if both are unknown.

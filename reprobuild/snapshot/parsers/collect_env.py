@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import UNSET
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
 from reprobuild_portable import secrets
@@ -50,12 +50,12 @@ def parse(data: bytes, file: str = "collect_env.txt") -> Read:
     Raises:
         SnapshotError: it is not text.
     """
-    rows = text.lines(data, file)
+    rows = text.decode_lines(data, file)
     reader = _Reader(file)
     for number, row in enumerate(rows, 1):
         reader.read(number, row.strip())
     reader.settle()
-    remarks = [*text.nothing(file, rows), *reader.remarks]
+    remarks = [*text.empty_file_remarks(file, rows), *reader.remarks]
     if any(row.strip() for row in rows) and not reader.reports:
         remarks.append(text.remark(file, 1, "", "not a report of collect_env", understood=False))
     return tuple(reader.reports), tuple(remarks)
@@ -88,7 +88,7 @@ class _Reader:
             self._remark(number, line, "too long for a report of collect_env", understood=False)
             return
         forms: tuple[Callable[[int, str], bool], ...] = (
-            self._around, self._library, self._key, self._of_section, self._goes_on,
+            self._around, self._read_library, self._key, self._read_section_line, self._read_continuation,
         )  # fmt: skip
         if not any(form(number, line) for form in forms):
             self._remark(number, line, "not a line of collect_env", understood=False)
@@ -98,7 +98,7 @@ class _Reader:
             self.warned = False
             self._remark(number, line, "a header")
             return True
-        if note := text.noise(self.file, number, line):
+        if note := text.noise_remark(self.file, number, line):
             self._close()
             self.remarks.append(note)
             self.warned = note.understood  # a typed command may have been wrapped
@@ -110,7 +110,7 @@ class _Reader:
             return True
         return False
 
-    def _library(self, number: int, line: str) -> bool:
+    def _read_library(self, number: int, line: str) -> bool:
         if _NONE.fullmatch(line):
             self._remark(number, line, "no libraries were found")
             return True
@@ -135,7 +135,7 @@ class _Reader:
             self._keep(number, match["key"], match["value"] or "")
         return True
 
-    def _of_section(self, number: int, line: str) -> bool:
+    def _read_section_line(self, number: int, line: str) -> bool:
         if self.section == "topology":
             self._remark(number, line, "the topology of the GPUs")
             return True
@@ -157,7 +157,7 @@ class _Reader:
         self.named = True
         return True
 
-    def _goes_on(self, number: int, line: str) -> bool:
+    def _read_continuation(self, number: int, line: str) -> bool:
         """Take a line that continues the fact before.
 
         Such lines are GPUs, files of cuDNN, and values that mail has wrapped.
@@ -177,14 +177,14 @@ class _Reader:
     def _keep(self, number: int, name: str, value: str | None) -> None:
         self._close()
         self.facts.append(
-            ReportedValue(place=SourceLocation(self.file, number), name=shown(name), value=None)
+            ReportedValue(place=SourceLocation(self.file, number), name=display_text(name), value=None)
         )
         self.open = None if value is None else [value]
 
     def _close(self) -> None:
         """Write the lines of the open fact into it, without secrets."""
         if self.open is not None and self.facts:
-            value = "\n".join(shown(line) for line in self.open if line)
+            value = "\n".join(display_text(line) for line in self.open if line)
             last = self.facts[-1]
             self.facts[-1] = ReportedValue(place=last.place, name=last.name, value=value, lines=last.lines)
         self.open = None
@@ -193,8 +193,8 @@ class _Reader:
         """End a report."""
         self._close()
         if self.facts:
-            self.reports.append(_report(self.file, tuple(self.facts)))
-            self.remarks += _other_torches(self.reports[-1])
+            self.reports.append(_make_report(self.file, tuple(self.facts)))
+            self.remarks += _other_torch_remarks(self.reports[-1])
         self.facts = []
 
     def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
@@ -202,7 +202,7 @@ class _Reader:
         self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
 
 
-def _report(file: str, facts: tuple[ReportedValue, ...]) -> MachineReport:
+def _make_report(file: str, facts: tuple[ReportedValue, ...]) -> MachineReport:
     values = {fact.name.lower(): fact.value or "" for fact in reversed(facts)}
 
     def plain(name: str) -> str:
@@ -221,7 +221,7 @@ def _report(file: str, facts: tuple[ReportedValue, ...]) -> MachineReport:
     )  # fmt: skip
 
 
-def _other_torches(report: MachineReport) -> list[ParseNote]:
+def _other_torch_remarks(report: MachineReport) -> list[ParseNote]:
     """Return remarks on torches other than the report's own.
 
     They are those of pip and conda.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from reprobuild.infra.display import escaped, shown
+from reprobuild.infra.display import display_text, escape_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, SourceLocation
 from reprobuild_portable import secrets
@@ -48,10 +48,10 @@ def parse(data: bytes, file: str = "conda-list.txt") -> Read:
     Raises:
         SnapshotError: it is not text, or lists one package in two versions.
     """
-    rows = text.lines(data, file)
+    rows = text.decode_lines(data, file)
     packages: list[CapturedCondaPackage] = []
-    remarks: list[ParseNote] = list(text.nothing(file, rows))
-    commented = _commented(rows)
+    remarks: list[ParseNote] = list(text.empty_file_remarks(file, rows))
+    commented = _is_commented_out(rows)
     for number, row in enumerate(rows, 1):
         line = row.strip()
         if commented:
@@ -66,15 +66,15 @@ def parse(data: bytes, file: str = "conda-list.txt") -> Read:
             )
             continue
         bare, cut = secrets.strip_credentials(line) if "://" in line else (line, False)
-        if note := _around(file, number, bare):
+        if note := _extra_row_remark(file, number, bare):
             remarks.append(note)
-        elif package := _package(file, number, bare):
+        elif package := _parse_row(file, number, bare):
             packages.append(package)
             if cut:
                 remarks.append(text.remark(file, number, bare, "the address held a credential, removed"))
         else:
             remarks.append(text.remark(file, number, line, "not a line that conda writes", understood=False))
-    distinct, repeated = unique(packages)
+    distinct, repeated = merge_duplicates(packages)
     return distinct, (*remarks, *repeated)
 
 
@@ -88,7 +88,7 @@ def is_explicit(data: bytes) -> bool:
     return first == b"@EXPLICIT"
 
 
-def _commented(rows: list[str]) -> bool:
+def _is_commented_out(rows: list[str]) -> bool:
     """Return whether the whole list is commented out.
 
     Even conda's own comments have two marks then.
@@ -99,7 +99,7 @@ def _commented(rows: list[str]) -> bool:
     )
 
 
-def _around(file: str, number: int, line: str) -> ParseNote | None:
+def _extra_row_remark(file: str, number: int, line: str) -> ParseNote | None:
     """Return the remark on a line without a package, or None."""
     if _HEAD.fullmatch(line):
         return text.remark(file, number, line, "a header")
@@ -109,69 +109,71 @@ def _around(file: str, number: int, line: str) -> ParseNote | None:
         return text.remark(file, number, line, "a comment")
     if line.startswith(("WARNING", "Warning:", "warning")):
         return text.remark(file, number, line, "a warning of conda")
-    if note := text.noise(file, number, line):
+    if note := text.noise_remark(file, number, line):
         return note
     if _TYPED.fullmatch(line):
         return text.remark(file, number, line, "the command that was typed")
     if _FAILED.fullmatch(line) and not _ROW.fullmatch(line):
         return text.remark(file, number, line, "the capture command failed", understood=False)
-    return text.leak(file, number, line)
+    return text.secret_remark(file, number, line)
 
 
-def _package(file: str, number: int, line: str) -> CapturedCondaPackage | None:
+def _parse_row(file: str, number: int, line: str) -> CapturedCondaPackage | None:
     if match := _ADDRESS.fullmatch(line):
-        return _of_address(file, number, line, match["url"], match["hash"] or "")
+        return _parse_package_url(file, number, line, match["url"], match["hash"] or "")
     if match := _FILE.fullmatch(line.partition("#")[0]):  # the capture knew no address
-        return package(file, number, line, match["name"], match["version"], build=match["build"],
-                       **_hash(line.partition("#")[2]))  # fmt: skip
+        return make_package(file, number, line, match["name"], match["version"], build=match["build"],
+                       **_hash_fields(line.partition("#")[2]))  # fmt: skip
     if match := _ROW.fullmatch(line):
         build, channel = match["build"], match["channel"]
         by_pip = build in ("<pip>", "pypi_0")
-        return package(
+        return make_package(
             file, number, line, match["name"], match["version"], build=None if by_pip else build,
-            channel=PYPI if by_pip else channel and escaped(channel),
+            channel=PYPI if by_pip else channel and escape_text(channel),
         )  # fmt: skip
     if match := _EXPORT_PIP.fullmatch(line):
-        return package(file, number, line, match["name"], match["version"], channel=PYPI)
+        return make_package(file, number, line, match["name"], match["version"], channel=PYPI)
     if match := _EXPORT.fullmatch(line):
-        return package(file, number, line, match["name"], match["version"], build=match["build"])
+        return make_package(file, number, line, match["name"], match["version"], build=match["build"])
     if match := _SHORT.fullmatch(line):
-        return package(file, number, line, match["name"], match["version"])
+        return make_package(file, number, line, match["name"], match["version"])
     return None
 
 
-def _of_address(file: str, number: int, line: str, url: str, digest: str) -> CapturedCondaPackage | None:
+def _parse_package_url(
+    file: str, number: int, line: str, url: str, digest: str
+) -> CapturedCondaPackage | None:
     above, _, name = (unquote(part) for part in url.rpartition("/"))  # split first: `%2F` is no slash
     match = _FILE.fullmatch(name)
     if not match or not url.isprintable():
         return None
     channel, _, platform = above.rpartition("/")
     known = re.fullmatch(r"noarch|(linux|osx|win|emscripten|wasi|freebsd|zos)-\w+", platform)
-    return package(
+    return make_package(
         file, number, line, match["name"], match["version"], build=match["build"],
-        channel=channel if known else None, url=url, **_hash(digest),
+        channel=channel if known else None, url=url, **_hash_fields(digest),
     )  # fmt: skip
 
 
-def _hash(digest: str) -> dict[str, str]:
+def _hash_fields(digest: str) -> dict[str, str]:
     bare = digest.lower().removeprefix("sha256:").removeprefix("md5:")
     if re.fullmatch(r"[0-9a-f]{32}", bare):
         return {"md5": bare}
     return {"sha256": bare} if re.fullmatch(r"[0-9a-f]{64}", bare) else {}
 
 
-def package(
+def make_package(
     file: str, number: int, line: str, name: str, version: str, *, build: str | None = None,
     channel: str | None = None, url: str | None = None, md5: str | None = None, sha256: str | None = None,
 ) -> CapturedCondaPackage:  # fmt: skip
     """Return the package of one line; its text may be printed."""
     return CapturedCondaPackage(
-        place=SourceLocation(file, number), text=shown(line), name=name, version=version, build=build,
+        place=SourceLocation(file, number), text=display_text(line), name=name, version=version, build=build,
         channel=channel, url=url, md5=md5, sha256=sha256,
     )  # fmt: skip
 
 
-def unique(packages: Iterable[CapturedCondaPackage]) -> Read:
+def merge_duplicates(packages: Iterable[CapturedCondaPackage]) -> Read:
     """Return each package once, and remarks on repetitions.
 
     Packages of pip and of conda are separate: both may have one name, and pip's then overrides conda's.
@@ -187,9 +189,10 @@ def unique(packages: Iterable[CapturedCondaPackage]) -> Read:
             continue
         builds = {first.build, conda_package.build} - {None}
         if first.version != conda_package.version or len(builds) > 1:
-            raise text.broken(
+            raise text.parse_error(
                 conda_package.place,
-                f"conda's `{conda_package.name}` is {label(conda_package)} here and {label(first)} at {first.place}",
+                f"conda's `{conda_package.name}` is {version_and_build(conda_package)} here and "
+                f"{version_and_build(first)} at {first.place}",
                 "these are of two environments: keep the list of the one that ran",
             )
         repeated.append(
@@ -203,6 +206,6 @@ def unique(packages: Iterable[CapturedCondaPackage]) -> Read:
     return tuple(by_name.values()), tuple(repeated)
 
 
-def label(conda_package: CapturedCondaPackage) -> str:
+def version_and_build(conda_package: CapturedCondaPackage) -> str:
     """Return version and build in the form of `conda list --export`."""
     return conda_package.version + (f"={conda_package.build}" if conda_package.build else "")

@@ -14,13 +14,13 @@ TORCH = frozenset({"pytorch", "pytorch-cpu", "pytorch-gpu"})
 
 
 @cache
-def names() -> dict[str, str]:
+def read_conda_names() -> dict[str, str]:
     """Return {name in conda: name on PyPI} of differing names."""
     raw = files("reprobuild.snapshot.parsers").joinpath("conda_names.toml").read_bytes()
     return msgspec.toml.decode(raw, type=dict[str, str])
 
 
-def on_pypi(name: str) -> str:
+def find_pypi_name(name: str) -> str:
     """Return the PyPI name of a conda package, in PEP 503 form."""
     conda_name = str(canonicalize_name(name))
-    return names().get(conda_name, conda_name)
+    return read_conda_names().get(conda_name, conda_name)

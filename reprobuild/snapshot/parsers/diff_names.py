@@ -13,7 +13,7 @@ _QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 _PREFIX = re.compile(r"^[abciow12]/(?=.)", re.DOTALL)
 
 
-def header_names(rest: bytes) -> tuple[str, str] | None:
+def parse_header_names(rest: bytes) -> tuple[str, str] | None:
     """Return both names after `diff --git `, with prefixes.
 
     Return None if only other lines have them.
@@ -22,30 +22,30 @@ def header_names(rest: bytes) -> tuple[str, str] | None:
     rename repeats them on lines of their own.
     """
     if match := _QUOTED.match(rest):
-        return _decoded(_unquote(match[1])), plain_name(rest[match.end() :].removeprefix(b" ")) or ""
+        return _decode_name(_unquote(match[1])), parse_file_name(rest[match.end() :].removeprefix(b" ")) or ""
     if rest.endswith(b'"') and (at := rest.find(b' "')) > 0:
-        return _decoded(rest[:at]), plain_name(rest[at + 1 :]) or ""
+        return _decode_name(rest[:at]), parse_file_name(rest[at + 1 :]) or ""
     middle = len(rest) // 2
     if rest[middle : middle + 1] == b" ":
-        old, new = _decoded(rest[:middle]), _decoded(rest[middle + 1 :])
+        old, new = _decode_name(rest[:middle]), _decode_name(rest[middle + 1 :])
         if old == new or (_PREFIX.match(old) and _PREFIX.match(new) and old[2:] == new[2:]):
             return old, new
     if rest.count(b" ") == 1:
         first, second = rest.split(b" ")
-        return _decoded(first), _decoded(second)
+        return _decode_name(first), _decode_name(second)
     return None
 
 
-def plain_name(written: bytes) -> str | None:
+def parse_file_name(written: bytes) -> str | None:
     """Return the name of a header line; None for /dev/null."""
     # git ends a name that has blanks with a tab, so that patch(1) does not take a time stamp from it.
     name = written.removesuffix(b"\t")
     if match := _QUOTED.fullmatch(name):
-        return _decoded(_unquote(match[1]))
-    return None if name == b"/dev/null" else _decoded(name)
+        return _decode_name(_unquote(match[1]))
+    return None if name == b"/dev/null" else _decode_name(name)
 
 
-def prefixed(header: tuple[str, str] | None) -> bool:
+def has_prefixes(header: tuple[str, str] | None) -> bool:
     """Return whether the names of a diff have `a/` and `b/`.
 
     With `diff.noprefix`, both names of a header are equal.
@@ -53,12 +53,12 @@ def prefixed(header: tuple[str, str] | None) -> bool:
     return header is None or bool(header[0] != header[1] and all(map(_PREFIX.match, header)))
 
 
-def unprefixed(name: str | None) -> str | None:
+def strip_prefix(name: str | None) -> str | None:
     """Return a name without its `a/` or `b/`, if any."""
     return name and _PREFIX.sub("", name, count=1)
 
 
-def safe(name: str) -> bool:
+def is_safe_path(name: str) -> bool:
     """Return whether a path is inside the repository and not in `.git`."""
     parts = re.split(r"[/\\]", name)
     inside = not name.startswith("/") and not re.match(r"[A-Za-z]:[/\\]", name) and "\0" not in name
@@ -78,6 +78,6 @@ def _unquote(body: bytes) -> bytes:
     return re.sub(rb"\\([0-7]{3}|.)", one, body, flags=re.DOTALL)
 
 
-def _decoded(name: bytes) -> str:
+def _decode_name(name: bytes) -> str:
     # A name is bytes to git; other bytes than UTF-8 are shown as escapes, which differ from every real path.
     return name.decode("utf-8", "backslashreplace")

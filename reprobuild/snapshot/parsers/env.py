@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, SourceLocation, Variable
 from reprobuild.snapshot.parsers import modules
-from reprobuild.snapshot.parsers.env_sorted import PEM, is_fragment, is_sorted, suspicion
-from reprobuild.snapshot.parsers.shell_quoting import promises_more, rows_until_closed, unquote
+from reprobuild.snapshot.parsers.env_sorted import PEM, describe_suspicion, is_fragment, is_sorted
+from reprobuild.snapshot.parsers.shell_quoting import count_value_rows, suggests_continuation, unquote
 from reprobuild_portable import secrets
 
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)", re.ASCII | re.DOTALL)
@@ -54,13 +54,13 @@ def parse(data: bytes, file: str = "env.txt") -> Read:
     whole = text.decode(data, file, nul=True)
     if "\0" in whole:
         text.check_lines(whole.count("\n") + whole.count("\0"), file)
-        return _records(whole, file)
-    rows = text.split(whole)
+        return _parse_records(whole, file)
+    rows = text.split_lines(whole)
     indent = min((len(row) - len(row.lstrip(" ")) for row in rows if row.strip()), default=0)
     reader = _Blocks(file, [row[indent:] for row in rows])
     reader.read_all()
-    remarks = [*text.nothing(file, rows), *reader.remarks]
-    return _name_twice(reader.variables), tuple(remarks)
+    remarks = [*text.empty_file_remarks(file, rows), *reader.remarks]
+    return _mark_repeated_names(reader.variables), tuple(remarks)
 
 
 def parse_exact(data: bytes, file: str = "env.nul") -> Read:
@@ -77,10 +77,10 @@ def parse_exact(data: bytes, file: str = "env.nul") -> Read:
     text.check_lines(data.count(b"\n") + data.count(b"\0"), file)
     whole = data.decode("utf-8", "surrogateescape")
     text.check_nul(whole, file, nul=True)
-    return _records(whole, file)
+    return _parse_records(whole, file)
 
 
-def _records(whole: str, file: str) -> Read:
+def _parse_records(whole: str, file: str) -> Read:
     """Read `env -0`.
 
     Its values are not torn, so only bytes that are not UTF-8 make one suspect.
@@ -93,15 +93,15 @@ def _records(whole: str, file: str) -> Read:
         suspect = "its bytes are no UTF-8 text" if record != raw else ""
         lines = record.count("\n") + 1
         if _FUNCTION.match(record):
-            remarks.append(_function(file, line, record, lines))
+            remarks.append(_function_remark(file, line, record, lines))
         elif match := _VARIABLE.fullmatch(record):
             variables.append(
-                _variable(file, line, match["name"], match["value"], lines=lines, suspect=suspect)
+                _make_variable(file, line, match["name"], match["value"], lines=lines, suspect=suspect)
             )
         elif record.strip():
-            remarks.append(_piece(file, line, record, "a record without a name", lines=lines))
+            remarks.append(_piece_remark(file, line, record, "a record without a name", lines=lines))
         line += lines - 1
-    return _name_twice(variables), tuple(remarks)
+    return _mark_repeated_names(variables), tuple(remarks)
 
 
 class _Blocks:
@@ -117,12 +117,13 @@ class _Blocks:
         self.variables: list[Variable] = []
         self.remarks: list[ParseNote] = []
         first = next((i for i, row in enumerate(rows) if _VARIABLE.fullmatch(row)), len(rows))
-        body = [row for row in rows[first:] if row.strip() and not text.noise(file, 1, row)]
+        body = [row for row in rows[first:] if row.strip() and not text.noise_remark(file, 1, row)]
         self.sorted = is_sorted(body)
         self.debris = any(not _VARIABLE.fullmatch(row) or _FUNCTION.match(row) for row in body)
         self.pem = any(PEM.search(row) for row in rows)
         self.torn_secret = self.sorted and (
-            self.pem or any(m and _open_secret(m["name"], m["value"]) for m in map(_VARIABLE.fullmatch, body))
+            self.pem
+            or any(m and _is_open_secret(m["name"], m["value"]) for m in map(_VARIABLE.fullmatch, body))
         )
         self.of_set = any(_OF_SET.fullmatch(row) for row in rows)
         self.ends = [i for i, row in enumerate(rows) if row == "}"]
@@ -133,7 +134,7 @@ class _Blocks:
 
         The module list that some tools print comes first, then one block after the other.
         """
-        self._module_list()
+        self._skip_module_list()
         while self.at < len(self.rows):
             row = self.rows[self.at]
             if not row.strip():
@@ -141,17 +142,17 @@ class _Blocks:
             elif self._is_function(row):
                 self._function()
             elif self.of_set and _VARIABLE.fullmatch(row):
-                self._export(row)
+                self._read_export(row)
             elif (match := _EXPORT.fullmatch(row)) and "=" in row:
-                self._export(match["rest"])
+                self._read_export(match["rest"])
             elif (match := _VARIABLE.fullmatch(row)) and not is_fragment(
                 match["name"], match["value"], self.pem
             ):
-                self._variable(match["name"], match["value"])
+                self._read_variable(match["name"], match["value"])
             else:
-                self._loose(row)
+                self._read_other_row(row)
 
-    def _module_list(self) -> None:
+    def _skip_module_list(self) -> None:
         start = next((i for i, row in enumerate(self.rows) if row.strip()), 0)
         if start == len(self.rows) or not self.rows[start].startswith("Currently Loaded Module"):
             return
@@ -173,12 +174,12 @@ class _Blocks:
         It ends at its `}`, or at the next name if the end was cut off.
         """
         if self.sorted:
-            self.remarks.append(_function(self.file, self.at + 1, self.rows[self.at], 1))
+            self.remarks.append(_function_remark(self.file, self.at + 1, self.rows[self.at], 1))
             self.at += 1
             return
         start, row = self.at, self.rows[self.at]
-        following = _after(self.functions, start, len(self.rows))
-        closing = _after(self.ends, start, following)
+        following = _find_next_place(self.functions, start, len(self.rows))
+        closing = _find_next_place(self.ends, start, following)
         if row.rstrip().endswith("}") and row.count("{") == row.count("}"):
             self.at = start + 1
         elif closing < following:
@@ -190,9 +191,9 @@ class _Blocks:
         end = self.at
         while end > start + 1 and not self.rows[end - 1].strip():
             end -= 1
-        self.remarks.append(_function(self.file, start + 1, row, end - start))
+        self.remarks.append(_function_remark(self.file, start + 1, row, end - start))
 
-    def _export(self, rest: str) -> None:
+    def _read_export(self, rest: str) -> None:
         name, _, quoted = rest.partition("=")
         start, lines = self.at, 1
         value = unquote(quoted)
@@ -207,34 +208,38 @@ class _Blocks:
                 value = unquote(quoted)
         if value.open:
             lines, value = 1, unquote(rest.partition("=")[2])
-        suspect = "a quote that is never closed" if value.open else self._suspicion(name, value.text)
+        suspect = "a quote that is never closed" if value.open else self._describe_suspicion(name, value.text)
         if self.of_set:
             suspect = suspect or "`set` printed it, which does not tell what was exported"
         self._keep(name, value.text, lines, suspect)
         if value.comment:
             self._remark(start + 1, value.comment, "a comment behind the value")
 
-    def _variable(self, name: str, value: str) -> None:
+    def _read_variable(self, name: str, value: str) -> None:
         if self.sorted:
-            self._keep(name, value, 1, self._suspicion(name, value))
+            self._keep(name, value, 1, self._describe_suspicion(name, value))
             return
         # JSON closes its own brackets: its lines that look like variables are not variables.
-        end = self.at + rows_until_closed(self.rows, self.at, value)
+        end = self.at + count_value_rows(self.rows, self.at, value)
         for i in range(end, len(self.rows)):
             row = self.rows[i]
-            if _starts_anew(row, self.pem) or text.noise(self.file, 1, row):
+            if _starts_record(row, self.pem) or text.noise_remark(self.file, 1, row):
                 break
             if row.strip():  # an empty line belongs to the value only if the value goes on after it
                 end = i + 1
         lines = end - self.at
         full = "\n".join([value, *self.rows[self.at + 1 : end]])
-        torn = "" if lines == 1 or promises_more(value) else "it goes on over lines that may not belong to it"
-        self._keep(name, full, lines, torn or suspicion(name, full, torn=False, debris=False))
+        torn = (
+            ""
+            if lines == 1 or suggests_continuation(value)
+            else "it goes on over lines that may not belong to it"
+        )
+        self._keep(name, full, lines, torn or describe_suspicion(name, full, torn=False, debris=False))
 
-    def _loose(self, row: str) -> None:
+    def _read_other_row(self, row: str) -> None:
         line = self.at + 1
         self.at += 1
-        if note := text.noise(self.file, line, row):
+        if note := text.noise_remark(self.file, line, row):
             self.remarks.append(note)
         elif _COMMENTED.fullmatch(row.strip()):
             self._remark(line, row, "a variable that is commented out")
@@ -243,7 +248,7 @@ class _Blocks:
         elif _EXPORT.fullmatch(row):
             self._remark(line, row, "exported without a value")
         elif self.variables or self.sorted or self.pem:
-            piece = _piece(self.file, line, row, PIECE)
+            piece = _piece_remark(self.file, line, row, PIECE)
             of_function = self.sorted and self.functions and not self.pem and _OF_FUNCTION.fullmatch(row)
             if of_function and not piece.understood:
                 piece = replace(piece, reason=OF_FUNCTION, understood=True)
@@ -251,11 +256,11 @@ class _Blocks:
         else:
             self._remark(line, row, "output of another command", understood=False)
 
-    def _suspicion(self, name: str, value: str) -> str:
-        return suspicion(name, value, torn=self.sorted, debris=self.debris)
+    def _describe_suspicion(self, name: str, value: str) -> str:
+        return describe_suspicion(name, value, torn=self.sorted, debris=self.debris)
 
     def _keep(self, name: str, value: str, lines: int, suspect: str) -> None:
-        variable = _variable(self.file, self.at + 1, name, value, lines=lines, suspect=suspect)
+        variable = _make_variable(self.file, self.at + 1, name, value, lines=lines, suspect=suspect)
         if suspect and self.torn_secret and not variable.secret:
             # A line of the secret that was torn apart may look like a variable.
             variable = replace(variable, value=None, secret="piece")
@@ -266,7 +271,7 @@ class _Blocks:
         self.remarks.append(text.remark(self.file, line, row, reason, understood=understood))
 
 
-def _after(places: list[int], start: int, otherwise: int) -> int:
+def _find_next_place(places: list[int], start: int, otherwise: int) -> int:
     """Return the first place after `start`, or `otherwise`.
 
     The places rise. The result is `otherwise` if the first place is not before it.
@@ -275,7 +280,7 @@ def _after(places: list[int], start: int, otherwise: int) -> int:
     return min(places[at], otherwise) if at < len(places) else otherwise
 
 
-def _secret(name: str, value: str) -> str | None:
+def _find_secret_rule(name: str, value: str) -> str | None:
     """Return the rule that makes a variable a secret, or None.
 
     A value that is too large for a process is redacted unread.
@@ -284,8 +289,10 @@ def _secret(name: str, value: str) -> str | None:
     return "size" if is_larger else secrets.secret_variable(name, value)
 
 
-def _variable(file: str, line: int, name: str, value: str, *, lines: int = 1, suspect: str = "") -> Variable:
-    rule = _secret(name, value)
+def _make_variable(
+    file: str, line: int, name: str, value: str, *, lines: int = 1, suspect: str = ""
+) -> Variable:
+    rule = _find_secret_rule(name, value)
     return Variable(
         place=SourceLocation(file, line),
         name=name,
@@ -296,30 +303,30 @@ def _variable(file: str, line: int, name: str, value: str, *, lines: int = 1, su
     )
 
 
-def _function(file: str, line: int, row: str, lines: int) -> ParseNote:
+def _function_remark(file: str, line: int, row: str, lines: int) -> ParseNote:
     name = re.split(r"[=\s]", row, maxsplit=1)[0]
     return text.remark(file, line, f"{name}=() {{", "a shell function", lines=lines)
 
 
-def _piece(file: str, line: int, row: str, reason: str, *, lines: int = 1) -> ParseNote:
+def _piece_remark(file: str, line: int, row: str, reason: str, *, lines: int = 1) -> ParseNote:
     shape = row.strip()
     harmless = re.fullmatch(r"[{}();&|]*|fi;?|done;?|esac;?|else|then|;;", shape)
     shown = shape if harmless else _NOT_KEPT.format(len(shape))
     return text.remark(file, line, shown, reason, understood=bool(harmless), lines=lines)
 
 
-def _starts_anew(row: str, pem: bool) -> bool:
+def _starts_record(row: str, pem: bool) -> bool:
     match = _VARIABLE.fullmatch(row)
     return bool(match and not is_fragment(match["name"], match["value"], pem)) or bool(
         _FUNCTION.match(row) or _EXPORT.fullmatch(row) or row.startswith("#")
     )
 
 
-def _open_secret(name: str, value: str) -> bool:
-    return promises_more(value) and _secret(name, value) is not None
+def _is_open_secret(name: str, value: str) -> bool:
+    return suggests_continuation(value) and _find_secret_rule(name, value) is not None
 
 
-def _name_twice(variables: list[Variable]) -> tuple[Variable, ...]:
+def _mark_repeated_names(variables: list[Variable]) -> tuple[Variable, ...]:
     times = Counter(variable.name for variable in variables)
     return tuple(
         replace(v, suspect=v.suspect or "its name stands there more than once") if times[v.name] > 1 else v

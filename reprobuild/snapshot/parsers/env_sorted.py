@@ -57,7 +57,7 @@ def is_fragment(name: str, value: str, pem: bool) -> bool:
     return pem or (len(name) >= 16 and bool(re.search(r"\d", name)) and name != name.lower())
 
 
-def suspicion(name: str, value: str, *, torn: bool, debris: bool) -> str:
+def describe_suspicion(name: str, value: str, *, torn: bool, debris: bool) -> str:
     """Return the reason for doubts about a value, or an empty string.
 
     Args:
@@ -75,7 +75,7 @@ def suspicion(name: str, value: str, *, torn: bool, debris: bool) -> str:
             else "an unusual name: it may be a line of another value"
         )
     if not SAFE.fullmatch(name):
-        if _unbalanced(value):
+        if _is_unbalanced(value):
             return "quotes or brackets stay open: sorting may have cut it"
         if not _PLAUSIBLE.fullmatch(name):
             return "an unusual name in a sorted dump: it may be a line of another value"
@@ -86,6 +86,6 @@ def suspicion(name: str, value: str, *, torn: bool, debris: bool) -> str:
     return ""
 
 
-def _unbalanced(value: str) -> bool:
+def _is_unbalanced(value: str) -> bool:
     pairs = (("(", ")"), ("[", "]"), ("{", "}"))
     return value.count('"') % 2 == 1 or any(value.count(a) != value.count(b) for a, b in pairs)

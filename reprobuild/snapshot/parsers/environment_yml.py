@@ -16,11 +16,11 @@ from typing import NamedTuple
 import yaml
 from msgspec.structs import replace
 
-from reprobuild.infra.display import escaped, shown
+from reprobuild.infra.display import display_text, escape_text
 from reprobuild.infra.untrusted.yaml_documents import StrictLoader
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, SourceLocation
-from reprobuild.snapshot.parsers.conda_list import NAME, PYPI, VERSION, package, unique
+from reprobuild.snapshot.parsers.conda_list import NAME, PYPI, VERSION, make_package, merge_duplicates
 from reprobuild_portable import secrets
 
 _LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
@@ -61,38 +61,40 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
         SnapshotError: it is not text or not YAML, is larger or deeper than conda writes, or lists one package in
             two versions.
     """
-    reader = _read(data, file)
-    packages, repeated = unique(_among(conda_package, reader.channels) for conda_package in reader.found)
+    reader = _read_document(data, file)
+    packages, repeated = merge_duplicates(
+        _add_channels(conda_package, reader.channels) for conda_package in reader.found
+    )
     return packages, (*reader.remarks, *reader.others(), *repeated)
 
 
-def asked_of(data: bytes, file: str) -> tuple[UnpinnedLine, ...]:
+def read_unpinned_lines(data: bytes, file: str) -> tuple[UnpinnedLine, ...]:
     """Return the lines for pip without a pinned version.
 
     Raises:
         SnapshotError: as `parse`.
     """
-    return tuple(_read(data, file).asked)
+    return tuple(_read_document(data, file).asked)
 
 
-def _read(data: bytes, file: str) -> _Reader:
+def _read_document(data: bytes, file: str) -> _Reader:
     if len(data) > _LIMIT:
-        raise text.broken(file, f"{len(data)} bytes are too many for an environment", _HINT)
+        raise text.parse_error(file, f"{len(data)} bytes are too many for an environment", _HINT)
     whole = text.decode(data, file)
-    rows = text.split(whole)
+    rows = text.split_lines(whole)
     reader = _Reader(file, rows, whole)
-    if empty := text.nothing(file, rows):
+    if empty := text.empty_file_remarks(file, rows):
         reader.remarks += empty
         return reader
     try:
         root = yaml.compose(whole, Loader=_Loader)
     except yaml.MarkedYAMLError as err:
         line = err.problem_mark.line + 1 if err.problem_mark else 1
-        raise text.broken(
-            SourceLocation(file, line), f"not an environment: {shown(err.problem or '')}", _HINT
+        raise text.parse_error(
+            SourceLocation(file, line), f"not an environment: {display_text(err.problem or '')}", _HINT
         ) from None
     except (yaml.YAMLError, ValueError) as err:  # ValueError: an invalid date or number
-        raise text.broken(file, f"not YAML: {shown(str(err))}", _HINT) from None
+        raise text.parse_error(file, f"not YAML: {display_text(str(err))}", _HINT) from None
     reader.read(root)
     return reader
 
@@ -117,17 +119,17 @@ class _Reader:
 
     def read(self, root: yaml.Node | None) -> None:
         """Read the keys of the document."""
-        for key, value in _pairs(root):
+        for key, value in _mapping_items(root):
             line = self._line(key)
             if key.value == "dependencies" and isinstance(value, yaml.SequenceNode):
                 self._remark(line, "the packages of the environment")
                 self.export = _is_export(value)
                 for item in value.value:
-                    self._dependency(item)
+                    self._read_dependency(item)
             elif key.value in ("name", "prefix", "channels", "platforms"):
                 if key.value == "channels" and isinstance(value, yaml.SequenceNode):
                     self.channels = tuple(
-                        _channel(node) for node in value.value if isinstance(node, yaml.ScalarNode)
+                        _channel_name(node) for node in value.value if isinstance(node, yaml.ScalarNode)
                     )
                 for at in range(line, self._end(value)):
                     self._remark(at, f"conda's `{key.value}`")
@@ -146,26 +148,26 @@ class _Reader:
         # The end mark is the start of the next node: at the start of a line, the node ends on the line before.
         return max(self._line(node), bisect_right(self.starts, node.end_mark.index - 1)) + 1
 
-    def _dependency(self, item: yaml.Node) -> None:
+    def _read_dependency(self, item: yaml.Node) -> None:
         if isinstance(item, yaml.ScalarNode):
-            self._conda(item)
+            self._read_conda_package(item)
             return
-        for key, value in _pairs(item):
+        for key, value in _mapping_items(item):
             if key.value == "pip" and isinstance(value, yaml.SequenceNode):
                 self._remark(self._line(key), "the packages of pip")
                 for node in value.value:
                     if isinstance(node, yaml.ScalarNode):
-                        self._pip(node)
+                        self._read_pip_line(node)
 
-    def _conda(self, item: yaml.ScalarNode) -> None:
+    def _read_conda_package(self, item: yaml.ScalarNode) -> None:
         match = _FULL.fullmatch(item.value)
         if match and (match["build"] or self.export):
-            channel = match["channel"] and escaped(secrets.strip_credentials(match["channel"])[0])
+            channel = match["channel"] and escape_text(secrets.strip_credentials(match["channel"])[0])
             self._keep(item, match["name"], match["version"], build=match["build"], channel=channel)
         elif re.match(NAME, item.value):
             self._remark(self._line(item), OF_CONDA)
 
-    def _pip(self, item: yaml.ScalarNode) -> None:
+    def _read_pip_line(self, item: yaml.ScalarNode) -> None:
         line = self._line(item)
         if match := _PIN.fullmatch(item.value.partition(";")[0].strip()):
             self._keep(item, match["name"], match["version"], channel=PYPI)
@@ -184,11 +186,11 @@ class _Reader:
     ) -> None:
         line = self._line(item)
         row = self.rows[line - 1]
-        if leak := text.leak(self.file, line, row):
+        if leak := text.secret_remark(self.file, line, row):
             self.remarks.append(leak)
         else:
             self.found.append(
-                package(self.file, line, row.strip(), name, version, build=build, channel=channel)
+                make_package(self.file, line, row.strip(), name, version, build=build, channel=channel)
             )
         self.known.add(line)
 
@@ -212,11 +214,11 @@ class _Reader:
                 yield text.remark(self.file, number, line, "not what conda writes", understood=False)
 
 
-def _channel(node: yaml.ScalarNode) -> str:
-    return escaped(secrets.strip_credentials(node.value)[0])
+def _channel_name(node: yaml.ScalarNode) -> str:
+    return escape_text(secrets.strip_credentials(node.value)[0])
 
 
-def _among(package: CapturedCondaPackage, channels: tuple[str, ...]) -> CapturedCondaPackage:
+def _add_channels(package: CapturedCondaPackage, channels: tuple[str, ...]) -> CapturedCondaPackage:
     """Return a conda package with the environment's channels.
 
     The channels are added only if the package has no channel of its own.
@@ -226,7 +228,7 @@ def _among(package: CapturedCondaPackage, channels: tuple[str, ...]) -> Captured
     return replace(package, among=tuple(channel for channel in channels if channel != "nodefaults"))
 
 
-def _pairs(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+def _mapping_items(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
     if isinstance(node, yaml.MappingNode):
         yield from node.value
 

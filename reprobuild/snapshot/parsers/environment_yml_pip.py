@@ -14,13 +14,13 @@ from packaging.utils import canonicalize_name
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, Requirement
 from reprobuild.snapshot.parsers import pip_freeze
-from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, OF_PIP, UnpinnedLine, asked_of
+from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, OF_PIP, UnpinnedLine, read_unpinned_lines
 
 _ALONE = "it says what was asked for, and no file beside it what was installed"
 _FILE = "it names another file, which was not captured"
 
 
-def without_freeze(
+def read_pip_section(
     data: bytes, file: str, packages: Iterable[CapturedCondaPackage], remarks: Sequence[ParseNote]
 ) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Return an environment.yml's pip lines, and all remarks.
@@ -39,9 +39,11 @@ def without_freeze(
     packages = tuple(packages)
     conda_names = {canonicalize_name(package.name) for package in packages}
     lists = any(package.place.file != file for package in packages)
-    lines, unclear = _for_pip(asked_of(data, file), file)
+    lines, unclear = _parse_pip_lines(read_unpinned_lines(data, file), file)
     lines = tuple(
-        line for line in lines if line.version or line.kind != "index" or _name(line) not in conda_names
+        line
+        for line in lines
+        if line.version or line.kind != "index" or _canonical_name(line) not in conda_names
     )
     known = {line.place.line for line in lines} | {remark.place.line for remark in unclear}
     notes: list[ParseNote] = []
@@ -55,11 +57,11 @@ def without_freeze(
     return lines, (*notes, *unclear)
 
 
-def _name(line: Requirement) -> str:
+def _canonical_name(line: Requirement) -> str:
     return canonicalize_name(line.name)
 
 
-def _for_pip(
+def _parse_pip_lines(
     unpinned_lines: Sequence[UnpinnedLine], file: str
 ) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Read the lines for pip as a freeze, each at its own number."""

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import re
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, Patch, PatchedFile, SourceLocation
-from reprobuild.snapshot.parsers.diff_names import header_names, plain_name, prefixed, safe, unprefixed
+from reprobuild.snapshot.parsers.diff_names import (
+    has_prefixes,
+    is_safe_path,
+    parse_file_name,
+    parse_header_names,
+    strip_prefix,
+)
 from reprobuild_portable import secrets
 
 _INDEX = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?")
@@ -55,7 +61,7 @@ def parse(data: bytes, file: str) -> Read:
     walk.read_all()
     _refuse_secrets(walk)
     patch = Patch(file=file, name=name, content=data, files=tuple(walk.files), strip=walk.strip)
-    return (patch,), (*_by_name(file, name), *walk.remarks)
+    return (patch,), (*_misplaced_diff_remarks(file, name), *walk.remarks)
 
 
 class _Walk:
@@ -88,7 +94,7 @@ class _Walk:
                         "a hunk that belongs to no file",
                         "the beginning of the diff is missing: capture it again",
                     )
-                self._outside(row, outside)
+                self._read_outside_row(row, outside)
                 self.at += 1
 
     def _refuse_foreign(self) -> None:
@@ -110,7 +116,7 @@ class _Walk:
                 at, "a merge was not finished in this repository", "resolve the merge there and capture again"
             )
 
-    def _outside(self, row: bytes, reason: str) -> None:
+    def _read_outside_row(self, row: bytes, reason: str) -> None:
         if not row.strip():
             return
         self._refuse_merge(self.at)
@@ -128,13 +134,13 @@ class _Walk:
         start = self.at
         if self.rows[start].endswith(b"\r"):
             self._warn(start, "its header lines end in CRLF: something converted the diff")
-        header = header_names(self._row().removeprefix(b"diff --git "))
-        has_prefix = prefixed(header)
+        header = parse_header_names(self._row().removeprefix(b"diff --git "))
+        has_prefix = has_prefixes(header)
         if not has_prefix:
             self.strip = 0
         names: dict[str, str | None] = {}
         if header:
-            old, new = map(unprefixed, header) if has_prefix else header
+            old, new = map(strip_prefix, header) if has_prefix else header
             names = {"old": old, "new": new}
         facts: dict[str, str] = {}
         missing = False
@@ -150,17 +156,17 @@ class _Walk:
                 facts[f"{side}_mode"] = match[2].decode()
                 names |= {absent_side: None} if absent_side else {}
             elif match := _NAME.fullmatch(row):
-                written = plain_name(match[2])
+                written = parse_file_name(match[2])
                 with_prefix = has_prefix and match[1] in (b"---", b"+++")
-                names[_SIDES[match[1]][0]] = unprefixed(written) if with_prefix else written
+                names[_SIDES[match[1]][0]] = strip_prefix(written) if with_prefix else written
             elif row.startswith(b"Binary files ") and row.endswith(b" differ"):
                 missing = True
                 self._warn(self.at, "git only said that a binary file differs: its content was not captured")
             elif row == b"GIT binary patch":
-                self._binary()
+                self._read_binary_patch()
                 continue
             elif row.startswith(b"@@ -"):
-                self._hunk()
+                self._read_hunk()
                 continue
             elif not _SIMILAR.fullmatch(row):
                 break
@@ -175,15 +181,15 @@ class _Walk:
                 start, "the names in this header cannot be told apart", "capture it again with `git diff`"
             )
         for name in (old, new):
-            if name is not None and not safe(name):
+            if name is not None and not is_safe_path(name):
                 raise self.broken(
                     start,
-                    f"the path `{shown(name)}` leaves the repository or enters its `.git`",
+                    f"the path `{display_text(name)}` leaves the repository or enters its `.git`",
                     "a diff of git holds no such path: look at where this file came from",
                 )
         self.files.append(PatchedFile(line=start + 1, old_path=old, new_path=new, missing=missing, **facts))
 
-    def _hunk(self) -> None:
+    def _read_hunk(self) -> None:
         start = self.at
         match = _HUNK.fullmatch(self.rows[start])
         if not match:
@@ -212,7 +218,7 @@ class _Walk:
         if self.at < len(self.rows) and self.rows[self.at].startswith(b"\\"):
             self.at += 1
 
-    def _binary(self) -> None:
+    def _read_binary_patch(self) -> None:
         start = self.at
         self.at += 1
         sections = 0
@@ -241,7 +247,7 @@ class _Walk:
 
     def broken(self, at: int, message: str, hint: str) -> Exception:
         """Return the error for the line at this index."""
-        return text.broken(SourceLocation(self.file, at + 1), message, hint)
+        return text.parse_error(SourceLocation(self.file, at + 1), message, hint)
 
 
 def _refuse_secrets(walk: _Walk) -> None:
@@ -263,7 +269,7 @@ def _refuse_secrets(walk: _Walk) -> None:
             )
 
 
-def _by_name(file: str, name: str) -> tuple[ParseNote, ...]:
+def _misplaced_diff_remarks(file: str, name: str) -> tuple[ParseNote, ...]:
     """Return the remark on a diff that the recipe took in a wrong directory.
 
     If its `cd` fails, `git diff` runs in the job's directory, and the file has the name of conda's `work` or of a

@@ -35,9 +35,9 @@ def parse(data: bytes, file: str = "modules.txt") -> Read:
     Raises:
         SnapshotError: it is not text.
     """
-    rows = text.lines(data, file)
+    rows = text.decode_lines(data, file)
     modules: list[tuple[int, Module]] = []
-    remarks: list[ParseNote] = list(text.nothing(file, rows))
+    remarks: list[ParseNote] = list(text.empty_file_remarks(file, rows))
     section = "loaded"
     has_header = False
     for number, row in enumerate(rows, 1):
@@ -49,7 +49,7 @@ def parse(data: bytes, file: str = "modules.txt") -> Read:
         if len(line) > 5 * text.LONGEST_ROW:
             remarks.append(text.remark(file, number, row, "too long for a list of modules", understood=False))
             continue
-        if leak := text.leak(file, number, line):
+        if leak := text.secret_remark(file, number, line):
             remarks.append(leak)
             continue
         if header := _LOADED.match(line):
@@ -62,39 +62,39 @@ def parse(data: bytes, file: str = "modules.txt") -> Read:
             remarks.append(text.remark(file, number, row, "the header of what is not a loaded module"))
             continue
         if section == "loaded" and (
-            entries := _entries(file, number, line, terse=has_header, start=len(modules))
+            entries := _parse_entries(file, number, line, terse=has_header, start=len(modules))
         ):
             modules += entries
             continue
-        remarks.append(_other(file, number, row, line, section))
+        remarks.append(_other_row_remark(file, number, row, line, section))
     modules.sort(key=lambda pair: pair[0])
     return tuple(module for _, module in modules), tuple(remarks)
 
 
-def _entries(file: str, number: int, line: str, *, terse: bool, start: int) -> list[tuple[int, Module]]:
+def _parse_entries(file: str, number: int, line: str, *, terse: bool, start: int) -> list[tuple[int, Module]]:
     """Return (number in the list, module) for each entry of a line.
 
     The result is empty unless the whole line has entries.
     """
     if not _ENTRY.sub("", line).strip():
-        return [(int(m[1]), _module(file, number, m[3] or m[2])) for m in _ENTRY.finditer(line)]
+        return [(int(m[1]), _parse_module(file, number, m[3] or m[2])) for m in _ENTRY.finditer(line)]
     if terse and (match := _TERSE.fullmatch(line)):  # `module -t list`
-        return [(start + 1, _module(file, number, match[1]))]
+        return [(start + 1, _parse_module(file, number, match[1]))]
     return []
 
 
-def _module(file: str, number: int, written: str) -> Module:
+def _parse_module(file: str, number: int, written: str) -> Module:
     # The first slash: the rest belongs to the version (`openmpi/1.6.5/intel/14.0.2`), and joins again.
     name, slash, version = written.partition("/")
     return Module(place=SourceLocation(file, number), name=name, version=version if slash else None)
 
 
-def _other(file: str, number: int, row: str, line: str, section: str) -> ParseNote:
+def _other_row_remark(file: str, number: int, row: str, line: str, section: str) -> ParseNote:
     if _EMPTY.fullmatch(line):
         return text.remark(file, number, row, "no module was loaded")
     if section == "others" and not _CHANGE.sub("", line).strip():
         return text.remark(file, number, row, "modules that were inactive or swapped: not loaded")
-    if note := text.noise(file, number, line):
+    if note := text.noise_remark(file, number, line):
         return note
     if section == "legend" and re.fullmatch(
         r"([A-Za-z*]+|<[^>]*>|\([^)]*\)|[\w-]+=.*):?\s{1,40}\S.*|<\S+>.*", line

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
 
@@ -38,29 +38,29 @@ def parse(data: bytes, file: str = "nvidia-smi.txt") -> Read:
     Raises:
         SnapshotError: it is not text.
     """
-    rows = text.lines(data, file)
+    rows = text.decode_lines(data, file)
     facts: list[ReportedValue] = []
-    remarks: list[ParseNote] = list(text.nothing(file, rows))
+    remarks: list[ParseNote] = list(text.empty_file_remarks(file, rows))
     log = False
     for number, row in enumerate(rows, 1):
         line = row.strip()
         if not line:
             continue
         log = log or bool(_LOG.fullmatch(line))
-        items = _row(file, number, line, log=log)
+        items = _parse_row(file, number, line, log=log)
         for item in items:
             if isinstance(item, ReportedValue):
                 facts.append(item)
             else:
                 remarks.append(item)
-    return ((_report(file, facts),) if facts else ()), tuple(remarks)
+    return ((_make_report(file, facts),) if facts else ()), tuple(remarks)
 
 
-def _row(file: str, number: int, line: str, *, log: bool) -> list[ReportedValue | ParseNote]:
+def _parse_row(file: str, number: int, line: str, *, log: bool) -> list[ReportedValue | ParseNote]:
     place = SourceLocation(file, number)
     if len(line) > text.LONGEST_ROW:
         return [text.remark(file, number, line, "too long for a line of nvidia-smi", understood=False)]
-    if note := _around(file, number, line):
+    if note := _extra_row_remark(file, number, line):
         return [note]
     if match := _VERSIONS.fullmatch(line):
         versions: list[ReportedValue | ParseNote] = [
@@ -70,7 +70,7 @@ def _row(file: str, number: int, line: str, *, log: bool) -> list[ReportedValue 
             [ReportedValue(place=place, name="CUDA Version", value=match["cuda"])] if match["cuda"] else []
         )
     if match := _GPU.fullmatch(line) or _LISTED.fullmatch(line):
-        gpu = ReportedValue(place=place, name="Product Name", value=shown(match["name"]))
+        gpu = ReportedValue(place=place, name="Product Name", value=display_text(match["name"]))
         cut = text.remark(file, number, match["name"], "nvidia-smi cut this name", understood=False)
         return [gpu, cut] if "..." in match["name"] else [gpu]
     if _PART.fullmatch(line):
@@ -79,23 +79,29 @@ def _row(file: str, number: int, line: str, *, log: bool) -> list[ReportedValue 
         return [text.remark(file, number, line, "a line of the table")]
     if log and (match := _FACT.fullmatch(line)) and not _HEADING.fullmatch(line):
         return [
-            ReportedValue(place=place, name=shown(match["name"]), value=shown(match["value"] or "").strip())
+            ReportedValue(
+                place=place,
+                name=display_text(match["name"]),
+                value=display_text(match["value"] or "").strip(),
+            )
         ]
     if log and _HEADING.fullmatch(line):
         return [text.remark(file, number, line, "a heading")]
     return [text.remark(file, number, line, "not a line of nvidia-smi", understood=False)]
 
 
-def _around(file: str, number: int, line: str) -> ParseNote | None:
+def _extra_row_remark(file: str, number: int, line: str) -> ParseNote | None:
     if _FAILED.fullmatch(line):
         return text.remark(file, number, line, "nvidia-smi failed: it saw no GPU", understood=False)
     if _LOG.fullmatch(line) or _DATE.fullmatch(line) or re.match(r"Every [\d.]+s: ", line):
         return text.remark(file, number, line, "a header")
     # `|` and `$` begin rows of tables and prompts alike
-    return text.leak(file, number, line) or (None if line[0] in "|+" else text.noise(file, number, line))
+    return text.secret_remark(file, number, line) or (
+        None if line[0] in "|+" else text.noise_remark(file, number, line)
+    )
 
 
-def _report(file: str, facts: list[ReportedValue]) -> MachineReport:
+def _make_report(file: str, facts: list[ReportedValue]) -> MachineReport:
     def first(name: str) -> str:
         value = next((fact.value for fact in facts if fact.name == name), None) or ""
         return "" if value in ("N/A", "Not Found") else value

@@ -13,12 +13,12 @@ from msgspec import UNSET
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, Requirement, SourceLocation
 from reprobuild.snapshot.parsers import pip_freeze_warnings
 from reprobuild.snapshot.parsers.pip_freeze_hashes import Hashes, split_hashes
-from reprobuild.snapshot.parsers.pip_freeze_unique import read_marker, unique
+from reprobuild.snapshot.parsers.pip_freeze_unique import merge_duplicates, read_marker
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version as same_version
 from reprobuild.snapshot.parsers.pip_freeze_url import NAME, VERSION, UrlOrigin, read_origin
 from reprobuild_portable import secrets
@@ -65,14 +65,14 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
     Raises:
         SnapshotError: it is not text, or pins one distribution to two versions or places.
     """
-    rows = text.lines(data, file)
+    rows = text.decode_lines(data, file)
     reader = _Reader(file)
     for number, row in enumerate(rows, 1):
         if row.strip():
             reader.read(number, row.strip())
     reader.end()
-    requirements, repeated = unique(reader.hashes.given(reader.requirements))
-    return requirements, (*text.nothing(file, rows), *reader.remarks, *repeated)
+    requirements, repeated = merge_duplicates(reader.hashes.given(reader.requirements))
+    return requirements, (*text.empty_file_remarks(file, rows), *reader.remarks, *repeated)
 
 
 class _Reader:
@@ -96,21 +96,25 @@ class _Reader:
             self._remark(number, line, "too long for a line of `pip freeze`", understood=False)
             return
         if line.startswith("#"):
-            self._comment(number, line)
+            self._read_comment(number, line)
             return
-        forms: tuple[Callable[[int, str], bool], ...] = (self._editable, self._noise, self._requirement)
+        forms: tuple[Callable[[int, str], bool], ...] = (
+            self._read_editable,
+            self._read_noise,
+            self._read_requirement,
+        )
         bare = _INLINE.sub("", line).removesuffix("\\").strip()
         bare, hashes = split_hashes(bare) if "--hash" in bare else (bare, ())
         if not bare:
-            self._hash(number, line, hashes)
+            self._read_hashes(number, line, hashes)
             return
         self.hashes.above = None
         if not _EDITABLE.fullmatch(bare):
             self.settle()
         if not any(form(number, bare) for form in forms):
-            self._remark(number, line, _why_not(bare), understood=False)
+            self._remark(number, line, _describe_rejection(bare), understood=False)
         elif hashes:
-            self._hash(number, line, hashes)
+            self._read_hashes(number, line, hashes)
 
     def settle(self) -> None:
         """Keep an announced editable whose path never came.
@@ -128,7 +132,7 @@ class _Reader:
         Each report says whether the distribution is in the freeze.
         """
         self.settle()
-        rests = pip_freeze_warnings.without_first_letters(self.requirements)
+        rests = pip_freeze_warnings.strip_first_letters(self.requirements)
         for number, line, name in self.ignored:
             known = pip_freeze_warnings.has_successor(name, rests)
             missing = (
@@ -137,7 +141,7 @@ class _Reader:
             reason = f"pip ignored {name}, a leftover of an interrupted installation{missing}"
             self._remark(number, line, reason, understood=known)
 
-    def _comment(self, number: int, line: str) -> None:
+    def _read_comment(self, number: int, line: str) -> None:
         if match := _EDITABLE_COMMENT.fullmatch(line):
             self.settle()
             self.pending = _Pending(match["name"], match["version"], number, line)
@@ -152,7 +156,7 @@ class _Reader:
         else:
             self._remark(number, line, "a comment")
 
-    def _editable(self, number: int, line: str) -> bool:
+    def _read_editable(self, number: int, line: str) -> bool:
         match = _EDITABLE.fullmatch(line)
         if not match:
             return False
@@ -171,7 +175,7 @@ class _Reader:
         self._keep_origin(number, line, name, origin, version)
         return True
 
-    def _hash(self, number: int, line: str, hashes: Sequence[str | None]) -> None:
+    def _read_hashes(self, number: int, line: str, hashes: Sequence[str | None]) -> None:
         """Keep hashes for the last requirement, if it can have some."""
         above = self.requirements[self.hashes.above] if self.hashes.above is not None else None
         if None in hashes:
@@ -184,17 +188,17 @@ class _Reader:
             self._remark(number, line, "a hash of the requirement above")
         self.hashes.take(hashes)
 
-    def _noise(self, number: int, line: str) -> bool:
+    def _read_noise(self, number: int, line: str) -> bool:
         if _TABLE_HEAD.fullmatch(line):
             self.table = True
             self._remark(number, line, "the header of `pip list`")
         elif self.table and re.fullmatch(r"[-\s]+", line):
             self._remark(number, line, "the rule of `pip list`")
         elif match := _UNWRITTEN.fullmatch(line):
-            self._unwritten(number, line, match["name"], match["version"])
-        elif reason := pip_freeze_warnings.skipped(line):
+            self._keep_unlisted(number, line, match["name"], match["version"])
+        elif reason := pip_freeze_warnings.describe_skipped_distribution(line):
             self._remark(number, line, reason, understood=False)
-        elif name := pip_freeze_warnings.leftover(line):
+        elif name := pip_freeze_warnings.parse_leftover_name(line):
             self.ignored.append((number, line, name))
         elif _LOUD.fullmatch(line):
             self._remark(number, line, "a warning of the tool, not a requirement")
@@ -204,13 +208,13 @@ class _Reader:
             _, credential = secrets.strip_credentials(line)
             reason = OPTION
             self._remark(number, line, reason + "; its address held a credential, removed" * credential)
-        elif note := text.noise(self.file, number, line):
+        elif note := text.noise_remark(self.file, number, line):
             self.remarks.append(note)
         else:
             return False
         return True
 
-    def _unwritten(self, number: int, line: str, name: str, version: str) -> None:
+    def _keep_unlisted(self, number: int, line: str, name: str, version: str) -> None:
         """Keep a distribution that pip left out of the freeze.
 
         It is a leftover, or a package that may be missing.
@@ -221,7 +225,7 @@ class _Reader:
             reason = f"pip left {name} {version} out of the freeze: its metadata is damaged"
             self._remark(number, line, reason, understood=False)
 
-    def _requirement(self, number: int, line: str) -> bool:
+    def _read_requirement(self, number: int, line: str) -> bool:
         if self.table and (match := _TABLE_ROW.fullmatch(line)):
             kind = "editable" if match["path"] else "index"
             self._keep(
@@ -235,17 +239,17 @@ class _Reader:
             origin = read_origin(match["url"], editable=False)
             if origin is None:
                 return False
-            if self._is_for(number, line, match["marker"]):
+            if self._check_marker(number, line, match["marker"]):
                 self._keep_origin(number, line, match["name"], origin, origin.version, match["marker"])
             return True
-        pin = _pin(line)
+        pin = _parse_pin(line)
         if pin is None:
             return False
-        if self._is_for(number, line, pin[2]):
+        if self._check_marker(number, line, pin[2]):
             self._keep(number, line, kind="index", name=pin[0], version=pin[1], marker=read_marker(pin[2]))
         return True
 
-    def _is_for(self, number: int, line: str, marker: str | None) -> bool:
+    def _check_marker(self, number: int, line: str, marker: str | None) -> bool:
         """Return whether a line's marker can be read.
 
         If not, a remark is added.
@@ -288,13 +292,13 @@ class _Reader:
             return
         place = SourceLocation(self.file, number)
         self.hashes.above = len(self.requirements)
-        self.requirements.append(Requirement(place=place, text=shown(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
+        self.requirements.append(Requirement(place=place, text=display_text(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
 
     def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
         self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
 
 
-def _pin(line: str) -> tuple[str, str | None, str | None] | None:
+def _parse_pin(line: str) -> tuple[str, str | None, str | None] | None:
     """Return name, version and marker of a `name==version` line.
 
     The version is None for a name without a pin.
@@ -312,7 +316,7 @@ def _pin(line: str) -> tuple[str, str | None, str | None] | None:
     )
 
 
-def _why_not(line: str) -> str:
+def _describe_rejection(line: str) -> str:
     if re.fullmatch(r"[\w.-]+=[^=\s]+(=[^=\s]+)?", line):
         return "a line of `conda list --export`: not a requirement of pip"
     if re.fullmatch(rf"_[\w.-]+={{2,3}}{VERSION}", line):

@@ -25,11 +25,11 @@ def split_hashes(line: str) -> tuple[str, tuple[str | None, ...]]:
 
     A hash of another kind is None.
     """
-    hashes = tuple(_sha256(match) for match in _HASH.finditer(line))
+    hashes = tuple(_parse_sha256(match) for match in _HASH.finditer(line))
     return _HASH.sub("", line).strip(), hashes
 
 
-def _sha256(match: re.Match[str]) -> str | None:
+def _parse_sha256(match: re.Match[str]) -> str | None:
     fits = match["algorithm"].lower() == "sha256" and _SHA256.fullmatch(match["value"])
     return match["value"].lower() if fits else None
 

@@ -10,7 +10,7 @@ from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, Requirement
 from reprobuild.snapshot.parsers.pip_freeze_hashes import with_hashes
@@ -42,7 +42,9 @@ def same_version(first: str | None, second: str | None) -> bool:
         return False
 
 
-def unique(requirements: list[Requirement]) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
+def merge_duplicates(
+    requirements: list[Requirement],
+) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Return each distribution once for each marker, and remarks.
 
     The remarks are on repetitions.
@@ -71,9 +73,9 @@ def unique(requirements: list[Requirement]) -> tuple[tuple[Requirement, ...], tu
         )
         if not bare and not (same and same_version(first.version, line.version)):
             early, late = sorted((first.place, line.place))
-            raise text.broken(
+            raise text.parse_error(
                 late,
-                f"`{shown(line.name)}` is pinned again, and differently from {early}",
+                f"`{display_text(line.name)}` is pinned again, and differently from {early}",
                 "keep the line of the environment that ran, or capture that environment alone",
             )
         if line.hashes and not bare:

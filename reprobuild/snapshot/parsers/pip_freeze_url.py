@@ -60,16 +60,16 @@ def read_origin(target: str, *, editable: bool) -> UrlOrigin | None:
         return None
     scheme, mark, _ = target.partition("://")
     if not mark:
-        return _folder(target) if editable and not re.match(r"[a-z]+\+", target) else None
+        return _parse_editable_path(target) if editable and not re.match(r"[a-z]+\+", target) else None
     bare, credential = secrets.strip_credentials(target)
     address, _, fragment = bare.partition("#")
     facts = {key: values[0] for key, values in parse_qs(fragment).items()}
-    if not _safe(facts.get("subdirectory", "")):
+    if not _is_safe_subdirectory(facts.get("subdirectory", "")):
         return None
     if _VCS.fullmatch(scheme):
-        return _repository(address, facts, credential, editable)
+        return _parse_repository(address, facts, credential, editable)
     if scheme == "file":
-        return _local(address, facts, editable)
+        return _parse_local(address, facts, editable)
     if scheme in ("http", "https", "ftp") and not editable:
         sha256 = facts.get("sha256", "")
         return UrlOrigin(
@@ -83,7 +83,7 @@ def read_origin(target: str, *, editable: bool) -> UrlOrigin | None:
     return None
 
 
-def _repository(address: str, facts: dict[str, str], credential: bool, editable: bool) -> UrlOrigin:
+def _parse_repository(address: str, facts: dict[str, str], credential: bool, editable: bool) -> UrlOrigin:
     scheme, _, rest = address.partition("://")
     host, slash, path = rest.partition("/")
     where, at, revision = path.rpartition("@")
@@ -105,13 +105,13 @@ def _repository(address: str, facts: dict[str, str], credential: bool, editable:
     )
 
 
-def _local(address: str, facts: dict[str, str], editable: bool) -> UrlOrigin | None:
+def _parse_local(address: str, facts: dict[str, str], editable: bool) -> UrlOrigin | None:
     path = unquote(address.removeprefix("file://"))
     path = re.sub(r"^/(?=[A-Za-z]:[/\\])", "", path.removeprefix("localhost"))
     if not path or not path.isprintable():
         return None
     if editable:
-        return _folder(path)._replace(subdirectory=facts.get("subdirectory"))
+        return _parse_editable_path(path)._replace(subdirectory=facts.get("subdirectory"))
     version = _file_version(address)
     if _CONDA.fullmatch(path):
         return UrlOrigin("conda", path=path, version=version)
@@ -127,7 +127,7 @@ def _local(address: str, facts: dict[str, str], editable: bool) -> UrlOrigin | N
     )
 
 
-def _folder(path: str) -> UrlOrigin:
+def _parse_editable_path(path: str) -> UrlOrigin:
     bare = re.sub(r"\[[\w,. -]*\]$", "", path.strip())
     last = re.split(r"[/\\]", bare.rstrip("/\\"))[-1]
     name = re.match(NAME, last)
@@ -148,5 +148,5 @@ def _file_version(address: str) -> str | None:
         return None
 
 
-def _safe(subdirectory: str) -> bool:
+def _is_safe_subdirectory(subdirectory: str) -> bool:
     return not subdirectory.startswith(("/", "\\")) and ".." not in re.split(r"[/\\]", subdirectory)

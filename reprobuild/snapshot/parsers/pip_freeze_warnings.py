@@ -20,7 +20,7 @@ _SKIPPED = re.compile(
 _IGNORED = re.compile(r"WARNING: Ignoring invalid distribution (?P<name>[-~]\S{1,200})(?: \(.*\))?")
 
 
-def skipped(line: str) -> str | None:
+def describe_skipped_distribution(line: str) -> str | None:
     """Return why a damaged distribution is not in the freeze.
 
     Return None for another line.
@@ -34,7 +34,7 @@ def skipped(line: str) -> str | None:
     return f"pip left {shown} out of the freeze: its metadata is damaged, and the image will not have it"
 
 
-def leftover(line: str) -> str | None:
+def parse_leftover_name(line: str) -> str | None:
     """Return the name of a leftover directory that pip ignored.
 
     It is left of an interrupted installation.
@@ -43,7 +43,7 @@ def leftover(line: str) -> str | None:
     return match["name"] if match else None
 
 
-def without_first_letters(requirements: Iterable[Requirement]) -> frozenset[str]:
+def strip_first_letters(requirements: Iterable[Requirement]) -> frozenset[str]:
     """Return the names of a freeze without their first letters.
 
     pip changes the first letter of a leftover (`~orch`).

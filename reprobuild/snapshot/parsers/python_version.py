@@ -9,7 +9,7 @@ import re
 
 from msgspec import UNSET
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import MachineReport, ParseNote, ReportedValue, SourceLocation
 
@@ -26,35 +26,35 @@ def parse(data: bytes, file: str = "python.txt") -> Read:
     Raises:
         SnapshotError: it is not text.
     """
-    rows = [row.strip() for row in text.lines(data, file)]
+    rows = [row.strip() for row in text.decode_lines(data, file)]
     facts: list[ReportedValue] = []
-    remarks: list[ParseNote] = list(text.nothing(file, rows))
+    remarks: list[ParseNote] = list(text.empty_file_remarks(file, rows))
     for number, row in enumerate(rows, 1):
-        if row and not (fact := _fact(file, number, row)):
-            remarks.append(_remark(file, number, row))
+        if row and not (fact := _parse_fact(file, number, row)):
+            remarks.append(_row_remark(file, number, row))
         elif row and fact:
             facts.append(fact)
-    return ((_report(file, facts, "PyPy" in data.decode("utf-8", "replace")),) if facts else ()), tuple(
+    return ((_make_report(file, facts, "PyPy" in data.decode("utf-8", "replace")),) if facts else ()), tuple(
         remarks
     )
 
 
-def _fact(file: str, number: int, row: str) -> ReportedValue | None:
+def _parse_fact(file: str, number: int, row: str) -> ReportedValue | None:
     for name, pattern in (("Python version", _VERSION), ("platform", _PLATFORM)):
         if len(row) <= text.LONGEST_ROW and pattern.fullmatch(row):
-            return ReportedValue(place=SourceLocation(file, number), name=name, value=shown(row))
+            return ReportedValue(place=SourceLocation(file, number), name=name, value=display_text(row))
     return None
 
 
-def _remark(file: str, number: int, row: str) -> ParseNote:
+def _row_remark(file: str, number: int, row: str) -> ParseNote:
     if _CONTINUED.fullmatch(row):
         return text.remark(file, number, row, "the compiler of this Python")
-    return text.noise(file, number, row) or text.remark(
+    return text.noise_remark(file, number, row) or text.remark(
         file, number, row, "not a line of `python -VV`", understood=False
     )
 
 
-def _report(file: str, facts: list[ReportedValue], pypy: bool) -> MachineReport:
+def _make_report(file: str, facts: list[ReportedValue], pypy: bool) -> MachineReport:
     values = {fact.name: fact.value or "" for fact in reversed(facts)}
     version = _VERSION.fullmatch(values.get("Python version", ""))
     machine = re.fullmatch(r"linux-([A-Za-z0-9_]{1,30})", values.get("platform", ""))

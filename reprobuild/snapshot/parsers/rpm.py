@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from reprobuild.infra.display import shown
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, RpmPackage, SourceLocation
 
@@ -28,18 +28,19 @@ def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
     Raises:
         SnapshotError: it is not text.
     """
-    rows = text.lines(data, file)
+    rows = text.decode_lines(data, file)
     packages: dict[tuple[str, str, str], RpmPackage] = {}
-    remarks: list[ParseNote] = list(text.nothing(file, rows))
+    remarks: list[ParseNote] = list(text.empty_file_remarks(file, rows))
     for number, row in enumerate(rows, 1):
         line = row.strip()
         if not line:
             continue
-        note = _around(file, number, line)
+        note = _extra_row_remark(file, number, line)
         match = None if note else _ROW.fullmatch(line) or _JOINED.fullmatch(line)
         if match:
             package = RpmPackage(
-                place=SourceLocation(file, number), text=shown(line), name=match["name"], version=match["version"],
+                place=SourceLocation(file, number), text=display_text(line), name=match["name"],
+                version=match["version"],
                 architecture="" if match["machine"] == "(none)" else match["machine"],
             )  # fmt: skip
             first = packages.setdefault((package.name, package.version, package.architecture), package)
@@ -51,7 +52,7 @@ def parse(data: bytes, file: str = "rpm-packages.txt") -> Read:
     return tuple(packages.values()), tuple(remarks)
 
 
-def _around(file: str, number: int, line: str) -> ParseNote | None:
+def _extra_row_remark(file: str, number: int, line: str) -> ParseNote | None:
     if len(line) > text.LONGEST_ROW:
         return text.remark(file, number, line, "too long for a row of a package list", understood=False)
     if line.startswith("#"):
@@ -60,4 +61,4 @@ def _around(file: str, number: int, line: str) -> ParseNote | None:
         return text.remark(
             file, number, line, "an error of rpm: the list may be incomplete", understood=False
         )
-    return text.noise(file, number, line) or text.leak(file, number, line)
+    return text.noise_remark(file, number, line) or text.secret_remark(file, number, line)

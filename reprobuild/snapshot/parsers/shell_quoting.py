@@ -39,7 +39,7 @@ def unquote(quoted: str) -> Unquoted:
     out: list[str] = []
     at = 0
     while at < len(quoted):
-        part, at = _part(quoted, at)
+        part, at = _parse_part(quoted, at)
         if part is None:
             return Unquoted("".join(out) + quoted[at:], open=True)
         if part == "" and at < len(quoted) and quoted[at].isspace():
@@ -49,7 +49,7 @@ def unquote(quoted: str) -> Unquoted:
     return Unquoted("".join(out), comment=rest if rest.startswith("#") else "")
 
 
-def _part(quoted: str, at: int) -> tuple[str | None, int]:
+def _parse_part(quoted: str, at: int) -> tuple[str | None, int]:
     """Return one quoted or bare part and its end.
 
     The part is None for a quote that is never closed.
@@ -62,7 +62,7 @@ def _part(quoted: str, at: int) -> tuple[str | None, int]:
         return (re.sub(r"\\([$`\"\\\n])", r"\1", match[1]), match.end()) if match else (None, at + 1)
     if quoted.startswith("$'", at):
         match = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL).match(quoted, at)
-        return (_ansi(match[1]), match.end()) if match else (None, at + 2)
+        return (_unquote_ansi(match[1]), match.end()) if match else (None, at + 2)
     match = re.compile(r"(?:[^\s'\"\\]|\\.)*", re.DOTALL).match(quoted, at)
     end = match.end() if match else at
     if end == at and not quoted[at].isspace():
@@ -70,7 +70,7 @@ def _part(quoted: str, at: int) -> tuple[str | None, int]:
     return re.sub(r"\\(.)", r"\1", quoted[at:end], flags=re.DOTALL), end
 
 
-def _ansi(body: str) -> str:
+def _unquote_ansi(body: str) -> str:
     r"""Undo `$'...'` quoting.
 
     It has \n, \t, \\, \', and octal or hexadecimal bytes, which form UTF-8 characters.
@@ -90,7 +90,7 @@ _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"))
 _LONGEST = 300  # lines of one value in brackets
 
 
-def promises_more(value: str) -> bool:
+def suggests_continuation(value: str) -> bool:
     """Return whether a first line suggests that others follow.
 
     The signs are an open quote or bracket, a PEM header, a backslash, or an empty value.
@@ -104,7 +104,7 @@ def promises_more(value: str) -> bool:
     )
 
 
-def rows_until_closed(rows: list[str], start: int, value: str) -> int:
+def count_value_rows(rows: list[str], start: int, value: str) -> int:
     """Return the number of rows of a bracketed or PEM value.
 
     It is counted from `start`, and 1 for other values.

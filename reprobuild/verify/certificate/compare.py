@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from reprobuild.verify.certificate.read import Certificate
 from reprobuild.verify.determinism.document import ModeName
-from reprobuild.verify.determinism.platform import explains, told
-from reprobuild.verify.determinism.summary import drifting
+from reprobuild.verify.determinism.platform import explains_difference, fingerprint_values
+from reprobuild.verify.determinism.summary import drifting_probes
 from reprobuild.verify.determinism.trust import NO_MATTER
 from reprobuild.verify.verdict import Against, Deviation, ProbeVerdict, Smoke, Verdict
 from reprobuild.verify.workload.conditions import Mount, WorkRecord
@@ -48,11 +48,11 @@ class _Found:
         explained = False
         if then and now:
             self.open |= not (then.fingerprint and now.fingerprint)
-            for item in _differences(device, then, now):
-                explanation = explains(device, item)
+            for item in _compare_fingerprints(device, then, now):
+                explanation = explains_difference(device, item)
                 explained |= explanation
                 (self.platform if explanation else self.beside).append(item)
-        self._take(device, answers(then), answers(now), explained=explained)
+        self._take(device, answer_digests(then), answer_digests(now), explained=explained)
         self.open |= not explained and any(item.scope == device for item in self.unmatched)
 
     def take_work(self, then: Verdict, now: Verdict) -> None:
@@ -61,11 +61,13 @@ class _Found:
         If only one verdict had a GPU, it was computed on other devices.
         """
         unknown = not (then.smoke and now.smoke)  # without a fingerprint, platforms cannot be compared
-        self.mounts += _other_mounts(then.work, now.work)
+        self.mounts += _compare_mounts(then.work, now.work)
         unknown = unknown or bool(self.mounts)
         self.open |= unknown
         elsewhere = unknown or {smoke.device for smoke in then.smoke} != {smoke.device for smoke in now.smoke}
-        self._take(WORK, _work(then), _work(now), explained=bool(self.platform), elsewhere=elsewhere)
+        self._take(
+            WORK, _work_digests(then), _work_digests(now), explained=bool(self.platform), elsewhere=elsewhere
+        )
         self.open |= any(item.scope == WORK for item in self.unmatched)
 
     def _take(
@@ -107,7 +109,7 @@ def compare_against(now: Verdict, earlier: Certificate) -> Against:
     )  # fmt: skip
 
 
-def _other_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[Deviation]:
+def _compare_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[Deviation]:
     """Yield the mounts that differ, or that cannot be compared.
 
     One of both lacks them, their contents differ, or a digest is missing.
@@ -117,10 +119,10 @@ def _other_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[D
     for place in sorted(places | set(old) | set(new)):
         before, after = old.get(place), new.get(place)
         if not (before and after and before.digest and before.digest == after.digest):
-            yield Deviation(scope="mount", name=place, then=_held(before), now=_held(after))
+            yield Deviation(scope="mount", name=place, then=_mount_digest(before), now=_mount_digest(after))
 
 
-def _held(mount: Mount | None) -> str | None:
+def _mount_digest(mount: Mount | None) -> str | None:
     """Return the digest of a mount, or the reason against one.
 
     Return None if no record has the mount.
@@ -128,31 +130,33 @@ def _held(mount: Mount | None) -> str | None:
     return None if mount is None else mount.digest.removeprefix("sha256:") or f"no digest: {mount.why}"
 
 
-def _differences(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
+def _compare_fingerprints(device: str, then: Smoke, now: Smoke) -> Iterator[Deviation]:
     """Yield the differences of the machines and of the settings in force."""
-    old, new = (dict(told(smoke)) for smoke in (then, now))
+    old, new = (dict(fingerprint_values(smoke)) for smoke in (then, now))
     for name in sorted({*old, *new} - set(NO_MATTER)):
         if old.get(name) != new.get(name):
             yield Deviation(scope=device, name=name, then=old.get(name), now=new.get(name))
 
 
-def answers(smoke: Smoke | None) -> dict[str, str]:
+def answer_digests(smoke: Smoke | None) -> dict[str, str]:
     """Return {name: digest} of all results that a platform must repeat.
 
     A refusal is the word `refused`; draws before any seeding are a text of their own.
     """
     if smoke is None:
         return {}
-    unstable = {probe.name for probe in drifting(smoke)}
-    digests = dict(_digests(smoke.probes, "", unstable))
+    unstable = {probe.name for probe in drifting_probes(smoke)}
+    digests = dict(_probe_digests(smoke.probes, "", unstable))
     if smoke.collectives:
-        digests |= _digests(smoke.collectives.probes, "collectives: ", set())
+        digests |= _probe_digests(smoke.collectives.probes, "collectives: ", set())
     if smoke.hook == "identical":
         digests[START] = json.dumps(smoke.start, sort_keys=True)
     return digests
 
 
-def _digests(probes: tuple[ProbeVerdict, ...], before: str, unstable: set[str]) -> Iterator[tuple[str, str]]:
+def _probe_digests(
+    probes: tuple[ProbeVerdict, ...], before: str, unstable: set[str]
+) -> Iterator[tuple[str, str]]:
     for probe in probes:
         if probe.verdict == "informational":
             continue
@@ -165,5 +169,5 @@ def _digests(probes: tuple[ProbeVerdict, ...], before: str, unstable: set[str]) 
                 yield f"{before}{probe.name} ({name})", mode.digest or REFUSED
 
 
-def _work(verdict: Verdict) -> dict[str, str]:
+def _work_digests(verdict: Verdict) -> dict[str, str]:
     return {c.name: c.detail for c in verdict.comparisons if c.verdict == "identical" and c.detail}

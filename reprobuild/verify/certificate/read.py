@@ -69,12 +69,12 @@ def is_certificate(data: bytes) -> bool:
     if len(data) > LARGEST:
         return False
     try:
-        return _version(data) > 0
+        return _read_version(data) > 0
     except _NOT_READ:
         return False
 
 
-def _version(data: bytes) -> int:
+def _read_version(data: bytes) -> int:
     return msgspec.json.decode(data, type=_Header).version
 
 
@@ -89,7 +89,7 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
         UsageError: they are not a verdict, or have another form.
     """
     try:
-        version = _version(data)
+        version = _read_version(data)
     except _NOT_READ:
         raise UsageError(f"{path} is no certificate of reprobuild, or a damaged one", hint=AGAIN) from None
     if version < VERSION:
@@ -108,10 +108,10 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
             raise ValueError("one device stands in it twice")
         return verdict
     except _NOT_READ as err:
-        raise UsageError(f"{path} is a damaged certificate: {_escaped(err)}", hint=AGAIN) from None
+        raise UsageError(f"{path} is a damaged certificate: {_escape_error(err)}", hint=AGAIN) from None
 
 
-def _escaped(err: Exception) -> str:
+def _escape_error(err: Exception) -> str:
     return str(err).encode("unicode_escape").decode()[:300]
 
 
@@ -129,14 +129,15 @@ def refuse_other(certificate: Certificate, *, tree: str, seed: int, profile: str
     then = certificate.verdict
     if then.tree != tree:
         raise UsageError(
-            f"{certificate.path} is the certificate of another image: its tree is {_brief(then.tree)}, and that of "
-            f"this one {_brief(tree)}",
+            f"{certificate.path} is the certificate of another image: its tree is {_shorten_text(then.tree)}, "
+            "and that of "
+            f"this one {_shorten_text(tree)}",
             hint=OTHER,
         )
     for field, before, now in (("seed", str(then.seed), str(seed)), ("profile", then.profile, profile)):
         if before != now:
             raise UsageError(
-                f"{certificate.path} was made with {field} {_brief(before)}, and this image has {now}",
+                f"{certificate.path} was made with {field} {_shorten_text(before)}, and this image has {now}",
                 hint=OTHER,
             )
 
@@ -158,16 +159,17 @@ def refuse_other_work(certificate: Certificate, now: WorkRecord | None) -> None:
         return
     for field, before, after in (
         ("command", then.command, now.command), ("seed of the command", str(then.seed), str(now.seed)),
-        ("working directory", then.workdir, now.workdir), ("environment", *_environments(then, now)),
+        ("working directory", then.workdir, now.workdir), ("environment", *_differing_variables(then, now)),
     ):  # fmt: skip
         if before != after:
             raise UsageError(
-                f"{certificate.path} was made with another {field}: {_brief(before)}, and this is {_brief(after)}",
+                f"{certificate.path} was made with another {field}: {_shorten_text(before)}, and this is "
+                f"{_shorten_text(after)}",
                 hint=SAME_WORK,
             )
 
 
-def _environments(then: WorkRecord, now: WorkRecord) -> tuple[str, str]:
+def _differing_variables(then: WorkRecord, now: WorkRecord) -> tuple[str, str]:
     """Return the variables in which two records differ.
 
     Each value is as its record has it; of a secret only the name is known.
@@ -199,5 +201,5 @@ def refuse_failed(certificate: Certificate) -> None:
         )
 
 
-def _brief(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text.encode("unicode_escape").decode()[:80] or "not told"

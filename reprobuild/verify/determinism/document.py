@@ -152,13 +152,13 @@ def read_document(data: bytes, device: Device) -> Document | str:
         return f"the answer has {len(data)} bytes; no smoke test gives more than {LARGEST}"
     try:
         document = msgspec.json.decode(data, type=Document)
-        misfit = _misfit(document, device)
+        misfit = _find_contradiction(document, device)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         return f"the answer is no document of the smoke test: {err}"
     return f"the answer contradicts itself: {misfit}" if misfit else document
 
 
-def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def flatten_fingerprint(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
     """Yield (name, value) of a fingerprint in order.
 
     A name is for example `cuda.gpus.0.name`.
@@ -166,14 +166,14 @@ def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]
     for key, inner in sorted(value.items()):
         name = f"{above}.{key}" if above else key
         if isinstance(inner, dict):
-            yield from flat(inner, name)
+            yield from flatten_fingerprint(inner, name)
         elif isinstance(inner, list):
-            yield from flat({str(number): item for number, item in enumerate(inner)}, name)
+            yield from flatten_fingerprint({str(number): item for number, item in enumerate(inner)}, name)
         else:
             yield name, inner if isinstance(inner, str) else json.dumps(inner)
 
 
-def _misfit(document: Document, device: Device) -> str:
+def _find_contradiction(document: Document, device: Device) -> str:
     """Return the first contradiction in a document, or an empty string."""
     if document.ran and document.device != device:
         return f"it was asked about {device} and answers about {document.device}"
@@ -187,12 +187,12 @@ def _misfit(document: Document, device: Device) -> str:
         if len(set(names)) < len(names):
             return "a name stands in it twice"
     for part in (document.start, document.fingerprint):
-        if sum(1 for _ in _parts(part)) > MOST_PARTS:
+        if sum(1 for _ in _list_parts(part)) > MOST_PARTS:
             return f"a part of it has more than {MOST_PARTS} values"
     return ""
 
 
-def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
+def _list_parts(value: Any, depth: int = 0) -> Iterator[Any]:
     """Yield the parts of a value of free form.
 
     Raises:
@@ -202,11 +202,11 @@ def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
         raise ValueError(f"more than {DEEPEST} levels")
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _parts(key, depth + 1)
-            yield from _parts(inner, depth + 1)
+            yield from _list_parts(key, depth + 1)
+            yield from _list_parts(inner, depth + 1)
     elif isinstance(value, list):
         for inner in value:
-            yield from _parts(inner, depth + 1)
+            yield from _list_parts(inner, depth + 1)
     elif isinstance(value, str) and len(value) > LONGEST:
         raise ValueError(f"a text of {len(value)} characters")
     elif isinstance(value, float) and not math.isfinite(value):

@@ -56,7 +56,7 @@ class Expected(Struct, frozen=True, kw_only=True):
     libraries: dict[Line, Line] = {}
 
 
-def place_of(lock: Lock) -> str:
+def expectations_path(lock: Lock) -> str:
     """Return the file with the expected answers of a lock's images.
 
     It is the one for torch if the image has it, else for NumPy.
@@ -65,7 +65,7 @@ def place_of(lock: Lock) -> str:
     return ARRAYS if "numpy" in names and "torch" not in names else PLACE
 
 
-def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:
+def read_expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Device, Expected] | None:
     """Return the expected answers of a lock's images, by device.
 
     Return None if the image has no such determinism tests.
@@ -74,7 +74,7 @@ def expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[Devic
 
     If the store no longer has the program, the program of this reprobuild is used.
     """
-    place = place_of(lock)
+    place = expectations_path(lock)
     if isinstance(lock, SealedLock) and store.has(lock.realised.runtime):
         text = read_runtime(lock, store).get(place)
     else:

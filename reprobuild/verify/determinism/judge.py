@@ -18,13 +18,20 @@ from reprobuild.verify.determinism.document import (
     StressAnswer,
 )
 from reprobuild.verify.determinism.expected import Expected
-from reprobuild.verify.determinism.judge_probe import ImageRules, judge_probe, judged, modes, row, short
+from reprobuild.verify.determinism.judge_probe import (
+    ImageRules,
+    judge_mode,
+    judge_probe,
+    make_probe_verdict,
+    merge_modes,
+    shorten_reason,
+)
 from reprobuild.verify.determinism.trust import (
     DRAWS,
     DRAWS_WITHOUT_TORCH,
+    doubt_platform,
+    doubt_profile,
     judge_start,
-    open_platform,
-    open_profile,
 )
 from reprobuild.verify.verdict import Collectives, ControlVerdict, ProbeVerdict, Smoke, V
 
@@ -48,7 +55,7 @@ def judge_smoke(
     """
     for answer in (first, second):
         if isinstance(answer, str) or not answer.ran:
-            return _nothing(device, first, answer)
+            return _unanswered_smoke(device, first, answer)
     assert isinstance(first, Document)
     assert isinstance(second, Document)
     again = {answer.name: answer for answer in second.probes}
@@ -59,19 +66,19 @@ def judge_smoke(
     probes = tuple(
         judge_probe(answer, again.get(answer.name), rules)
         for answer in first.probes
-        if answer.name not in left_out or _ran(answer)
+        if answer.name not in left_out or _has_run(answer)
     )
-    control_verdicts = tuple(_control(answer) for answer in first.controls)
+    control_verdicts = tuple(_judge_control(answer) for answer in first.controls)
     arrays = bool(expected.libraries)
     hook = judge_start(first, second, DRAWS_WITHOUT_TORCH if arrays else DRAWS)
     reasons = [
-        *_missing("probe", names, [probe.name for probe in probes]),
-        *_open_probes(probes),
+        *_explain_missing("probe", names, [probe.name for probe in probes]),
+        *_explain_probes(probes),
         *(["nothing is known of the seeding before the first program"] if hook == "inconclusive" else []),
-        *open_platform(first.fingerprint, second.fingerprint),
-        *(() if arrays else open_profile(profile, first.fingerprint)),  # profiles set torch
-        *(_open_controls(control_verdicts, expected) if controls else ["the controls were left out"]),
-        *_open_comparator(first.comparator, expected.comparator),
+        *doubt_platform(first.fingerprint, second.fingerprint),
+        *(() if arrays else doubt_profile(profile, first.fingerprint)),  # profiles set torch
+        *(_explain_controls(control_verdicts, expected) if controls else ["the controls were left out"]),
+        *_explain_comparator(first.comparator, expected.comparator),
         *([f"only {len(names)} of {len(full)} probes were asked for"] if only else []),
     ]
     verdicts = [*(probe.verdict for probe in probes), *(control.verdict for control in control_verdicts)]
@@ -81,15 +88,15 @@ def judge_smoke(
         device=device, verdict="drift" if drift else "inconclusive" if reasons else "identical", hook=hook,
         probes=probes, controls=control_verdicts, comparator=first.comparator,
         collectives=Collectives(verdict="not-covered", why=LEFT_OUT) if only
-        else _collectives(first.collectives, expected),
+        else _judge_collectives(first.collectives, expected),
         expectations=first.expectations.source, fingerprint=first.fingerprint, start=first.start,
         open=tuple(reasons), seconds=min(first.seconds + second.seconds, MOST_SECONDS), thorough=thorough,
         left_out=tuple(name for name in left_out if name not in probe_names),
-        stress=_stress(first.stress), threads=first.threads, libraries=_libraries(probes, expected),
+        stress=_explain_stress(first.stress), threads=first.threads, libraries=_count_by_library(probes, expected),
     )  # fmt: skip
 
 
-def _nothing(device: Device, first: Document | str, answer: Document | str) -> Smoke:
+def _unanswered_smoke(device: Device, first: Document | str, answer: Document | str) -> Smoke:
     """Return the result if a container did not answer.
 
     It may also be unable to run the probes.
@@ -98,12 +105,12 @@ def _nothing(device: Device, first: Document | str, answer: Document | str) -> S
     absent = device == "cuda" and isinstance(answer, Document) and answer is first
     return Smoke(
         device=device, verdict="not-covered" if absent else "inconclusive", hook="inconclusive",
-        open=(short(answer if isinstance(answer, str) else answer.why) or "it gave no reason",),
+        open=(shorten_reason(answer if isinstance(answer, str) else answer.why) or "it gave no reason",),
         fingerprint=document.fingerprint if document else {},
     )  # fmt: skip
 
 
-def _libraries(probes: Iterable[ProbeVerdict], expected: Expected) -> dict[str, int]:
+def _count_by_library(probes: Iterable[ProbeVerdict], expected: Expected) -> dict[str, int]:
     """Count the identical probes by distribution.
 
     Probes of torch are not counted.
@@ -112,18 +119,18 @@ def _libraries(probes: Iterable[ProbeVerdict], expected: Expected) -> dict[str, 
     return dict(Counter(name for name in names if name))
 
 
-def _ran(answer: ProbeAnswer) -> bool:
+def _has_run(answer: ProbeAnswer) -> bool:
     return any(result.verdict != "SKIPPED" for result in answer.modes.values())
 
 
-def _stress(answer: StressAnswer | None) -> str:
+def _explain_stress(answer: StressAnswer | None) -> str:
     """Return the reason if the load did not disturb all probes."""
     if answer is None or answer.ran:
         return ""
-    return f"nothing disturbed some of the probes: {short(answer.why) or 'no reason given'}"
+    return f"nothing disturbed some of the probes: {shorten_reason(answer.why) or 'no reason given'}"
 
 
-def _control(answer: ControlAnswer) -> ControlVerdict:
+def _judge_control(answer: ControlAnswer) -> ControlVerdict:
     """Judge a control by its drift and its cure.
 
     The cure is torch's strict mode, or, if that cannot help, the mode `cured`.
@@ -133,48 +140,48 @@ def _control(answer: ControlAnswer) -> ControlVerdict:
     cure = answer.modes.get(name)
     verdict: Literal["effective", "ineffective", "drift"] = "ineffective"
     if default is None or default.verdict != "DRIFT" or default.distinct < 2:
-        why = short(answer.why) or "it was not seen drifting: a drift would not have been seen here"
+        why = shorten_reason(answer.why) or "it was not seen drifting: a drift would not have been seen here"
     elif cure is not None and cure.verdict == "DRIFT":
         verdict, why = "drift", f"{cure.distinct} different results, {name}, where there must be one"
     elif cure is None or not cure.whole or cure.repeats < 2:
-        why = short(answer.why) or f"nothing shows that it stops ({name})"
+        why = shorten_reason(answer.why) or f"nothing shows that it stops ({name})"
     elif ones is not None and not ones.whole:
         why = "adding ones drifts as well, and cannot: the test itself is at fault"
     else:
         verdict = "effective"
         why = f"{default.distinct} different results in {default.repeats} runs by default, one {name}"
     return ControlVerdict(
-        name=answer.name, device=answer.device, verdict=verdict, modes=modes(answer.modes, {}), why=why
+        name=answer.name, device=answer.device, verdict=verdict, modes=merge_modes(answer.modes, {}), why=why
     )
 
 
-def _missing(kind: str, names: Iterable[str], answer_names: Iterable[str]) -> list[str]:
+def _explain_missing(kind: str, names: Iterable[str], answer_names: Iterable[str]) -> list[str]:
     lacking = sorted(set(names) - set(answer_names))
     return [f"no answer of {kind} {', '.join(lacking)}"] if lacking else []
 
 
-def _open_probes(probes: Sequence[ProbeVerdict]) -> list[str]:
+def _explain_probes(probes: Sequence[ProbeVerdict]) -> list[str]:
     reasons = [f"{p.name}: {p.why}" for p in probes if p.verdict == "inconclusive"]
     if not any(probe.verdict == "identical" for probe in probes):
         reasons.append("no probe was identical")
     return reasons
 
 
-def _open_controls(controls: Sequence[ControlVerdict], expected: Expected) -> list[str]:
+def _explain_controls(controls: Sequence[ControlVerdict], expected: Expected) -> list[str]:
     named = {f"{control.device} {control.name}": control for control in controls}
-    reasons = _missing("control", expected.controls, named)
+    reasons = _explain_missing("control", expected.controls, named)
     races = [named[name] for name in expected.races if name in named]
     if not any(race.verdict == "effective" for race in races):
         reasons += [f"control {race.name}: {race.why}" for race in races] or ["no control answered"]
     return reasons
 
 
-def _open_comparator(answers: Mapping[str, bool], names: Iterable[str]) -> list[str]:
+def _explain_comparator(answers: Mapping[str, bool], names: Iterable[str]) -> list[str]:
     blind = sorted(name for name in {*answers, *names} if not answers.get(name))
     return [f"the comparison of bytes was not seen telling apart: {', '.join(blind)}"] if blind else []
 
 
-def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
+def _judge_collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
     """Judge the collectives; None if the image's program has none.
 
     The second container runs no collectives, so each probe is judged alone.
@@ -184,15 +191,15 @@ def _collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collec
     rows = []
     for probe in answer.probes:
         result = probe.modes.get("strict")
-        verdict, why = judged(
+        verdict, why = judge_mode(
             result, result, refusable=False, optional=probe.name not in expected.collectives
         )
-        rows.append(row(probe, verdict, why, modes(probe.modes, {})))
-    controls = tuple(_control(control) for control in answer.controls)
-    return _reduced(answer, tuple(rows), controls, expected)
+        rows.append(make_probe_verdict(probe, verdict, why, merge_modes(probe.modes, {})))
+    controls = tuple(_judge_control(control) for control in answer.controls)
+    return _reduce_collectives(answer, tuple(rows), controls, expected)
 
 
-def _reduced(
+def _reduce_collectives(
     answer: CollectivesAnswer,
     probes: tuple[ProbeVerdict, ...],
     controls: tuple[ControlVerdict, ...],
@@ -204,7 +211,7 @@ def _reduced(
 
     The order of a sum of two is not visible, so the controls need three ranks.
     """
-    why = short(answer.why)
+    why = shorten_reason(answer.why)
     verdict: V = "inconclusive"
     open_ones = [f"{probe.name}: {probe.why}" for probe in probes if probe.verdict == "inconclusive"]
     if "drift" in (
@@ -217,16 +224,18 @@ def _reduced(
         verdict = "not-covered"
     elif answer.verdict in ("IDENTICAL", "SKIPPED"):
         reasons = [
-            *_missing("probe", expected.collectives, [probe.name for probe in probes]),
-            *_open_probes(probes),
-            *_missing("control", expected.collective_controls, [control.name for control in controls]),
+            *_explain_missing("probe", expected.collectives, [probe.name for probe in probes]),
+            *_explain_probes(probes),
+            *_explain_missing(
+                "control", expected.collective_controls, [control.name for control in controls]
+            ),
             *(
                 f"control {control.name}: {control.why}"
                 for control in controls
                 if control.verdict == "ineffective"
             ),
         ]
-        why = short("; ".join(reasons)) or why
+        why = shorten_reason("; ".join(reasons)) or why
         passed = answer.verdict == "IDENTICAL" and answer.world > 2 and not reasons
         verdict = "identical" if passed else "inconclusive"
     return Collectives(

@@ -61,11 +61,11 @@ class ImageRules(Struct, frozen=True, kw_only=True):
         This follows from torch's own text, or its known alerts.
         """
         lines = self.expected.documented.get(name, ())
-        refused = any(_concerns(entry, line, self.device) for entry in self.told.refused for line in lines)
+        refused = any(_is_about(entry, line, self.device) for entry in self.told.refused for line in lines)
         return refused or name in self.expected.alerting
 
 
-def _concerns(entry: str, line: Sequence[str], device: Device) -> bool:
+def _is_about(entry: str, line: Sequence[str], device: Device) -> bool:
     """Return whether a line of torch's text is about an operation.
 
     The rule is that of `expectations.py` in the image.
@@ -79,41 +79,41 @@ def _concerns(entry: str, line: Sequence[str], device: Device) -> bool:
 def judge_probe(answer: ProbeAnswer, again: ProbeAnswer | None, rules: ImageRules) -> ProbeVerdict:
     """Judge one probe; `again` is the second container's answer."""
     later = again.modes if again else {}
-    both = {name: _gravest(answer.modes.get(name), later.get(name)) for name in (*answer.modes, *later)}
+    both = {name: _choose_result(answer.modes.get(name), later.get(name)) for name in (*answer.modes, *later)}
     results = {name: result for name, result in both.items() if result is not None}
     known = {"refusable": rules.refusable(answer.name), "optional": rules.optional(answer.name)}
     strict, profile = (results.get(name) for name in ("strict", "profile"))
-    verdict, why = judged(strict, later.get("strict"), **known)
+    verdict, why = judge_mode(strict, later.get("strict"), **known)
     if verdict in ("identical", "refused", "not-applicable", "drift"):
-        open_profile = _open_profile(profile, later.get("profile"), strict, **known)
+        open_profile = _explain_profile(profile, later.get("profile"), strict, **known)
         if open_profile and verdict != "drift":
             verdict, why = "inconclusive", f"profile: {open_profile}"
     if rules.expected.libraries and verdict in ("identical", "not-applicable"):
-        drift, how = judged(profile, later.get("profile"), **known)
+        drift, how = judge_mode(profile, later.get("profile"), **known)
         if drift == "drift":  # a job has the image's own threads: a cure by one thread does not excuse it
             cure = "; one thread cures it" if verdict == "identical" else ""
             verdict, why = "drift", f"with the image's own threads: {how}{cure}"
-    if answer.name in rules.expected.informational and _told(strict) and _told(profile):
+    if answer.name in rules.expected.informational and _is_conclusive(strict) and _is_conclusive(profile):
         verdict, why = "informational", f"{rules.promiser(answer.name)} promises nothing here"
-    return row(answer, verdict, why, modes(results, later))
+    return make_probe_verdict(answer, verdict, why, merge_modes(results, later))
 
 
-def _gravest(first: Observed | None, later: Observed | None) -> Observed | None:
+def _choose_result(first: Observed | None, later: Observed | None) -> Observed | None:
     """Return the first container's result, or the second one's drift."""
     if later is None or later.verdict != "DRIFT" or (first is not None and first.verdict == "DRIFT"):
         return first
-    return structs.replace(later, digest=None, why=f"in the second container: {_how(later)}")
+    return structs.replace(later, digest=None, why=f"in the second container: {_describe_drift(later)}")
 
 
-def _how(drift: Observed) -> str:
-    return short(drift.why) or f"{drift.distinct} different results in {drift.repeats} runs"
+def _describe_drift(drift: Observed) -> str:
+    return shorten_reason(drift.why) or f"{drift.distinct} different results in {drift.repeats} runs"
 
 
-def _told(result: Observed | None) -> bool:
+def _is_conclusive(result: Observed | None) -> bool:
     return result is not None and result.verdict in ("IDENTICAL", "DRIFT")
 
 
-def _open_profile(
+def _explain_profile(
     result: Observed | None,
     later: Observed | None,
     strict: Observed | None,
@@ -131,12 +131,12 @@ def _open_profile(
         and strict is not None
         and strict.verdict != "SKIPPED"
     ):
-        return f"skipped, though strict mode is not: {short(result.why)}"
-    verdict, why = judged(result, later, refusable=refusable, optional=optional)
+        return f"skipped, though strict mode is not: {shorten_reason(result.why)}"
+    verdict, why = judge_mode(result, later, refusable=refusable, optional=optional)
     return why if verdict == "inconclusive" else ""
 
 
-def judged(
+def judge_mode(
     first: Observed | None, later: Observed | None, *, refusable: bool, optional: bool
 ) -> tuple[ProbeV, str]:
     """Judge one mode of one probe; return verdict and reason.
@@ -145,23 +145,29 @@ def judged(
         first, later: the results in the two containers.
         refusable, optional: torch may refuse it here; it may be absent here.
     """
-    result = _gravest(first, later)
+    result = _choose_result(first, later)
     if result is None:
         return "inconclusive", "no answer in a mode that counts"
     if result.verdict == "DRIFT":
-        return "drift", _how(result)
+        return "drift", _describe_drift(result)
     if result.verdict == "SKIPPED" and optional:
-        return "not-applicable", short(result.why)
+        return "not-applicable", shorten_reason(result.why)
     if result.verdict in ("ERROR", "SKIPPED"):
-        return "inconclusive", short(result.why) or result.verdict
+        return "inconclusive", shorten_reason(result.why) or result.verdict
     if later is None or later.verdict in ("ERROR", "SKIPPED"):
-        return "inconclusive", f"no answer of the second container: {short(later.why) if later else 'none'}"
+        return (
+            "inconclusive",
+            f"no answer of the second container: {shorten_reason(later.why) if later else 'none'}",
+        )
     if result.verdict != later.verdict:
         return "inconclusive", f"{result.verdict} in one container, {later.verdict} in another"
     if result.verdict == "REFUSED":
         if refusable:
-            return "refused", short(result.why)
-        return "inconclusive", f"torch refused, and its own text does not say so: {short(result.why)}"
+            return "refused", shorten_reason(result.why)
+        return (
+            "inconclusive",
+            f"torch refused, and its own text does not say so: {shorten_reason(result.why)}",
+        )
     if not result.whole or not later.whole or result.repeats < 2:
         return "inconclusive", f"an answer that says less than IDENTICAL: {result.repeats} runs"
     if result.digest != later.digest:
@@ -169,7 +175,9 @@ def judged(
     return "identical", ""
 
 
-def row(answer: ProbeAnswer, verdict: ProbeV, why: str, results: dict[ModeName, Mode]) -> ProbeVerdict:
+def make_probe_verdict(
+    answer: ProbeAnswer, verdict: ProbeV, why: str, results: dict[ModeName, Mode]
+) -> ProbeVerdict:
     """Return a probe with its verdict."""
     return ProbeVerdict(
         name=answer.name, kind=answer.kind, dtype=answer.dtype, shape=answer.shape,
@@ -177,21 +185,21 @@ def row(answer: ProbeAnswer, verdict: ProbeV, why: str, results: dict[ModeName, 
     )  # fmt: skip
 
 
-def modes(results: Mapping[N, Observed], later: Mapping[N, Observed]) -> dict[N, Mode]:
+def merge_modes(results: Mapping[N, Observed], later: Mapping[N, Observed]) -> dict[N, Mode]:
     """Return the results by mode, with the second container's digest."""
-    return {name: _mode(result, later.get(name)) for name, result in results.items()}
+    return {name: _merge_mode(result, later.get(name)) for name, result in results.items()}
 
 
-def _mode(result: Observed, later: Observed | None) -> Mode:
+def _merge_mode(result: Observed, later: Observed | None) -> Mode:
     runs = result.repeats
     return Mode(
         verdict=result.verdict, digest=result.digest, again=later.digest if later else None, distinct=result.distinct,
         runs=runs, processes=result.processes, upper=round(min(1.0, 3 / runs), 6) if runs else 1.0,
-        why=short(result.why),
+        why=shorten_reason(result.why),
     )  # fmt: skip
 
 
-def short(why: str) -> str:
+def shorten_reason(why: str) -> str:
     """Return a reason as one line, shortened at its beginning."""
     line = " / ".join(part.strip() for part in why.splitlines() if part.strip())
     return line if len(line) <= LONGEST else f"...{line[-LONGEST:]}"

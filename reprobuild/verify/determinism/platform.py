@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from reprobuild.verify.determinism.document import flat
+from reprobuild.verify.determinism.document import flatten_fingerprint
 from reprobuild.verify.verdict import Deviation, Smoke
 
 # A fact in only one of both is not a different fact, because the other is unknown. Variables may be unset.
@@ -32,25 +32,25 @@ _GPU_VARIABLES = re.compile(
 )
 
 
-def told(smoke: Smoke) -> Iterator[tuple[str, str]]:
+def fingerprint_values(smoke: Smoke) -> Iterator[tuple[str, str]]:
     """Yield (name, value) of the machine and its settings in force."""
-    return flat({**smoke.fingerprint, "probe_threads": smoke.threads})
+    return flatten_fingerprint({**smoke.fingerprint, "probe_threads": smoke.threads})
 
 
-def facts(smoke: Smoke) -> tuple[tuple[str, str], ...]:
+def platform_facts(smoke: Smoke) -> tuple[tuple[str, str], ...]:
     """Return the facts that results may depend on.
 
     Two determinism tests on a device are of one platform if these are equal.
     """
-    pairs = told(smoke)
+    pairs = fingerprint_values(smoke)
     return tuple(
         (name, value)
         for name, value in sorted(pairs)
-        if explains(smoke.device, Deviation(scope=smoke.device, name=name, then=value, now=value))
+        if explains_difference(smoke.device, Deviation(scope=smoke.device, name=name, then=value, now=value))
     )
 
 
-def explains(device: str, item: Deviation) -> bool:
+def explains_difference(device: str, item: Deviation) -> bool:
     """Return whether a fingerprint difference explains other results.
 
     Both fingerprints are of one device.

@@ -15,7 +15,7 @@ from reprobuild.verify.determinism.document import Device, Document, read_docume
 from reprobuild.verify.determinism.expected import Expected
 from reprobuild.verify.determinism.judge import judge_smoke
 from reprobuild.verify.verdict import Smoke
-from reprobuild.verify.workload.judge import shown
+from reprobuild.verify.workload.judge import display_line
 
 PROGRAM = f"{FILES}/lib/reprobuild_runtime/probes/run.py"
 PYTHON = f"{PREFIX}/bin/python"
@@ -52,7 +52,7 @@ def run_smoke(
     expectation = None if expected is None else expected.get(device)
     if expectation is None:
         return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OTHER,))
-    first, second = (_ask(container, device, options) for options in questions(
+    first, second = (_run_container(container, device, options) for options in container_options(
         device, expectation, seed=seed, controls=controls, thorough=thorough, probes=probes
     ))  # fmt: skip
     return judge_smoke(
@@ -61,7 +61,7 @@ def run_smoke(
     )  # fmt: skip
 
 
-def questions(
+def container_options(
     device: Device, expectation: Expected, *, seed: int, controls: bool, thorough: bool, probes: Collection[str] = (),
 ) -> tuple[dict[str, object], dict[str, object]]:  # fmt: skip
     """Return the options of the two containers of the tests.
@@ -85,16 +85,18 @@ def questions(
     return {**options, "controls": controls}, {**options, "quick": True}
 
 
-def _ask(container: Callable[..., Finished], device: Device, options: Mapping[str, object]) -> Document | str:
+def _run_container(
+    container: Callable[..., Finished], device: Device, options: Mapping[str, object]
+) -> Document | str:
     done = container(PYTHON, PROGRAM, json.dumps(options))
     answer = read_document(done.stdout, device)
-    return f"{shown(answer)} ({why(done)})" if isinstance(answer, str) else answer
+    return f"{display_line(answer)} ({describe_failure(done)})" if isinstance(answer, str) else answer
 
 
-def why(done: Finished) -> str:
+def describe_failure(done: Finished) -> str:
     """Describe the end of a container in printable text.
 
     It has the exit code and the last lines of its errors.
     """
     tail = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
-    return f"exit code {done.code}: " + " / ".join(map(shown, tail))
+    return f"exit code {done.code}: " + " / ".join(map(display_line, tail))

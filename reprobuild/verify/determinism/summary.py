@@ -64,15 +64,17 @@ def judge_determinism(
         left_out: the user skipped the determinism tests.
     """
     if left_out:
-        answered = _cpu(None, work) if work else "not-run"
+        answered = _judge_cpu(None, work) if work else "not-run"
         alone = Determinism(cpu=answered, gpu="not-run", collectives="not-run")
         return alone, [WORK_BY_CHOICE if work else NOT_RUN]
     answer = Determinism(
-        cpu=_cpu(cpu, work), gpu=_gpu(cpu, gpu, cpu_only), collectives=_collectives(cpu, gpu, cpu_only)
+        cpu=_judge_cpu(cpu, work),
+        gpu=_judge_gpu(cpu, gpu, cpu_only),
+        collectives=_judge_collectives(cpu, gpu, cpu_only),
     )
     if cpu is None and work:
         return answer, [WORK_ALONE]
-    return answer, list(_notes(cpu, gpu, cpu_only, profile))
+    return answer, list(_list_notes(cpu, gpu, cpu_only, profile))
 
 
 def upper_bound(runs: int) -> float:
@@ -83,7 +85,7 @@ def upper_bound(runs: int) -> float:
     return round(min(1.0, 3 / runs), 6)
 
 
-def work_bound(runs: int) -> str:
+def describe_work_bound(runs: int) -> str:
     """Describe the workload's runs, and the bound on drifting runs."""
     upper = upper_bound(runs)
     if upper < 1:
@@ -91,37 +93,39 @@ def work_bound(runs: int) -> str:
     return f"N = {runs}, too few to bound the share of runs that drift; --runs 30 bounds it by {upper_bound(30):.0%}"
 
 
-def work_alone(verdict: Verdict) -> str:
+def describe_work_alone(verdict: Verdict) -> str:
     """Describe an answer of the workload alone.
 
     The text is empty if there were determinism tests.
     """
-    return "" if verdict.smoke else scope_words(verdict)
+    return "" if verdict.smoke else describe_scope(verdict)
 
 
-def scope_words(verdict: Verdict) -> str:
+def describe_scope(verdict: Verdict) -> str:
     """Describe the basis of `cpu identical`: libraries and workload.
 
     The text is empty for torch's probes alone.
     """
     if verdict.determinism.cpu != "identical":
         return ""
-    parts = [part for smoke in verdict.smoke if (part := probed(smoke))]
+    parts = [part for smoke in verdict.smoke if (part := describe_probes(smoke))]
     if verdict.work is not None:
         parts += (
-            () if parts else map(_probed_torch, (smoke for smoke in verdict.smoke if smoke.device == "cpu"))
+            ()
+            if parts
+            else map(_describe_torch_probes, (smoke for smoke in verdict.smoke if smoke.device == "cpu"))
         )
         parts.append(f"your work, {verdict.work.runs} runs")
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _probed_torch(smoke: Smoke) -> str:
+def _describe_torch_probes(smoke: Smoke) -> str:
     """Return how many probes of torch were identical."""
     number = sum(probe.verdict == "identical" for probe in smoke.probes)
     return f"torch: {number} probe{'s' * (number != 1)}"
 
 
-def probed(smoke: Smoke) -> str:
+def describe_probes(smoke: Smoke) -> str:
     """Describe the identical probes of each library.
 
     The text is empty if the image has torch.
@@ -132,7 +136,7 @@ def probed(smoke: Smoke) -> str:
     )
 
 
-def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
+def unprobed_libraries_note(names: Collection[str], smoke: Smoke | None) -> str:
     """Return a note on computing libraries without probes.
 
     It is empty if there are no such libraries.
@@ -148,7 +152,7 @@ def unprobed_libraries(names: Collection[str], smoke: Smoke | None) -> str:
     )
 
 
-def excused_values(work: Sequence[WorkComparison]) -> Counter[str]:
+def count_excused(work: Sequence[WorkComparison]) -> Counter[str]:
     """Count the excused values of the workload, by kind."""
     counts: Counter[str] = Counter()
     for comparison in work:
@@ -156,12 +160,12 @@ def excused_values(work: Sequence[WorkComparison]) -> Counter[str]:
     return counts
 
 
-def excused_words(work: Sequence[WorkComparison]) -> str:
+def describe_excused(work: Sequence[WorkComparison]) -> str:
     """Describe the workload's excused values, by kind.
 
     The text is empty if there are no such values.
     """
-    counts = excused_values(work)
+    counts = count_excused(work)
     total = sum(counts.values())
     if not total:
         return ""
@@ -169,7 +173,7 @@ def excused_words(work: Sequence[WorkComparison]) -> str:
     return f", {total} value{'s' * (total != 1)} excused ({kinds})"
 
 
-def built_for_cuda(cpu: Smoke | None) -> bool | None:
+def has_cuda_build(cpu: Smoke | None) -> bool | None:
     """Return whether the image's torch is built for GPUs.
 
     Return False without torch, and None if it did not report its build.
@@ -180,7 +184,7 @@ def built_for_cuda(cpu: Smoke | None) -> bool | None:
     return build if isinstance(build, bool) else None
 
 
-def unprobed(gpus: int) -> str:
+def unprobed_gpus_note(gpus: int) -> str:
     """Return a note on the GPUs that were not probed.
 
     They are the GPUs of one machine past its first. The note is empty if there is only one.
@@ -193,14 +197,14 @@ def unprobed(gpus: int) -> str:
     )
 
 
-def gpus_of(smoke: Smoke) -> int:
+def count_gpus(smoke: Smoke) -> int:
     """Return the number of GPUs in a container's fingerprint."""
     cuda = smoke.fingerprint.get("cuda")
     gpus = cuda.get("gpus") if isinstance(cuda, dict) else None
     return len(gpus) if isinstance(gpus, list) else 0
 
 
-def drifting(smoke: Smoke) -> list[ProbeVerdict]:
+def drifting_probes(smoke: Smoke) -> list[ProbeVerdict]:
     """Return the probes that drift with the image's profile.
 
     The result of strict mode does not matter.
@@ -213,7 +217,7 @@ def drifting(smoke: Smoke) -> list[ProbeVerdict]:
     return probes
 
 
-def _cpu(smoke: Smoke | None, work: Sequence[WorkComparison]) -> V:
+def _judge_cpu(smoke: Smoke | None, work: Sequence[WorkComparison]) -> V:
     verdicts = {comparison.verdict for comparison in work}
     if "drift" in verdicts or (smoke and smoke.verdict == "drift"):
         return "drift"
@@ -222,16 +226,16 @@ def _cpu(smoke: Smoke | None, work: Sequence[WorkComparison]) -> V:
     return smoke.verdict if smoke else "identical"
 
 
-def _gpu(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
+def _judge_gpu(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
     if gpu is not None:
         return gpu.verdict
-    built = built_for_cuda(cpu)
+    built = has_cuda_build(cpu)
     if cpu_only or built is False:
         return "not-applicable"
     return "inconclusive" if built is None else "not-covered"
 
 
-def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
+def _judge_collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
     """Judge collectives between GPUs, or else between processes.
 
     Those between GPUs count if torch is built for them.
@@ -241,7 +245,7 @@ def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
     several = [smoke.collectives for smoke in (cpu, gpu) if smoke and smoke.collectives]
     if any(result.verdict == "drift" for result in several):
         return "drift"
-    built = built_for_cuda(cpu)
+    built = has_cuda_build(cpu)
     if cpu is None or (cpu_only and built is not False):
         return "not-applicable"
     if built is None:
@@ -255,11 +259,11 @@ def _collectives(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool) -> V:
     return gpu.collectives.verdict if gpu and gpu.collectives else "not-covered"
 
 
-def _notes(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool, profile: str) -> Iterator[str]:
+def _list_notes(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool, profile: str) -> Iterator[str]:
     if cpu is None:
         yield NO_TORCH
         return
-    built = built_for_cuda(cpu)
+    built = has_cuda_build(cpu)
     if cpu_only and built is not False:
         yield LEFT_OUT
     elif built is None:
@@ -270,10 +274,10 @@ def _notes(cpu: Smoke | None, gpu: Smoke | None, cpu_only: bool, profile: str) -
         yield f"the GPU is not covered: {'; '.join(gpu.open)}"
     for smoke in (cpu, gpu):
         if smoke:
-            yield from _of(smoke, profile)
+            yield from _device_notes(smoke, profile)
 
 
-def _of_arrays(smoke: Smoke, unpromised: Sequence[str]) -> Iterator[str]:
+def _array_notes(smoke: Smoke, unpromised: Sequence[str]) -> Iterator[str]:
     """Yield the notes on an image without torch."""
     if unpromised:
         yield (
@@ -286,12 +290,12 @@ def _of_arrays(smoke: Smoke, unpromised: Sequence[str]) -> Iterator[str]:
         yield f"{smoke.device}: {smoke.stress}"
 
 
-def _of(smoke: Smoke, profile: str) -> Iterator[str]:
+def _device_notes(smoke: Smoke, profile: str) -> Iterator[str]:
     by_verdict: dict[str, list[str]] = {}
-    for probe in drifting(smoke):
+    for probe in drifting_probes(smoke):
         by_verdict.setdefault(probe.verdict, []).append(probe.name)
     if smoke.libraries:
-        yield from _of_arrays(smoke, by_verdict.get("informational", []))
+        yield from _array_notes(smoke, by_verdict.get("informational", []))
         return
     for verdict, names in by_verdict.items():
         yield f"{smoke.device}: drifts with profile {profile}; {_STRICT[verdict]}: {', '.join(names)}"
@@ -299,7 +303,7 @@ def _of(smoke: Smoke, profile: str) -> Iterator[str]:
         yield ONE_THREAD
     elif smoke.device == "cpu" and smoke.fingerprint.get("threads") == 1:
         yield OWN_THREAD
-    if smoke.device == "cuda" and smoke.probes and (more := unprobed(gpus_of(smoke))):
+    if smoke.device == "cuda" and smoke.probes and (more := unprobed_gpus_note(count_gpus(smoke))):
         yield more
     if smoke.stress:
         yield f"{smoke.device}: {smoke.stress}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reprobuild.config import profiles
-from reprobuild.verify.determinism.document import Document, flat
+from reprobuild.verify.determinism.document import Document, flatten_fingerprint
 from reprobuild.verify.verdict import V
 
 # Draws that every start has with torch, and the hook's actions.
@@ -35,12 +35,12 @@ def judge_start(first: Document, second: Document, draws: Sequence[str] = DRAWS)
     return "identical" if all(first.start.get(name) for name in draws) else "inconclusive"
 
 
-def open_platform(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+def doubt_platform(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
     """Yield reasons to doubt that two containers had one platform."""
     if not first or not second:
         yield "nothing is known of the platform: an empty fingerprint"
         return
-    first_facts, second_facts = dict(flat(first)), dict(flat(second))
+    first_facts, second_facts = dict(flatten_fingerprint(first)), dict(flatten_fingerprint(second))
     other = [
         name
         for name in sorted({*first_facts, *second_facts} - set(NO_MATTER))
@@ -52,13 +52,13 @@ def open_platform(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterat
         yield f"the two containers had different platforms or settings: {named}{more}"
 
 
-def open_profile(profile: str, fingerprint: Mapping[str, Any]) -> Iterator[str]:
+def doubt_profile(profile: str, fingerprint: Mapping[str, Any]) -> Iterator[str]:
     """Yield the profile's settings that are not in force.
 
     Settings outside of the fingerprint are not checked.
     """
     profile_settings = {
-        _FLAGS[name]: value for name, value in profiles.values(profile).items() if name in _FLAGS
+        _FLAGS[name]: value for name, value in profiles.profile_values(profile).items() if name in _FLAGS
     }
     settings = fingerprint.get("settings")
     if not profile_settings:

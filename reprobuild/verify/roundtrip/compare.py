@@ -19,17 +19,17 @@ from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import dpkg_name
-from reprobuild.realise.conda import replaced
-from reprobuild.resolve.environment.environment import rules
+from reprobuild.realise.conda import find_replaced_projects
+from reprobuild.resolve.environment.environment import read_environment_rules
 from reprobuild.resolve.environment.modules import EVIDENCE
 from reprobuild.resolve.python.base_distributions import OF_BASE
 from reprobuild.resolve.python.debian_names import packages_of
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers.conda_list import PYPI
-from reprobuild.verify.roundtrip.direct_urls import same_content
+from reprobuild.verify.roundtrip.direct_urls import explain_repetition
 from reprobuild.verify.roundtrip.image_freeze import Frozen, FrozenDistribution
 from reprobuild.verify.verdict import Code, RoundTrip, RoundTripDifference
-from reprobuild.verify.workload.judge import shown
+from reprobuild.verify.workload.judge import display_line
 
 FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
 CONDA = "conda"
@@ -64,11 +64,13 @@ def compare_captured(lock: Lock) -> list[RoundTripDifference]:
             list=ruling.file, captured=ruling.subject, image="", reason=ruling.reason, code=code
         )
         for ruling in lock.rulings
-        if not ruling.captured and ruling.kind not in OF_NO_LINE and (code := _code(ruling)) is not None
+        if not ruling.captured
+        and ruling.kind not in OF_NO_LINE
+        and (code := _difference_code(ruling)) is not None
     ]
 
 
-def _code(ruling: Resolution) -> Code | None:
+def _difference_code(ruling: Resolution) -> Code | None:
     """Return why the image lacks a line as captured, or None."""
     if ruling.outcome == "pinned":
         return "path-rewritten" if ruling.kind == "path" else None
@@ -104,10 +106,12 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
         # Else the item belongs to another line.
         owns_item = ruling.outcome in _ANSWERED or name not in answered
         item, versions = (inside.get(name), locked.get(name)) if owns_item else (None, None)
-        if ruling.outcome != "pinned" and not _stands(lock, ruling, item, versions):
-            differences.append(_difference(FREEZE, ruling.captured, item.freeze if item else ""))
-        elif item is not None and (reason := same_content(lock, ruling, item.freeze)):
-            differences.append(_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling"))
+        if ruling.outcome != "pinned" and not _matches_lock(lock, ruling, item, versions):
+            differences.append(_make_difference(FREEZE, ruling.captured, item.freeze if item else ""))
+        elif item is not None and (reason := explain_repetition(lock, ruling, item.freeze)):
+            differences.append(
+                _make_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling")
+            )
         else:
             differences += _compare_line(ruling, item, sources.get(name))
     named = {name for name, _ in lines}
@@ -120,19 +124,21 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
             if name in conda_names
             else ""
         )
-        differences.append(_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None))
-    over = replaced(lock)
-    differences += _beside(
+        differences.append(
+            _make_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None)
+        )
+    over = find_replaced_projects(lock)
+    differences += _find_extra_records(
         frozen, inside, {name: conda_name for name, conda_name in conda_names.items() if name not in over}
     )
     locked_python, python = lock.interpreter.version, frozen.python
     # 3.11 asks for no more than that.
     if python != locked_python and not python.startswith(f"{locked_python}."):
-        differences.append(_difference("python", locked_python, python))
+        differences.append(_make_difference("python", locked_python, python))
     return differences
 
 
-def _beside(
+def _find_extra_records(
     frozen: Frozen, inside: Mapping[str, FrozenDistribution], conda_names: Mapping[str, str]
 ) -> Iterator[RoundTripDifference]:
     """Yield duplicate and unusable records of distributions.
@@ -154,12 +160,14 @@ def _beside(
         twice = same and name in conda_names
         reason = f"conda's {conda_names[name]} has two records of it, which say the same" if twice else ""
         image = f"{item.freeze}, a further record of {name}"
-        yield _difference(FREEZE, "", image, reason, "base-provided" if reason else None)
+        yield _make_difference(FREEZE, "", image, reason, "base-provided" if reason else None)
     for broken in frozen.broken:
-        yield _difference(FREEZE, "", f"{broken.path}, whose metadata cannot be used: {shown(broken.why)}")
+        yield _make_difference(
+            FREEZE, "", f"{broken.path}, whose metadata cannot be used: {display_line(broken.why)}"
+        )
 
 
-def _stands(
+def _matches_lock(
     lock: Lock, ruling: Resolution, item: FrozenDistribution | None, versions: frozenset[str] | None
 ) -> bool:
     """Return whether the image has exactly the lock's item for a line.
@@ -171,7 +179,7 @@ def _stands(
         versions: the lock's versions of that name, as `distributions` has them; None if the lock has no such name.
     """
     if versions is not None:
-        image_version = _version(item) if item else ""
+        image_version = _frozen_version(item) if item else ""
         return item is not None and (
             not versions or any(same_version(image_version, version) for version in versions)
         )
@@ -182,7 +190,7 @@ def _stands(
     return item is None
 
 
-def _version(item: FrozenDistribution) -> str:
+def _frozen_version(item: FrozenDistribution) -> str:
     pinned = _PINNED.fullmatch(item.freeze)
     return pinned["version"] if pinned else item.version
 
@@ -190,23 +198,23 @@ def _version(item: FrozenDistribution) -> str:
 def _compare_line(
     ruling: Resolution, item: FrozenDistribution | None, source: Source | None
 ) -> Iterator[RoundTripDifference]:
-    captured, code = ruling.captured, None if ruling.outcome == "pinned" else _code(ruling)
+    captured, code = ruling.captured, None if ruling.outcome == "pinned" else _difference_code(ruling)
     reason = f"{ruling.outcome}: {ruling.reason}" if code else ""
     if item is None:
-        yield _difference(FREEZE, captured, "", reason, code)
+        yield _make_difference(FREEZE, captured, "", reason, code)
         return
     if source and item.tree != source.tree:
-        yield _difference(FREEZE, f"{captured} with tree {source.tree}", f"tree {item.tree}")
+        yield _make_difference(FREEZE, f"{captured} with tree {source.tree}", f"tree {item.tree}")
     elif item.freeze == captured:
         return
-    elif _simple(item.freeze) == _simple(captured):
+    elif _normalise_line(item.freeze) == _normalise_line(captured):
         reason = "the same, spelled differently by another version of pip or uv"
-        yield _difference(FREEZE, captured, item.freeze, reason, "other-spelling")
+        yield _make_difference(FREEZE, captured, item.freeze, reason, "other-spelling")
     elif source and _is_path(captured) and source.path in item.freeze:
         reason = "the same files, at their place in the image"
-        yield _difference(FREEZE, captured, item.freeze, reason, "path-rewritten")
+        yield _make_difference(FREEZE, captured, item.freeze, reason, "path-rewritten")
     else:
-        yield _difference(FREEZE, captured, item.freeze, reason, code)
+        yield _make_difference(FREEZE, captured, item.freeze, reason, code)
 
 
 def _is_path(line: str) -> bool:
@@ -218,17 +226,17 @@ def _is_path(line: str) -> bool:
     return "-e " in line and target.startswith(("/", "file:///"))
 
 
-def _simple(line: str) -> str:
+def _normalise_line(line: str) -> str:
     line = line.replace("git+ssh://git@", "git+https://").strip()
     name, equals, version = line.partition("==")
     return (
-        f"{canonicalize_name(name)}=={_normal(version.lstrip('='))}"
+        f"{canonicalize_name(name)}=={_normalise_version(version.lstrip('='))}"
         if equals
         else line.lower().replace("_", "-")
     )
 
 
-def _normal(version: str) -> str:
+def _normalise_version(version: str) -> str:
     """Return a version in PEP 440's normal form.
 
     `1.0-1` becomes `1.0.post1`; other texts stay as they are.
@@ -239,7 +247,7 @@ def _normal(version: str) -> str:
         return version
 
 
-def _difference(
+def _make_difference(
     where: str, captured: str, image: str, reason: str = "", code: Code | None = None
 ) -> RoundTripDifference:
     return RoundTripDifference(
@@ -254,7 +262,7 @@ def compare_folders(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
     """
     trees = {folder.name: folder.tree for folder in frozen.sources}
     return [
-        _difference(SOURCES, f"{source.name} with tree {source.tree}", f"tree {trees.get(source.name)}")
+        _make_difference(SOURCES, f"{source.name} with tree {source.tree}", f"tree {trees.get(source.name)}")
         for source in lock.sources
         if not source.installed and trees.get(source.name) != source.tree
     ]
@@ -277,7 +285,7 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
     locked = {dpkg_name(package.name, package.architecture, native): package.version for package in image}
     locked |= {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
     return [
-        _difference(
+        _make_difference(
             PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()
         )
         for name in sorted({*locked, *installed})
@@ -292,7 +300,7 @@ def compare_conda(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
 
     Distributions that pip installed over one of them are pip's alone.
     """
-    over = replaced(lock)
+    over = find_replaced_projects(lock)
     locked = {
         package.name: f"{package.name} {package.version} {package.build} sha256:{package.file.sha256}"
         for package in lock.conda
@@ -304,7 +312,7 @@ def compare_conda(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
         if package.channel != PYPI
     }
     return [
-        _difference(CONDA, locked.get(name, ""), inside.get(name, ""))
+        _make_difference(CONDA, locked.get(name, ""), inside.get(name, ""))
         for name in sorted({*locked, *inside})
         if locked.get(name) != inside.get(name)
     ]
@@ -316,21 +324,23 @@ def compare_environment(lock: Lock, again: Snapshot) -> list[RoundTripDifference
     An uncaptured variable that changes results is an unexplained difference.
     """
     inside = {variable.name: variable.value for variable in again.variables}
-    hook_variables = {"PYTHONHASHSEED"} | profiles.variables(lock.profile)  # our hooks set these for a seed
+    hook_variables = {"PYTHONHASHSEED"} | profiles.profile_variables(
+        lock.profile
+    )  # our hooks set these for a seed
     image = lock.base.image.environment if lock.base.image else ()
     below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
     baked = below | {setting.name: setting.value for setting in lock.environment}
     wrong = [
-        _difference(VARIABLES, name, "another value" if name in inside else "")
+        _make_difference(VARIABLES, name, "another value" if name in inside else "")
         for name, value in sorted(baked.items())
         if inside.get(name) != value and not (name in hook_variables and not value)
     ]
     strangers = sorted(inside.keys() - baked.keys() - hook_variables)
-    return wrong + [_difference(VARIABLES, "", name) for name in strangers if _matters(name)]
+    return wrong + [_make_difference(VARIABLES, "", name) for name in strangers if _affects_results(name)]
 
 
-def _matters(name: str) -> bool:
-    rule = next(rule for pattern, rule in rules() if pattern.fullmatch(name))
+def _affects_results(name: str) -> bool:
+    rule = next(rule for pattern, rule in read_environment_rules() if pattern.fullmatch(name))
     return rule.kind in ("numerics", "preload")
 
 

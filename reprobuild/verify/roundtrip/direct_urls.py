@@ -16,7 +16,7 @@ _HASH = re.compile(r"[#&]sha256=(?P<sha256>[0-9a-f]{64})")
 _COMMIT = re.compile(r"@(?P<commit>[0-9a-f]{7,64})(?:#|$)")
 
 
-def same_content(lock: Lock, ruling: Resolution, freeze: str) -> str:
+def explain_repetition(lock: Lock, ruling: Resolution, freeze: str) -> str:
     """Return why an image's line repeats a line with an address.
 
     It is empty if the line does not repeat it.

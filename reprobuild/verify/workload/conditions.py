@@ -34,7 +34,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
     read_only: frozenset[str] = frozenset()
     shared_memory: int = 0
 
-    def applied(self, task: Task) -> Task:
+    def apply_to(self, task: Task) -> Task:
         """Return a task with these conditions."""
         return msgspec.structs.replace(
             task,
@@ -84,7 +84,7 @@ class WorkRecord(Struct, frozen=True, kw_only=True):
     mounts: tuple[Mount, ...] = ()
 
 
-def record(
+def make_work_record(
     command: str, seed: int, conditions: Conditions, runs: int = RUNS, *, workdir: str = "",
     mounts: tuple[Mount, ...] = (),
 ) -> WorkRecord:  # fmt: skip

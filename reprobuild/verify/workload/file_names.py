@@ -17,7 +17,7 @@ _EVENTS = re.compile(r"((?:^|/)events\.out\.tfevents\.<time>\.[^/]{1,255}\.)(\d{
 _SLACK = 2.0  # seconds by which clocks of containers start before and end after
 
 
-def timeless(
+def mask_run_parts(
     path: str, began: float, ended: float, host: str, zone: int = 0, processes: tuple[int, int] = (0, 0)
 ) -> str:
     """Return a path with marks for the run's own parts.

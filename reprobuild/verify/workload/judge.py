@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, structs
 
 from reprobuild.infra.untrusted.strings import OptionalSha256
 from reprobuild.verify.verdict import V, WorkComparison
-from reprobuild.verify.workload.file_names import timeless
+from reprobuild.verify.workload.file_names import mask_run_parts
 from reprobuild_portable import secrets
 
 LONGEST = 400  # characters of a line of details
@@ -75,9 +75,9 @@ class OutputIndex(Struct, frozen=True, kw_only=True):
     others: tuple[Text, ...] = ()
     other: int = 0
 
-    def timeless(self, path: str) -> str:
+    def mask_run_parts(self, path: str) -> str:
         """Return a path with marks for this run's times and host."""
-        return timeless(path, self.began, self.ended, self.host, self.zone, (self.pid, self.last))
+        return mask_run_parts(path, self.began, self.ended, self.host, self.zone, (self.pid, self.last))
 
 
 class FileAnswer(Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class Pair(Struct, frozen=True):
     two: OutputEntry
 
 
-def pair(
+def pair_paths(
     pattern: str, first_index: OutputIndex, second_index: OutputIndex
 ) -> tuple[list[Pair], list[OutputEntry], list[OutputEntry]]:
     """Pair the paths of a pattern in both runs.
@@ -119,17 +119,17 @@ def pair(
         for index in (first_index, second_index)
     )
     pairs = [Pair(first.pop(path), second.pop(path)) for path in sorted(first.keys() & second.keys())]
-    timeless = [_timeless(first, first_index), _timeless(second, second_index)]
+    timeless = [_mask_names(first, first_index), _mask_names(second, second_index)]
     for name in sorted(timeless[0].keys() & timeless[1].keys()):
         pairs.append(Pair(first.pop(timeless[0][name]), second.pop(timeless[1][name])))
     return pairs, list(first.values()), list(second.values())
 
 
-def _timeless(entries: Mapping[str, OutputEntry], index: OutputIndex) -> dict[str, str]:
+def _mask_names(entries: Mapping[str, OutputEntry], index: OutputIndex) -> dict[str, str]:
     """Return {name without times: path} of unambiguous names."""
     paths_by_name: dict[str, list[str]] = {}
     for path in entries:
-        reduced = index.timeless(path)
+        reduced = index.mask_run_parts(path)
         if reduced != path:
             paths_by_name.setdefault(reduced, []).append(path)
     return {name: paths[0] for name, paths in paths_by_name.items() if len(paths) == 1}
@@ -148,13 +148,13 @@ def judge_artefact(
         label: its name in the report.
         answers: of each pair of stored files, by their numbers.
     """
-    pairs, first, second = pair(pattern, first_index, second_index)
+    pairs, first, second = pair_paths(pattern, first_index, second_index)
     if not pairs and not first and not second:
         names = ", ".join(first_index.there.get(pattern, ())) or "nothing"
         return WorkComparison(
             name=label,
             verdict="inconclusive",
-            detail=shown(f"the command wrote no such file; there is {names}"),
+            detail=display_line(f"the command wrote no such file; there is {names}"),
         )
     judged: list[FileAnswer] = [
         FileAnswer(name=entry.path, verdict="drift", details=(f"only in the {which} run",))
@@ -162,7 +162,7 @@ def judge_artefact(
         for entry in entries
     ]
     judged += [_judge_pair(both, (first_index, second_index), answers) for both in pairs]
-    return _sum_up(label, judged)
+    return _summarise_files(label, judged)
 
 
 def _judge_pair(
@@ -174,18 +174,20 @@ def _judge_pair(
         return FileAnswer(
             name=name,
             verdict="drift",
-            details=(f"{_kind(first)} in the first run, {_kind(second)} in the second",),
+            details=(f"{_describe_kind(first)} in the first run, {_describe_kind(second)} in the second",),
         )
-    links = [run.timeless(entry.link) for entry, run in zip((first, second), runs, strict=True)]
+    links = [run.mask_run_parts(entry.link) for entry, run in zip((first, second), runs, strict=True)]
     if links[0] != links[1]:
         # `latest` leads to the last step: another step is another result, even with equal content.
-        return FileAnswer(name=name, verdict="drift", details=(f"{_led(first)} and {_led(second)}",))
+        return FileAnswer(
+            name=name, verdict="drift", details=(f"{_describe_link(first)} and {_describe_link(second)}",)
+        )
     if first.kind == "folder" and first.link:
         return FileAnswer(
             name=name, verdict="inconclusive", details=(f"it is a link to the directory {first.link}",)
         )
     if first.kind != "file":
-        return FileAnswer(name=name, verdict="inconclusive", details=(f"it is {_kind(first)}",))
+        return FileAnswer(name=name, verdict="inconclusive", details=(f"it is {_describe_kind(first)}",))
     if not first.written and not second.written:
         why = "it was there before the command, which did not write it"
         return FileAnswer(name=name, verdict="inconclusive", details=(why,))
@@ -205,15 +207,15 @@ def _judge_pair(
     )  # fmt: skip
 
 
-def _kind(entry: OutputEntry) -> str:
+def _describe_kind(entry: OutputEntry) -> str:
     return _KINDS.get(entry.kind, "a file")
 
 
-def _led(entry: OutputEntry) -> str:
+def _describe_link(entry: OutputEntry) -> str:
     return f"a link to {entry.link}" if entry.link else "no link"
 
 
-def _sum_up(label: str, judged: Sequence[FileAnswer]) -> WorkComparison:
+def _summarise_files(label: str, judged: Sequence[FileAnswer]) -> WorkComparison:
     """Return one comparison for all files of an artefact.
 
     A file without information counts only if no other file has any, unless it has a digest: that of a checkpoint that
@@ -227,7 +229,7 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> WorkComparison:
     if drifted:
         worst = drifted[0]
         more = f" (and {len(drifted) - 1} more of {len(judged)} files)" if len(drifted) > 1 else ""
-        detail = f"{worst.name}{_format(worst)}: {worst.details[0] if worst.details else 'it differs'}{more}"
+        detail = f"{worst.name}{_format_suffix(worst)}: {worst.details[0] if worst.details else 'it differs'}{more}"
     elif verdict == "identical":
         digests = sorted((answer.name, answer.digest) for answer in same)
         detail = hashlib.sha256(repr(digests).encode()).hexdigest() if len(digests) > 1 else digests[0][1]
@@ -236,20 +238,20 @@ def _sum_up(label: str, judged: Sequence[FileAnswer]) -> WorkComparison:
     else:
         worst = (broken or silent)[0]
         detail = f"{worst.name}: {worst.details[0]}"
-    lines = [line for answer in judged for line in _lines(answer)]
+    lines = [line for answer in judged for line in _detail_lines(answer)]
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"and {len(lines) - MOST} lines more"]
     counts: Counter[str] = Counter()
     for answer in judged:
         counts.update(answer.counts)
     return WorkComparison(
-        name=shown(label), verdict=verdict, detail=shown(detail), details=tuple(map(shown, lines)),
+        name=display_line(label), verdict=verdict, detail=display_line(detail), details=tuple(map(display_line, lines)),
         excused={kind: min(counts[kind], MOST_EXCUSED) for kind in KINDS_EXCUSED if counts[kind] > 0},
-        warnings=tuple(map(shown, list(_warnings(judged))[:MOST])),
+        warnings=tuple(map(display_line, list(_warning_lines(judged))[:MOST])),
     )  # fmt: skip
 
 
-def _warnings(judged: Sequence[FileAnswer]) -> Iterator[str]:
+def _warning_lines(judged: Sequence[FileAnswer]) -> Iterator[str]:
     """Yield warnings on files, for any verdict.
 
     They are about NaN, and about empty files.
@@ -287,19 +289,19 @@ def judge_distinct(judged: WorkComparison, files: Sequence[tuple[str, str]]) -> 
         if equal
         else (f"{len(files)} files, and two are needed to tell whether they differ")
     )
-    lines = tuple(shown(f"not distinct: {' '.join(paths)}") for paths in equal[:MOST])
+    lines = tuple(display_line(f"not distinct: {' '.join(paths)}") for paths in equal[:MOST])
     if judged.verdict == "drift":
         return structs.replace(judged, details=(*judged.details, *lines))
     return structs.replace(
-        judged, verdict="inconclusive", detail=shown(why), details=(*judged.details, *lines)
+        judged, verdict="inconclusive", detail=display_line(why), details=(*judged.details, *lines)
     )
 
 
-def _format(answer: FileAnswer) -> str:
+def _format_suffix(answer: FileAnswer) -> str:
     return f" ({answer.format})" if answer.format else ""
 
 
-def _lines(answer: FileAnswer) -> Iterator[str]:
+def _detail_lines(answer: FileAnswer) -> Iterator[str]:
     """Yield the lines of details of one file.
 
     An equal file without remarks has no lines.
@@ -314,7 +316,7 @@ def _lines(answer: FileAnswer) -> Iterator[str]:
         yield f"{answer.name}: note: {line}"
 
 
-def shown(line: str) -> str:
+def display_line(line: str) -> str:
     """Return a line from a container in printable form.
 
     It has no secret and no control character, and is shortened.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.verify.workload.conditions import Mount
-from reprobuild.verify.workload.judge import shown
+from reprobuild.verify.workload.judge import display_line
 
 LARGEST, MOST = 64 << 30, 1_000_000  # bytes and paths of a mount that gets a digest
 NAMED = "mount the part that the command reads"
@@ -46,12 +46,12 @@ class Mounts:
     def _taken(self, place: str, writable: bool, say: Callable[[str], None]) -> Mount:
         """Return the record of a mount."""
         try:
-            paths, size, state = measure(self._hosts[place])
+            paths, size, state = measure_mount(self._hosts[place])
             say(f"the digest of the mount {place}: {size / 1e9:.2f} GB in {paths} paths")
             self._states[place] = state
-            digest = _settled(self._hosts[place], state)
+            digest = _stable_digest(self._hosts[place], state)
         except (NoDigestError, OSError) as err:
-            return Mount(place=place, writable=writable, why=_why(err))
+            return Mount(place=place, writable=writable, why=_describe_failure(err))
         return Mount(place=place, digest=digest, paths=paths, size=size, writable=writable)
 
     def changed(self, *, writable: bool = True) -> list[str]:
@@ -70,26 +70,26 @@ class Mounts:
             return ""  # the record has the reason
         host = self._hosts[mount.place]
         try:
-            state = measure(host)[2]
+            state = measure_mount(host)[2]
             if state == self._states[mount.place]:
                 return ""
-            digest = _settled(host, state)
+            digest = _stable_digest(host, state)
         except (NoDigestError, OSError) as err:
-            return f"the mount {mount.place} changed: {_why(err)}"
+            return f"the mount {mount.place} changed: {_describe_failure(err)}"
         if digest != mount.digest:
             return f"the mount {mount.place} changed"
         self._states[mount.place] = state
         return ""
 
 
-def _why(err: Exception) -> str:
+def _describe_failure(err: Exception) -> str:
     if isinstance(err, OSError):
         # The path on this machine stays out of verdicts.
-        return shown(f"it cannot be read: {os.strerror(err.errno) if err.errno else err.strerror}")
-    return shown(str(err))
+        return display_line(f"it cannot be read: {os.strerror(err.errno) if err.errno else err.strerror}")
+    return display_line(str(err))
 
 
-def measure(top: str) -> tuple[int, int, str]:
+def measure_mount(top: str) -> tuple[int, int, str]:
     """Return a mount's number of paths, bytes, and state digest.
 
     Raises:
@@ -117,7 +117,7 @@ def measure(top: str) -> tuple[int, int, str]:
     return paths, size, state.hexdigest()
 
 
-def _settled(top: str, state: str) -> str:
+def _stable_digest(top: str, state: str) -> str:
     """Return the digest of a path if its state has not changed.
 
     Raises:
@@ -125,7 +125,7 @@ def _settled(top: str, state: str) -> str:
         OSError: it cannot be read.
     """
     digest = content_digest(top)
-    if measure(top)[2] != state:
+    if measure_mount(top)[2] != state:
         raise NoDigestError(_MOVED)
     return f"sha256:{digest}"
 
@@ -143,11 +143,11 @@ def content_digest(top: str) -> str:
     for place, path, status in _walk(Path(top)):
         if not path and stat.S_ISREG(status.st_mode):
             return _file_digest(place, status.st_size)
-        whole.update(b"%s %s\0" % (_described(place, status), path))
+        whole.update(b"%s %s\0" % (_describe_path(place, status), path))
     return whole.hexdigest()
 
 
-def _described(place: Path, status: os.stat_result) -> bytes:
+def _describe_path(place: Path, status: os.stat_result) -> bytes:
     """Return the kind and the value of a path."""
     mode = status.st_mode
     if stat.S_ISREG(mode):

@@ -23,10 +23,10 @@ def merge_rounds(rounds: Sequence[Sequence[WorkComparison]]) -> list[WorkCompari
     for number, comparisons in enumerate(rounds, 2):
         for comparison in comparisons:
             by_name.setdefault(comparison.name, []).append((number, comparison))
-    return [_merged(pairs, len(rounds)) for pairs in by_name.values()]
+    return [_merge_comparisons(pairs, len(rounds)) for pairs in by_name.values()]
 
 
-def _merged(pairs: Sequence[tuple[int, WorkComparison]], rounds: int) -> WorkComparison:
+def _merge_comparisons(pairs: Sequence[tuple[int, WorkComparison]], rounds: int) -> WorkComparison:
     """Return the most severe comparison of one artefact.
 
     Each has the number of its run.

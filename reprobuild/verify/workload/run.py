@@ -25,10 +25,10 @@ from reprobuild.verify.workload.conditions import RUNS
 from reprobuild.verify.workload.judge import (
     FileAnswer,
     OutputIndex,
+    display_line,
     judge_artefact,
     judge_distinct,
-    pair,
-    shown,
+    pair_paths,
 )
 from reprobuild.verify.workload.mounts import Mounts
 from reprobuild.verify.workload.rounds import merge_rounds
@@ -94,8 +94,8 @@ def compare_work(
         def run(number: int) -> WorkloadRun:
             folder = Path(directory, str(number))
             folder.mkdir()
-            task = msgspec.structs.replace(_task(work, seed_of_work(work, seed), folder), gpus=gpus)
-            return _run(work, task, reference, engine, env)
+            task = msgspec.structs.replace(_make_task(work, seed_of_work(work, seed), folder), gpus=gpus)
+            return _run_task(work, task, reference, engine, env)
 
         first = run(1)
         rounds: list[list[WorkComparison]] = []
@@ -134,9 +134,12 @@ def _compare_runs(
         ]  # fmt: skip
     assert first_run.index is not None
     assert second_run.index is not None
-    answers = _compare(work, runs, reference, engine, env)
-    first, *rest = [_judge(work, artefact, runs, answers) for artefact in work.artefacts]
-    return [msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared(first_run.index))), *rest]
+    answers = _compare_files(work, runs, reference, engine, env)
+    first, *rest = [_judge_artefact(work, artefact, runs, answers) for artefact in work.artefacts]
+    return [
+        msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared_note(first_run.index))),
+        *rest,
+    ]
 
 
 def _with_mounts(comparisons: Sequence[WorkComparison], changed: Sequence[str]) -> list[WorkComparison]:
@@ -150,18 +153,18 @@ def _with_mounts(comparisons: Sequence[WorkComparison], changed: Sequence[str]) 
     if not changed:
         return list(comparisons)
     first, *rest = [
-        _unknown(comparison, changed) if comparison.verdict == "drift" else comparison
+        _mark_unknown(comparison, changed) if comparison.verdict == "drift" else comparison
         for comparison in comparisons
     ]
     return [msgspec.structs.replace(first, warnings=(*changed, *first.warnings)), *rest]
 
 
-def _unknown(drifted: WorkComparison, changed: Sequence[str]) -> WorkComparison:
+def _mark_unknown(drifted: WorkComparison, changed: Sequence[str]) -> WorkComparison:
     detail = f"{'; '.join(changed)} between the runs, which may be why they differ: {drifted.detail}"
-    return msgspec.structs.replace(drifted, verdict="inconclusive", detail=shown(detail))
+    return msgspec.structs.replace(drifted, verdict="inconclusive", detail=display_line(detail))
 
 
-def _uncompared(index: OutputIndex) -> tuple[str, ...]:
+def _uncompared_note(index: OutputIndex) -> tuple[str, ...]:
     """Return a note on files below `{out}` that were not compared.
 
     The directory was empty before the command.
@@ -170,52 +173,62 @@ def _uncompared(index: OutputIndex) -> tuple[str, ...]:
         return ()
     more = index.other - len(index.others)
     names = ", ".join(index.others) + (f", and {more} more" if more > 0 else "")
-    return (shown(f"not compared, as no artefact names them: files below {{out}}: {names}"),)
+    return (display_line(f"not compared, as no artefact names them: files below {{out}}: {names}"),)
 
 
-def _judge(
+def _judge_artefact(
     work: Work, artefact: str, runs: Sequence[WorkloadRun], answers: Mapping[tuple[str, str], FileAnswer]
 ) -> WorkComparison:
     first_index, second_index = (run.index for run in runs)
     assert first_index is not None
     assert second_index is not None
-    pattern = _inside(artefact)
+    pattern = _expand_output(artefact)
     judged = judge_artefact(
-        f"{work.label} {_named(work, artefact)}", pattern, first_index, second_index, answers
+        f"{work.label} {_artefact_label(work, artefact)}", pattern, first_index, second_index, answers
     )
     if artefact not in work.distinct:
         return judged
     files = [entry for entry in first_index.files if entry.pattern == pattern and entry.stored]
-    return judge_distinct(judged, [(entry.path, _digest(runs[0].folder / entry.stored)) for entry in files])
+    return judge_distinct(
+        judged, [(entry.path, _file_digest(runs[0].folder / entry.stored)) for entry in files]
+    )
 
 
-def _named(work: Work, artefact: str) -> str:
+def _artefact_label(work: Work, artefact: str) -> str:
     return artefact.removeprefix("{out}/") if work.label == "workload output" else artefact
 
 
-def _inside(text: str) -> str:
+def _expand_output(text: str) -> str:
     return text.replace("{out}", OUTPUTS)
 
 
-def _task(work: Work, seed: int, folder: Path) -> Task:
+def _make_task(work: Work, seed: int, folder: Path) -> Task:
     """Return one run of the command under the collecting program.
 
     That program puts aside the files that the command writes.
     """
-    collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *map(_inside, work.artefacts), "--")
+    collect = (
+        _PYTHON,
+        "-I",
+        "-S",
+        f"{_PROGRAMS}/collect.py",
+        OUTPUTS,
+        *map(_expand_output, work.artefacts),
+        "--",
+    )
     # Records of settings hold times and process numbers, and are in the working directory, which may be an artefact.
     environment = {"REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "0"}
     task = Task(
-        arguments=(*collect, *map(_inside, work.command)), environment=environment, outputs=OUTPUTS, kept=folder
+        arguments=(*collect, *map(_expand_output, work.command)), environment=environment, outputs=OUTPUTS, kept=folder
     )  # fmt: skip
-    return work.conditions.applied(task)
+    return work.conditions.apply_to(task)
 
 
-def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> WorkloadRun:
+def _run_task(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> WorkloadRun:
     done = engine.run(reference, task, env)
     assert task.kept is not None
-    tail = "\n".join(map(shown, done.stderr.decode(errors="replace").strip().splitlines()[-10:]))
-    index = _index(task.kept)
+    tail = "\n".join(map(display_line, done.stderr.decode(errors="replace").strip().splitlines()[-10:]))
+    index = _read_index(task.kept)
     if index is None and done.code == 0:
         raise EngineError(
             f"what `{work.text}` wrote cannot be had: the container left no list of it\n{tail}",
@@ -223,14 +236,14 @@ def _run(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[st
         )
     if index is not None and index.failed:
         raise EngineError(
-            f"what `{work.text}` wrote cannot be put aside: {shown(index.failed)}",
+            f"what `{work.text}` wrote cannot be put aside: {display_line(index.failed)}",
             hint="name fewer or smaller artefacts, or let the command write them below {out}",
         )
     code = done.code if index is None else index.code
     return WorkloadRun(code=code, folder=task.kept, index=index, tail=tail)
 
 
-def _index(folder: Path) -> OutputIndex | None:
+def _read_index(folder: Path) -> OutputIndex | None:
     """Return a container's index of its files, or None if unreadable."""
     path = folder / INDEX
     if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
@@ -243,7 +256,7 @@ def _index(folder: Path) -> OutputIndex | None:
     return index if whole else None
 
 
-def _compare(
+def _compare_files(
     work: Work, runs: Sequence[WorkloadRun], reference: str, engine: Engine, env: Mapping[str, str]
 ) -> dict[tuple[str, str], FileAnswer]:
     """Return an answer for each pair of files.
@@ -254,22 +267,22 @@ def _compare(
     pairs = {
         (both.one.stored, both.two.stored): both.one
         for artefact in work.artefacts
-        for both in pair(_inside(artefact), *indexes)[0]
+        for both in pair_paths(_expand_output(artefact), *indexes)[0]
         if both.one.kind == both.two.kind == "file" and (both.one.size or both.two.size)
     }
     if not pairs:
         return {}
     files = [(entry.path, *numbers) for numbers, entry in pairs.items()]
-    file_answers, why = _ask(work, runs, files, reference, engine, env)
+    file_answers, why = _compare_in_container(work, runs, files, reference, engine, env)
     answers = {}
     for number, (numbers, entry) in enumerate(pairs.items()):
-        digests = [_digest(run.folder / stored) for run, stored in zip(runs, numbers, strict=True)]
+        digests = [_file_digest(run.folder / stored) for run, stored in zip(runs, numbers, strict=True)]
         answer = file_answers[number] if file_answers else None
-        answers[numbers] = _answer(entry.path, digests, answer, why)
+        answers[numbers] = _make_answer(entry.path, digests, answer, why)
     return answers
 
 
-def _answer(name: str, digests: Sequence[str], answer: FileAnswer | None, why: str) -> FileAnswer:
+def _make_answer(name: str, digests: Sequence[str], answer: FileAnswer | None, why: str) -> FileAnswer:
     """Return the answer on a pair of files.
 
     Args:
@@ -289,7 +302,7 @@ def _answer(name: str, digests: Sequence[str], answer: FileAnswer | None, why: s
     return msgspec.structs.replace(answer, name=name, digest=digest)
 
 
-def _ask(
+def _compare_in_container(
     work: Work, runs: Sequence[WorkloadRun], files: Sequence[tuple[str, str, str]], reference: str, engine: Engine,
     env: Mapping[str, str],
 ) -> tuple[Sequence[FileAnswer], str]:  # fmt: skip
@@ -303,7 +316,7 @@ def _ask(
     options = {
         "one": _INSIDE[0], "two": _INSIDE[1], "ignore": list(work.ignored),
         "files": [{"name": name, "one": first, "two": second} for name, first, second in files],
-        "runs": [_facts(run.index) for run in runs if run.index],
+        "runs": [_run_facts(run.index) for run in runs if run.index],
     }  # fmt: skip
     folder = runs[0].folder.parent / "asked"
     folder.mkdir(exist_ok=True)
@@ -317,7 +330,7 @@ def _ask(
     )  # fmt: skip
     done = engine.run(reference, task, env)
     why = f"exit code {done.code}: " + " / ".join(
-        map(shown, done.stderr.decode(errors="replace").splitlines()[-3:])
+        map(display_line, done.stderr.decode(errors="replace").splitlines()[-3:])
     )
     try:
         answers = msgspec.json.decode(done.stdout, type=Answers)
@@ -328,7 +341,7 @@ def _ask(
     return (), answers.why or why
 
 
-def _facts(index: OutputIndex) -> dict[str, float | int | str]:
+def _run_facts(index: OutputIndex) -> dict[str, float | int | str]:
     """Return the facts that identify times, host and processes of a run."""
     return {
         "began": index.began, "ended": index.ended, "host": index.host, "pid": index.pid, "last": index.last,
@@ -336,7 +349,7 @@ def _facts(index: OutputIndex) -> dict[str, float | int | str]:
     }  # fmt: skip
 
 
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while piece := file.read(1 << 20):

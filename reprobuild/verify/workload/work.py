@@ -88,13 +88,14 @@ def work_of_options(
             )
     line = f"cd -- {shlex.quote(workdir)} && {{ {command}\n}}" if workdir else command
     return Work(
-        command=("/bin/sh", "-c", line), artefacts=tuple(_placed(path, workdir) for path in named),
-        distinct=tuple(_placed(path, workdir) for path in distinct), ignored=tuple(ignored), conditions=conditions,
+        command=("/bin/sh", "-c", line), artefacts=tuple(_join_workdir(path, workdir) for path in named),
+        distinct=tuple(_join_workdir(path, workdir) for path in distinct), ignored=tuple(ignored),
+        conditions=conditions,
         text=command, runs=runs, workdir=workdir,
     )  # fmt: skip
 
 
-def _placed(path: str, workdir: str) -> str:
+def _join_workdir(path: str, workdir: str) -> str:
     """Return an artefact below a working directory other than the image's."""
     return f"{workdir.rstrip('/')}/{path}" if workdir and not path.startswith(("/", "{out}")) else path
 

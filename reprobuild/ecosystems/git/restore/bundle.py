@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.git_packs import check_pack
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.snapshot.capture_model import CapturedRepository, GitBundle
@@ -27,9 +27,9 @@ LARGEST = 4 << 30
 _PIECE = 1 << 20
 
 
-def damaged(repository: CapturedRepository, reason: str) -> SnapshotError:
+def damage_error(repository: CapturedRepository, reason: str) -> SnapshotError:
     """Return the error for a damaged captured repository."""
-    return SnapshotError(f"the captured repository {repository.name}: {escaped(reason)}", hint=DAMAGED)
+    return SnapshotError(f"the captured repository {repository.name}: {escape_text(reason)}", hint=DAMAGED)
 
 
 def read_pack(repository: CapturedRepository, folder: Path) -> bytes:
@@ -48,43 +48,45 @@ def read_pack(repository: CapturedRepository, folder: Path) -> bytes:
         return b""
     if bundle.file is None:
         raise SnapshotError(
-            f"the changes of {repository.name} were not captured ({escaped(bundle.reason)})",
+            f"the changes of {repository.name} were not captured ({escape_text(bundle.reason)})",
             hint="capture it again; `capture.json` says which budget was too small",
         )
     path = folder / bundle.file
     if path.is_symlink() or not path.is_file():
-        raise damaged(repository, f"{bundle.file} is missing or no file")
+        raise damage_error(repository, f"{bundle.file} is missing or no file")
     prerequisites = b"".join(f"-{oid}\n".encode() for oid in repository.prerequisites)
     refs = b"".join(f"{oid} refs/reprobuild/{ref}\n".encode() for ref, oid in sorted(bundle.refs.items()))
     header = _HEADERS[repository.object_format] + prerequisites + refs + b"\n"
     with open_plain(path, links=False)[0] as stream:
-        data = _checked(repository, bundle, stream)
+        data = _read_checked(repository, bundle, stream)
     if not data.startswith(header + b"PACK"):
-        raise damaged(repository, f"{bundle.file} holds other refs or prerequisites than capture.json says")
+        raise damage_error(
+            repository, f"{bundle.file} holds other refs or prerequisites than capture.json says"
+        )
     if repository.head is not None and bundle.refs.get("head") != repository.head:
-        raise damaged(repository, f"{bundle.file} holds another HEAD than capture.json says")
+        raise damage_error(repository, f"{bundle.file} holds another HEAD than capture.json says")
     pack = data[len(header) :]
     try:
         check_pack(pack, _ID_SIZES[repository.object_format])
     except ValueError as err:
-        raise damaged(repository, f"{bundle.file}: {err}") from None
+        raise damage_error(repository, f"{bundle.file}: {err}") from None
     return pack
 
 
-def _checked(repository: CapturedRepository, bundle: GitBundle, stream: IO[bytes]) -> bytes:
+def _read_checked(repository: CapturedRepository, bundle: GitBundle, stream: IO[bytes]) -> bytes:
     """Return the content of the bundle that capture.json describes.
 
     Another bundle is not read into memory.
     """
     size = os.fstat(stream.fileno()).st_size
     if size > LARGEST:
-        raise damaged(repository, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")
+        raise damage_error(repository, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")
     digest = hashlib.sha256()
     if stream.read(len(_MAGIC)) == _MAGIC:
         stream.seek(0)
         while piece := stream.read(_PIECE):
             digest.update(piece)
     if digest.hexdigest() != bundle.sha256:
-        raise damaged(repository, f"{bundle.file} is not the file that was written")
+        raise damage_error(repository, f"{bundle.file} is not the file that was written")
     stream.seek(0)
     return stream.read(size)

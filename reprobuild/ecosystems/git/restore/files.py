@@ -75,14 +75,14 @@ def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[TreeFile]:
         out = work.git(*words, purpose="list a tree", most=_LISTING)
     except proc.ProcessFailedError:
         raise work.refused(f"the tree {tree} is missing") from None
-    files = [_file(row) for row in out.split(b"\0")[:-1]]
+    files = [_parse_row(row) for row in out.split(b"\0")[:-1]]
     _check_sizes(work, tree, files)
     among = inner - {file.path for file in files if file.mode == _SUBMODULE}
     check_paths([file.path for file in files], among, work.one.name)
     return files
 
 
-def _file(row: bytes) -> TreeFile:
+def _parse_row(row: bytes) -> TreeFile:
     head, _, path = row.partition(b"\t")
     mode, _, oid, size = head.split()
     return TreeFile(mode, oid, 0 if size == b"-" else int(size), path)
@@ -116,8 +116,8 @@ def write_files(work: WorkTree, files: Sequence[TreeFile]) -> None:
         for file in content:
             if file.size > _AT_ONCE:
                 _write_large(work, file)
-        for file, data in _contents(work, [file for file in content if file.size <= _AT_ONCE]):
-            _write(work, file, data)
+        for file, data in _read_contents(work, [file for file in content if file.size <= _AT_ONCE]):
+            _write_file(work, file, data)
         for file in files:
             if file.mode == _SUBMODULE:
                 make_below(work.target, os.fsdecode(file.path))
@@ -125,7 +125,7 @@ def write_files(work: WorkTree, files: Sequence[TreeFile]) -> None:
         raise work.refused(str(err)) from None
 
 
-def _write(work: WorkTree, file: TreeFile, data: bytes) -> None:
+def _write_file(work: WorkTree, file: TreeFile, data: bytes) -> None:
     name = file.path.decode("utf-8", "surrogateescape")
     if file.mode == _LINK:
         text = data.decode("utf-8", "surrogateescape")
@@ -154,7 +154,7 @@ def _set_mode(file: TreeFile, stream: IO[bytes]) -> None:
         os.fchmod(stream.fileno(), mode | (mode & 0o444) >> 2)
 
 
-def _contents(work: WorkTree, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, bytes]]:
+def _read_contents(work: WorkTree, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, bytes]]:
     """Yield each file with its bytes, several at once."""
     start = 0
     while start < len(files):

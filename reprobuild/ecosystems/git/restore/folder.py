@@ -13,14 +13,14 @@ from pathlib import Path
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.git.restore.restore import Restored, restore
+from reprobuild.ecosystems.git.restore.restore import Restored, restore_repository
 from reprobuild.errors import SnapshotError, UsageError
-from reprobuild.infra.atomic import PREFIX, private_folder
-from reprobuild.infra.display import escaped
+from reprobuild.infra.atomic import PREFIX, private_directory
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.command import is_safe
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.parsers.capture_json import FILE, read_captured
+from reprobuild.snapshot.parsers.capture_json import FILE, read_capture_json
 from reprobuild.snapshot.read import read_snapshot
 
 _WHOLE = "only snapshots of `reprobuild capture` hold whole repositories"
@@ -48,13 +48,15 @@ def restore_folder(
     """
     _check_absent(target)
     if not os.path.lexists(snapshot / FILE):
-        raise _without_capture(read_snapshot(snapshot), snapshot, name, target)
-    captured = read_captured(snapshot)
+        raise _no_capture_error(read_snapshot(snapshot), snapshot, name, target)
+    captured = read_capture_json(snapshot)
     _check_known(captured, origins)
-    with private_folder(target.parent, f"{PREFIX}{target.name}.") as scratch:
+    with private_directory(target.parent, f"{PREFIX}{target.name}.") as scratch:
         part = scratch / "new"
-        work_trees = restore(captured.repositories, name, snapshot, part, env, origins, remotes=remotes)
-        _move(part, target)
+        work_trees = restore_repository(
+            captured.repositories, name, snapshot, part, env, origins, remotes=remotes
+        )
+        _move_part(part, target)
     return captured, tuple(
         replace(work_tree, folder=target / work_tree.folder.relative_to(part)) for work_tree in work_trees
     )
@@ -62,16 +64,16 @@ def restore_folder(
 
 def _check_absent(target: Path) -> None:
     if os.path.lexists(target):
-        raise _taken(target)
+        raise _target_exists_error(target)
 
 
-def _taken(target: Path) -> UsageError:
+def _target_exists_error(target: Path) -> UsageError:
     return UsageError(
-        f"`{escaped(str(target))}` is there already", hint="name a directory that is not there yet"
+        f"`{escape_text(str(target))}` is there already", hint="name a directory that is not there yet"
     )
 
 
-def _move(part: Path, target: Path) -> None:
+def _move_part(part: Path, target: Path) -> None:
     """Rename a directory to its final name.
 
     mkdir(2) detects if the name has been taken meanwhile.
@@ -79,7 +81,7 @@ def _move(part: Path, target: Path) -> None:
     try:
         target.mkdir()
     except FileExistsError:
-        raise _taken(target) from None
+        raise _target_exists_error(target) from None
     try:
         part.rename(target)
     except OSError:
@@ -96,12 +98,12 @@ def _check_known(captured: CaptureFacts, origins: Mapping[str, str]) -> None:
     for name in origins:
         if name not in known:
             raise UsageError(
-                f"--source {escaped(name)}: no repository of this name was captured",
+                f"--source {escape_text(name)}: no repository of this name was captured",
                 hint=f"there are: {', '.join(known) or 'none'}",
             )
 
 
-def _without_capture(content: Snapshot, snapshot: Path, name: str, target: Path) -> SnapshotError:
+def _no_capture_error(content: Snapshot, snapshot: Path, name: str, target: Path) -> SnapshotError:
     """Return the error for a recipe's snapshot, with git commands.
 
     The commands restore the repository by hand.
@@ -122,5 +124,5 @@ def _without_capture(content: Snapshot, snapshot: Path, name: str, target: Path)
         patch = next((patch for patch in content.patches if canonicalize_name(patch.name) == project), None)
         if patch:
             words.append([*inside, "apply", "--whitespace=nowarn", str(place / patch.file)])
-        hint += f"; with git: {escaped(' && '.join(map(shlex.join, words)))}"
-    return SnapshotError(f"`{escaped(str(snapshot))}` has no {FILE}", hint=hint)
+        hint += f"; with git: {escape_text(' && '.join(map(shlex.join, words)))}"
+    return SnapshotError(f"`{escape_text(str(snapshot))}` has no {FILE}", hint=hint)

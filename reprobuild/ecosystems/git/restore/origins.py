@@ -13,10 +13,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.command import is_local, is_safe
 from reprobuild.snapshot.capture_model import CapturedRepository
-from reprobuild.snapshot.parsers.capture_json import unquoted
+from reprobuild.snapshot.parsers.capture_json import unquote_path
 from reprobuild_portable import secrets
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")  # of a remote, as part of a ref
@@ -33,7 +33,9 @@ class Address(Struct, frozen=True):
     named: bool
 
 
-def addresses(repository: CapturedRepository, named: str | None, *, remotes: bool) -> tuple[Address, ...]:
+def list_addresses(
+    repository: CapturedRepository, named: str | None, *, remotes: bool
+) -> tuple[Address, ...]:
     """Return the addresses for commits that a remote had.
 
     Args:
@@ -61,40 +63,40 @@ def is_remote_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and ".." not in name and not name.endswith((".", ".lock"))
 
 
-def shown(place: str) -> str:
+def display_address(place: str) -> str:
     """Return an address for display, without user and password."""
     return secrets.without_logins(place)
 
 
-def missing(
+def missing_commit_error(
     repository: CapturedRepository, oid: str, candidates: Sequence[Address], refused: Sequence[str]
 ) -> SnapshotError:
     """Return the error for a commit that no address has."""
     if any(address.named for address in candidates):
-        where = f"not in {escaped(shown(candidates[0].place))}"
+        where = f"not in {escape_text(display_address(candidates[0].place))}"
     else:
-        notes = "".join(f"\n  {secrets.redact(escaped(line))}" for line in refused)
+        notes = "".join(f"\n  {secrets.redact(escape_text(line))}" for line in refused)
         where = f"not in the snapshot: a remote had it{notes}"
-    known = ", ".join(shown(remote.url) for remote in repository.remotes)
+    known = ", ".join(display_address(remote.url) for remote in repository.remotes)
     return SnapshotError(
         f"commit {oid[:12]} of {repository.name} is {where}",
-        hint=f"name a clone or an address that has it: --source {_option(repository)}; the remotes were: "
-        f"{escaped(known) or 'none'}",
+        hint=f"name a clone or an address that has it: --source {_source_option(repository)}; the remotes were: "
+        f"{escape_text(known) or 'none'}",
     )
 
 
-def _option(repository: CapturedRepository) -> str:
+def _source_option(repository: CapturedRepository) -> str:
     """Return the argument of `--source` for this machine's clone.
 
     It is a template if the clone is not at its captured path any more.
     """
-    folder = unquoted(repository.folder).decode("utf-8", "surrogateescape")
+    folder = unquote_path(repository.folder).decode("utf-8", "surrogateescape")
     try:
         is_clone = folder.startswith("/") and (Path(folder) / ".git").exists()
     except (OSError, ValueError):  # another user's, or not a valid name of a directory here
         is_clone = False
     return (
-        shlex.quote(f"{repository.name}={escaped(folder)}")
+        shlex.quote(f"{repository.name}={escape_text(folder)}")
         if is_clone
         else f"{shlex.quote(repository.name)}=PATH|URL"
     )

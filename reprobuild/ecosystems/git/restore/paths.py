@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from reprobuild.errors import BuildError, SnapshotError
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.names import check_name
 from reprobuild.snapshot.parsers.capture_json import DAMAGED
 
@@ -29,7 +29,7 @@ def check_path(path: bytes, name: str) -> None:
     try:
         check_name(text, f"the captured repository {name}")
     except BuildError as err:
-        raise SnapshotError(escaped(str(err)), hint=DAMAGED) from None
+        raise SnapshotError(escape_text(str(err)), hint=DAMAGED) from None
     for part in text.split("/"):
         plain = _UNSEEN.sub("", part).partition(":")[0].rstrip(". ").lower()
         if plain in (".git", "git~1"):
@@ -67,7 +67,7 @@ def check_paths(paths: list[bytes], inner: set[bytes], name: str) -> None:
             above = above.rpartition(b"/")[0]
 
 
-def inside(target: Path, path: bytes, name: str) -> Path:
+def inner_path(target: Path, path: bytes, name: str) -> Path:
     """Return the path of an inner repository, without links.
 
     Raises:
@@ -78,7 +78,7 @@ def inside(target: Path, path: bytes, name: str) -> Path:
         place = place / part
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise SnapshotError(
-                f"the captured repository {name} lies below {escaped(str(place))}, a file or link",
+                f"the captured repository {name} lies below {escape_text(str(place))}, a file or link",
                 hint=DAMAGED,
             )
     return place

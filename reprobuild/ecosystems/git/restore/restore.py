@@ -13,16 +13,22 @@ from pathlib import Path
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.ecosystems.git.restore.bundle import damaged, read_pack
+from reprobuild.ecosystems.git.restore.bundle import damage_error, read_pack
 from reprobuild.ecosystems.git.restore.files import TreeFile, bare_repositories, list_files, write_files
-from reprobuild.ecosystems.git.restore.origins import Address, addresses, is_remote_name, missing, shown
-from reprobuild.ecosystems.git.restore.paths import check_path, inside
+from reprobuild.ecosystems.git.restore.origins import (
+    Address,
+    display_address,
+    is_remote_name,
+    list_addresses,
+    missing_commit_error,
+)
+from reprobuild.ecosystems.git.restore.paths import check_path, inner_path
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.infra import proc
-from reprobuild.infra.display import escaped
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git import command as program
 from reprobuild.snapshot.capture_model import CapturedRepository
-from reprobuild.snapshot.parsers.capture_json import unquoted
+from reprobuild.snapshot.parsers.capture_json import unquote_path
 
 _QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -60,7 +66,7 @@ class Restored(Struct, frozen=True, kw_only=True):
     bare: tuple[str, ...]
 
 
-def restore(
+def restore_repository(
     repositories: Sequence[CapturedRepository], name: str, folder: Path, target: Path, env: Mapping[str, str],
     origins: Mapping[str, str] | None = None, *, remotes: bool = False,
 ) -> tuple[Restored, ...]:  # fmt: skip
@@ -84,21 +90,22 @@ def restore(
         EngineError: git is absent or failed.
     """
     work_trees = []
-    todo = [(_named(repositories, name), target)]
+    todo = [(_find_repository(repositories, name), target)]
     while todo:
         repository, place = todo.pop()
-        inner = {unquoted(child.path): child for child in repositories if child.parent == repository.name}
+        inner = {unquote_path(child.path): child for child in repositories if child.parent == repository.name}
         for path in inner:
             check_path(path, repository.name)
-        candidates = addresses(repository, (origins or {}).get(repository.name), remotes=remotes)
+        candidates = list_addresses(repository, (origins or {}).get(repository.name), remotes=remotes)
         work_trees.append(_Restored(repository, folder, place, env).make(candidates, set(inner)))
         todo += [
-            (child, inside(place, path, child.name)) for path, child in sorted(inner.items(), reverse=True)
+            (child, inner_path(place, path, child.name))
+            for path, child in sorted(inner.items(), reverse=True)
         ]
     return tuple(work_trees)
 
 
-def _named(repositories: Sequence[CapturedRepository], name: str) -> CapturedRepository:
+def _find_repository(repositories: Sequence[CapturedRepository], name: str) -> CapturedRepository:
     """Return the repository with a name, or of a distribution.
 
     The distribution was installed from it.
@@ -111,7 +118,7 @@ def _named(repositories: Sequence[CapturedRepository], name: str) -> CapturedRep
         if project in map(canonicalize_name, repository.distributions):
             return repository
     raise SnapshotError(
-        f"no repository `{escaped(name)}` was captured",
+        f"no repository `{escape_text(name)}` was captured",
         hint=f"there are: {', '.join(repository.name for repository in repositories) or 'none'}",
     )
 
@@ -126,14 +133,15 @@ class _Restored:
         self.folder = folder
         self.target = target
         self.env = {"PATH": env.get("PATH", ""), **_QUIET}
-        self.fetch_env = program.fetching(env)
+        self.fetch_env = program.fetch_environment(env)
 
     def make(self, candidates: Sequence[Address], inner: set[bytes]) -> Restored:
-        """Restore the work tree; see `restore`."""
+        """Restore the work tree; see `restore_repository`."""
         pack = read_pack(self.one, self.folder)
         if self.target.is_symlink() or (self.target.exists() and any(self.target.iterdir())):
             raise SnapshotError(
-                f"`{escaped(str(self.target))}` is not empty", hint="name a directory that is not there yet"
+                f"`{escape_text(str(self.target))}` is not empty",
+                hint="name a directory that is not there yet",
             )
         self._init()
         address = self._bring(candidates)
@@ -145,10 +153,10 @@ class _Restored:
         write_files(self, files)
         self._index()
         self._head()
-        branch = unquoted(self.one.branch).decode("utf-8", "replace") if self.one.branch else None
+        branch = unquote_path(self.one.branch).decode("utf-8", "replace") if self.one.branch else None
         return Restored(
             name=self.one.name, folder=self.target, head=self.one.head, branch=branch,
-            address=shown(address.place) if address else None, bare=bare_repositories(files, inner),
+            address=display_address(address.place) if address else None, bare=bare_repositories(files, inner),
         )  # fmt: skip
 
     def git(
@@ -163,7 +171,7 @@ class _Restored:
 
     def refused(self, reason: str) -> SnapshotError:
         """Return the error that names this repository."""
-        return damaged(self.one, reason)
+        return damage_error(self.one, reason)
 
     def _init(self) -> None:
         self.target.mkdir(parents=True, exist_ok=True)
@@ -191,23 +199,23 @@ class _Restored:
             except ReproError as err:
                 if address.named:
                     raise
-                refused.append(f"{shown(address.place)}: {escaped(str(err).splitlines()[0])}")
+                refused.append(f"{display_address(address.place)}: {escape_text(str(err).splitlines()[0])}")
                 continue
-            if not self._absent():
+            if not self._missing_prerequisites():
                 return address
-            refused.append(f"{shown(address.place)}: it does not have the commit")
-        if absent := self._absent():
-            raise missing(self.one, absent[0], candidates, refused)
+            refused.append(f"{display_address(address.place)}: it does not have the commit")
+        if absent := self._missing_prerequisites():
+            raise missing_commit_error(self.one, absent[0], candidates, refused)
         return None
 
-    def _absent(self) -> list[str]:
-        return self._lacking(self.one.prerequisites)
+    def _missing_prerequisites(self) -> list[str]:
+        return self._find_missing(self.one.prerequisites)
 
     def _fetch(self, address: Address) -> None:
         program.check_address(address.place, SnapshotError)
         spec = f"+refs/heads/*:refs/remotes/{address.remote}/*"
-        self._take(address, spec, purpose=f"fetch {shown(address.place)}")
-        for oid in self._absent():
+        self._take(address, spec, purpose=f"fetch {display_address(address.place)}")
+        for oid in self._missing_prerequisites():
             try:
                 self._take(address, oid, purpose=f"fetch commit {oid[:12]}")
             except proc.ProcessFailedError:
@@ -223,13 +231,13 @@ class _Restored:
             configured=address.named,
         )
 
-    def _lacking(self, oids: Sequence[str]) -> list[str]:
-        stdin, most = program.asked_for(oids)
+    def _find_missing(self, oids: Sequence[str]) -> list[str]:
+        stdin, most = program.batch_check_input(oids)
         words = ("cat-file", "--batch-check=%(objectname)")
-        return program.lacking(self.git(*words, purpose="look for commits", stdin=stdin, most=most))
+        return program.parse_missing(self.git(*words, purpose="look for commits", stdin=stdin, most=most))
 
     def _mark_shallow(self) -> None:
-        if absent := self._lacking(self.one.shallow):
+        if absent := self._find_missing(self.one.shallow):
             (self.target / ".git" / "shallow").write_text("".join(f"{oid}\n" for oid in absent))
 
     def _unpack(self, pack: bytes) -> None:
@@ -254,18 +262,18 @@ class _Restored:
     def _index(self) -> None:
         self.git("read-tree", self.one.index, purpose="restore the index")
         rows = [
-            f"{mode} {oid} {stage}\t".encode() + unquoted(path)
+            f"{mode} {oid} {stage}\t".encode() + unquote_path(path)
             for mode, oid, stage, path in self.one.unmerged
         ]
         for _, _, _, path in self.one.unmerged:
-            check_path(unquoted(path), self.one.name)
+            check_path(unquote_path(path), self.one.name)
         if rows:
             stdin = b"\0".join(rows) + b"\0"
             self.git("update-index", "-z", "--index-info", purpose="restore conflicts", stdin=stdin)
         for flag, paths in self.one.flags.items():
             for path in paths:
-                check_path(unquoted(path), self.one.name)
-            names = b"".join(unquoted(path) + b"\0" for path in paths)
+                check_path(unquote_path(path), self.one.name)
+            names = b"".join(unquote_path(path) + b"\0" for path in paths)
             if not names:
                 continue
             words: tuple[str, ...] = ("update-index", f"--{flag}", "-z", "--stdin")
@@ -279,7 +287,7 @@ class _Restored:
                 raise self.refused("it has neither a commit nor a branch")
             self.git("update-ref", "--no-deref", "HEAD", self.one.head, purpose="restore HEAD")
             return
-        branch = unquoted(self.one.branch).decode("utf-8", "surrogateescape")
+        branch = unquote_path(self.one.branch).decode("utf-8", "surrogateescape")
         try:
             if not branch.startswith("refs/heads/"):
                 raise ValueError
