@@ -14,9 +14,9 @@ PACKAGE = Path(__file__).parent.parent.parent / "reprobuild"
 APART = {"in_sandbox", "standalone"}
 # Functions that take the type as an argument, by file: its place among the arguments.
 GENERIC = {
-    "ecosystems/oci_registry/manifest.py": {"_decoded": 1},
+    "ecosystems/oci_registry/manifest.py": {"_decode_document": 1},
     "ecosystems/apt/launchpad.py": {"_ask": 1, "_read": 1},
-    "ecosystems/conda/package.py": {"decode": 2},
+    "ecosystems/conda/package.py": {"decode_document": 2},
 }
 DECODERS = {
     "msgspec.json.decode", "msgspec.json.Decoder", "msgspec.convert", "msgspec.yaml.decode", "msgspec.toml.decode",

@@ -13,29 +13,34 @@ from tests.guard.types_walk import strings
 
 # Files of this package: who can change them can change the program.
 SHIPPED = {
-    "ecosystems/apt/archives.py:_known", "doctor/fixes.py:_table", "compare/environments/ranking.py:table",
-    "doctor/preflight/processor.py:check_processor", "config/profiles.py:_data", "resolve/builds/backends.py:rules",
-    "resolve/builds/extensions.py:_known", "resolve/builds/prebuilt.py:_known", "resolve/cuda/rules.py:_table",
-    "resolve/python/debian_names.py:_names", "resolve/environment/environment.py:rules",
-    "resolve/environment/modules.py:families", "resolve/system/release.py:known_releases",
-    "resolve/system/sonames.py:_table", "resolve/system/system_rules.py:rules",
-    "resolve/system/needed.py:_table", "resolve/vendor/recognise.py:table", "run/site_env.py:rules",
-    "infra/sandbox/filter.py:read_table", "config/services.py:read_services", "snapshot/parsers/conda_names.py:names",
+    "ecosystems/apt/archives.py:_read_archives", "doctor/fixes.py:_read_table",
+    "compare/environments/ranking.py:ranking_rules",
+    "doctor/preflight/processor.py:check_processor", "config/profiles.py:_read_data",
+    "resolve/builds/backends.py:read_backend_rules",
+    "resolve/builds/extensions.py:_read_extensions", "resolve/builds/prebuilt.py:_read_projects",
+    "resolve/cuda/rules.py:_read_table",
+    "resolve/python/debian_names.py:_read_names", "resolve/environment/environment.py:read_environment_rules",
+    "resolve/environment/modules.py:read_module_families", "resolve/system/release.py:known_releases",
+    "resolve/system/sonames.py:_read_table", "resolve/system/system_rules.py:read_system_rules",
+    "resolve/system/needed.py:_read_table", "resolve/vendor/recognise.py:read_image_table",
+    "run/site_env.py:read_rules",
+    "infra/sandbox/filter.py:read_table", "config/services.py:read_services",
+    "snapshot/parsers/conda_names.py:read_conda_names",
 }  # fmt: skip
 # The user's own configuration and choices. `decisions.py` has tests of its own (tests/test_decisions.py).
 OWN = {
-    "ecosystems/conda/conda_config.py:_toml", "ecosystems/pypi/uv_indexes.py:_file",
-    "config/overrides.py:read_decisions", "config/overrides.py:recorded",
+    "ecosystems/conda/conda_config.py:_read_toml", "ecosystems/pypi/uv_indexes.py:_read_layer",
+    "config/overrides.py:read_decisions", "config/overrides.py:lock_document",
 }  # fmt: skip
 # Read without a type, and why.
 UNTYPED = {
     "ecosystems/apt/launchpad.py:_ask": "the type is an argument: its callers are in the list",
     "ecosystems/apt/launchpad.py:_read": "the type is an argument: its callers are in the list",
-    "ecosystems/oci_registry/manifest.py:_decoded": "the type is an argument: its callers are in the list",
-    "ecosystems/conda/package.py:decode": "the type is an argument: its callers are in the list",
+    "ecosystems/oci_registry/manifest.py:_decode_document": "the type is an argument: its callers are in the list",
+    "ecosystems/conda/package.py:decode_document": "the type is an argument: its callers are in the list",
     "builders/apptainer.py:read_config": "of the SIF that this run built; compared whole with what the lock says",
     "ecosystems/conda/linking.py:link": "what rattler, in this run, writes of packages whose facts were checked",
-    "ecosystems/conda/linking.py:ask": "the answer of a process of this program; its callers give it a type",
+    "ecosystems/conda/linking.py:run_rattler": "the answer of a process of this program; its callers give it a type",
     "ecosystems/conda/rattler_worker.py:main": "the other end of that process",
     "compare/environments/image.py:object": "of an image: each value is tested for text, and only displayed",
     "infra/untrusted/json_documents.py:parse_image_json": "of an image: keys are checked; callers check the values",
@@ -47,7 +52,7 @@ UNTYPED = {
     "image/layers/layers.py:recipe_items": "what this program wrote into the recipe of a layer",
     "store/tar_listing.py:decode_listing": "the value of a line that is not UTF-8, converted to `Entry` at once",
     "resolve/builds/projects.py:tables": "pyproject.toml of a source: each value is tested where it is taken",
-    "snapshot/parsers/environment_yml.py:_read": "nodes of YAML, of which each scalar is read as a line of text",
+    "snapshot/parsers/environment_yml.py:_read_document": "nodes of YAML; each scalar is read as a line of text",
     "store/store.py:recall": "what this store remembers; its callers give it a type",
 }
 # What stands for a document of its own, and the type that reads it: one odd entry loses no other.
@@ -55,12 +60,12 @@ ENTRIES = {
     "lock/file.py:read_lock:msgspec.json.decode $.realised": "only whether it is there",
     "ecosystems/apt/launchpad.py:published:_ask $.entries[...]": "_Publication",
     "ecosystems/apt/launchpad.py:published:_ask $[...]": "_File",
-    "ecosystems/oci_registry/manifest.py:find_image:_decoded $.manifests[...]": "_Descriptor",
-    "ecosystems/oci_registry/manifest.py:kind:_decoded $.manifests": "only whether it is there",
+    "ecosystems/oci_registry/manifest.py:find_image:_decode_document $.manifests[...]": "_Descriptor",
+    "ecosystems/oci_registry/manifest.py:kind:_decode_document $.manifests": "only whether it is there",
     "ecosystems/oci_registry/repository.py:_read:msgspec.json.decode $.manifests[...]": "Descriptor",
     "ecosystems/pypi/simple_api.py::msgspec.json.Decoder $.files[...]": "_File",
     "snapshot/parsers/capture_json_report.py:parse:msgspec.json.decode $.machine": "_Machine",
-    "verify/certificate/read.py:_version:msgspec.json.decode $.determinism": "only whether it is there",
+    "verify/certificate/read.py:_read_version:msgspec.json.decode $.determinism": "only whether it is there",
 }
 
 PLACES = places()

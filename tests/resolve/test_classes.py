@@ -47,7 +47,12 @@ def refusals() -> Iterator[tuple[str, str]]:
                 values = [*node.args, *(keyword.value for keyword in node.keywords)]
                 words = [_word(value, names) for value in values]
                 kind = next((_word(k.value, names) for k in node.keywords if k.arg == "kind"), "")
-                if _called(node) in ("rule", "Ruling", "_ruling", "_lost") and set(words) & {*REFUSED}:
+                if _called(node) in (
+                    "make_resolution",
+                    "Resolution",
+                    "_make_resolution",
+                    "_rule_loss",
+                ) and set(words) & {*REFUSED}:
                     yield (
                         f"{path.name}:{node.lineno}",
                         kind or (words[-1] if words[-1] not in REFUSED else ""),

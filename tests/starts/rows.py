@@ -204,18 +204,20 @@ ROWS = {
     ),
     f"{_APT}:configured_targets": Row("apt-get", lambda s: apt_config.configured_targets(s.env, ("amd64",))),
     f"{_BUILD}/apptainer.py:_build": Row("unshare", build_apptainer),
-    f"{_BUILD}/apptainer.py:_pack": Row(
+    f"{_BUILD}/apptainer.py:_pack_sandbox": Row(
         "tar", lambda s: building._pack_sandbox(s.folder, s.folder / "x.tar", (), s.env)
     ),
     f"{_BUILD}/apptainer.py:_remove": Row(
         "rm", lambda s: building._remove(empty(s, "gone"), ("--user", "--map-root-user"), s.env)
     ),
-    f"{_BUILD}/apptainer.py:_rights": Row("unshare", lambda s: building._select_rights(s.env)),
-    f"{_BUILD}/docker.py:_buildx": Row("docker", lambda s: docker_builder._buildx_version(s.env)),
-    f"{_BUILD}/docker.py:_driver": Row("docker", lambda s: docker_builder._buildx_driver(s.env)),
-    f"{_BUILD}/docker.py:_own_buildkit": Row("docker", lambda s: docker_builder._legacy_build_command(s.env)),
+    f"{_BUILD}/apptainer.py:_select_rights": Row("unshare", lambda s: building._select_rights(s.env)),
+    f"{_BUILD}/docker.py:_buildx_version": Row("docker", lambda s: docker_builder._buildx_version(s.env)),
+    f"{_BUILD}/docker.py:_buildx_driver": Row("docker", lambda s: docker_builder._buildx_driver(s.env)),
+    f"{_BUILD}/docker.py:_legacy_build_command": Row(
+        "docker", lambda s: docker_builder._legacy_build_command(s.env)
+    ),
     f"{_BUILD}/docker.py:_run": Row("docker", docker_run),
-    f"{_BUILD}/podman.py:_built": Row(
+    f"{_BUILD}/podman.py:_build_dockerfile": Row(
         "podman",
         lambda s: podman_builder._build_dockerfile(s.folder, s.folder / "id", "linux/amd64", 0, s.env),
     ),
@@ -224,27 +226,31 @@ ROWS = {
         "own-python", lambda s: capturing.pack_interpreter(Path(sys.executable), empty(s, "packed"), s.env)
     ),
     "reprobuild_runtime/capture.py:_run": Row("git", run_capture),
-    "reprobuild/ecosystems/conda/linking.py:ask": Row(
+    "reprobuild/ecosystems/conda/linking.py:run_rattler": Row(
         "own-python", lambda s: linking.run_rattler({}, empty(s, "rattler"), "test")
     ),
-    "reprobuild/doctor/host.py:_complaint": Row(
+    "reprobuild/doctor/host.py:_read_complaint": Row(
         "docker", lambda s: host._read_complaint("docker", "docker", s.env)
     ),
     f"{_ENGINE}/apptainer.py:_follow": Row("apptainer", follow),
-    f"{_ENGINE}/apptainer.py:_program": Row("apptainer", lambda s: apptainer.version(s.env)),
+    f"{_ENGINE}/apptainer.py:_find_program": Row("apptainer", lambda s: apptainer.version(s.env)),
     f"{_ENGINE}/apptainer_gpus.py:check_gpus": Row(
         "apptainer", lambda s: apptainer_gpus.check_gpus(["apptainer", "exec"], s.folder / "x", "all", s.env)
     ),
-    f"{_ENGINE}/podman.py:_image_id": Row("podman", lambda s: podman._find_image_id("x", s.env)),
-    f"{_ENGINE}/podman.py:_outputs": Row("podman", lambda s: podman._collect_outputs("x", TASK, s.env)),
+    f"{_ENGINE}/podman.py:_find_image_id": Row("podman", lambda s: podman._find_image_id("x", s.env)),
+    f"{_ENGINE}/podman.py:_collect_outputs": Row(
+        "podman", lambda s: podman._collect_outputs("x", TASK, s.env)
+    ),
     f"{_ENGINE}/podman.py:_start": Row("podman", lambda s: podman._start("x", TASK, s.env, nothing)),
-    f"{_ENGINE}/podman.py:call": Row("podman", lambda s: podman.run_podman(s.env, "info", purpose="test")),
+    f"{_ENGINE}/podman.py:run_podman": Row(
+        "podman", lambda s: podman.run_podman(s.env, "info", purpose="test")
+    ),
     f"{_ENGINE}/podman.py:version": Row("podman", lambda s: podman.version(s.env)),
-    "reprobuild/compare/images/diffoscope.py:look_deeper": Row("diffoscope", look_deeper),
-    "reprobuild/cluster/slurm_allocation.py:_allocation": Row("salloc", granted),
-    "reprobuild/cluster/slurm.py:ask": Row("squeue", lambda s: slurm.run_slurm("squeue", env=s.env)),
-    "reprobuild/cluster/slurm.py:cancel": Row("scancel", lambda s: slurm.cancel_job("7", s.env)),
-    "reprobuild/cluster/slurm_step.py:_step": Row(
+    "reprobuild/compare/images/diffoscope.py:run_diffoscope": Row("diffoscope", look_deeper),
+    "reprobuild/cluster/slurm_allocation.py:_open_allocation": Row("salloc", granted),
+    "reprobuild/cluster/slurm.py:run_slurm": Row("squeue", lambda s: slurm.run_slurm("squeue", env=s.env)),
+    "reprobuild/cluster/slurm.py:cancel_job": Row("scancel", lambda s: slurm.cancel_job("7", s.env)),
+    "reprobuild/cluster/slurm_step.py:_run_srun": Row(
         "srun",
         lambda s: slurm_step._run_srun(
             JOB, 1, proc.own_module("reprobuild.cli"), s.folder, s.env, deadline=60, patience=0
@@ -255,26 +261,26 @@ ROWS = {
     ),
     "reprobuild/image/formats/squashfs_write.py:write_squashfs": Row("mksquashfs", feed),
     "reprobuild/image/formats/squashfs_read.py:_run_bounded": Row("sqfs2tar", read_squashed),
-    "reprobuild/doctor/preflight/gpus.py:these_gpus": Row("nvidia-smi", lambda s: gpus.query_gpus(s.env)),
+    "reprobuild/doctor/preflight/gpus.py:query_gpus": Row("nvidia-smi", lambda s: gpus.query_gpus(s.env)),
     "reprobuild/infra/proc/own_python.py:check_installed": Row(
         "own-python", lambda s: proc.check_installed()
     ),
     "reprobuild/ecosystems/pypi/pip_config.py:Asking.__init__": Row("own-python", ask_pip),
-    "reprobuild/resolve/interpreter/local.py:_asked": Row(
+    "reprobuild/resolve/interpreter/local.py:_query_interpreter": Row(
         "own-python", lambda s: local._query_interpreter(Path(sys.executable))
     ),
-    "reprobuild/resolve/interpreter/standalone.py:_bring": Row("own-python", bring),
-    "reprobuild/resolve/interpreter/standalone.py:_listed": Row("own-python", list_builds),
+    "reprobuild/resolve/interpreter/standalone.py:_fetch_build": Row("own-python", bring),
+    "reprobuild/resolve/interpreter/standalone.py:_list_builds": Row("own-python", list_builds),
     "reprobuild/ecosystems/git/repository.py:GitRepository._git": Row("git", listen),
     "reprobuild/ecosystems/git/restore/restore.py:_Restored.git": Row("git", restored),
-    "reprobuild/infra/git/command.py:_effective": Row("git", listen),
+    "reprobuild/infra/git/command.py:_effective_address": Row("git", listen),
     "reprobuild/infra/git/command.py:_fetch": Row("git", listen),
     "reprobuild/run/slurm.py:has_pyxis": Row("srun", lambda s: running_slurm.has_pyxis(s.env)),
     "reprobuild/run/slurm.py:start": Row(
         "srun", lambda s: running_slurm.start(["srun", "true"], s.env, nothing)
     ),
     "reprobuild/infra/sandbox/command.py:run_in_root": Row("own-python", run_in_root),
-    "reprobuild/infra/sandbox/namespaces.py:can_layer": Row(
+    "reprobuild/infra/sandbox/namespaces.py:can_mount_overlay": Row(
         "unshare", lambda s: namespaces.can_mount_overlay()
     ),
     "reprobuild/infra/sandbox/namespaces.py:check_namespaces": Row(
@@ -284,7 +290,7 @@ ROWS = {
     "reprobuild/distribute/standalone/unbundle.py:run_keygen": Row(
         "ssh-keygen", lambda s: unbundle.run_keygen(["check-novalidate", *STATEMENTS], b"")
     ),
-    "reprobuild/distribute/signing.py:looking_by.look": Row(
+    "reprobuild/distribute/signing.py:make_keygen.look": Row(
         "ssh-keygen", lambda s: signing.make_keygen(s.env)(["check-novalidate", *STATEMENTS], b"")
     ),
     "reprobuild/distribute/signing.py:sign": Row(

@@ -64,8 +64,7 @@ class EnvironmentDifference(Struct, frozen=True, kw_only=True):
 class NotCompared(Struct, frozen=True, kw_only=True):
     """Facts that were not compared, and the reason.
 
-    They are a kind, or names in it. `kind` is `file` for files of a snapshot. `grave` is true if both sides
-    may state different things there.
+    They are a kind, or names in it. `kind` is `file` for files of a snapshot. `grave`: both sides may differ there.
     """
 
     kind: Kind | Literal["file"]

@@ -101,17 +101,15 @@ def resolve_conda(
     python = find_conda_python(snapshot, decisions)
     if python is None:
         return None
-    minor = _minor_version(python)
-    drop = decisions.drop
+    minor, drop = _minor_version(python), decisions.drop
     packages = [
         package for package in snapshot.conda if package.channel != PYPI and not is_named(package.name, drop)
     ]
     channels = read_channels(around.env, decisions.channels)
     around.net.learn(channels.credentials, channels.tokens, channels.addresses)
     around.say(f"conda: {len(packages)} packages")
-    chosen, refused, lost = _choose_files(
-        packages, _make_channel_resolver(channels, decisions), platform, around
-    )
+    resolver = _make_channel_resolver(channels, decisions)
+    chosen, refused, lost = _choose_files(packages, resolver, platform, around)
     if lost:
         names = {canonicalize_name(package.name) for package in packages}
         return Conda(
@@ -136,8 +134,7 @@ def resolve_conda(
     interpreter = _conda_interpreter(python, minor, chosen.get(python.place), packages)
     return Conda(
         packages=tuple(_conda_package(choice, facts[place]) for place, choice in chosen.items()),
-        rulings=tuple(rulings),
-        lines=tuple(answered.others), interpreter=interpreter,
+        rulings=tuple(rulings), lines=tuple(answered.others), interpreter=interpreter,
         needs={place: (package_facts.index.name, needed) for place, package_facts in facts.items()
                if (needed := _required_glibc(package_facts))},
         activated=find_activation_variables(chosen, facts, around), distributions=answered.distributions,
@@ -169,11 +166,8 @@ def _conda_interpreter(
     built = bool(names and FREE_THREADED.search(names[2]))
     free = "t" * (built or is_free_threaded(python, packages))
     return Interpreter(
-        version=python.version,
-        executable=f"{PREFIX}/bin/python{minor}{free}",
-        evidence=evidence,
-        kind="conda",
-    )
+        version=python.version, executable=f"{PREFIX}/bin/python{minor}{free}", evidence=evidence, kind="conda",
+    )  # fmt: skip
 
 
 def _make_channel_resolver(channels: Channels, decisions: Decisions) -> ChannelResolver:

@@ -107,11 +107,9 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
         owns_item = ruling.outcome in _ANSWERED or name not in answered
         item, versions = (inside.get(name), locked.get(name)) if owns_item else (None, None)
         if ruling.outcome != "pinned" and not _matches_lock(lock, ruling, item, versions):
-            differences.append(_make_difference(FREEZE, ruling.captured, item.freeze if item else ""))
+            differences.append(_difference(FREEZE, ruling.captured, item.freeze if item else ""))
         elif item is not None and (reason := explain_repetition(lock, ruling, item.freeze)):
-            differences.append(
-                _make_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling")
-            )
+            differences.append(_difference(FREEZE, ruling.captured, item.freeze, reason, "other-spelling"))
         else:
             differences += _compare_line(ruling, item, sources.get(name))
     named = {name for name, _ in lines}
@@ -119,14 +117,9 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
     for name, item in inside.items():
         if name in named:
             continue
-        reason = (
-            f"conda's {conda_names[name]} brings it; the freeze has no such line"
-            if name in conda_names
-            else ""
-        )
-        differences.append(
-            _make_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None)
-        )
+        package = conda_names.get(name)
+        reason = f"conda's {package} brings it; the freeze has no such line" if package else ""
+        differences.append(_difference(FREEZE, "", item.freeze, reason, "base-provided" if reason else None))
     over = find_replaced_projects(lock)
     differences += _find_extra_records(
         frozen, inside, {name: conda_name for name, conda_name in conda_names.items() if name not in over}
@@ -134,7 +127,7 @@ def compare_freeze(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
     locked_python, python = lock.interpreter.version, frozen.python
     # 3.11 asks for no more than that.
     if python != locked_python and not python.startswith(f"{locked_python}."):
-        differences.append(_make_difference("python", locked_python, python))
+        differences.append(_difference("python", locked_python, python))
     return differences
 
 
@@ -160,9 +153,9 @@ def _find_extra_records(
         twice = same and name in conda_names
         reason = f"conda's {conda_names[name]} has two records of it, which say the same" if twice else ""
         image = f"{item.freeze}, a further record of {name}"
-        yield _make_difference(FREEZE, "", image, reason, "base-provided" if reason else None)
+        yield _difference(FREEZE, "", image, reason, "base-provided" if reason else None)
     for broken in frozen.broken:
-        yield _make_difference(
+        yield _difference(
             FREEZE, "", f"{broken.path}, whose metadata cannot be used: {display_line(broken.why)}"
         )
 
@@ -201,20 +194,20 @@ def _compare_line(
     captured, code = ruling.captured, None if ruling.outcome == "pinned" else _difference_code(ruling)
     reason = f"{ruling.outcome}: {ruling.reason}" if code else ""
     if item is None:
-        yield _make_difference(FREEZE, captured, "", reason, code)
+        yield _difference(FREEZE, captured, "", reason, code)
         return
     if source and item.tree != source.tree:
-        yield _make_difference(FREEZE, f"{captured} with tree {source.tree}", f"tree {item.tree}")
+        yield _difference(FREEZE, f"{captured} with tree {source.tree}", f"tree {item.tree}")
     elif item.freeze == captured:
         return
     elif _normalise_line(item.freeze) == _normalise_line(captured):
         reason = "the same, spelled differently by another version of pip or uv"
-        yield _make_difference(FREEZE, captured, item.freeze, reason, "other-spelling")
+        yield _difference(FREEZE, captured, item.freeze, reason, "other-spelling")
     elif source and _is_path(captured) and source.path in item.freeze:
         reason = "the same files, at their place in the image"
-        yield _make_difference(FREEZE, captured, item.freeze, reason, "path-rewritten")
+        yield _difference(FREEZE, captured, item.freeze, reason, "path-rewritten")
     else:
-        yield _make_difference(FREEZE, captured, item.freeze, reason, code)
+        yield _difference(FREEZE, captured, item.freeze, reason, code)
 
 
 def _is_path(line: str) -> bool:
@@ -247,7 +240,7 @@ def _normalise_version(version: str) -> str:
         return version
 
 
-def _make_difference(
+def _difference(
     where: str, captured: str, image: str, reason: str = "", code: Code | None = None
 ) -> RoundTripDifference:
     return RoundTripDifference(
@@ -262,7 +255,7 @@ def compare_folders(lock: Lock, frozen: Frozen) -> list[RoundTripDifference]:
     """
     trees = {folder.name: folder.tree for folder in frozen.sources}
     return [
-        _make_difference(SOURCES, f"{source.name} with tree {source.tree}", f"tree {trees.get(source.name)}")
+        _difference(SOURCES, f"{source.name} with tree {source.tree}", f"tree {trees.get(source.name)}")
         for source in lock.sources
         if not source.installed and trees.get(source.name) != source.tree
     ]
@@ -285,7 +278,7 @@ def compare_packages(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
     locked = {dpkg_name(package.name, package.architecture, native): package.version for package in image}
     locked |= {dpkg_name(deb.name, deb.architecture, native): deb.version for deb in lock.base.packages}
     return [
-        _make_difference(
+        _difference(
             PACKAGES, f"{name} {locked.get(name, '')}".strip(), f"{name} {installed.get(name, '')}".strip()
         )
         for name in sorted({*locked, *installed})
@@ -312,7 +305,7 @@ def compare_conda(lock: Lock, again: Snapshot) -> list[RoundTripDifference]:
         if package.channel != PYPI
     }
     return [
-        _make_difference(CONDA, locked.get(name, ""), inside.get(name, ""))
+        _difference(CONDA, locked.get(name, ""), inside.get(name, ""))
         for name in sorted({*locked, *inside})
         if locked.get(name) != inside.get(name)
     ]
@@ -331,12 +324,12 @@ def compare_environment(lock: Lock, again: Snapshot) -> list[RoundTripDifference
     below = {setting.name: setting.value for setting in image if setting.name != "PATH"}
     baked = below | {setting.name: setting.value for setting in lock.environment}
     wrong = [
-        _make_difference(VARIABLES, name, "another value" if name in inside else "")
+        _difference(VARIABLES, name, "another value" if name in inside else "")
         for name, value in sorted(baked.items())
         if inside.get(name) != value and not (name in hook_variables and not value)
     ]
     strangers = sorted(inside.keys() - baked.keys() - hook_variables)
-    return wrong + [_make_difference(VARIABLES, "", name) for name in strangers if _affects_results(name)]
+    return wrong + [_difference(VARIABLES, "", name) for name in strangers if _affects_results(name)]
 
 
 def _affects_results(name: str) -> bool:
@@ -347,10 +340,8 @@ def _affects_results(name: str) -> bool:
 def judge_round_trip(differences: Sequence[RoundTripDifference], unanswered: Sequence[str] = ()) -> RoundTrip:
     """Return `exact`, `explained` or `residue` for differences.
 
-    They are `explained` if each difference has its code.
-
-    The result is `not-run` if a list could not be compared, `unanswered`, and the others leave no unexplained
-    difference.
+    They are `explained` if each has its code. The result is `not-run` if a list could not be compared (`unanswered`)
+    and the others leave no unexplained difference.
     """
     if any(difference.code == "unexplained" for difference in differences):
         return "residue"

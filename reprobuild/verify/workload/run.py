@@ -136,10 +136,8 @@ def _compare_runs(
     assert second_run.index is not None
     answers = _compare_files(work, runs, reference, engine, env)
     first, *rest = [_judge_artefact(work, artefact, runs, answers) for artefact in work.artefacts]
-    return [
-        msgspec.structs.replace(first, warnings=(*first.warnings, *_uncompared_note(first_run.index))),
-        *rest,
-    ]
+    warnings = (*first.warnings, *_uncompared_note(first_run.index))
+    return [msgspec.structs.replace(first, warnings=warnings), *rest]
 
 
 def _with_mounts(comparisons: Sequence[WorkComparison], changed: Sequence[str]) -> list[WorkComparison]:
@@ -207,15 +205,8 @@ def _make_task(work: Work, seed: int, folder: Path) -> Task:
 
     That program puts aside the files that the command writes.
     """
-    collect = (
-        _PYTHON,
-        "-I",
-        "-S",
-        f"{_PROGRAMS}/collect.py",
-        OUTPUTS,
-        *map(_expand_output, work.artefacts),
-        "--",
-    )
+    outputs = map(_expand_output, work.artefacts)
+    collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *outputs, "--")
     # Records of settings hold times and process numbers, and are in the working directory, which may be an artefact.
     environment = {"REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "0"}
     task = Task(
