@@ -199,7 +199,7 @@ _APT = "reprobuild/ecosystems/apt/apt_config.py"
 _BUILD = "reprobuild/builders"
 _ENGINE = "reprobuild/engines"
 ROWS = {
-    f"{_APT}:_update": Row(
+    f"{_APT}:_update_lists": Row(
         "apt-config", lambda s: apt_config._update_lists([apt_target()], s.env, empty(s, "apt"), ("amd64",))
     ),
     f"{_APT}:configured_targets": Row("apt-get", lambda s: apt_config.configured_targets(s.env, ("amd64",))),
