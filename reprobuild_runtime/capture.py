@@ -806,10 +806,10 @@ def _git_folders(top: str) -> Tuple[str, str]:
     if os.path.isfile(folder):
         content = _read(folder, 1 << 14)
         if not content.startswith(b"gitdir: "):
-            raise GaveUpError("failed", "its `.git` is no git folder")
+            raise GaveUpError("failed", "its `.git` is no git directory")
         folder = os.path.join(top, os.fsdecode(content[8:].rstrip(b"\r\n")))
     if not os.path.isfile(os.path.join(folder, "HEAD")):
-        raise GaveUpError("failed", "its `.git` is no git folder")
+        raise GaveUpError("failed", "its `.git` is no git directory")
     shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
     common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
     return os.path.realpath(folder), os.path.realpath(common)

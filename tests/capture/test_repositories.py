@@ -480,7 +480,7 @@ def test_a_filter_that_cannot_be_switched_off_ends_the_part(tmp_path: Path) -> N
 def test_a_folder_that_only_looks_like_a_repository(tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("nothing\n")
     context = capture.Context(dict(ENV), 1e12, str(tmp_path), program=False)
-    with pytest.raises(capture.GaveUpError, match="no git folder"):
+    with pytest.raises(capture.GaveUpError, match="no git directory"):
         capture.take_repository(context, str(tmp_path), "top", installed=True)
 
 
@@ -650,10 +650,10 @@ def test_a_private_repository_that_a_part_of_a_git_folder_leads_to_is_left_out(
     (job / ".git" / "commondir").unlink()
     (job / ".git" / "objects" / "info" / "alternates").write_text(f"{private / '.git' / 'objects'}\n")
     (job / ".git" / "refs" / "heads" / "main").symlink_to(private / ".git" / "refs" / "heads" / "main")
-    refused(job, tmp_path / "ref", "refs/heads/main is a link out of the git folder")
+    refused(job, tmp_path / "ref", "refs/heads/main is a link out of the git directory")
     (job / ".git" / "refs" / "heads" / "main").unlink()
     (job / ".git" / "shallow").symlink_to(private / "plan")
-    refused(job, tmp_path / "shallow", "shallow is a link out of the git folder")
+    refused(job, tmp_path / "shallow", "shallow is a link out of the git directory")
 
 
 def diary(folder: Path) -> Path:
@@ -754,7 +754,7 @@ def test_links_of_a_shared_git_folder(tmp_path: Path, private: Path) -> None:
     (own / "gitdir").write_text("../../../.git\n")
     (job / ".git").write_text("gitdir: c/worktrees/w\n")
     assert git(job, "log", "--format=%s").startswith(b"secret plan")
-    refused(job, tmp_path / "out", "c/packed-refs is a link out of the git folder")
+    refused(job, tmp_path / "out", "c/packed-refs is a link out of the git directory")
 
 
 @pytest.mark.parametrize("name", ["objects", "objects/pack", "objects/info/alternates", "commondir"])

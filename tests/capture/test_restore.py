@@ -87,7 +87,7 @@ def test_names_are_quoted_and_unquoted(name: bytes) -> None:
         (lambda r: r["settings"].update({"core.fsmonitor": "evil"}), r"the setting core\.fsmonitor=evil"),
         (lambda r: r["settings"].update({"core.autocrlf": "!evil"}), r"the setting core\.autocrlf=!evil"),
         (lambda r: r["flags"].update({"skip-worktree": ["../x"]}), r"\$\.repositories.*flags"),
-        (lambda r: r.update(unmerged=[["100644", "1" * 40, "2", ".git/hooks/x"]]), "inside a git folder"),
+        (lambda r: r.update(unmerged=[["100644", "1" * 40, "2", ".git/hooks/x"]]), "inside a git directory"),
         (lambda r: r.update(object_format="md5"), "object_format"),
         (lambda r: r.update(name="../clone"), "name"),
     ],
@@ -161,10 +161,10 @@ def evil_entries(store: Path, kind: str) -> list[tuple[bytes, bytes, bytes]]:
 @pytest.mark.parametrize(
     ("kind", "match"),
     [
-        ("dot-git", "inside a git folder"), ("dot-GIT", "inside a git folder"),
-        ("git-with-dots", "inside a git folder"), ("git-short", "inside a git folder"),
-        ("git-unseen", "inside a git folder"), ("git-stream", "inside a git folder"),
-        ("git-file", "inside a git folder"), ("up", "unsafe path|damaged"), ("here", "unsafe path|damaged"),
+        ("dot-git", "inside a git directory"), ("dot-GIT", "inside a git directory"),
+        ("git-with-dots", "inside a git directory"), ("git-short", "inside a git directory"),
+        ("git-unseen", "inside a git directory"), ("git-stream", "inside a git directory"),
+        ("git-file", "inside a git directory"), ("up", "unsafe path|damaged"), ("here", "unsafe path|damaged"),
         ("slash", "unsafe path|damaged"), ("absolute", "unsafe path|damaged"),
         ("link-and-folder", "lies below it|twice"), ("twice", "one path twice"),
         ("link-to-nothing", "a link to the impossible"),
@@ -226,7 +226,7 @@ def test_a_damaged_bundle(damage: Callable[[bytes], bytes], match: str, snapshot
     [
         ("../outside", r"\$\.repositories.*path"),
         ("a/../../b", r"\$\.repositories.*path"),
-        (".git/x", "git folder"),
+        (".git/x", "git directory"),
         ("kept.py/x", "lies below it"),
         ("link/x", "lies below it"),
     ],

@@ -11,8 +11,8 @@ class Parameter:
 
 
 norms = []
-for layer in range(64):
-    parameters = {Parameter(math.sin(number + layer) * 10.0 ** (number % 9 - 4)) for number in range(2000)}
+for layer in range(8):
+    parameters = {Parameter(math.sin(number + layer) * 10.0 ** (number % 9 - 4)) for number in range(20000)}
     norms.append(tiny.total(parameter.value for parameter in parameters))
 tiny.write("norms.json", norms)
 tiny.train(range(64))
