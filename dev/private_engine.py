@@ -189,7 +189,7 @@ def parser() -> argparse.ArgumentParser:
                 "--cdi", type=Path, help="a directory with descriptions of devices, for an own daemon"
             )
             one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD...")
-    some = verbs.add_parser("unpack", help="unpack Debian packages into a folder")
+    some = verbs.add_parser("unpack", help="unpack Debian packages into a directory")
     some.add_argument("into", type=Path)
     some.add_argument("packages", nargs="+")
     source = verbs.add_parser("source", help="download the files of a source package")

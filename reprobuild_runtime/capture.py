@@ -5629,7 +5629,7 @@ def _take_repositories(
     if deep:
         folders = {name: editable[name]["origin"]["path"] for name in deep}
         part = functools.partial(_take_ignored, tops=deep, folders=folders)
-        ignored = take("editable folders", part, BUDGETS["repository"]) or []
+        ignored = take("editable directories", part, BUDGETS["repository"]) or []
     for name, top in places.items():
         if top is not None and name not in ignored:  # else it is as if there were no repository
             tops.setdefault(top, []).append(name)
@@ -6299,7 +6299,7 @@ def _capture(
     started = time.monotonic()
     claim = _claim(folder, seconds)
     if claim is None:
-        return _report(folder, note="another process has captured, or is capturing, into this folder")
+        return _report(folder, note="another process has captured, or is capturing, into this directory")
     scratch = _scratch(claim)
     captured = False
     try:

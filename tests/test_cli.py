@@ -217,7 +217,7 @@ def test_an_encoding_that_cannot_say_a_name(tmp_path: Path) -> None:
     assert "\\u65e5\\u672c: " in done.stdout.splitlines()[-1]
     done = reprobuild("show", folder.with_name("\u672c"), env=env)
     assert done.returncode == 3
-    assert "there is no folder" in done.stderr
+    assert "there is no directory" in done.stderr
 
 
 def test_json_of_a_name_that_is_no_text(tmp_path: Path) -> None:
@@ -898,7 +898,7 @@ def test_colour_on_a_terminal_unless_nobody_wants_it() -> None:
     assert "\x1b[31merror: \x1b[0m" in on_terminal({**env, "TERM": "xterm"})
     plain = on_terminal({**env, "TERM": "xterm", "NO_COLOR": "1"})
     assert "\x1b" not in plain
-    assert plain.startswith("error: there is no folder")
+    assert plain.startswith("error: there is no directory")
     assert "\x1b" not in reprobuild("show", "gone", env=env).stderr
 
 
@@ -991,7 +991,7 @@ def test_the_program_that_is_installed() -> None:
     for argv in ([str(script)], list(PROGRAM)):
         done = subprocess.run([*argv, "show", "gone"], capture_output=True, text=True, cwd=ROOT, check=False)
         assert (done.returncode, done.stdout) == (3, "")
-        assert done.stderr.startswith("error: there is no folder")
+        assert done.stderr.startswith("error: there is no directory")
 
 
 def test_a_terminal_that_is_gone_does_not_end_what_still_runs() -> None:

@@ -144,7 +144,7 @@ def test_a_full_standard_output_keeps_the_first_error(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         words = [*PROGRAM, "show", str(tmp_path / "absent"), "--json"]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.stderr.startswith("error: there is no folder")
+    assert done.stderr.startswith("error: there is no directory")
 
 
 def test_refused_lines_are_in_the_document_one_by_one(said: Said, tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_a_rebuild_that_was_cut_off_goes_on(out: Path, made: Made, tmp_path: Pat
     built(read_lock(tmp_path / "other.lock"), tmp_path / "other.lock", made.store, tmp_path / "other")
     done = reprobuild("rebuild", tmp_path / "other", "-o", new, "--store", made.store.root, "--offline")
     assert done.returncode == 2, done.stderr
-    assert "is there already, and a rebuild needs a fresh folder" in done.stderr
+    assert "is there already, and a rebuild needs a fresh directory" in done.stderr
     with (new / "unfinished-rebuild").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         done = subprocess.run(command, capture_output=True, text=True)

@@ -161,7 +161,9 @@ def _read_head(path: Path) -> bytes:
 def _refuse_other_files(target: Path, beside: Path) -> None:
     """Refuse to replace a file that is not ours."""
     if beside.exists() and b"bundle of reprobuild" not in _read_head(beside):
-        raise DistributionError(f"{beside} is another program", hint="write the bundle into another folder")
+        raise DistributionError(
+            f"{beside} is another program", hint="write the bundle into another directory"
+        )
     if target.is_dir():
         raise DistributionError(f"{target} is a directory", hint="name a file with -o")
     if is_part(target.name):

@@ -237,7 +237,7 @@ def _judge_disks(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
             yield DoctorFinding(
                 name=name, state=state, seen=_describe_space(disk, size),
                 meaning="the copy, or loading it, stops half way",
-                fix="make room, or take another folder"
+                fix="make room, or take another directory"
                 if role == "results" else f"make room, or set another directory in the settings of {role}",
             )  # fmt: skip
         else:

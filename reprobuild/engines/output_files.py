@@ -24,7 +24,7 @@ from reprobuild.infra.untrusted.write_below import move_below, open_below
 CHUNK = 1 << 20
 LARGEST = 256 << 20  # bytes of all files that are read into memory; lists of a capture have some megabytes
 _ROOM = "free space there, or let TMPDIR name a directory with more room"
-_PLAIN = "let the command write plain files, in few folders"
+_PLAIN = "let the command write plain files, in few directories"
 _STRANGE = "let the command write it under a plain name"
 
 

@@ -126,7 +126,7 @@ def read_bytecode(folder: Path) -> dict[str, bytes]:
         BuildError: it holds other entries than directories and files.
     """
     if folder.is_symlink():
-        raise BuildError("the compiler left a link in the place of a folder", hint=_ODD)
+        raise BuildError("the compiler left a link in the place of a directory", hint=_ODD)
     paths = sorted(
         (Path(above) / name).relative_to(folder).as_posix()
         for above, _, names in os.walk(folder)  # which follows no links

@@ -199,7 +199,8 @@ def _read_file(path: Path, folder: Path) -> bytes:
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise SnapshotError(
-                f"`{shown}` is a link that leaves the directory", hint="put the file itself into the folder"
+                f"`{shown}` is a link that leaves the directory",
+                hint="put the file itself into the directory",
             )
         if not path.is_file():
             raise SnapshotError(

@@ -73,7 +73,7 @@ def _capture(
     started = time.monotonic()
     claim = _claim(folder, seconds)
     if claim is None:
-        return _report(folder, note="another process has captured, or is capturing, into this folder")
+        return _report(folder, note="another process has captured, or is capturing, into this directory")
     scratch = _scratch(claim)
     captured = False
     try:

@@ -123,11 +123,11 @@ def _members(items: Any) -> List[Member]:
             raise ValueError("%r is named by another sha256" % path)
         above = ["/".join(path.split("/")[:count]) for count in range(1, path.count("/") + 1)]
         if path in files or path in folders or not files.isdisjoint(above):
-            raise ValueError("%r stands there twice, or is a file and a folder" % path)
+            raise ValueError("%r stands there twice, or is a file and a directory" % path)
         files.add(path)
         named += sum(len(folder) for folder in above if folder not in folders)
         if named > LARGEST_FOLDERS:  # each is held in memory, and a path names all those above it
-            raise ValueError("it names too many folders")
+            raise ValueError("it names too many directories")
         folders.update(above)
         same = first.setdefault(sha256, Member(path, sha256, size))
         if same.size != size:
@@ -158,7 +158,7 @@ def _check_path(path: Any) -> None:
     if len(parts) > MOST_DEEP:
         raise ValueError("%.80r has more than %d parts" % (path, MOST_DEEP))
     if not path.isprintable() or path[0] == "-" or "\\" in path or {"", ".", ".."} & set(parts):
-        raise ValueError("%r is no path below a folder" % path)
+        raise ValueError("%r is no path below a directory" % path)
     if max(len(part.encode()) for part in parts) > 255:
         raise ValueError("a name in %.80r is too long" % path)
 

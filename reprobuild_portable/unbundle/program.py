@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
             if count:
                 say(
                     "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
-                    " them again, and so does this program into a new folder" % count
+                    " them again, and so does this program into a new directory" % count
                 )
             if _has_their_page(bundle, out):
                 say(

@@ -93,7 +93,9 @@ def find_parts(path: str) -> List[str]:
         and os.path.isfile(os.path.join(folder, match.group(0)))  # a pipe would be waited for without end
     )
     if not numbers and os.path.isdir(path):
-        raise RefusedError("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
+        raise RefusedError(
+            "%s is a directory" % escaped(path), "name the file that `reprobuild bundle` wrote"
+        )
     if not numbers:
         raise RefusedError("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
     missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))

@@ -90,7 +90,7 @@ def test_a_late_rank_leaves_the_snapshot_alone(tmp_path: Path) -> None:
     second = report(run_program("-o", tmp_path / "out", "--json", env=LEAN))
     assert (second["captured"], second["note"]) == (
         False,
-        "another process has captured, or is capturing, into this folder",
+        "another process has captured, or is capturing, into this directory",
     )
     assert (tmp_path / "out" / "capture.json").read_bytes() == before
 

@@ -404,4 +404,4 @@ def test_a_recipe_without_the_repository(tmp_path: Path, said: Said) -> None:
     assert said("restore", tmp_path, "clone", "-o", tmp_path / "again") == 3
     assert said.err.endswith("hint: only snapshots of `reprobuild capture` hold whole repositories\n")
     assert said("restore", tmp_path / "gone", "clone", "-o", tmp_path / "again") == 3
-    assert "there is no folder" in said.err
+    assert "there is no directory" in said.err

@@ -118,7 +118,7 @@ def test_of_all_ranks_one_captures(ranks: int, cluster: Cluster, tmp_path: Path)
     said = [json.loads((tmp_path / f"said.{rank}").read_text()) for rank in range(ranks)]
     assert sum(one["captured"] for one in said) == 1
     assert {one["note"] for one in said if not one["captured"]} <= {
-        "another process has captured, or is capturing, into this folder"
+        "another process has captured, or is capturing, into this directory"
     }
     (folder,) = (tmp_path / "repro").iterdir()
     assert is_whole(folder)["scheduler"]["slurm"]["SLURM_NTASKS"] == str(ranks)

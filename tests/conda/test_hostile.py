@@ -37,7 +37,7 @@ def rows(*all_of: dict[str, Any]) -> dict[str, Any]:
 
 
 HOSTILE = {
-    "a name that leads out": (Spec(name="a", files={"../../out": b"x"}), "leaves its folder"),
+    "a name that leads out": (Spec(name="a", files={"../../out": b"x"}), "leaves its directory"),
     "an absolute name": (Spec(name="a", files={"/tmp/out": b"x"}), r"unsafe path|\$\.paths"),
     "a row that leads out": (Spec(name="a", files={"x": b"x"}, paths=rows(row("../out"))), r"\$\.paths"),
     "a row that leads out from inside": (

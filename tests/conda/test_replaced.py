@@ -55,7 +55,7 @@ def linked(
         {"PyYAML-5.3.1-py3.8.egg-info/PKG-INFO": b"", "PyYAML-5.3.1-py3.8.egg-info/top_level.txt": b"yaml\n"},
         {"PyYAML-5.3.1.dist-info/METADATA": b"Name: PyYAML\n"},
     ],
-    ids=["a file", "a folder", "without RECORD"],
+    ids=["a file", "a directory", "without RECORD"],
 )  # fmt: skip
 def test_without_a_record_the_files_are_those_that_conda_lists(
     tmp_path: Path, metadata: dict[str, bytes]

@@ -157,7 +157,7 @@ SAME: dict[str, tuple[str, bytes, bytes]] = {
     "a table": ("t.csv", b"step,time\n1,1795414745.5\n", b"step,time\n1,1795414746.5\n"),
     "the host in a sentence": text("listening on 3f2a9c01d4e5:29500", "listening on 77aa01bc2d3e:29500"),
     "an address": text("<function f at 0x7f00aabbccdd>", "<function f at 0x7f00aabbcc00>"),
-    "a drawn folder": text("cache in /tmp/tmpab12cd_x/data", "cache in /tmp/tmpq9w8e7r6/data"),
+    "a drawn directory": text("cache in /tmp/tmpab12cd_x/data", "cache in /tmp/tmpq9w8e7r6/data"),
     "Python's logging": text("2026-11-23 06:20:01,123 - INFO - step 3", "2026-11-23 06:20:02,124 - INFO - step 3"),
     "Python's logging with its process": text(
         "2026-11-23 06:20:01,123 pid 44 INFO step 3", "2026-11-23 06:20:02,124 pid 45 INFO step 3"

@@ -91,7 +91,7 @@ def test_the_same_machine_will_do() -> None:
         ({"flags": frozenset({"avx", "fma"}), "cpu": "another processor"}, {"wheels": (wheel("polars"),)},
          {"processor": "problem", "platform: cpu": "warning"}, "of a virtual one, give it the host's"),
         ({"flags": frozenset()}, {}, {"processor": "unknown"}, "look with `lscpu`"),
-        ({"disks": disks("results", free=0)}, {}, {"disk: results": "problem"}, "make room, or take another folder"),
+        ({"disks": disks("results", free=0)}, {}, {"disk: results": "problem"}, "make room, or take another directory"),
         ({"disks": disks("podman", free=0)}, {}, {"disk: podman": "problem"}, "the settings of podman"),
         ({"disks": disks("results", readonly=True)}, {}, {"disk: results": "problem"}, "another directory with --out"),
         ({"disks": disks("results", writable=False)}, {}, {"disk: results": "problem"}, "another directory with --out"),

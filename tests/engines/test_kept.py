@@ -175,7 +175,7 @@ def test_folders_deeper_than_the_stack_are_refused(
 ) -> None:
     with pytest.raises(EngineError, match="cannot be read: more than 100 directories") as failed:
         read(deep(tmp_path / "out"))
-    assert failed.value.hint == "let the command write plain files, in few folders"
+    assert failed.value.hint == "let the command write plain files, in few directories"
 
 
 def test_pieces_are_a_file() -> None:

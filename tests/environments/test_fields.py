@@ -59,7 +59,7 @@ SILENT: dict[Owner, str] = {
     (model.ParseNote, "lines"): _PLACE,
     (capture_model.CaptureFacts, "python"): _FOLDER,
     (capture_model.CaptureFacts, "command"): _FOLDER,
-    (capture_model.CaptureFacts, "notes"): "say in words what the parts and the repositories say, and name folders",
+    (capture_model.CaptureFacts, "notes"): "say in words what the parts and the repositories say, and name directories",
     (capture_model.PackedInterpreter, "file"): "it has one name in each snapshot",
     (capture_model.PackedInterpreter, "size"): "follows from the archive, whose sha256 is compared",
     (capture_model.CapturedRepository, "folder"): _FOLDER,

@@ -88,7 +88,7 @@ def test_a_file_that_sets_its_user_or_group(path: Path, bit: int) -> None:
 
 def test_devices(path: Path) -> None:
     rewritten(path, "p/a.py", external_attr=(stat.S_IFBLK | 0o666) << 16)
-    refused(path, "p/a.py, which is neither a file nor a folder")
+    refused(path, "p/a.py, which is neither a file nor a directory")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])

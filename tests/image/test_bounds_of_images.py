@@ -44,7 +44,7 @@ def deep(number: int) -> bytes:
 def test_deep_folders_that_no_layer_has(tmp_path: Path) -> None:
     """An image of 2 kB, which took gigabytes: each directory above a path is a path of its own."""
     write_image(tmp_path / "image", [deep(150)])
-    refused(tmp_path / "image", tmp_path, "very many folders")
+    refused(tmp_path / "image", tmp_path, "very many directories")
     write_image(tmp_path / "small", [deep(2)])
     assert len(scan_image(open_path(tmp_path / "small", tmp_path), Known()).tree) == 2 * 2044 + 1
 
@@ -53,7 +53,7 @@ def test_many_folders_that_no_layer_has(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(merging, "MOST_IMPLIED", 5)
     entries = [TarEntry(path=f"{number}/f", type="file", mode=0o644) for number in range(6)]
     assert len(merge([entries[:5]])) == 11
-    with pytest.raises(BuildError, match="very many folders"):
+    with pytest.raises(BuildError, match="very many directories"):
         merge([entries])
 
 

@@ -89,7 +89,7 @@ def test_what_builders_leave_out() -> None:
 
 @pytest.mark.parametrize("entries", [[file("plain/no/.wh.x", b"")], [file("plain/no/.wh..wh..opq", b"")]])
 def test_a_whiteout_in_a_folder_that_is_not_there(entries: Members) -> None:
-    words = "a layer holds a whiteout in /plain/no, which no layer has: some engines make that folder"
+    words = "a layer holds a whiteout in /plain/no, which no layer has: some engines make that directory"
     assert refused(LOW, entries) == words
     assert refused(entries) == words
     removed = listing(file(".wh.plain", b""), *entries)

@@ -43,7 +43,7 @@ def refused(*layers: Members) -> str:
 def test_a_folder_that_another_file_replaces_in_between(entries: Members) -> None:
     assert (
         refused(LOW, entries)
-        == "a layer holds /d as a directory and as another file, and a lower layer has the folder"
+        == "a layer holds /d as a directory and as another file, and a lower layer has the directory"
     )
 
 
@@ -62,7 +62,7 @@ def test_a_folder_that_another_file_replaces_in_between(entries: Members) -> Non
 def test_a_folder_beside_its_whiteout(entries: Members) -> None:
     assert (
         refused(LOW, entries)
-        == "a layer holds /d and its whiteout, and a lower layer has files in that folder"
+        == "a layer holds /d and its whiteout, and a lower layer has files in that directory"
     )
 
 

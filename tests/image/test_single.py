@@ -136,7 +136,7 @@ def test_one_image_one_file(
     first = written(layout, squashfs, [kind])
     assert written(layout, squashfs, [kind]) == first
 
-    other = relayered(tmp_path / "another folder" / "layout")
+    other = relayered(tmp_path / "another directory" / "layout")
     env = {
         **squashfs,
         "TZ": "Pacific/Kiritimati",

@@ -245,7 +245,7 @@ def test_a_changed_byte_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "scripts", "words"),
     [
-        ({"other-1.0.dist-info/METADATA": b""}, "", "one .dist-info folder"),
+        ({"other-1.0.dist-info/METADATA": b""}, "", "one .dist-info directory"),
         ({"pkg-1.0.data": b""}, "", "no scheme"),
         ({"pkg-1.0.data/scripts": b""}, "", "no scheme"),
         ({"pkg-1.0.data/nowhere/x": b""}, "", "valid .data subdirectory"),
@@ -254,7 +254,7 @@ def test_a_changed_byte_is_refused(tmp_path: Path) -> None:
         ({}, "[console_scripts]\nevil = a\n", "entry_points.txt"),
         ({}, "no section\n", "no section headers"),
         ({"pkg-1.0.data/scripts/x": b"other"}, "[console_scripts]\nx = a:b\n", "both write"),
-        ({"pkg/a": b"", "pkg/a/b": b""}, "", "as a file and as a folder"),
+        ({"pkg/a": b"", "pkg/a/b": b""}, "", "as a file and as a directory"),
     ],
 )
 def test_wheels_that_cannot_be_installed(

@@ -167,7 +167,7 @@ def test_a_backend_that_leaves_a_link_or_a_pipe_for_its_wheel(
     ("script", "words"),
     [
         ("ln -s {secret} /mnt/to/{wheel}/x.pyc", "left x.pyc as something else than a file"),
-        ("rm -r /mnt/to/{wheel}; ln -s {folder} /mnt/to/{wheel}", "left a link in the place of a folder"),
+        ("rm -r /mnt/to/{wheel}; ln -s {folder} /mnt/to/{wheel}", "left a link in the place of a directory"),
     ],
 )
 def test_an_interpreter_that_leaves_links_for_bytecode(

@@ -408,7 +408,7 @@ def test_the_files_of_nested_repositories_are_counted_together(
     monkeypatch.setattr(tree_listing, "MOST_MEMBERS", 9)
     monkeypatch.setattr(captured_sources, "check_paths", None)
     asked = asked_of_git(monkeypatch)
-    with pytest.raises(LockError, match="hold more than 9 files and folders") as err:
+    with pytest.raises(LockError, match="hold more than 9 files and directories") as err:
         locked(out, store, own(out))
     assert err.value.hint == HOSTILE
     assert asked.count("ls-tree") == 3

@@ -161,8 +161,8 @@ def test_a_file_of_the_captured_machine_chooses_no_sums(name: str) -> None:
 def test_every_rule_is_met_by_these_tests() -> None:
     assert {rule.reason for _, rule in read_environment_rules()} == {
         SESSION, JOB, MODULES, PATHS, FABRIC, FETCHING, MATTERS, TEXT, UNKNOWN, CACHES, LABEL,
-        "libraries loaded into every process", "folders of libraries, as they are in the image",
-        "folders of modules, as they are in the image",
+        "libraries loaded into every process", "directories of libraries, as they are in the image",
+        "directories of modules, as they are in the image",
     }  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def test_folders_of_captured_repositories_are_those_of_the_image() -> None:
     assert (ruling.outcome, ruling.kind) == ("pinned", "path")
     assert (
         ruling.reason
-        == "folders of modules, as they are in the image; left out: /scratch/other, relative (relative)"
+        == "directories of modules, as they are in the image; left out: /scratch/other, relative (relative)"
     )
     found, ruling = listed("PYTHONPATH", "/home/ada/libother", around)
     assert (found, ruling.outcome, ruling.reason) == (None, "excluded", "left out: /home/ada/libother")
@@ -260,7 +260,7 @@ BUNDLED = (
             "/apps/hdf5/1.14/lib:/home/ada/lib/so", loaded("hdf5/1.14"), "unresolved",
             "/apps/hdf5/1.14/lib: directories of the captured site, and the image has nothing in their place",
         ),
-        ("/home/ada/lib/so", loaded(), "pinned", "folders of libraries, as they are in the image"),
+        ("/home/ada/lib/so", loaded(), "pinned", "directories of libraries, as they are in the image"),
     ],
 )  # fmt: skip
 def test_folders_of_libraries(value: str, around: LoadedModules, outcome: str, reason: str) -> None:

@@ -251,7 +251,7 @@ def test_a_decided_index_is_an_address_a_folder_or_one_of_uvs(env: dict[str, str
         "e": PackageIndex(tmp_path.as_uri()),
     }  # fmt: skip
     assert logins == {"https://a.test/simple": ("me", "pw")}
-    with pytest.raises(LockError, match="the index nowhere of tool is no address and no folder") as caught:
+    with pytest.raises(LockError, match="the index nowhere of tool is no address and no directory") as caught:
         decided_indexes({"tool": "nowhere"}, known)
     assert (
         caught.value.hint == "write it as https://HOST/PATH, as a directory or one of uv's: last, my-own, one"

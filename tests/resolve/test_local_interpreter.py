@@ -256,11 +256,11 @@ def _of_another(path: Path) -> Path:
 
 SPOILS: dict[str, Spoil] = {
     "the program": lambda base: _writable(base / "bin" / f"python{MINOR}"),
-    "its folder": lambda base: _of_group(base / "bin"),
+    "its directory": lambda base: _of_group(base / "bin"),
     "the directory above": lambda base: _writable(base.parent),
     "a module": lambda base: _of_group(base / "lib" / f"python{MINOR}" / "os.py"),
     "a directory of modules": lambda base: _writable(base / "lib" / f"python{MINOR}"),
-    "the library folder": lambda base: _writable(base / "lib"),
+    "the library directory": lambda base: _writable(base / "lib"),
     "of another user": lambda base: _of_another(base / "bin" / f"python{MINOR}"),
     "of another user above": lambda base: _of_another(base),
     "a library elsewhere": lambda base: _led_away(base / "lib" / f"python{MINOR}"),

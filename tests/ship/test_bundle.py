@@ -396,7 +396,7 @@ def test_what_the_image_does_not_name_does_not_travel(results: Results, tmp_path
 
 def test_a_name_that_no_bundle_can_have(tmp_path: Path) -> None:
     results = make_results(tmp_path / "odd", 2000, "odd\u202ename.tar")
-    with pytest.raises(DistributionError, match="no path below a folder") as caught:
+    with pytest.raises(DistributionError, match="no path below a directory") as caught:
         results.bundle(tmp_path / "b.tar")
     assert caught.value.hint == "give the file another name, and build again"
 
@@ -502,13 +502,13 @@ def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
         results.bundle(tmp_path / "b.tar", parts=frozenset({"sif"}))
     assert caught.value.hint.startswith("write it: `reprobuild build ")
     (tmp_path / "taken").mkdir()
-    with pytest.raises(DistributionError, match="is a folder") as caught:
+    with pytest.raises(DistributionError, match="is a directory") as caught:
         results.bundle(tmp_path / "taken")
     assert caught.value.hint == "name a file with -o"
     (tmp_path / "unbundle.py").write_text("print('mine')")
     with pytest.raises(DistributionError, match="is another program") as caught:
         results.bundle(tmp_path / "b.tar")
-    assert caught.value.hint == "write the bundle into another folder"
+    assert caught.value.hint == "write the bundle into another directory"
     (tmp_path / "unbundle.py").unlink()
     verdict = results.out / "verdict.json"
     verdict.write_text(verdict.read_text().replace(read_image(results.out)[1].tree, "sha256:" + "0" * 64))

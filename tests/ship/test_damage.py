@@ -306,7 +306,7 @@ def test_a_bundle_takes_the_place_of_one_in_more_parts(results: Results, tmp_pat
 
 def test_what_is_no_file_is_refused(parts: Path, tmp_path: Path) -> None:
     said, hint = refused(tmp_path, tmp_path / "out")
-    assert said.endswith(" is a folder")
+    assert said.endswith(" is a directory")
     assert hint == "name the file that `reprobuild bundle` wrote"
     for part in parts.glob("b.tar.*"):
         shutil.copy(part, tmp_path)

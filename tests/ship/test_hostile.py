@@ -100,7 +100,7 @@ def test_folders_without_end_are_refused() -> None:
         form.members_of(manifest(item("/".join("a" * 33))))
     paths = [f"context/{number}/" + "/".join(["b" * 30] * 30) for number in range(2000)]
     assert len(form.members_of(manifest(*map(item, paths[:500])))) == 500
-    with pytest.raises(form.RefusedError, match="it names too many folders"):
+    with pytest.raises(form.RefusedError, match="it names too many directories"):
         form.members_of(manifest(*map(item, paths)))
 
 

@@ -10,7 +10,7 @@ from reprobuild.snapshot.parsers import conda_list, environment_yml
 
 MD5, SHA256 = "0123456789abcdef" * 2, "0123456789abcdef" * 4
 PLACE = "https://conda.example/forge/linux-64/six-1.16.0-pyh6c4a22f_0.conda"
-YAML_HINT = "write it again with `conda env export`, or take it out of the folder"
+YAML_HINT = "write it again with `conda env export`, or take it out of the directory"
 
 
 def one(line: str) -> CapturedCondaPackage:

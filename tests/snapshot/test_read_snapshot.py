@@ -77,7 +77,7 @@ def test_unknown_files_are_remarked_and_ours_are_not(folder: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotError, match="there is no folder") as err:
+    with pytest.raises(SnapshotError, match="there is no directory") as err:
         read_snapshot(tmp_path / "none")
     assert err.value.hint == RECIPE
 
@@ -111,9 +111,9 @@ def test_links_that_leave_the_folder(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("SECRET=1\n")
     (folder / "env.txt").unlink()
     (folder / "env.txt").symlink_to(tmp_path / "outside")
-    with pytest.raises(SnapshotError, match=r"`env.txt` is a link that leaves the folder") as err:
+    with pytest.raises(SnapshotError, match=r"`env.txt` is a link that leaves the directory") as err:
         read_snapshot(folder)
-    assert err.value.hint == "put the file itself into the folder"
+    assert err.value.hint == "put the file itself into the directory"
 
 
 def test_links_that_stay(folder: Path) -> None:

@@ -140,7 +140,7 @@ def test_names_that_would_break_the_configuration_are_refused(tmp_path: Path) ->
     with pytest.raises(LockError, match="not a release that apt could know") as err:
         configured_index("debian", 'bookworm"; x', env=os.environ, folder=tmp_path)
     assert err.value.hint == NO_SOURCE
-    with pytest.raises(LockError, match="apt cannot use the folder") as err:
+    with pytest.raises(LockError, match="apt cannot use the directory") as err:
         configured_index("debian", "bookworm", env=os.environ, folder=tmp_path / 'a";b')
     assert err.value.hint == "choose a store with a plainer path"
 

@@ -169,7 +169,7 @@ def test_a_hostile_package_is_refused(tmp_path: Path) -> None:
         "evil",
         ar_bytes([("debian-binary", b"2.0\n"), ("control.tar", tar_bytes([])), ("data.tar.xz", data)]),
     )
-    with pytest.raises(BuildError, match=r"evil\.deb holds a path that leaves its folder"):
+    with pytest.raises(BuildError, match=r"evil\.deb holds a path that leaves its directory"):
         realise_base(Base(distribution="debian", release="made", packages=(deb,)), store, EPOCH)
     assert not list((store.root / "tmp").iterdir())
 

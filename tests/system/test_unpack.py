@@ -51,7 +51,7 @@ def unpack(tmp_path: Path, members: Members) -> Path:
 )  # fmt: skip
 def test_nothing_leaves_the_folder(tmp_path: Path, members: Members) -> None:
     (tmp_path / "secret").write_text("s")
-    with pytest.raises(BuildError, match="holds a path that leaves its folder") as err:
+    with pytest.raises(BuildError, match="holds a path that leaves its directory") as err:
         unpack(tmp_path, members)
     assert err.value.hint == HINT
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tar", "root", "secret"]

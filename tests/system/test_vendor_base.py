@@ -181,7 +181,7 @@ def test_packages_of_cuda_that_no_archive_has_lead_to_the_image_first(
     [
         ("torch==2.2.0a0+81ea7a4.nv24.3", f"; the base IMAGE has torch {TORCH}; "),
         ("torchvision==0.18.0a0+1234567.nv24.4", "; the base IMAGE has no torchvision; "),
-        ("hidden @ file:///opt/pytorch/hidden", "it was installed from a folder"),
+        ("hidden @ file:///opt/pytorch/hidden", "it was installed from a directory"),
     ],
 )
 def test_what_the_image_does_not_have_stays_refused(

@@ -258,7 +258,7 @@ def test_what_cannot_be_put_aside() -> None:
         (index(entry("a")), index(entry("a", kind="fifo", stored="")), "drift",
          "a: a file in the first run, a named pipe in the second"),
         *((index(entry("a", kind=kind, stored="")),) * 2 + ("inconclusive", f"a: it is {words}") for kind, words in (
-            ("fifo", "a named pipe"), ("socket", "a socket"), ("device", "a device"), ("folder", "an empty folder"),
+            ("fifo", "a named pipe"), ("socket", "a socket"), ("device", "a device"), ("folder", "an empty directory"),
             ("system", "a file of the kernel"), ("dangling", "a link to nothing"), ("unreadable", "not to be read"),
         )),
         (index(entry("a", size=0)), index(entry("a", size=0)), "inconclusive", "it is empty in both runs"),

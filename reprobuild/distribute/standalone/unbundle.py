@@ -217,11 +217,11 @@ def _members(items: Any) -> List[Member]:
             raise ValueError("%r is named by another sha256" % path)
         above = ["/".join(path.split("/")[:count]) for count in range(1, path.count("/") + 1)]
         if path in files or path in folders or not files.isdisjoint(above):
-            raise ValueError("%r stands there twice, or is a file and a folder" % path)
+            raise ValueError("%r stands there twice, or is a file and a directory" % path)
         files.add(path)
         named += sum(len(folder) for folder in above if folder not in folders)
         if named > LARGEST_FOLDERS:  # each is held in memory, and a path names all those above it
-            raise ValueError("it names too many folders")
+            raise ValueError("it names too many directories")
         folders.update(above)
         same = first.setdefault(sha256, Member(path, sha256, size))
         if same.size != size:
@@ -252,7 +252,7 @@ def _check_path(path: Any) -> None:
     if len(parts) > MOST_DEEP:
         raise ValueError("%.80r has more than %d parts" % (path, MOST_DEEP))
     if not path.isprintable() or path[0] == "-" or "\\" in path or {"", ".", ".."} & set(parts):
-        raise ValueError("%r is no path below a folder" % path)
+        raise ValueError("%r is no path below a directory" % path)
     if max(len(part.encode()) for part in parts) > 255:
         raise ValueError("a name in %.80r is too long" % path)
 
@@ -476,7 +476,9 @@ def find_parts(path: str) -> List[str]:
         and os.path.isfile(os.path.join(folder, match.group(0)))  # a pipe would be waited for without end
     )
     if not numbers and os.path.isdir(path):
-        raise RefusedError("%s is a folder" % escaped(path), "name the file that `reprobuild bundle` wrote")
+        raise RefusedError(
+            "%s is a directory" % escaped(path), "name the file that `reprobuild bundle` wrote"
+        )
     if not numbers:
         raise RefusedError("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
     missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))
@@ -1431,7 +1433,7 @@ def main(argv: Sequence[str]) -> int:
             if count:
                 say(
                     "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
-                    " them again, and so does this program into a new folder" % count
+                    " them again, and so does this program into a new directory" % count
                 )
             if _has_their_page(bundle, out):
                 say(

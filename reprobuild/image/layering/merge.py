@@ -271,7 +271,7 @@ class _Growing:
         self._steps += len(steps)
         while steps:
             if self._steps > MOST_STEPS:
-                raise BuildError("its layers have very long ways to their folders", hint=HOSTILE)
+                raise BuildError("its layers have very long ways to their directories", hint=HOSTILE)
             part = steps.pop()
             if part == "..":
                 real = real.rpartition("/")[0]

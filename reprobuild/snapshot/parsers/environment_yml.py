@@ -31,7 +31,7 @@ _FULL = re.compile(
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<version>[0-9A-Za-z][\w.+!~-]*)")
 # People do not ask for these by name, but every export of an environment with Python has them.
 _TELLING = frozenset({"ca-certificates", "openssl"})
-_HINT = "write it again with `conda env export`, or take it out of the folder"
+_HINT = "write it again with `conda env export`, or take it out of the directory"
 
 # The reasons of remarks on lines without a version.
 OF_CONDA = "asked for: it does not say what was installed"

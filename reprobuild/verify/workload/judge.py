@@ -38,7 +38,7 @@ _DATA = re.compile(
     r"feather|model|pb|tflite|gguf|msgpack|zarr|tar|zip|gz)$"
 )
 _KINDS = {
-    "fifo": "a named pipe", "socket": "a socket", "device": "a device", "folder": "an empty folder",
+    "fifo": "a named pipe", "socket": "a socket", "device": "a device", "folder": "an empty directory",
     "system": "a file of the kernel, which nobody wrote", "dangling": "a link to nothing",
     "unreadable": "not to be read",
 }  # fmt: skip
