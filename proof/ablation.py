@@ -86,7 +86,7 @@ CUTS: tuple[Cut, ...] = (
     Cut(name="order of the modules", part="seal", file=_COMPILE, old="in sorted(names)",
         new="in sorted(names, reverse=os.stat(folder).st_blksize < 4096)"),
     Cut(name="modes and times of the context", part="image", file="reprobuild/recipe/build_context.py",
-        old="    _settle(part, lock.epoch)\n"),
+        old="    _normalise_metadata(part, lock.epoch)\n"),
     Cut(name="order of variables", part="image", file="reprobuild/recipe/image_config.py",
         old="in sorted(static_variables(lock).items())", new="in {*static_variables(lock).items()}"),
     Cut(name="times in the squashfs", part="sif", file=_SQUASH, old='"-all-time", str(epoch), '),

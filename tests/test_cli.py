@@ -650,7 +650,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         answer = (lock, image) if verb == "build" else (lock, image, None)
         monkeypatch.setattr(
             from_snapshot,
-            verb.replace("-", "_"),
+            "build" if verb == "build" else "build_from_snapshot",
             lambda *values, a=asked, b=answer, **_: a.append(values[-1]) or b,
         )
         found = document(said, 0, verb, given, *decided, "-o", results, "--sqsh", "--sif")
