@@ -97,7 +97,7 @@ def accept_deviations(
 
 
 def names_of(ruling: Resolution) -> set[str]:
-    """Return the words by which `accept_deviations` may name a line: class, name and place."""
+    """Return the words by which `accept` may name a line: class, name and place."""
     return {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}
 
 

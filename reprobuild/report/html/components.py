@@ -75,7 +75,7 @@ def fact_list(pairs: Iterable[tuple[str, str]]) -> Html:
 def fold(summary: str, *parts: Html, count: int | None = None, open_: bool = False, id_: str = "") -> Html:
     """Return parts that a reader unfolds by their summary.
 
-    `format_count` is the number of their items.
+    `count` is the number of their items.
     """
     number = (tag("span", f"{count:,}", class_="count"),) if count is not None else ()
     more = ({"open": ""} if open_ else {}) | ({"id": id_} if id_ else {})
