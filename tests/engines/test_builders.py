@@ -220,7 +220,7 @@ def test_another_tree_than_the_native_one_is_refused(small: Small) -> None:
         "`--builder native` gives the promised tree; please report the paths with the version of docker"
     )
     with pytest.raises(BuildError, match=r"they differ in the configuration$"):
-        check(tree, {**config, "User": "7"})
+        check(tree, msgspec.structs.replace(config, user="7"))
     assert said == []
 
 

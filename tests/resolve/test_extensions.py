@@ -90,7 +90,7 @@ def test_cuda_that_nothing_compiles() -> None:
         "made has CUDA sources, the environment has CUDA 12.4, and nothing here brings nvcc: its build leaves them out "
         "or fails; name an image of CUDA 12.4 to compile in, with the base's glibc or an older one, as "
         "`--devel nvidia/cuda:12.4.0-devel-ubuntu22.04`; or a package that brings nvcc: build: "
-        "{made: {packages: [...]}}; or put a wheel of it into a directory of pip's find-links"
+        "{made: {packages: [...]}}; or put a wheel of it into pip's find-links"
     )
     with pytest.raises(LockError, match=r"1 captured lines cannot be repeated exactly") as caught:
         accept_deviations([ruling], [])

@@ -40,8 +40,8 @@ class KeptWheels:
             if same_version(wheel_version, version):
                 where = f"{filename} (sha256 {sha256}) of the lock {lock}"
                 return (
-                    f"; the store has {where}: copy {self._store.blob(sha256)} under that name elsewhere, and name "
-                    f"that with --index {shlex.quote(name)}=FOLDER"
+                    f"; the store has {where}: copy {self._store.blob(sha256)} under that name into a directory, and "
+                    f"name that with --index {shlex.quote(name)}=FOLDER"
                 )
         return ""
 
