@@ -165,7 +165,7 @@ def test_files_beside_those_of_a_bundle_are_named(results: Results, tmp_path: Pa
     assert "not of the bundle" not in alone(file, "-o", out).stderr
     plant(out)
     said = alone(file, "-o", out).stderr
-    assert f"not of the bundle, and nobody compared them: {', '.join(sorted(CHANGED))}; if you" in said
+    assert f"not of the bundle, and were not compared: {', '.join(sorted(CHANGED))}; if you" in said
     done = take(file, out, tmp_path / "store")
     assert (done.new, sorted(done.strangers), done.certified) == (False, sorted(CHANGED), False)
     assert "--against" not in render_unbundled(done)
