@@ -23,9 +23,8 @@ _LARGEST = 64 << 20  # of capture.json, as it is read whole
 class StatedBuild(Struct, frozen=True, kw_only=True):
     """The build of Python that a snapshot states.
 
-    `words` are the text of `format_build`,
-    or the first line of `python -VV` without its first word. `platform` is that of
-    `sysconfig`, `prefix` the installation directory, if known.
+    `words` are the text of `format_build`, or the first line of `python -VV` without its first word. `platform` is
+    that of `sysconfig`, `prefix` the installation directory, if known.
     """
 
     version: str
