@@ -43,6 +43,7 @@ MODULES = (
     "reprobuild/recipe/build_context",
     "reprobuild/recipe/payload",
     "reprobuild/recipe/layer_order",
+    "reprobuild/pipeline/build",
     "reprobuild/pipeline/from_snapshot",
 )
 

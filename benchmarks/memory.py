@@ -35,6 +35,7 @@ MODULES = (
     "reprobuild/recipe/build_context",
     "reprobuild/image",
     "reprobuild/store/tar_listing",
+    "reprobuild/pipeline/build",
     "reprobuild/pipeline/from_snapshot",
     "reprobuild/store/directory",
     "reprobuild/store/store",

@@ -58,6 +58,7 @@ MODULES = (
     "reprobuild/infra/tar",
     "reprobuild/store/tar_listing",
     "reprobuild/lock",
+    "reprobuild/pipeline/build",
     "reprobuild/pipeline/from_snapshot",
 )
 

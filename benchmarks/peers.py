@@ -92,7 +92,7 @@ def measure(folder: Path, wheels: int = WHEELS, debs: int = DEBS, pairs: int = P
                     title,
                     *both,
                     name,
-                    modules=(*MODULES, "reprobuild/cli", "reprobuild/pipeline/from_snapshot"),
+                    modules=(*MODULES, "reprobuild/cli", "reprobuild/pipeline"),
                 )
             )
     return figures

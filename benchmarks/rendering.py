@@ -133,7 +133,7 @@ def measure(wheels: int = WHEELS, processes: int = PROCESSES, pairs: int = PAIRS
                 ours,
                 theirs,
                 against,
-                modules=(*MODULES, "reprobuild/cli", "reprobuild/pipeline/from_snapshot"),
+                modules=(*MODULES, "reprobuild/cli", "reprobuild/pipeline"),
             )
         )
     return figures

@@ -41,6 +41,7 @@ MODULES = (
     "reprobuild/infra/tar",
     "reprobuild/infra/untrusted",
     "reprobuild/lock",
+    "reprobuild/pipeline/build",
     "reprobuild/pipeline/from_snapshot",
     "reprobuild/realise",
     "reprobuild/recipe/build_context",

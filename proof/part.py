@@ -21,7 +21,8 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.tar.reading import list_tar
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
-from reprobuild.pipeline.from_snapshot import BuildOptions, build
+from reprobuild.pipeline.build import BuildOptions
+from reprobuild.pipeline.from_snapshot import build_from_lock
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.realise import realise
 from reprobuild.store.store import Store
@@ -65,7 +66,7 @@ def image(sealed: Lock, folder: Path, store: Store, part: str) -> dict[str, str]
         store=store, net=Net(offline=True), env=dict(os.environ), folder=folder, say=lambda _: None,
         progress=lambda *_: None, now=0,
     )  # fmt: skip
-    build(sealed, folder / "out", session, BuildOptions(singles=("sif",)))
+    build_from_lock(sealed, folder / "out", session, BuildOptions(singles=("sif",)))
     found = digests(folder / "out")
     return (
         {"sif": found["sif"]}

@@ -32,7 +32,8 @@ from reprobuild.image.oci.read import layout_digest
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline import from_snapshot, verify
-from reprobuild.pipeline.from_snapshot import BuildOptions
+from reprobuild.pipeline.build import BuildOptions
+from reprobuild.pipeline.render import refuse_secrets
 from reprobuild.recipe.image_config import image_config
 from reprobuild.run import run
 from reprobuild.snapshot.read import read_snapshot
@@ -625,7 +626,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         rulings=(ruling("a", "a==1", "unresolved", "no index has it", kind="gone", accepted=True),)
     )
     target = results / "new.lock"
-    monkeypatch.setattr(from_snapshot, "build", lambda *_, **__: (lock, IMAGE))
+    monkeypatch.setattr(from_snapshot, "build_from_lock", lambda *_, **__: (lock, IMAGE))
     found = document(said, 0, "build", results / "reprobuild.lock", "-o", results)
     assert set(found) == SUMMARY
     assert found["verdict"]["determinism"] == {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
@@ -650,7 +651,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         answer = (lock, image) if verb == "build" else (lock, image, None)
         monkeypatch.setattr(
             from_snapshot,
-            "build" if verb == "build" else "build_from_snapshot",
+            "build_from_lock" if verb == "build" else "build_from_snapshot",
             lambda *values, a=asked, b=answer, **_: a.append(values[-1]) or b,
         )
         found = document(said, 0, verb, given, *decided, "-o", results, "--sqsh", "--sif")
@@ -870,13 +871,13 @@ def test_a_secret_in_a_file_of_ours_stops_the_build(rule: str) -> None:
     with pytest.raises(
         errors.BuildError, match=rf"^Dockerfile:2: this looks like a secret \({rule}\)"
     ) as failed:
-        from_snapshot.refuse_secrets(files)
+        refuse_secrets(files)
     assert (
         failed.value.hint
         == "leave its variable or package out with --drop NAME; pass secrets when the image runs"
     )
     assert SECRETS[rule] not in str(failed.value)
-    from_snapshot.refuse_secrets({"pylock.toml": files["pylock.toml"]})
+    refuse_secrets({"pylock.toml": files["pylock.toml"]})
 
 
 # --- as a process ----------------------------------------------------------------------------

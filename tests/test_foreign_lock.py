@@ -14,7 +14,7 @@ from reprobuild.errors import ReproError
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import Lock, encode
 from reprobuild.output.directory import LOCK
-from reprobuild.pipeline import from_snapshot
+from reprobuild.pipeline.choose_lock import choose_lock
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.roots import is_lock_of_here, remember_lock
 from reprobuild.store.store import Store
@@ -58,7 +58,7 @@ def chosen(
         store=made.store, net=made.net, env=made.env, folder=made.folder, now=made.now, say=lines.append,
         progress=lambda *_: None,
     )  # fmt: skip
-    return from_snapshot.choose_lock(read_snapshot(captured), captured, out, DECISIONS, session, given), lines
+    return choose_lock(read_snapshot(captured), captured, out, DECISIONS, session, given), lines
 
 
 def strange(path: Path) -> Lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprobuild.errors import BuildError
-from reprobuild.pipeline.from_snapshot import refuse_secrets
+from reprobuild.pipeline.render import refuse_secrets
 
 
 def test_a_secret_in_what_would_be_written_stops_the_build() -> None:

@@ -22,7 +22,7 @@ from reprobuild.image.formats.single_file import KINDS
 from reprobuild.image.formats.squashfs_read import compressor_of
 from reprobuild.image.layers.blobs import LEVEL, write_layer
 from reprobuild.image.layers.content import arrange_items, text_item
-from reprobuild.image.layers.layers import recipe_items
+from reprobuild.image.layers.layers import layer_items
 from reprobuild.image.layers.plan import WheelPart, plan
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.tar.entries import TarEntry
@@ -79,7 +79,7 @@ def test_a_layer_that_is_remembered_wrongly_is_seen(made: Made, tmp_path: Path) 
     recipe = next(
         one for one in plan(lock, made.store) if any(isinstance(part, WheelPart) for part in one.parts)
     )
-    with recipe_items(recipe, made.store) as items:
+    with layer_items(recipe, made.store) as items:
         more = arrange_items([*items, text_item("opt/env/planted", b"by nobody's recipe", "nobody")])
         layer = write_layer(more, recipe.title, recipe.epoch, made.store)
     made.store.remember(recipe.key(LEVEL), msgspec.to_builtins(layer))

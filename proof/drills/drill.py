@@ -34,6 +34,7 @@ MODULES = (
     "reprobuild/store/fetch",
     "reprobuild/image",
     "reprobuild/infra/http",
+    "reprobuild/pipeline/build",
     "reprobuild/pipeline/from_snapshot",
     "reprobuild/infra/proc",
     "reprobuild/realise",

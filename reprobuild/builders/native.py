@@ -11,7 +11,7 @@ from pathlib import Path
 from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layers.blobs import LEVEL, read_listing
 from reprobuild.image.layers.layers import Progress, layer_listing, make_layer, make_layers, resolve_overlaps
-from reprobuild.image.layers.plan import files_recipe, plan
+from reprobuild.image.layers.plan import files_layer, plan
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.image.tree_digest import tree_digest
@@ -57,7 +57,7 @@ def build_image(
             listings[index] = read_listing(layers[index], store)
     own_files = _last_layer_files(lock, files)
     tree = merge(listings)
-    layers.append(make_layer(files_recipe(lock, own_files, tree), store, level, afresh=afresh))
+    layers.append(make_layer(files_layer(lock, own_files, tree), store, level, afresh=afresh))
     tree = merge([read_listing(layers[-1], store)], below=tree)
 
     config = image_config(lock)
@@ -92,7 +92,7 @@ def find_stored_tree(lock: SealedLock, store: Store, files: Mapping[str, bytes])
                 return None
             listings[index] = listing
     tree = merge(listings)
-    last = layer_listing(files_recipe(lock, _last_layer_files(lock, files), tree), store)
+    last = layer_listing(files_layer(lock, _last_layer_files(lock, files), tree), store)
     return None if last is None else merge([last], below=tree)
 
 

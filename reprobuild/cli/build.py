@@ -36,7 +36,9 @@ def command(
     session = common.make_session(store, offline=offline)
     input_lock = read_lock(lock_path)
     with gc_root(input_lock, lock_path, session.store, "build"):
-        lock, image = from_snapshot.build(input_lock, out, session, common.make_build_options(**options))
+        lock, image = from_snapshot.build_from_lock(
+            input_lock, out, session, common.make_build_options(**options)
+        )
     if as_json:
         documents.print_json(directory.summary_document(lock, image, None, out))
     else:

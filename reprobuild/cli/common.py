@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reprobuild.ecosystems.pypi.pip_config import Asking
     from reprobuild.image.formats.single_file import Kind
     from reprobuild.image.formats.squashfs_write import Compressor
-    from reprobuild.pipeline.from_snapshot import BuildOptions
+    from reprobuild.pipeline.build import BuildOptions
     from reprobuild.store.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -213,7 +213,7 @@ def make_build_options(
     *, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str
 ) -> BuildOptions:
     """Return the build options of `image_build_options`."""
-    from reprobuild.pipeline.from_snapshot import BuildOptions
+    from reprobuild.pipeline.build import BuildOptions
 
     kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
     return BuildOptions(

@@ -8,7 +8,7 @@ import click
 
 from reprobuild.cli import common, documents
 from reprobuild.lock.file import read_lock
-from reprobuild.pipeline import from_snapshot
+from reprobuild.pipeline.fetch_inputs import fetch_lock
 from reprobuild.store.fetch import list_artefacts
 
 
@@ -28,7 +28,7 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
     """
     lock = read_lock(lock_path)
     session = common.make_session(store, caches=caches)
-    fetch_count = from_snapshot.fetch_lock(lock, lock_path, session)
+    fetch_count = fetch_lock(lock, lock_path, session)
     file_count = len(list_artefacts(lock))
     if as_json:
         documents.print_json({"files": file_count, "fetched": fetch_count})

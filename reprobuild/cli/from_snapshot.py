@@ -9,7 +9,7 @@ import click
 
 from reprobuild.cli import common, documents
 from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
-from reprobuild.cluster.report import render_page_again
+from reprobuild.cluster.report import read_nodes
 from reprobuild.output import directory as results
 from reprobuild.pipeline import from_snapshot
 from reprobuild.pipeline.verify import VerifyOptions
@@ -52,10 +52,9 @@ def command(
         engine=engine, control=control, smoke=smoke, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough
     )
     lock, image, verdict = from_snapshot.build_from_snapshot(
-        directory, out, decisions, session, making, lock_path=lock_path, checks=None if no_verify else checks
+        directory, out, decisions, session, making,
+        lock_path=lock_path, checks=None if no_verify else checks, nodes=read_nodes,
     )  # fmt: skip
-    if verdict:
-        render_page_again(lock, image, out, session)
     if as_json:
         documents.print_json(results.summary_document(lock, image, verdict, out))
     else:

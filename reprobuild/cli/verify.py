@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from reprobuild.cli import common, documents
-from reprobuild.cluster.report import render_page_again
+from reprobuild.cluster.report import read_nodes
 from reprobuild.output import directory
 from reprobuild.pipeline.verify import VerifyOptions, verify
 from reprobuild.report.text import render_text
@@ -112,8 +112,7 @@ def command(
         probes=probes,
     )
     session = common.make_session(store)
-    verdict = verify(lock, image, out, session, checks)
-    render_page_again(lock, image, out, session)
+    verdict = verify(lock, image, out, session, checks, read_nodes)
     if as_json:
         documents.print_json(directory.summary_document(lock, image, verdict, out))
     else:

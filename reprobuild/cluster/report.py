@@ -63,30 +63,28 @@ def write_cluster_result(
     _write_page(lock, image, out, session, fleet)
 
 
-def render_page_again(lock: Lock, image: Image, out: Path, session: RunContext) -> None:
-    """Write the page again with the nodes.
+def read_nodes(lock: Lock, image: Image, out: Path, session: RunContext) -> Nodes | None:
+    """Return the nodes of OUT/fleet.json for the page, or None.
 
-    The page is OUT/report.html, and the nodes are those of OUT/fleet.json. It does so only if that file is of
-    this image. The answers of the nodes are read and compared again: that file, which may have come with the
-    directory, is not trusted.
+    They are returned only if that file is of this image. The answers of the nodes are read and compared again: that
+    file, which may have come with the directory, is not trusted. A failure is logged, and raises no error.
     """
     try:
         fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=_Former)
         if fleet.tree != image.tree:
-            return
+            return None
         folder = _answers_directory(image, out, fleet.folder, session)
         if folder is None:
             session.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
-            return
-        result = check_folder(
-            lock, image, folder, answer_table(lock, session), session, (), fleet.notes, timestamp=fleet.made
-        )
+            return None
+        table = answer_table(lock, session)
+        result = check_folder(lock, image, folder, table, session, (), fleet.notes, timestamp=fleet.made)
     except FileNotFoundError:
-        return
+        return None
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError, ReproError) as err:
         session.say(f"warning: the nodes are not on {REPORT}: {FLEET}: {escape_text(str(err))}")
-        return
-    _write_page(lock, image, out, session, result)
+        return None
+    return render_nodes(result)
 
 
 def _answers_directory(image: Image, out: Path, stated: str, session: RunContext) -> Path | None:

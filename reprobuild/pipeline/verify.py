@@ -6,6 +6,7 @@ The image is loaded and run, and the verdict and the report are written.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import REPORT, VERDICT, engine_name, refuse_misstated
+from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.page import render_html
 from reprobuild.store.salvage import take_runtime
 from reprobuild.verify.certificate.compare import compare_against
@@ -36,6 +38,9 @@ from reprobuild.verify.determinism.expected import read_expected
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.workload.conditions import RUNS
 from reprobuild.verify.workload.work import Work
+
+# Reads the cluster's part of the report of an image in an output directory; None where there is no such part.
+ReadNodes = Callable[[Lock, Image, Path, RunContext], Nodes | None]
 
 
 class VerifyOptions(Struct, frozen=True, kw_only=True):
@@ -81,10 +86,17 @@ def choose_engine(checks: VerifyOptions, session: RunContext, *, hint: str = HIN
     return find_engine(checks.engine, session.env, hint=hint)
 
 
-def verify(lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions) -> Verdict:
+def verify(
+    lock: Lock,
+    image: Image,
+    out: Path,
+    session: RunContext,
+    checks: VerifyOptions,
+    nodes: ReadNodes | None = None,
+) -> Verdict:
     """Check the image, and write verdict and report into `out`.
 
-    An existing verdict is kept beside the new one.
+    An existing verdict is kept beside the new one. `nodes` reads the cluster's part of the report.
 
     Raises:
         UsageError: the verdict file cannot be compared with, or a GPU is not a valid name.
@@ -93,7 +105,8 @@ def verify(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ver
     verdict = examine(lock, image, out, session, checks)
     _set_aside_verdict(out, session)
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
-    write_file(out / REPORT, render_html(lock, image, verdict).encode())
+    cluster = nodes(lock, image, out, session) if nodes else None
+    write_file(out / REPORT, render_html(lock, image, verdict, cluster).encode())
     return verdict
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.cluster.report import render_nodes, render_page_again, write_cluster_result
+from reprobuild.cluster.report import read_nodes, render_nodes, write_cluster_result
 from reprobuild.context import RunContext
 from reprobuild.image.model import Image
 from reprobuild.infra.http.client import Net
 from reprobuild.output.directory import remember_built
+from reprobuild.report.html.page import render_html
 from reprobuild.report.html.summary import answer_same_results
 from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Determinism
@@ -77,39 +78,33 @@ def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
         layout="image", reference="r:1", tree=fleet.tree, config="c", manifest=verdict.image, layers=1
     )
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
-    page = out / "report.html"
-    render_page_again(make_lock(), image, out, session)
-    assert not page.exists()
+    assert read_nodes(make_lock(), image, out, session) is None
     write_cluster_result(make_lock(), image, out, session, fleet)
-    page.write_text("without nodes")
-    render_page_again(make_lock(), msgspec.structs.replace(image, tree="sha256:other"), out, session)
-    assert page.read_text() == "without nodes"
-    render_page_again(make_lock(), image, out, session)
-    assert "<b>n2</b>" in page.read_text()
-    assert "Gathered 2026-01-01T00:00:00Z, from " in page.read_text()
-    assert nodes.name in page.read_text()
+    other = msgspec.structs.replace(image, tree="sha256:other")
+    assert read_nodes(make_lock(), other, out, session) is None
+
+    def page(place: Path) -> str:
+        return render_html(make_lock(), image, verdict, read_nodes(make_lock(), image, place, session))
+
+    assert "<b>n2</b>" in page(out)
+    assert "Gathered 2026-01-01T00:00:00Z, from " in page(out)
+    assert nodes.name in page(out)
     assert "warning" not in capsys.readouterr().out
     good = msgspec.structs.replace(fleet.groups[0], odd=())
     (out / "fleet.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(fleet, groups=(good,))))
-    render_page_again(make_lock(), image, out, session)
-    assert "<b>n2</b>" in page.read_text()
+    assert "<b>n2</b>" in page(out)
     moved = tmp_path / "moved"
     out.rename(moved)
-    page = moved / "report.html"
-    page.write_text("without nodes")
-    render_page_again(make_lock(), image, moved, session)
-    assert "<b>n2</b>" in page.read_text()
+    assert "<b>n2</b>" in page(moved)
     (moved / "fleet").rename(tmp_path / "elsewhere")
-    page.write_text("without nodes")
-    render_page_again(make_lock(), image, moved, session)
-    assert page.read_text() == "without nodes"
+    assert read_nodes(make_lock(), image, moved, session) is None
     assert (
         "warning: the nodes are not on report.html: what they said is not there any more"
         in capsys.readouterr().out
     )
     moved.rename(out)
     (out / "fleet.json").write_bytes(b"{")
-    render_page_again(make_lock(), image, out, session)
+    assert read_nodes(make_lock(), image, out, session) is None
     assert "warning: the nodes are not on report.html: fleet.json: " in capsys.readouterr().out
 
 
@@ -128,8 +123,7 @@ def test_a_clock_that_runs_ahead_makes_no_other_node_old_on_a_later_day(
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
     (out / "fleet.json").write_bytes(msgspec.json.encode(fleet))
     later = msgspec.structs.replace(session, now=1_795_500_000)  # two days after
-    render_page_again(make_lock(), image, out, later)
-    page = (out / "report.html").read_text()
+    page = render_html(make_lock(), image, verdict, read_nodes(make_lock(), image, out, later))
     assert "3 of 3 nodes answered" in page
     assert "left an old certificate" not in page
     assert "Gathered 2026-11-22T05:01:00Z, from " in page
@@ -207,9 +201,7 @@ def test_a_folder_of_the_caller_that_a_file_of_others_names_is_not_read(
         (out / "fleet").symlink_to(tmp_path)
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
     (out / "fleet.json").write_bytes(msgspec.json.encode(fleet))
-    render_page_again(lock, image, out, session)
+    assert read_nodes(lock, image, out, session) is None
     assert "warning: the nodes are not on report.html" in capsys.readouterr().out
-    assert not (out / "report.html").exists()
     remember_built(image, out, session.store)
-    render_page_again(lock, image, out, session)
-    assert (out / "report.html").exists()
+    assert read_nodes(lock, image, out, session) is not None

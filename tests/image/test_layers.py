@@ -19,7 +19,7 @@ from reprobuild.image.layering.merge import merge
 from reprobuild.image.layers import layers as layers_module
 from reprobuild.image.layers.blobs import Layer, LayerWriter, read_listing
 from reprobuild.image.layers.layers import make_layer, make_layers, resolve_overlaps
-from reprobuild.image.layers.plan import Recipe, TarPart, WheelPart, files_recipe, plan
+from reprobuild.image.layers.plan import LayerPlan, TarPart, WheelPart, files_layer, plan
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar
 from reprobuild.lock.model import encode
@@ -39,8 +39,8 @@ def unpacked(layer: Layer, store: Store) -> bytes:
         return zstandard.ZstdDecompressor().stream_reader(stream).read()
 
 
-def by_title(made: Made, **more: object) -> dict[str, Recipe]:
-    return {recipe.title: recipe for recipe in plan(made.lock(**more), made.store)}
+def by_title(made: Made, **more: object) -> dict[str, LayerPlan]:
+    return {layer_plan.title: layer_plan for layer_plan in plan(made.lock(**more), made.store)}
 
 
 def paths(layer: Layer, store: Store) -> list[str]:
@@ -50,8 +50,8 @@ def paths(layer: Layer, store: Store) -> list[str]:
 def test_a_blob_is_what_its_digests_say_and_its_listing_is_what_is_in_it(made: Made) -> None:
     made.wheel("pkg", {"pkg/a.py": b"x", "pkg/run": b"y"}, executable=["pkg/run"])
     tar = b""
-    for recipe in plan(made.lock(), made.store):
-        layer = make_layer(recipe, made.store)
+    for layer_plan in plan(made.lock(), made.store):
+        layer = make_layer(layer_plan, made.store)
         tar = unpacked(layer, made.store)
         assert hash_file(made.store.blob(layer.blob)) == layer.blob
         assert made.store.blob(layer.blob).stat().st_size == layer.size
@@ -101,15 +101,15 @@ def test_large_wheels_stand_alone_and_small_ones_together(made: Made) -> None:
     made.wheel("here", {"here.py": b""}, built=True)
     made.compiled(wheel.file.sha256, {f"{SITE}/__pycache__/one.cpython-311.pyc": b"code"})
     made.source("proj", [file("a.py", b"")], patch="1" * 64)
-    recipes = plan(made.lock(), made.store)
-    assert [recipe.title for recipe in recipes] == [
+    layer_plans = plan(made.lock(), made.store)
+    assert [layer_plan.title for layer_plan in layer_plans] == [
         "debian bookworm, 0 packages",
         "/opt/env: Python 3.11",
         "big-1.0-py3-none-any.whl",
         "3 wheels",
         "/src/proj: cccccccccccc with changes",
     ]
-    found = paths(make_layer(recipes[3], made.store), made.store)
+    found = paths(make_layer(layer_plans[3], made.store), made.store)
     assert {f"{SITE}/{name}" for name in ("one.py", "two.py", "here.py")} < set(found)
     assert f"{SITE}/__pycache__/one.cpython-311.pyc" in found
 
@@ -202,7 +202,7 @@ def test_hostile_sources_are_refused(made: Made, entries: list[tuple[TarEntry, b
 def test_tars_that_are_none_are_refused(made: Made) -> None:
     part = TarPart("the source x", made.store.add(b"no tar at all" * 100), prefix="src/x")
     with pytest.raises(BuildError, match="the source x is not a tar") as caught:
-        make_layer(Recipe(title="x", parts=(part,), python="3.11", epoch=0), made.store)
+        make_layer(LayerPlan(title="x", parts=(part,), python="3.11", epoch=0), made.store)
     assert caught.value.hint == HOSTILE
     made.base = made.store.add(b"no tar at all" * 100)
     with pytest.raises(BuildError, match="debian bookworm, 0 packages is not a tar"):
@@ -219,11 +219,11 @@ def test_bytecode_stays_below_its_wheel(made: Made) -> None:
 
 def test_a_layer_is_made_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     made.wheel("pkg", {"pkg.py": b""})
-    recipes = plan(made.lock(), made.store)
-    first = make_layers(recipes, made.store)
+    layer_plans = plan(made.lock(), made.store)
+    first = make_layers(layer_plans, made.store)
     monkeypatch.delattr(layers_module, "write_layer")
     monkeypatch.delattr(layers_module, "copy_layer")
-    assert make_layers(recipes, Store(made.store.root)) == first
+    assert make_layers(layer_plans, Store(made.store.root)) == first
 
 
 MAKER = """
@@ -231,7 +231,7 @@ import sys, time
 from pathlib import Path
 import msgspec
 from reprobuild.image.layers import layers
-from reprobuild.image.layers.plan import Recipe
+from reprobuild.image.layers.plan import LayerPlan
 from reprobuild.store.store import Store
 made = []
 write = layers.write_layer
@@ -240,17 +240,17 @@ def counted(*arguments):
     time.sleep(0.5)  # so that all others come while it is made
     return write(*arguments)
 layers.write_layer = counted
-recipe = msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=Recipe)
-layer = layers.make_layer(recipe, Store(Path(sys.argv[1])))
+layer_plan = msgspec.json.decode(Path(sys.argv[2]).read_bytes(), type=LayerPlan)
+layer = layers.make_layer(layer_plan, Store(Path(sys.argv[1])))
 print(len(made), layer.blob)
 """
 
 
 def test_processes_that_share_a_store_make_a_layer_once(made: Made, tmp_path: Path) -> None:
     made.wheel("pkg", {"pkg.py": b"x = 1\n"})
-    recipe = by_title(made)["1 wheels"]
-    (tmp_path / "recipe").write_bytes(msgspec.json.encode(recipe))
-    argv = [sys.executable, "-c", MAKER, str(made.store.root), str(tmp_path / "recipe")]
+    layer_plan = by_title(made)["1 wheels"]
+    (tmp_path / "layer_plan").write_bytes(msgspec.json.encode(layer_plan))
+    argv = [sys.executable, "-c", MAKER, str(made.store.root), str(tmp_path / "layer_plan")]
     jobs = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(4)]
     said = [job.communicate(timeout=120)[0].split() for job in jobs]
     assert sorted(count for count, _ in said) == ["0", "0", "0", "1"]
@@ -260,15 +260,15 @@ def test_processes_that_share_a_store_make_a_layer_once(made: Made, tmp_path: Pa
 
 def test_one_that_was_killed_keeps_nobody_waiting(made: Made) -> None:
     made.wheel("pkg", {"pkg.py": b""})
-    recipe = by_title(made)["1 wheels"]
-    lock = made.store.root / "making" / recipe.key(layers_module.LEVEL)
+    layer_plan = by_title(made)["1 wheels"]
+    lock = made.store.root / "making" / layer_plan.key(layers_module.LEVEL)
     lock.parent.mkdir(exist_ok=True)
     code = (
         f"import fcntl, os, signal; f = open({str(lock)!r}, 'w'); fcntl.flock(f, 2); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert lock.exists()
-    assert make_layer(recipe, made.store).diff_id
+    assert make_layer(layer_plan, made.store).diff_id
     assert not lock.exists()
 
 
@@ -277,25 +277,27 @@ def test_one_that_was_killed_keeps_nobody_waiting(made: Made) -> None:
 @pytest.mark.parametrize("damage", ["changed", "missing"])
 def test_a_damaged_layer_is_made_again(made: Made, title: str, which: str, damage: str) -> None:
     made.wheel("pkg", {"pkg.py": b""})
-    recipe = by_title(made)[title]
-    first = make_layer(recipe, made.store)
+    layer_plan = by_title(made)[title]
+    first = make_layer(layer_plan, made.store)
     path = made.store.blob(getattr(first, which))
     content = path.read_bytes()
     path.unlink()
     if damage == "changed":
         path.write_bytes(content[:-1] + b"?")
-    assert make_layer(recipe, Store(made.store.root)) == first
+    assert make_layer(layer_plan, Store(made.store.root)) == first
     assert path.read_bytes() == content
 
 
 def test_a_memory_that_is_none_is_ignored(made: Made) -> None:
-    recipe = plan(made.lock(), made.store)[1]
-    made.store.remember(recipe.key(3), {"blob": "x"})
-    assert make_layer(recipe, made.store).diff_id
+    layer_plan = plan(made.lock(), made.store)[1]
+    made.store.remember(layer_plan.key(3), {"blob": "x"})
+    assert make_layer(layer_plan, made.store).diff_id
 
 
 def test_the_key_is_of_all_that_decides_the_bytes_and_of_nothing_else() -> None:
-    recipe = Recipe(title="t", parts=(WheelPart("a-1-py3-none-any.whl", "0" * 64),), python="3.11", epoch=1)
+    layer_plan = LayerPlan(
+        title="t", parts=(WheelPart("a-1-py3-none-any.whl", "0" * 64),), python="3.11", epoch=1
+    )
     others: list[dict[str, Any]] = [
         {"parts": (WheelPart("a-1-py3-none-any.whl", "1" * 64),)},
         {"parts": (WheelPart("a-1-py3-none-any.whl", "0" * 64, "{}"),)},
@@ -303,9 +305,9 @@ def test_the_key_is_of_all_that_decides_the_bytes_and_of_nothing_else() -> None:
         {"epoch": 2},
         {"omit": ("x",)},
     ]
-    keys = [msgspec.structs.replace(recipe, **other).key(3) for other in others]
-    assert len({recipe.key(3), recipe.key(4), *keys}) == len(others) + 2
-    assert msgspec.structs.replace(recipe, title="other").key(3) == recipe.key(3)
+    keys = [msgspec.structs.replace(layer_plan, **other).key(3) for other in others]
+    assert len({layer_plan.key(3), layer_plan.key(4), *keys}) == len(others) + 2
+    assert msgspec.structs.replace(layer_plan, title="other").key(3) == layer_plan.key(3)
 
 
 def test_a_missing_artefact_is_named(made: Made) -> None:
@@ -315,10 +317,12 @@ def test_a_missing_artefact_is_named(made: Made) -> None:
         make_layers(plan(made.lock(), made.store), Store(made.store.root))
 
 
-def _settle(made: Made) -> list[Recipe]:
-    recipes = plan(made.lock(), made.store)
-    made_layers = make_layers(recipes, made.store)
-    return resolve_overlaps(recipes, [read_listing(layer, made.store) for layer in made_layers], made.store)
+def _settle(made: Made) -> list[LayerPlan]:
+    layer_plans = plan(made.lock(), made.store)
+    made_layers = make_layers(layer_plans, made.store)
+    return resolve_overlaps(
+        layer_plans, [read_listing(layer, made.store) for layer in made_layers], made.store
+    )
 
 
 def test_wheels_that_overlap_with_equal_content_are_fine(made: Made) -> None:
@@ -356,14 +360,14 @@ def test_the_first_wins_where_only_modes_differ(made: Made) -> None:
     made.wheel("big", {"shared.py": b"", "big/data": os.urandom(LARGE)}, executable=["shared.py"])
     made.wheel("two", {"shared.py": b""})
     settled = _settle(made)
-    assert [recipe.omit for recipe in settled] == [(), (), (), (f"{SITE}/shared.py",)]
+    assert [layer_plan.omit for layer_plan in settled] == [(), (), (), (f"{SITE}/shared.py",)]
     listings = [read_listing(layer, made.store) for layer in make_layers(settled, made.store)]
     assert merge(listings)[f"{SITE}/shared.py"].mode == 0o755
 
 
 def test_the_working_folder_is_made_where_nothing_brings_it(made: Made) -> None:
     tree = merge([read_listing(make_layer(plan(made.lock(), made.store)[0], made.store), made.store)])
-    layer = make_layer(files_recipe(made.lock(workdir="/root/a/b"), {"/opt/x": b"x"}, tree), made.store)
+    layer = make_layer(files_layer(made.lock(workdir="/root/a/b"), {"/opt/x": b"x"}, tree), made.store)
     found = [(entry.path, oct(entry.mode)) for entry in read_listing(layer, made.store)]
     assert found == [
         ("opt", "0o755"),
@@ -373,7 +377,7 @@ def test_the_working_folder_is_made_where_nothing_brings_it(made: Made) -> None:
         ("root/a/b", "0o755"),
     ]
     for there in ("/tmp", "/"):
-        last = make_layer(files_recipe(made.lock(workdir=there), {}, tree), made.store)
+        last = make_layer(files_layer(made.lock(workdir=there), {}, tree), made.store)
         assert merge([tree.values(), read_listing(last, made.store)]) == tree
 
 
@@ -381,14 +385,14 @@ def test_the_working_folder_is_made_where_nothing_brings_it(made: Made) -> None:
 def test_a_working_folder_that_cannot_be_is_refused(made: Made, workdir: str, taken: str) -> None:
     tree = merge([read_listing(make_layer(plan(made.lock(), made.store)[0], made.store), made.store)])
     with pytest.raises(BuildError, match=f"the working directory {workdir} cannot be") as caught:
-        files_recipe(made.lock(workdir=workdir), {}, tree)
+        files_layer(made.lock(workdir=workdir), {}, tree)
     assert caught.value.hint == f"leave out the system package that brings /{taken} with `--drop NAME`"
 
 
 def test_our_own_files_write_over_nothing(made: Made) -> None:
     tree = merge([read_listing(make_layer(plan(made.lock(), made.store)[0], made.store), made.store)])
     with pytest.raises(BuildError, match="reprobuild itself both write /etc/shadow"):
-        files_recipe(made.lock(), {"/etc/shadow": b""}, tree)
+        files_layer(made.lock(), {"/etc/shadow": b""}, tree)
 
 
 SCRIPT = """

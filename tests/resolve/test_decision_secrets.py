@@ -14,7 +14,7 @@ from reprobuild.context import RunContext
 from reprobuild.errors import LockError, UsageError
 from reprobuild.lock.file import write_lock, write_new_lock
 from reprobuild.lock.model import Lock, Resolution, encode
-from reprobuild.pipeline import from_snapshot
+from reprobuild.pipeline import choose_lock
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.snapshot.read import read_snapshot
 from tests.image.made import Made
@@ -124,7 +124,7 @@ def test_a_lock_of_an_earlier_program_is_not_used_again(tmp_path: Path, made: Lo
     write_lock(msgspec.structs.replace(made, snapshot=captured.digest), tmp_path / "reprobuild.lock")
     session: Any = RunContext
     with pytest.raises(UsageError, match=r"the decision workload\.command holds a secret"):
-        from_snapshot._read_former_lock(tmp_path / "reprobuild.lock", captured, decisions, session)
+        choose_lock._read_former_lock(tmp_path / "reprobuild.lock", captured, decisions, session)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Layers: made from their recipes, or reused.
+"""Layers: made from their plans, or reused.
 
-A layer is a function of only its recipe.
+A layer is a function of only its plan.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reprobuild.image.layers.content import (
     tar_items,
     text_item,
 )
-from reprobuild.image.layers.plan import BasePart, GivenPart, Recipe, TarPart, WheelPart
+from reprobuild.image.layers.plan import BasePart, GivenPart, LayerPlan, TarPart, WheelPart
 from reprobuild.image.layers.wheel import wheel_entries
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import hold_file_lock
@@ -37,8 +37,8 @@ Progress = Callable[[str, float], None]
 
 
 @contextlib.contextmanager
-def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[LayerItem]]:
-    """Yield the sorted items of a recipe, one a path.
+def layer_items(layer_plan: LayerPlan, store: Store) -> Iterator[list[LayerItem]]:
+    """Yield the sorted items of a plan, one a path.
 
     All parents are included.
 
@@ -48,22 +48,22 @@ def recipe_items(recipe: Recipe, store: Store) -> Iterator[list[LayerItem]]:
     """
     with contextlib.ExitStack() as stack:
         items: list[LayerItem] = []
-        for part in recipe.parts:
+        for part in layer_plan.parts:
             match part:
                 case WheelPart():
                     path = store.verified(part.sha256, part.filename)
                     url = json.loads(part.direct_url) if part.direct_url else None
-                    entries = wheel_entries(path, part.filename, recipe.python, direct_url=url)
+                    entries = wheel_entries(path, part.filename, layer_plan.python, direct_url=url)
                     items += stack.enter_context(entries)
                 case TarPart():
                     path = store.verified(part.sha256, part.origin)
                     tar = tar_items(path, part.origin, prefix=part.prefix, below=part.below)
                     items += stack.enter_context(tar)
                 case GivenPart():
-                    items.append(_make_item(part, recipe.title))
+                    items.append(_make_item(part, layer_plan.title))
                 case BasePart():
                     raise AssertionError("a base is copied, not taken apart")
-        omit = set(recipe.omit)
+        omit = set(layer_plan.omit)
         yield arrange_items(item for item in items if item.entry.path not in omit)
 
 
@@ -79,9 +79,14 @@ def _make_item(part: GivenPart, title: str) -> LayerItem:
 
 
 def make_layer(
-    recipe: Recipe, store: Store, level: int = LEVEL, halt: CancelToken | None = None, *, afresh: bool = False
+    layer_plan: LayerPlan,
+    store: Store,
+    level: int = LEVEL,
+    halt: CancelToken | None = None,
+    *,
+    afresh: bool = False,
 ) -> Layer:
-    """Return the layer of a recipe, stored or newly made.
+    """Return the layer of a plan, stored or newly made.
 
     It waits for another process that makes the same layer, also on another machine if file locks work across
     machines: jobs that share a store make each layer once.
@@ -92,28 +97,28 @@ def make_layer(
             earlier result needs a new one.
 
     Raises:
-        BuildError: see `recipe_items`.
+        BuildError: see `layer_items`.
         FetchError: the store lacks a part.
         CancelledError: the wait was cancelled.
     """
-    key = recipe.key(level)
-    if not afresh and (known := _recall_layer(store.recall(key), recipe.title, store)):
+    key = layer_plan.key(level)
+    if not afresh and (known := _recall_layer(store.recall(key), layer_plan.title, store)):
         return known
     with hold_file_lock(store.root / "making" / key, halt or CancelToken()):
-        if not afresh and (known := _recall_layer(store.recall(key), recipe.title, store)):
+        if not afresh and (known := _recall_layer(store.recall(key), layer_plan.title, store)):
             return known
-        if recipe.base:
-            layer = copy_layer(recipe.base, recipe.title, store, level, afresh=afresh)
+        if layer_plan.base:
+            layer = copy_layer(layer_plan.base, layer_plan.title, store, level, afresh=afresh)
         else:
-            with recipe_items(recipe, store) as items:
-                layer = write_layer(items, recipe.title, recipe.epoch, store, level)
+            with layer_items(layer_plan, store) as items:
+                layer = write_layer(items, layer_plan.title, layer_plan.epoch, store, level)
         store.remember(key, msgspec.to_builtins(layer))
         return layer
 
 
-def layer_listing(recipe: Recipe, store: Store, level: int = LEVEL) -> list[TarEntry] | None:
-    """Return the entries of a recipe's stored layer, or None."""
-    layer = _recall_layer(store.recall(recipe.key(level)), recipe.title, store, blob=False)
+def layer_listing(layer_plan: LayerPlan, store: Store, level: int = LEVEL) -> list[TarEntry] | None:
+    """Return the entries of a plan's stored layer, or None."""
+    layer = _recall_layer(store.recall(layer_plan.key(level)), layer_plan.title, store, blob=False)
     return read_listing(layer, store) if layer else None
 
 
@@ -133,25 +138,25 @@ def _recall_layer(value: Any, title: str, store: Store, *, blob: bool = True) ->
 
 
 def make_layers(
-    recipes: Sequence[Recipe], store: Store, *, level: int = LEVEL, progress: Progress | None = None,
+    layer_plans: Sequence[LayerPlan], store: Store, *, level: int = LEVEL, progress: Progress | None = None,
     afresh: bool = False,
 ) -> list[Layer]:  # fmt: skip
     """Make the layers, two at a time, the longest first.
 
-    They are returned in the order of the recipes. Threads suffice: hashing, decompression and zstd release
+    They are returned in the order of the plans. Threads suffice: hashing, decompression and zstd release
     the interpreter. For `afresh` see `make_layer`.
 
     Raises:
-        BuildError, FetchError: see `make_layer`; the first failure in the order of recipes.
+        BuildError, FetchError: see `make_layer`; the first failure in the order of plans.
     """
-    order = sorted(range(len(recipes)), key=lambda index: -_recipe_size(recipes[index], store))
+    order = sorted(range(len(layer_plans)), key=lambda index: -_layer_size(layer_plans[index], store))
     halt = CancelToken()
     with ThreadPoolExecutor(WORKERS) as pool:
         futures = {
-            index: pool.submit(make_layer, recipes[index], store, level, halt, afresh=afresh)
+            index: pool.submit(make_layer, layer_plans[index], store, level, halt, afresh=afresh)
             for index in order
         }
-        names = {future: recipes[index].title for index, future in futures.items()}
+        names = {future: layer_plans[index].title for index, future in futures.items()}
         try:
             for done, future in enumerate(as_completed(names), start=1):
                 if progress is not None:
@@ -159,18 +164,18 @@ def make_layers(
         except BaseException:  # an interrupt ends waits for another process
             halt.say()
             raise
-        return [futures[index].result() for index in range(len(recipes))]
+        return [futures[index].result() for index in range(len(layer_plans))]
 
 
-def _recipe_size(recipe: Recipe, store: Store) -> int:
-    paths = [store.blob(part.sha256) for part in recipe.parts if not isinstance(part, GivenPart)]
+def _layer_size(layer_plan: LayerPlan, store: Store) -> int:
+    paths = [store.blob(part.sha256) for part in layer_plan.parts if not isinstance(part, GivenPart)]
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
 def resolve_overlaps(
-    recipes: Sequence[Recipe], listings: Sequence[Sequence[TarEntry]], store: Store
-) -> list[Recipe]:
-    """Return the recipes without overlaps between layers.
+    layer_plans: Sequence[LayerPlan], listings: Sequence[Sequence[TarEntry]], store: Store
+) -> list[LayerPlan]:
+    """Return the plans without overlaps between layers.
 
     If two layers have a path with equal content and unequal modes, the first in order wins and the other
     omits it. Directories merge, and a file of the base may be overwritten.
@@ -178,12 +183,12 @@ def resolve_overlaps(
     Raises:
         BuildError: two layers fill one path differently.
     """
-    first: dict[str, tuple[TarEntry, Recipe]] = {}
+    first: dict[str, tuple[TarEntry, LayerPlan]] = {}
     settled = []
-    for recipe, listing in zip(recipes, listings, strict=True):
+    for layer_plan, listing in zip(layer_plans, listings, strict=True):
         omit = []
         for entry in listing:
-            former, owner = first.setdefault(entry.path, (entry, recipe))
+            former, owner = first.setdefault(entry.path, (entry, layer_plan))
             if former is entry or former == entry:
                 continue
             over_base = bool(owner.base)
@@ -193,16 +198,16 @@ def resolve_overlaps(
                 raise conflict_error(
                     entry.path,
                     _find_part_name(owner, entry.path, store),
-                    _find_part_name(recipe, entry.path, store),
+                    _find_part_name(layer_plan, entry.path, store),
                 )
             omit.append(entry.path)
-        settled.append(msgspec.structs.replace(recipe, omit=tuple(omit)) if omit else recipe)
+        settled.append(msgspec.structs.replace(layer_plan, omit=tuple(omit)) if omit else layer_plan)
     return settled
 
 
-def _find_part_name(recipe: Recipe, path: str, store: Store) -> str:
+def _find_part_name(layer_plan: LayerPlan, path: str, store: Store) -> str:
     """Return the name of the part that writes a path."""
-    if recipe.base:
-        return f"the base {recipe.title}"
-    with recipe_items(recipe, store) as items:
-        return next(item.origin for item in items if item.entry.path == path) or recipe.title
+    if layer_plan.base:
+        return f"the base {layer_plan.title}"
+    with layer_items(layer_plan, store) as items:
+        return next(item.origin for item in items if item.entry.path == path) or layer_plan.title

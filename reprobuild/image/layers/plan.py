@@ -76,7 +76,7 @@ class GivenPart(Struct, frozen=True, tag="given"):
 Part = BasePart | WheelPart | TarPart | GivenPart
 
 
-class Recipe(Struct, frozen=True, kw_only=True):
+class LayerPlan(Struct, frozen=True, kw_only=True):
     """The parts of one layer.
 
     `omit` are paths that an earlier layer has with another mode.
@@ -101,7 +101,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
         return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
 
 
-def plan(lock: SealedLock, store: Store) -> list[Recipe]:
+def plan(lock: SealedLock, store: Store) -> list[LayerPlan]:
     """Return a sealed lock's layers in order, without runtime files.
 
     They are base, interpreter, wheels, sources. The store provides the sizes of wheels, which a lock need not
@@ -110,8 +110,8 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
     python = lock.interpreter.minor
     bytecode = {item.artefact: item.tar for item in lock.realised.bytecode}
 
-    def recipe(title: str, *parts: Part) -> Recipe:
-        return Recipe(title=title, parts=parts, python=python, epoch=lock.epoch)
+    def planned_layer(title: str, *parts: Part) -> LayerPlan:
+        return LayerPlan(title=title, parts=parts, python=python, epoch=lock.epoch)
 
     def with_bytecode(part: Part, file: Artefact, below: str) -> list[Part]:
         tar = bytecode.get(file.sha256)
@@ -119,13 +119,13 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
         return [part, *tar_parts]
 
     base = f"{lock.base.distribution} {lock.base.release}, {len(lock.base.installed)} packages"
-    recipes = [recipe(base, BasePart(lock.realised.base))]
+    layer_plans = [planned_layer(base, BasePart(lock.realised.base))]
     if lock.realised.interpreter:
         home = lock.interpreter.home
         tree = TarPart("the tree of the interpreter", lock.realised.interpreter, below=home[1:])
-        recipes.append(recipe(f"{home}: Python {lock.interpreter.version}", tree))
+        layer_plans.append(planned_layer(f"{home}: Python {lock.interpreter.version}", tree))
     if parts := virtual_environment_parts(lock):
-        recipes.append(recipe(f"{PREFIX}: Python {python}", *parts))
+        layer_plans.append(planned_layer(f"{PREFIX}: Python {python}", *parts))
     urls = _direct_urls(lock.sources)
     wheels: dict[str, list[Part]] = {}
     sizes: dict[str, int] = {}
@@ -137,10 +137,10 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
             sizes[wheel.file.filename] = _file_size(store.blob(wheel.file.sha256))
             wheels[wheel.file.filename] = with_bytecode(part, wheel.file, PREFIX[1:])
     order = order_wheels(sizes)
-    recipes += [recipe(name, *wheels[name]) for name in order.alone]
+    layer_plans += [planned_layer(name, *wheels[name]) for name in order.alone]
     if order.together:
         together = [part for name in order.together for part in wheels[name]]
-        recipes.append(recipe(f"{len(order.together)} wheels", *together))
+        layer_plans.append(planned_layer(f"{len(order.together)} wheels", *together))
     for source in sorted(lock.sources, key=lambda source: source.name):
         place = source.path.strip("/")
         files = TarPart(f"the source {source.name}", source.file.sha256, prefix=place)
@@ -156,8 +156,8 @@ def plan(lock: SealedLock, store: Store) -> list[Recipe]:
             *with_bytecode(files, source.file, place),
             *added,
         ]
-        recipes.append(recipe(title, *whole))
-    return recipes
+        layer_plans.append(planned_layer(title, *whole))
+    return layer_plans
 
 
 def _file_size(blob: Path) -> int:
@@ -201,7 +201,7 @@ def _direct_urls(sources: Sequence[Source]) -> dict[str, str]:
     return urls
 
 
-def files_recipe(lock: SealedLock, files: Mapping[str, bytes], tree: Mapping[str, TarEntry]) -> Recipe:
+def files_layer(lock: SealedLock, files: Mapping[str, bytes], tree: Mapping[str, TarEntry]) -> LayerPlan:
     """Return the last layer: runtime files and the working directory.
 
     The working directory is added if no other layer has it.
@@ -230,6 +230,6 @@ def files_recipe(lock: SealedLock, files: Mapping[str, bytes], tree: Mapping[str
                 f"the working directory {lock.workdir} cannot be: /{folder} is a {present.type}",
                 hint=f"leave out the system package that brings /{folder} with `--drop NAME`",
             )
-    return Recipe(
+    return LayerPlan(
         title="reprobuild's own files", parts=tuple(parts), python=lock.interpreter.minor, epoch=lock.epoch
     )

@@ -25,7 +25,8 @@ from reprobuild.infra.untrusted.regular_files import has_content, read_plain
 from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, read_image
-from reprobuild.pipeline.from_snapshot import BuildOptions, build
+from reprobuild.pipeline.build import BuildOptions
+from reprobuild.pipeline.from_snapshot import build_from_lock
 from reprobuild.pipeline.rebuild.causes import RECIPE, explain_differences
 from reprobuild.pipeline.rebuild.integrity import Integrity, read_integrity
 from reprobuild.pipeline.rebuild.resume import prepare_directory
@@ -150,7 +151,7 @@ def _rebuild_image(
         compressor=_compressor(out, kinds), afresh=True,
     )  # fmt: skip
     with gc_root(lock, new / LOCK, session.store, "rebuild"):
-        return *build(lock, new, session, making, exact=False), not_made
+        return *build_from_lock(lock, new, session, making, exact=False), not_made
 
 
 def _report_needs(lock: Lock, session: RunContext) -> None:
