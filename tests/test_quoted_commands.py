@@ -47,7 +47,6 @@ ALLOWED = {
     "distribute/text.py: against": "it is empty, or quotes",
     "distribute/bundle_writer.py: least": "a number",
     "snapshot/parsers/capture_json.py: NEWEST": "a constant",
-    "snapshot/parsers/capture_json_report.py: NEWEST": "a constant",
     "reprobuild_runtime/capture.py: words[0]": "a subcommand of git that this file names",
 }
 

@@ -24,7 +24,8 @@ from reprobuild.resolve.system.shared_libraries import (
     rule_newer_libraries,
 )
 from reprobuild.resolve.system.wheel_libraries import open_wheels
-from reprobuild.snapshot.captured_command import read_captured_commands
+from reprobuild.snapshot.captured_command import list_captured_commands
+from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild.store.fetch import fetch
 
 _SHOWN = 5  # names in one line
@@ -94,6 +95,6 @@ def _find_called_packages(
         return {}
     names = [package.name for package in snapshot.packages if package.mark in ASKED]
     commands = [shlex.join(workload.command)] if workload else []
-    captured = read_captured_commands(around.captured) if snapshot.captured else ()
+    captured = list_captured_commands(load_capture(around.captured)) if snapshot.captured else ()
     callers_by_program = find_callers(wheels, sources, commands, find_programs(names), around.store, captured)
     return dict(select_called_packages(names, callers_by_program))

@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from reprobuild.infra.untrusted.regular_files import open_within
-from reprobuild.infra.untrusted.strings import Line, QuotedPath
+from reprobuild.snapshot.capture_document import CaptureDocument, PythonFacts
 from reprobuild.snapshot.model import MachineReport
-from reprobuild.snapshot.parsers.capture_json import FILE
-
-_LARGEST = 64 << 20  # of capture.json, as it is read whole
 
 
 class StatedBuild(Struct, frozen=True, kw_only=True):
@@ -33,29 +27,19 @@ class StatedBuild(Struct, frozen=True, kw_only=True):
     prefix: str = ""
 
 
-class _Python(Struct, frozen=True):
-    version: Line
-    build: tuple[Line, Line]
-    compiler: Line
-    platform: Line
-    implementation: Line = ""
-    base_prefix: QuotedPath = ""
-
-
-class _Document(Struct, frozen=True):
-    python: _Python | None = None
-
-
-def find_stated_build(folder: Path, reports: Sequence[MachineReport]) -> StatedBuild | None:
+def find_stated_build(
+    document: CaptureDocument | None, reports: Sequence[MachineReport]
+) -> StatedBuild | None:
     """Return the build stated by capture.json or python.txt, or None.
 
     It needs version, date and platform.
 
     Args:
-        folder: of the snapshot.
+        document: the capture of the snapshot, if it has one.
         reports: the reports of the snapshot.
     """
-    return _read_captured_build(folder) or next(filter(None, map(_parse_report_build, reports)), None)
+    captured = _read_captured_build(document.python) if document and document.python else None
+    return captured or next(filter(None, map(_parse_report_build, reports)), None)
 
 
 def format_build(version: str, build: Sequence[str], compiler: str) -> str:
@@ -63,14 +47,8 @@ def format_build(version: str, build: Sequence[str], compiler: str) -> str:
     return f"{version} ({', '.join(build)}) [{compiler}]"
 
 
-def _read_captured_build(folder: Path) -> StatedBuild | None:
-    try:
-        stream, _ = open_within(folder, FILE)
-        with stream:
-            python = msgspec.json.decode(stream.read(_LARGEST), type=_Document).python
-    except (OSError, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    if python is None or python.implementation != "CPython" or not all((*python.build, python.platform)):
+def _read_captured_build(python: PythonFacts) -> StatedBuild | None:
+    if python.implementation != "CPython" or not all((*python.build, python.platform)):
         return None
     return StatedBuild(
         version=python.version.rstrip("+"), words=format_build(python.version, python.build, python.compiler),

@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.regular_files import read_plain
-from reprobuild.snapshot import text, unlisted
+from reprobuild.snapshot import text
 from reprobuild.snapshot.file_kinds import KINDS, RECIPE, FileKind, explicit_lock_kind, kind_of
 from reprobuild.snapshot.merge import apply_conda_versions, last_line_number, merge_exact_variables
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
-from reprobuild.snapshot.parsers import apt_lists, capture_json, conda_list, env
+from reprobuild.snapshot.parsers import capture_json, conda_list, env
+from reprobuild.snapshot.parsers.apt_lists import read_apt_lists
+from reprobuild.snapshot.unlisted import find_unfrozen, list_unlisted
 
 __all__ = ["read_snapshot", "snapshot_digest"]
 
@@ -59,18 +61,28 @@ def read_snapshot(folder: Path) -> Snapshot:
         )
     reader.join()
     names = {"env.txt" if name == "env.nul" else name for name in reader.first}
-    document = reader.first.get(capture_json.FILE)
+    captured = reader.first.get(capture_json.FILE)
+    fields: dict[str, Any] = {field: tuple(values) for field, values in reader.found.items()}
+    if captured:
+        fields |= _capture_fields(*captured, reader.names())
     snapshot = Snapshot(
         digest="",
-        captured=capture_json.parse(document[1], document[0]) if document else None,
-        apt_lists=apt_lists.parse(document[1], document[0]) if document else (),
-        unlisted=unlisted.parse(document[1], reader.names(), document[0]) if document else (),
-        unfrozen=unlisted.find_unfrozen(document[1], reader.names(), document[0]) if document else (),
         remarks=tuple(reader.remarks),
         absent=tuple(name for name in RECIPE if name not in names),
-        **{field: tuple(values) for field, values in reader.found.items()},
+        **fields,
     )
     return replace(snapshot, digest=snapshot_digest(snapshot))
+
+
+def _capture_fields(file: str, data: bytes, names: set[str]) -> dict[str, Any]:
+    """Return the fields of a snapshot that capture.json gives."""
+    document = capture_json.parse(data, file)
+    return {
+        "captured": capture_json.select_facts(document),
+        "apt_lists": read_apt_lists(document),
+        "unlisted": list_unlisted(document, names, file),
+        "unfrozen": find_unfrozen(document, names),
+    }
 
 
 def snapshot_digest(snapshot: Snapshot) -> str:

@@ -10,18 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
-from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.infra.display import escape_text
-from reprobuild.infra.untrusted.strings import ProjectName, QuotedPath, is_valid
-from reprobuild.snapshot import text
+from reprobuild.infra.untrusted.strings import ProjectName, is_valid
+from reprobuild.snapshot.capture_document import CaptureDocument, InstalledDistribution
 from reprobuild.snapshot.model import Requirement
 from reprobuild.snapshot.parsers import pip_freeze
-from reprobuild.snapshot.parsers.capture_json import DAMAGED
 
 # https://pip.pypa.io/en/stable/cli/pip_freeze/#cmdoption-all
 NAMES = frozenset({"pip", "setuptools", "wheel"})
@@ -30,46 +25,21 @@ _OTHERS = frozenset({"", "conda", "debian", "rpm"})
 # pip never lists them (pip, commands/freeze.py).
 _NEVER = frozenset({"python", "wsgiref", "argparse", "distribute"})
 
-_Field = Annotated[str, Meta(max_length=4096)]
 
-
-class _Distribution(Struct, frozen=True):
-    name: _Field = ""
-    version: _Field = ""
-    installer: _Field = ""
-    location: QuotedPath = ""
-
-
-class _Distributions(Struct, frozen=True):
-    found: Annotated[tuple[_Distribution, ...], Meta(max_length=1_000_000)] = ()
-
-
-class _Python(Struct, frozen=True):
-    prefix: QuotedPath = ""
-
-
-class _Document(Struct, frozen=True):
-    distributions: _Distributions | None = None  # None if that part failed
-    python: _Python | None = None
-
-
-def parse(
-    data: bytes, freeze_names: Collection[str] = (), file: str = "capture.json"
+def list_unlisted(
+    document: CaptureDocument, freeze_names: Collection[str] = (), file: str = "capture.json"
 ) -> tuple[Requirement, ...]:
     """Return the lines that `pip freeze --all` adds to `pip freeze`.
 
     They are in the file's order.
 
     Args:
-        data: the bytes of a `capture.json`.
+        document: the capture.
         freeze_names: names of the freeze.
         file: the name of the document in messages.
-
-    Raises:
-        SnapshotError: it is damaged. `captured.parse` checks its version before.
     """
     requirements: dict[str, Requirement] = {}
-    for name, distribution in _environment_distributions(data, file):
+    for name, distribution in _environment_distributions(document):
         if name in NAMES and name not in _canonical_names(freeze_names):
             lines, _ = pip_freeze.parse(f"{name}=={distribution.version}\n".encode(), file)
             if len(lines) == 1 and lines[0].kind == "index":  # a version is hostile input, too
@@ -77,21 +47,10 @@ def parse(
     return tuple(requirements.values())
 
 
-def find_unfrozen(
-    data: bytes, freeze_names: Collection[str] = (), file: str = "capture.json"
-) -> tuple[str, ...]:
-    """Return the names of the distributions that the freeze of the same environment does not list, sorted.
-
-    Args:
-        data: the bytes of a `capture.json`.
-        freeze_names: names of the freeze.
-        file: the name of the document in messages.
-
-    Raises:
-        SnapshotError: as `parse`.
-    """
+def find_unfrozen(document: CaptureDocument, freeze_names: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names of the distributions that the freeze of the same environment does not list, sorted."""
     known = _canonical_names(freeze_names) | NAMES | _NEVER
-    names = {name for name, _ in _environment_distributions(data, file)} - known
+    names = {name for name, _ in _environment_distributions(document)} - known
     return tuple(sorted(name for name in names if is_valid(name, ProjectName)))
 
 
@@ -99,12 +58,8 @@ def _canonical_names(names: Collection[str]) -> set[str]:
     return {str(canonicalize_name(name)) for name in names}
 
 
-def _environment_distributions(data: bytes, file: str) -> Iterator[tuple[str, _Distribution]]:
+def _environment_distributions(document: CaptureDocument) -> Iterator[tuple[str, InstalledDistribution]]:
     """Yield the distributions that a Python installer put into the environment, by canonical name."""
-    try:
-        document = msgspec.json.decode(data, type=_Document)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
-        raise text.parse_error(file, escape_text(str(err)), DAMAGED) from None
     if document.distributions is None or document.python is None:
         return
     prefix = PurePosixPath(document.python.prefix)

@@ -25,7 +25,7 @@ from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.snapshot.capture_model import CapturedRepository
-from reprobuild.snapshot.parsers.capture_json import read_capture_json
+from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from reprobuild_runtime import capture
@@ -149,7 +149,7 @@ def take(top: Path, out: Path) -> tuple[CapturedRepository, ...]:
         report = capture.capture(str(out))
     assert report["captured"], report
     assert set(report["parts"].values()) <= {"done"}, (out / "capture.json").read_text()
-    return read_capture_json(out).repositories
+    return load_capture(out).repositories
 
 
 def document(out: Path) -> dict[str, Any]:

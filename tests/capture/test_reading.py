@@ -21,7 +21,7 @@ from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.resolve.system.release import infer_release
 from reprobuild.snapshot.parsers import env as environ
 from reprobuild.snapshot.parsers import modules
-from reprobuild.snapshot.parsers.capture_json import read_capture_json
+from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from reprobuild_runtime import capture
@@ -213,7 +213,7 @@ def test_an_editable_install_becomes_the_very_files(tmp_path: Path) -> None:
     origins = {"my-lib": read_origin(str(tmp_path / "origin.git"), tmp_path)}
     given = SourceInputs(patches=snapshot.patches, origins=origins, store=store, env=dict(os.environ))
     (source,), rulings = resolve_sources((line,), given)
-    (repository,) = read_capture_json(out).repositories
+    (repository,) = load_capture(out).repositories
     assert source.tree == repository.worktree
     assert source.commit == repository.base != repository.head
     assert [ruling.outcome for ruling in rulings] == ["pinned", "pinned"]
@@ -401,7 +401,7 @@ def test_two_of_one_name_do_not_mix(tmp_path: Path) -> None:
         install(tmp_path / "site", f"more{number}", folder / "clone")
     env = LEAN | {"PYTHONPATH": str(tmp_path / "site")}
     assert run_program("-o", tmp_path / "out", env=env, cwd=tmp_path).returncode == 0
-    names = [repository.name for repository in read_capture_json(tmp_path / "out").repositories]
+    names = [repository.name for repository in load_capture(tmp_path / "out").repositories]
     assert names == ["clone", "clone-2"]
     assert {path.name for path in (tmp_path / "out").glob("*.diff")} == {"clone.diff", "clone-2.diff"}
 

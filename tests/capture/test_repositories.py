@@ -13,7 +13,7 @@ import pytest
 
 from reprobuild.ecosystems.git.restore.restore import restore_repository
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.parsers.capture_json import read_capture_json
+from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild_runtime import capture
 from tests.capture.repositories import (
     ENV,
@@ -283,7 +283,7 @@ def test_a_bundle_or_diff_that_is_too_large_is_said(tmp_path: Path, monkeypatch:
     assert record(tmp_path / "second")["bundle"]["reason"] == "too-large"  # type: ignore[index]  # it is JSON
     with pytest.raises(SnapshotError, match=r"not captured \(too-large\)"):
         restore_repository(
-            read_capture_json(tmp_path / "second").repositories,
+            load_capture(tmp_path / "second").repositories,
             "clone",
             tmp_path / "second",
             tmp_path / "again",

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 from reprobuild.ecosystems.git.restore.restore import restore_repository
 from reprobuild.errors import ReproError, SnapshotError
-from reprobuild.snapshot.parsers.capture_json import DAMAGED, read_capture_json, unquote_path
+from reprobuild.snapshot.parsers.capture_json import DAMAGED, load_capture, unquote_path
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV, document, git, new_origin, take, write
 from tests.guard.fuzz import resident
@@ -28,7 +28,7 @@ def again(snapshot: Path, **more: Any) -> None:
     folder = snapshot.parent
     origins = {"clone": str(folder / "origin.git")}
     restore_repository(
-        read_capture_json(snapshot).repositories,
+        load_capture(snapshot).repositories,
         "clone",
         snapshot,
         folder / "again",
@@ -258,7 +258,15 @@ def test_a_newer_capture_json(snapshot: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[" * 100_000, "[]", '{"capture": 1}', '{"capture": 1, "repositories": [{}]}']
+    "text",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        "[]",
+        '{"capture": 1, "repositories": 3}',
+        '{"capture": 1, "repositories": [{}]}',
+    ],
 )
 def test_damaged_capture_json(text: str, snapshot: Path) -> None:
     (snapshot / "capture.json").write_text(text)
@@ -268,7 +276,7 @@ def test_damaged_capture_json(text: str, snapshot: Path) -> None:
 def test_a_name_that_was_not_captured(snapshot: Path) -> None:
     with pytest.raises(SnapshotError, match="no repository `other`") as caught:
         restore_repository(
-            read_capture_json(snapshot).repositories, "other", snapshot, snapshot.parent / "again", ENV
+            load_capture(snapshot).repositories, "other", snapshot, snapshot.parent / "again", ENV
         )
     assert caught.value.hint == "there are: clone"
     with pytest.raises(SnapshotError) as caught:
@@ -341,7 +349,7 @@ def tried(good: Path, found: dict[str, Any], bundle: bytes) -> None:
         (folder / "snapshot" / "capture.json").write_text(json.dumps(found))
         (folder / "snapshot" / "clone.bundle").write_bytes(bundle)
         with contextlib.suppress(ReproError):
-            repositories = read_capture_json(folder / "snapshot").repositories
+            repositories = load_capture(folder / "snapshot").repositories
             origins = {"clone": str(good / "origin.git")}
             restore_repository(repositories, "clone", folder / "snapshot", folder / "again", ENV, origins)
         assert {path.name for path in folder.iterdir()} <= {"snapshot", "again"}

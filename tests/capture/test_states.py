@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 
-from reprobuild.snapshot.parsers.capture_json import read_capture_json
+from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild_runtime import capture
 from tests.capture.repositories import git, new_origin, place, proved, write
 
@@ -161,7 +161,7 @@ def test_a_branch_that_the_remote_deletes_after_its_merge(dirty: bool, tmp_path:
     git(origin, "reflog", "expire", "--expire=now", "--all")
     git(origin, "gc", "-q", "--prune=now")
     snapshot = proved(top, tmp_path, origin)
-    (repository,) = read_capture_json(snapshot).repositories
+    (repository,) = load_capture(snapshot).repositories
     main = git(top, "rev-parse", "main").decode().strip()
     assert repository.prerequisites == (main,)
     assert repository.base == repository.head != main  # what a remote has, as far as the clone knows
@@ -172,7 +172,7 @@ def test_a_branch_that_is_merged_needs_no_bundle(tmp_path: Path) -> None:
     git(top, "push", "-q", "origin", "feature:main")
     git(top, "fetch", "-q")
     snapshot = proved(top, tmp_path, origin)
-    (repository,) = read_capture_json(snapshot).repositories
+    (repository,) = load_capture(snapshot).repositories
     assert (repository.bundle, repository.prerequisites) == (None, (repository.head,))
 
 
@@ -180,7 +180,7 @@ def test_a_branch_of_very_many_commits_is_left_to_its_remote(tmp_path: Path) -> 
     top, origin = pushed_branch(tmp_path)
     with mock.patch.object(capture, "MOST_COMMITS", 1):
         snapshot = proved(top, tmp_path, origin)
-    (repository,) = read_capture_json(snapshot).repositories
+    (repository,) = load_capture(snapshot).repositories
     assert (repository.bundle, repository.prerequisites) == (None, (repository.head,))
 
 

@@ -17,7 +17,7 @@ from reprobuild.compare.environments.difference import EnvironmentComparison
 from reprobuild.compare.environments.evidence import BUNDLES, STARTS
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.system import Artefact
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import ROOT, reprobuild
 from tests.environments.samples import compared, make_snapshot
 from tests.verify.samples import make_lock

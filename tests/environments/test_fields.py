@@ -10,10 +10,9 @@ import msgspec
 import pytest
 from msgspec import UNSET, Struct
 
-from reprobuild.compare.environments import machine
 from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
 from reprobuild.compare.environments.snapshot import build_environment
-from reprobuild.snapshot import capture_model, model
+from reprobuild.snapshot import capture_document, capture_model, model
 from tests.recipe.full_lock import replaced
 
 Owner = tuple[type[Struct], str]
@@ -23,6 +22,7 @@ _TEXT = "the line as it was written, for people; its parts are fields of their o
 _PLACE = "where a line stands; the order of a list says nothing"
 _TREE = "how the work tree came about; its tree, which is compared, has all files as they lay there"
 _SAVED = "how the work tree was saved; its tree, which is compared, is what was saved"
+_READ = "read into the snapshot, whose fields are tried"
 _FOLDER = "a directory of that machine; what lies in it is compared"
 _OFFER = "what apt offers, which is another thing each day; the version is what is installed"
 
@@ -78,14 +78,28 @@ SILENT: dict[Owner, str] = {
     (capture_model.CapturedRepository, "lfs"): "the pointers are in the tree, and have the sha256 of the content",
     (capture_model.Diff, "size"): _SAVED,
     (capture_model.LeftOut, "reason"): "why the content is not there; the file is named",
-    (machine.Cpu, "part"): "names the processor where it has no model name",
-    (machine.Cpu, "vendor"): "names the processor where it has no model name",
-    (machine.Cpu, "features"): "the flags of the processor where it has no others",
-    (machine.CapturePart, "outcome"): "a part that failed is not there, which is told",
-    (machine.Cpu, "usable"): "which processors a job has is noise; their number is compared",
-    (machine.Cpu, "count"): "the processors that may be used count; all of them where that is not told",
-    (machine.CapturedGpu, "driver"): "repeats the row of nvidia-smi, where there is one",
-    (machine.CapturedGpu, "cards"): "repeats the row of nvidia-smi, where there is one",
+    (capture_document.CaptureDocument, "capture"): "the version of the format",
+    (capture_document.CaptureDocument, "repositories"): _READ,
+    (capture_document.CaptureDocument, "dpkg"): _READ,
+    (capture_document.CaptureDocument, "command"): "the job, and not its environment",
+    (capture_document.CaptureDocument, "notes"): _READ,
+    (capture_document.CaptureDocument, "interpreter"): _READ,
+    (capture_document.PythonFacts, "abiflags"): "the report of the snapshot has the free-threaded build",
+    (capture_document.PythonFacts, "platform"): "the report of the snapshot has the machine",
+    (capture_document.PythonFacts, "build"): "two builds of one version count as one version",
+    (capture_document.PythonFacts, "compiler"): "two builds of one version count as one version",
+    (capture_document.PythonFacts, "prefix"): _FOLDER,
+    (capture_document.PythonFacts, "base_prefix"): _FOLDER,
+    (capture_document.InstalledDistribution, "installer"): "what is installed is compared, by any installer",
+    (capture_document.InstalledDistribution, "location"): _FOLDER,
+    (capture_document.Cpu, "part"): "names the processor where it has no model name",
+    (capture_document.Cpu, "vendor"): "names the processor where it has no model name",
+    (capture_document.Cpu, "features"): "the flags of the processor where it has no others",
+    (capture_document.CapturePart, "outcome"): "a part that failed is not there, which is told",
+    (capture_document.Cpu, "usable"): "which processors a job has is noise; their number is compared",
+    (capture_document.Cpu, "count"): "the processors that may be used count; all of them where that is not told",
+    (capture_document.CapturedGpu, "driver"): "repeats the row of nvidia-smi, where there is one",
+    (capture_document.CapturedGpu, "cards"): "repeats the row of nvidia-smi, where there is one",
 }  # fmt: skip
 
 
@@ -197,19 +211,29 @@ def full_snapshot() -> model.Snapshot:
     )  # fmt: skip
 
 
-def full_capture() -> machine.CapturedMachine:
+def full_capture(snapshot: model.Snapshot) -> capture_document.CaptureDocument:
     """Return what `capture.json` says of a machine, with a value in each field."""
-    return machine.CapturedMachine(
-        parts={"gpu": machine.CapturePart("done")},
-        python=machine.PythonFacts(version="3.11.2", implementation="CPython", libc="glibc 2.36"),
-        distributions=machine.Distributions(found=(machine.InstalledDistribution(name="pip", version="1"),)),
-        gpu=machine.CapturedGpu(
+    assert snapshot.captured
+    return capture_document.CaptureDocument(
+        parts={"gpu": capture_document.CapturePart("done")},
+        capture=1, repositories=snapshot.captured.repositories[:1],
+        python=capture_document.PythonFacts(
+            version="3.11.2", implementation="CPython", libc="glibc 2.36", abiflags="t", platform="linux-x86_64",
+            build=("main", "May 1 2026"), compiler="GCC 12", prefix="/venv", base_prefix="/usr",
+        ),
+        distributions=capture_document.InstalledDistributions(
+            found=(capture_document.InstalledDistribution("pip", "1", "pip", "/venv/lib"),)
+        ),
+        dpkg=capture_document.DpkgFacts((capture_document.ReleaseFile("x", "1", "1", "a", "b", "c"),)),
+        command=capture_document.CommandFacts(("python",), "/job", (capture_document.ProcessFacts(("sh",)),)),
+        notes=("a note",), interpreter=snapshot.captured.interpreter,
+        gpu=capture_document.CapturedGpu(
             driver="x", headers={"/a/nccl.h": "2"}, cards=({"Model": "H100"},), libraries=("/a/libcuda.so",),
             torch={"cuda": "12"}, nvidia_smi=("H100, 1",), nvidia_smi_fields=("name", "driver_version"),
         ),
-        machine=machine.MachineFacts(
+        machine=capture_document.MachineFacts(
             host="node1", uname=("Linux", "node1", "6.1", "#1", "x86_64"), memory_bytes=1,
-            cpu=machine.Cpu(
+            cpu=capture_document.Cpu(
                 count=1, usable=(0,), vendor="a", model_name="b", family="1", model="2", stepping="3", microcode="4",
                 flags="avx", part="c", features="d",
             ),
@@ -259,7 +283,8 @@ def compared(one: tuple[Any, Any], other: tuple[Any, Any]) -> EnvironmentCompari
     return compare_sides(build_environment(*one, "one"), build_environment(*other, "other"))
 
 
-SNAPSHOT, CAPTURE = full_snapshot(), full_capture()
+SNAPSHOT = full_snapshot()
+CAPTURE = full_capture(SNAPSHOT)
 LEAVES = [*leaves((SNAPSHOT, CAPTURE)), *leaves((SNAPSHOT, None))]
 
 
@@ -267,7 +292,7 @@ def named(leaf: Leaf) -> str:
     return ".".join(map(str, leaf[0]))
 
 
-def is_told(leaf: Leaf, capture: machine.CapturedMachine | None) -> bool:
+def is_told(leaf: Leaf, capture: capture_document.CaptureDocument | None) -> bool:
     """Say whether a change of one value is told in both orders."""
     whole = (SNAPSHOT, capture)
     changed = replaced(whole, leaf[0], another(leaf[2]))
@@ -306,7 +331,7 @@ def structs(kind: Any) -> Iterator[type[Struct]]:
 
 
 def test_every_field_of_every_type_is_tried() -> None:
-    kinds = {*structs(model.Snapshot), *structs(machine.CapturedMachine)}
+    kinds = {*structs(model.Snapshot), *structs(capture_document.CaptureDocument)}
     fields = {(kind, field.name) for kind in kinds for field in msgspec.structs.fields(kind)}
     tried = {owner for leaf in LEAVES for owner in leaf[1]}
     below = {owner for owner in fields if owner[0] in (model.PatchedFile, model.AptList)}

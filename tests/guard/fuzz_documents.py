@@ -26,7 +26,6 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.compare.environments.machine import read_facts
 from reprobuild.config.overrides import describe_decisions, list_unconfirmed, read_decisions
 from reprobuild.distribute.unbundle import unbundle
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
@@ -43,6 +42,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import encode
 from reprobuild.output.directory import read_image
+from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from reprobuild.verify.certificate.read import read_certificate
@@ -232,7 +232,7 @@ def capture(random: Random, world: World, place: Path) -> None:
     (place / "requirements.txt").write_text("six==1.16.0\n")
     (place / "capture.json").write_bytes(structured(random, world.capture))
     read_snapshot(place)
-    read_facts(place)
+    load_capture(place)
 
 
 def snapshot(random: Random, world: World, place: Path) -> None:

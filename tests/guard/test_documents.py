@@ -64,7 +64,6 @@ ENTRIES = {
     "ecosystems/oci_registry/manifest.py:kind:_decode_document $.manifests": "only whether it is there",
     "ecosystems/oci_registry/repository.py:_read:msgspec.json.decode $.manifests[...]": "Descriptor",
     "ecosystems/pypi/simple_api.py::msgspec.json.Decoder $.files[...]": "_File",
-    "snapshot/parsers/capture_json_report.py:parse:msgspec.json.decode $.machine": "_Machine",
     "verify/certificate/read.py:_read_version:msgspec.json.decode $.determinism": "only whether it is there",
 }
 

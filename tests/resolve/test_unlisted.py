@@ -7,8 +7,9 @@ import pytest
 
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.line_resolutions import exclude_unlisted
-from reprobuild.snapshot import unlisted
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.parsers import capture_json
+from reprobuild.snapshot.unlisted import list_unlisted
 from tests.snapshot.test_unlisted import document, one
 
 
@@ -16,7 +17,9 @@ from tests.snapshot.test_unlisted import document, one
     ("file", "outcome"), [("capture.json", "excluded"), ("requirements.txt", "unresolved")]
 )
 def test_only_lines_beside_the_freeze_are_left_out(file: str, outcome: str) -> None:
-    snapshot = Snapshot(digest="", unlisted=unlisted.parse(document(one("setuptools", "59.9.9"))))
+    snapshot = Snapshot(
+        digest="", unlisted=list_unlisted(capture_json.parse(document(one("setuptools", "59.9.9"))))
+    )
     lost = Resolution(
         file=file, line=1, subject="setuptools", outcome="unresolved", reason="no index has it",
         kind="gone", captured="setuptools==59.9.9",

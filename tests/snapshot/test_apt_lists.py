@@ -10,7 +10,8 @@ import pytest
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import AptList
-from reprobuild.snapshot.parsers import apt_lists
+from reprobuild.snapshot.parsers import capture_json
+from reprobuild.snapshot.parsers.apt_lists import read_apt_lists
 from reprobuild.snapshot.parsers.capture_json import DAMAGED
 from reprobuild.snapshot.read import read_snapshot
 
@@ -27,7 +28,7 @@ def document(*lists: Any, **more: Any) -> bytes:
 
 
 def test_what_apt_had() -> None:
-    assert apt_lists.parse(document(ONE | {"of a newer capture": [1]})) == (
+    assert read_apt_lists(capture_json.parse(document(ONE | {"of a newer capture": [1]}))) == (
         AptList(
             file="deb.example_debian_dists_bookworm_InRelease",
             date=1783764997,
@@ -40,9 +41,9 @@ def test_what_apt_had() -> None:
 
 
 def test_a_machine_without_dpkg_has_none() -> None:
-    assert apt_lists.parse(b'{"capture": 1, "dpkg": null}') == ()
-    assert apt_lists.parse(b'{"capture": 1}') == ()
-    assert apt_lists.parse(document()) == ()
+    assert read_apt_lists(capture_json.parse(b'{"capture": 1, "dpkg": null}')) == ()
+    assert read_apt_lists(capture_json.parse(b'{"capture": 1}')) == ()
+    assert read_apt_lists(capture_json.parse(document())) == ()
 
 
 @pytest.mark.parametrize(
@@ -60,13 +61,17 @@ def test_a_machine_without_dpkg_has_none() -> None:
     ],
 )
 def test_dates_of_release_files(date: str, seconds: int | None) -> None:
-    (one,) = apt_lists.parse(document(ONE | {"date": date, "dated": "2026-13-01T00:00:00Z"}))
+    (one,) = read_apt_lists(
+        capture_json.parse(document(ONE | {"date": date, "dated": "2026-13-01T00:00:00Z"}))
+    )
     assert (one.date, one.fetched) == (seconds, None)
 
 
 def test_what_is_shown_of_them_cannot_harm() -> None:
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
-    (one,) = apt_lists.parse(document({"file": "x\x1b[31m", "origin": "a\nb\u202e", "suite": token}))
+    (one,) = read_apt_lists(
+        capture_json.parse(document({"file": "x\x1b[31m", "origin": "a\nb\u202e", "suite": token}))
+    )
     assert one == AptList(file="x\\x1b[31m", origin="a\\nb\\u202e", suite=one.suite)
     assert token not in one.suite
 
@@ -74,19 +79,19 @@ def test_what_is_shown_of_them_cannot_harm() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b'{"dpkg": {"lists": [{}]}}',
-        b'{"dpkg": {"lists": [{"file": 3}]}}',
-        b'{"dpkg": {"lists": 3}}',
-        b'{"dpkg": []}',
-        b'{"dpkg": {"lists": [{"file": "\xff"}]}}',
-        b'{"dpkg": {"lists": ' + b"[" * 100_000,
+        b'{"capture": 1, "dpkg": {"lists": [{}]}}',
+        b'{"capture": 1, "dpkg": {"lists": [{"file": 3}]}}',
+        b'{"capture": 1, "dpkg": {"lists": 3}}',
+        b'{"capture": 1, "dpkg": []}',
+        b'{"capture": 1, "dpkg": {"lists": [{"file": "\xff"}]}}',
+        b'{"capture": 1, "dpkg": {"lists": ' + b"[" * 100_000,
         document(ONE | {"origin": "x" * 4097}),
         document(*({"file": "x"} for _ in range(10_001))),
     ],
 )
 def test_a_damaged_one(data: bytes) -> None:
     with pytest.raises(SnapshotError) as err:
-        apt_lists.parse(data)
+        capture_json.parse(data)
     assert err.value.hint == DAMAGED
 
 

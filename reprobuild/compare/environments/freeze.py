@@ -9,10 +9,10 @@ from itertools import product
 import msgspec
 from packaging.markers import InvalidMarker, Marker
 
-from reprobuild.compare.environments.machine import CapturedMachine
 from reprobuild.compare.environments.model import HIDDEN, Aspect, EnvironmentBuilder, normalise_name
 from reprobuild.compare.environments.origin import INDEX, address_origin, file_origin
 from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, marker_environment
+from reprobuild.snapshot.capture_document import CaptureDocument
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.snapshot.parsers.pip_freeze import OPTION
 
@@ -28,7 +28,7 @@ _COMMITS = (40, 64)  # characters of a complete id: it determines the content in
 
 
 def drop_foreign_lines(
-    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None
+    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureDocument | None
 ) -> Snapshot:
     """Return a snapshot without the freeze lines for other Pythons."""
     if not any(line.marker for line in snapshot.requirements):
@@ -48,7 +48,7 @@ def drop_foreign_lines(
     return msgspec.structs.replace(snapshot, requirements=tuple(requirements))
 
 
-def _possible_versions(snapshot: Snapshot, captured: CapturedMachine | None) -> tuple[str, ...]:
+def _possible_versions(snapshot: Snapshot, captured: CaptureDocument | None) -> tuple[str, ...]:
     """Return the possible versions of the interpreter."""
     versions = [captured.python.version] if captured and captured.python else []
     versions += [report.python for report in snapshot.reports if report.python]
@@ -69,7 +69,7 @@ def _marker_holds(marker: str, pythons: tuple[str, ...], machines: tuple[str, ..
 
 
 def add_distributions(
-    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None
+    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureDocument | None
 ) -> None:
     """Add the freeze, completed from `capture.json`.
 

@@ -15,13 +15,6 @@ from reprobuild.compare.environments.channel import channels
 from reprobuild.compare.environments.evidence import hash_bundles, hash_interpreter
 from reprobuild.compare.environments.freeze import add_distributions, drop_foreign_lines
 from reprobuild.compare.environments.interpreter import add_packed
-from reprobuild.compare.environments.machine import (
-    CapturedGpu,
-    CapturedMachine,
-    Cpu,
-    MachineFacts,
-    read_facts,
-)
 from reprobuild.compare.environments.model import (
     ARCHITECTURE,
     HIDDEN,
@@ -35,7 +28,9 @@ from reprobuild.compare.environments.model import (
     shorten_value,
 )
 from reprobuild.compare.environments.repositories import add_sources
+from reprobuild.snapshot.capture_document import CapturedGpu, CaptureDocument, Cpu, MachineFacts
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
+from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild_portable import secrets
@@ -69,16 +64,17 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Environmen
     """Return the facts of a snapshot.
 
     Raises:
-        SnapshotError: see `read_snapshot` and `machine.read_facts`.
+        SnapshotError: see `read_snapshot` and `load_capture`.
     """
     snapshot = read_snapshot(folder)
     bundles = hash_bundles(snapshot.captured, folder)
     archive = hash_interpreter(snapshot.captured, folder)
-    return build_environment(snapshot, read_facts(folder), name, form, bundles, archive)
+    captured = load_capture(folder) if snapshot.captured else None
+    return build_environment(snapshot, captured, name, form, bundles, archive)
 
 
 def build_environment(
-    snapshot: Snapshot, captured: CapturedMachine | None, name: str, form: str = "snapshot",
+    snapshot: Snapshot, captured: CaptureDocument | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
 ) -> Environment:  # fmt: skip
     """Return the facts of a snapshot and its `capture.json`.
@@ -130,7 +126,7 @@ def _parse_note(remark: ParseNote) -> UnreadLine:
     return UnreadLine(str(remark.place), "" if alone else text)
 
 
-def _add_lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
+def _add_lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureDocument | None) -> None:
     """Add the lists from the files of the chapter's recipe."""
     add_distributions(gathered, snapshot, captured)
     if "apt-packages.txt" not in snapshot.absent:
@@ -156,7 +152,7 @@ def _add_lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: Captu
         gathered.begin("module")
 
 
-def _add_conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CapturedMachine | None) -> None:
+def _add_conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureDocument | None) -> None:
     """Add conda's lists, including pip's packages in them."""
     if snapshot.conda or (captured and captured.without("conda")):
         gathered.begin("conda")
@@ -179,7 +175,7 @@ def _add_conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: Captu
         conda.add(gathered, files)
 
 
-def _add_captured_facts(gathered: EnvironmentBuilder, captured: CapturedMachine) -> None:
+def _add_captured_facts(gathered: EnvironmentBuilder, captured: CaptureDocument) -> None:
     """Add the facts that only `capture.json` states."""
     if captured.python:
         python = captured.python
@@ -223,7 +219,7 @@ def _add_reported_facts(gathered: EnvironmentBuilder, report: MachineReport) -> 
     _add_fact(gathered, "gpu", "CUDA of torch" if report.kind == "collect_env" else NEWEST_CUDA, report.cuda)
 
 
-def _unstated_facts(gathered: EnvironmentBuilder, captured: CapturedMachine | None) -> frozenset[str]:
+def _unstated_facts(gathered: EnvironmentBuilder, captured: CaptureDocument | None) -> frozenset[str]:
     """Return the GPU facts that a snapshot cannot state.
 
     A capture states all except those known only to a job that captures itself, in its own process.

@@ -30,6 +30,7 @@ from reprobuild.resolve.interpreter.installations import (
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.snapshot.capture_model import PackedInterpreter
 from reprobuild.snapshot.model import MachineReport
+from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild.snapshot.python_build import StatedBuild, find_stated_build, format_build
 
 _MOST = 16  # Pythons that are asked
@@ -85,7 +86,8 @@ def find_local(
     Raises:
         NoBuildError: there is no such Python here; the message names candidates with another build.
     """
-    stated = find_stated_build(around.captured, reports)
+    captured = any(report.kind == "capture" for report in reports)
+    stated = find_stated_build(load_capture(around.captured) if captured else None, reports)
     if stated is None or stated.version != version or stated.platform != f"linux-{machine}":
         raise none
     minor = ".".join(version.split(".")[:2])

@@ -25,7 +25,7 @@ from reprobuild.infra.untrusted.strings import Href, Label, Version
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.secrets import redact
 from reprobuild_portable.secrets.redact import strip_credentials
 

@@ -50,7 +50,8 @@ from reprobuild.snapshot.capture_model import CapturedRepository as CapturedRepo
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Patch, Requirement, SourceLocation
 from reprobuild.snapshot.parsers.capture_json import FILE
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 
 
 class SourceInputs(Struct, frozen=True, kw_only=True):

@@ -1,58 +1,25 @@
-"""Parser of the package lists that apt had on the captured machine.
+"""The package lists that apt had on the captured machine.
 
 They are evidence of the time and the archives of its last update.
-
-`reprobuild capture` writes them into the `dpkg` part of `capture.json`: for each Release file below /var/lib/apt/lists
-its name (the address, with `_` for `/`), the time of fetching, and its own fields.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Struct
-
-from reprobuild.infra.display import display_text, escape_text
-from reprobuild.snapshot import text
+from reprobuild.infra.display import display_text
+from reprobuild.snapshot.capture_document import CaptureDocument
 from reprobuild.snapshot.model import AptList
-from reprobuild.snapshot.parsers.capture_json import DAMAGED
 
-_Field = Annotated[str, Meta(max_length=4096)]  # the capture reads that much of a Release file
 _FETCHED = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class _List(Struct, frozen=True):
-    file: _Field
-    dated: _Field = ""
-    date: _Field = ""
-    origin: _Field = ""
-    suite: _Field = ""
-    codename: _Field = ""
-
-
-class _Dpkg(Struct, frozen=True):
-    lists: Annotated[tuple[_List, ...], Meta(max_length=10_000)] = ()
-
-
-class _Document(Struct, frozen=True):
-    dpkg: _Dpkg | None = None  # None if the machine has no dpkg, or that part failed
-
-
-def parse(data: bytes, file: str = "capture.json") -> tuple[AptList, ...]:
-    """Return apt's lists in a `capture.json`, in its order.
+def read_apt_lists(document: CaptureDocument) -> tuple[AptList, ...]:
+    """Return apt's lists in a capture, in its order.
 
     A time that cannot be read is None.
-
-    Raises:
-        SnapshotError: it is damaged. Earlier readers check its version (`captured.parse`).
     """
-    try:
-        dpkg = msgspec.json.decode(data, type=_Document).dpkg
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:  # nested brackets; broken UTF-8
-        raise text.parse_error(file, escape_text(str(err)), DAMAGED) from None
     return tuple(
         AptList(
             file=display_text(apt_list.file),
@@ -62,7 +29,7 @@ def parse(data: bytes, file: str = "capture.json") -> tuple[AptList, ...]:
             suite=display_text(apt_list.suite),
             codename=display_text(apt_list.codename),
         )
-        for apt_list in (dpkg.lists if dpkg else ())
+        for apt_list in (document.dpkg.lists if document.dpkg else ())
     )
 
 

@@ -1,8 +1,9 @@
-"""Parser of `capture.json`, with checks."""
+"""The reader of `capture.json`, with checks."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,8 @@ from msgspec import Struct
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.snapshot.capture_model import CaptureFacts
+from reprobuild.snapshot.capture_document import CaptureDocument
+from reprobuild.snapshot.capture_model import CapturedPython, CapturedRepository, CaptureFacts, Command
 
 FILE = "capture.json"
 NEWEST = 1  # version of capture.json that is understood
@@ -28,31 +30,32 @@ class _Version(Struct, frozen=True):
     capture: int
 
 
-def read_capture_json(folder: Path) -> CaptureFacts:
+def load_capture(folder: Path) -> CaptureDocument:
     """Return the `capture.json` of a snapshot directory.
 
     Raises:
         SnapshotError: there is no capture.json (the snapshot was taken by a recipe), it is of a newer version, or it is
             damaged.
     """
-    shown = escape_text(str(folder / FILE))
+    path = folder / FILE
     try:
-        with open_plain(folder / FILE, links=False)[0] as stream:
-            return parse(stream.read(_LIMIT + 1), shown)
+        path = next((path for path in sorted(folder.iterdir()) if path.name.lower() == FILE), path)
+        with open_plain(path, links=False)[0] as stream:
+            return parse(stream.read(_LIMIT + 1), escape_text(str(path)))
     except OSError as err:
         raise SnapshotError(
-            f"{shown} cannot be read: {err.strerror}",
+            f"{escape_text(str(path))} cannot be read: {err.strerror}",
             hint="only snapshots of `reprobuild capture` hold whole repositories",
         ) from None
 
 
-def parse(data: bytes, shown: str) -> CaptureFacts:
+def parse(data: bytes, shown: str = FILE) -> CaptureDocument:
     """Parse the bytes of a capture.json.
 
     `shown` is its name in messages.
 
     Raises:
-        SnapshotError: as `read_capture_json`.
+        SnapshotError: as `load_capture`.
     """
     try:
         if len(data) > _LIMIT:
@@ -63,19 +66,31 @@ def parse(data: bytes, shown: str) -> CaptureFacts:
                 f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
                 hint="read it with the reprobuild that took it, or a newer one",
             )
-        facts = msgspec.json.decode(data, type=CaptureFacts)
-        _check_parents(facts)
-        return facts
+        document = msgspec.json.decode(data, type=CaptureDocument)
+        _check_parents(document.repositories)
+        return document
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # the last: nested brackets
         raise SnapshotError(f"{shown}: {escape_text(str(err))}", hint=DAMAGED) from None
 
 
-def _check_parents(facts: CaptureFacts) -> None:
+def select_facts(document: CaptureDocument) -> CaptureFacts:
+    """Return the repositories and paths of a capture, which a snapshot's digest covers."""
+    python, command = document.python, document.command
+    return CaptureFacts(
+        repositories=document.repositories,
+        python=CapturedPython(prefix=python.prefix) if python else None,
+        command=Command(folder=command.folder) if command else None,
+        notes=document.notes,
+        interpreter=document.interpreter,
+    )
+
+
+def _check_parents(repositories: Sequence[CapturedRepository]) -> None:
     """Refuse repositories with equal names, or inside of themselves."""
-    if len(facts.repositories) > MOST_REPOSITORIES:
+    if len(repositories) > MOST_REPOSITORIES:
         raise msgspec.DecodeError(f"it has more than {MOST_REPOSITORIES} repositories")
-    parents = {repository.name: repository.parent for repository in facts.repositories}
-    if len(parents) != len(facts.repositories):
+    parents = {repository.name: repository.parent for repository in repositories}
+    if len(parents) != len(repositories):
         raise msgspec.DecodeError("two repositories have one name")
     settled: set[str | None] = {
         None

@@ -20,7 +20,7 @@ from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.command import is_safe
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Snapshot
-from reprobuild.snapshot.parsers.capture_json import FILE, read_capture_json
+from reprobuild.snapshot.parsers.capture_json import FILE, load_capture, select_facts
 from reprobuild.snapshot.read import read_snapshot
 
 _WHOLE = "only snapshots of `reprobuild capture` hold whole repositories"
@@ -49,7 +49,7 @@ def restore_folder(
     _check_absent(target)
     if not os.path.lexists(snapshot / FILE):
         raise _no_capture_error(read_snapshot(snapshot), snapshot, name, target)
-    captured = read_capture_json(snapshot)
+    captured = select_facts(load_capture(snapshot))
     _check_known(captured, origins)
     with private_directory(target.parent, f"{PREFIX}{target.name}.") as scratch:
         part = scratch / "new"
