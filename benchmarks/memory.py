@@ -26,7 +26,8 @@ from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import Bytecode, SealedLock
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 
 SIZES = (64_000_000, 2_000_000_000)
 LIMIT_MIB = 512

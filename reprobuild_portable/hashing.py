@@ -1,23 +1,29 @@
-"""The sha256 of a file."""
+"""The sha256 of files and streams."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+import os
+from typing import Protocol, Union
 
-from reprobuild_portable.unbundle.format import CHUNK
+_CHUNK = 1 << 20
 
 
-def hash_file(path: str) -> str:
+class _Readable(Protocol):
+    def read(self, size: int) -> bytes: ...
+
+
+def hash_file(path: Union[str, "os.PathLike[str]"]) -> str:
     """Return the sha256 (hex) of a file."""
     with open(path, "rb") as stream:
-        return _hash_stream(stream)
+        return hash_stream(stream)
 
 
-def _hash_stream(stream: Any) -> str:
+def hash_stream(stream: _Readable) -> str:
+    """Return the sha256 (hex) of the rest of a stream."""
     digest = hashlib.sha256()
     while True:
-        piece = stream.read(CHUNK)
+        piece = stream.read(_CHUNK)
         if not piece:
             return digest.hexdigest()
         digest.update(piece)

@@ -13,7 +13,8 @@ import pytest
 
 from reprobuild.errors import FetchError
 from reprobuild.store.keyring import StoreKeyring
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 
 CONTENT = b"some content" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

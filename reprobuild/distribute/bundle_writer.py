@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.errors import DistributionError
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.bundle import length
 from reprobuild_portable.unbundle.format import CHUNK, FORM, MANIFEST, RECORD, SIGNATURE, Member, header, pad
 from reprobuild_portable.unbundle.manifest import encode, members_of

@@ -6,20 +6,19 @@ followed, and files that the lock does not name are left out.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import DistributionError
-from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.regular_files import open_within
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.recipe.build_context import OWN, context_blobs
 from reprobuild.recipe.render import own_directory
 from reprobuild.store.salvage import CONTEXT
 from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_stream
 
 _LARGEST = 64 << 20  # of a file that this program makes for a context
 _AGAIN = "build it again with `reprobuild build OUT/reprobuild.lock -o OUT`"
@@ -73,7 +72,4 @@ def _is_blob(stream: IO[bytes], sha256: str, store: Store) -> bool:
     """
     if store.has(sha256) and os.path.samestat(os.fstat(stream.fileno()), store.blob(sha256).stat()):
         return True
-    digest = hashlib.sha256()
-    while chunk := stream.read(CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest() == sha256
+    return hash_stream(stream) == sha256

@@ -26,7 +26,8 @@ from reprobuild.recipe.build_context import OWN, context_blobs, own_files
 from reprobuild.recipe.render import own_directory, render_recipe
 from reprobuild.store.roots import list_lock_files
 from reprobuild.store.salvage import CONTEXT, take_runtime
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.format import Member
 from reprobuild_portable.unbundle.manifest import MOST_DEEP
 

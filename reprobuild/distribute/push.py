@@ -35,7 +35,7 @@ from reprobuild.image.model import Image
 from reprobuild.image.oci.read import LARGEST_JSON, read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 
 _BROKEN = "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
 

@@ -15,8 +15,9 @@ from reprobuild.infra.display import escape_text
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
 from reprobuild.recipe.render import source_file
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
 from reprobuild_portable import secrets
+from reprobuild_portable.hashing import hash_file
 
 SECRET_FILE = "secret-file"  # the kind of the resolutions of `lock` that accept one
 _LARGEST = 16 << 20

@@ -23,7 +23,8 @@ from reprobuild.image.model import Image
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, REPORT, VERDICT, read_image, remember_tree
 from reprobuild.store.roots import record_lock
-from reprobuild.store.store import DamagedError, Store, hash_file
+from reprobuild.store.store import DamagedError, Store
+from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
 from reprobuild_portable.unbundle.damage import MemberSink, damaged, refuse_damaged
 from reprobuild_portable.unbundle.format import Member, RefusedError

@@ -25,6 +25,7 @@ from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.oci.read import Layout
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Digest, OptionalAbsolutePath, Sha256
+from reprobuild_portable.hashing import hash_file
 
 FOLDER = "reprobuild-sif"
 PART = ".part"
@@ -124,7 +125,7 @@ class Cache(Struct, frozen=True):
         The whole file is read.
         """
         try:
-            return self.file(sif).stat().st_size == sif.size and _file_sha256(self.file(sif)) == sif.sha256
+            return self.file(sif).stat().st_size == sif.size and hash_file(self.file(sif)) == sif.sha256
         except OSError:
             return False
 
@@ -142,7 +143,7 @@ class Cache(Struct, frozen=True):
             yield part
             written = part / single_file_name("sif")
             sif = CachedSif(
-                manifest=image.manifest, config=image.config_digest, sha256=_file_sha256(written),
+                manifest=image.manifest, config=image.config_digest, sha256=hash_file(written),
                 size=written.stat().st_size,
                 workdir=image.runtime.directory,
             )  # fmt: skip
@@ -172,11 +173,3 @@ class Cache(Struct, frozen=True):
         part = path.with_name(path.name + PART)
         part.write_bytes(content)
         part.replace(path)
-
-
-def _file_sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        digest = hashlib.sha256()
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -30,8 +30,9 @@ from reprobuild.realise.normalise import EMPTY, rewrite
 from reprobuild.realise.order import plan_batches
 from reprobuild.realise.unpack import extract, make_directory
 from reprobuild.realise.unpack import unpack_root as unpack_root
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
 from reprobuild.store.tar_listing import keep_listing
+from reprobuild_portable.hashing import hash_file
 
 _PLACE = "/run/reprobuild"
 _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")

@@ -27,7 +27,8 @@ from reprobuild.lock.python import Interpreter, Wheel
 from reprobuild.lock.system import EPOCH, PREFIX, Base
 from reprobuild.realise.base import ingredients
 from reprobuild.realise.rootfs import place_script
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 
 RECIPE = 3  # to be raised if other bytes come out of the same wheel
 _UNSTARTED = (126, 127)  # the codes of a program that cannot be run, or has missing libraries

@@ -32,7 +32,8 @@ from reprobuild.realise.conda import conda_key, link_conda
 from reprobuild.realise.rootfs import provide_root
 from reprobuild.realise.standalone import unpack_standalone
 from reprobuild.realise.unpack import make_directory
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 
 RECIPE = 2  # to be raised if other bytes come out of the same inputs
 _ORIGIN = "the tree of the interpreter"

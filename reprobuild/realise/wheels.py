@@ -37,7 +37,8 @@ from reprobuild.realise.editable import make_editable_wheel
 from reprobuild.realise.prefix import make_prefix
 from reprobuild.realise.projects import build_epoch, project_directory, project_path, unpack_project
 from reprobuild.realise.rootfs import place_script
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 
 RECIPE = 5  # to be raised if other bytes come out of the same inputs
 # The path of a build's environment. It differs from that of the image's environment, which it is not.

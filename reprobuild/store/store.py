@@ -37,6 +37,7 @@ from reprobuild.infra.untrusted.strings import Sha256
 from reprobuild.store.directory import StoreDirectory
 from reprobuild.store.keyring import StoreKeyring, keyring
 from reprobuild.store.signature import is_private, make_key, read_key, sign, verify
+from reprobuild_portable.hashing import hash_file, hash_stream
 
 CHUNK = 1 << 20
 LARGEST_MEMORY = 256 << 20  # the listings of libraries of some hundred wheels have some megabytes
@@ -44,26 +45,14 @@ HOUR = 3600.0
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-def hash_file(path: Path) -> str:
-    """Return the sha256 (hex) of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def hash_open(path: Path) -> tuple[str, os.stat_result]:
     """Return the sha256 (hex) of a file, and its stat.
 
     The stat identifies the file, which may be replaced in the meantime.
     """
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
         facts = os.fstat(stream.fileno())
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest(), facts
+        return hash_stream(stream), facts
 
 
 def is_still(path: Path, facts: os.stat_result) -> bool:

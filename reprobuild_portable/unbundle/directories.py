@@ -10,9 +10,9 @@ import os
 import stat
 from typing import Iterator, Set, Tuple
 
+from reprobuild_portable.hashing import hash_stream
 from reprobuild_portable.unbundle.bundle import Bundle
 from reprobuild_portable.unbundle.format import Member, RefusedError
-from reprobuild_portable.unbundle.hashes import _hash_stream
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -172,4 +172,4 @@ def _is_whole(top: int, member: Member, strict: bool = False) -> bool:
         if strict and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) not in (0o444, 0o644)):
             return False
         plain = stat.S_ISREG(status.st_mode) and status.st_size == member.size
-        return plain and _hash_stream(stream) == member.sha256
+        return plain and hash_stream(stream) == member.sha256

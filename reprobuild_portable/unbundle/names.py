@@ -7,8 +7,8 @@ import os
 import re
 from typing import Any, Callable, Dict
 
+from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.format import LARGEST_INDEX, NO_BUNDLE, RefusedError
-from reprobuild_portable.unbundle.hashes import hash_file
 from reprobuild_portable.unbundle.manifest import _WORD, escaped
 
 _BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")

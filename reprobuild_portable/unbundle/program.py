@@ -21,11 +21,11 @@ import sys
 import time
 from typing import Callable, Sequence
 
+from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
 from reprobuild_portable.unbundle.damage import check
 from reprobuild_portable.unbundle.engine import load
 from reprobuild_portable.unbundle.format import PAGE, RefusedError
-from reprobuild_portable.unbundle.hashes import hash_file
 from reprobuild_portable.unbundle.manifest import escaped
 from reprobuild_portable.unbundle.messages import origin, say, say_strangers
 from reprobuild_portable.unbundle.names import check_names

@@ -16,7 +16,8 @@ from reprobuild.ecosystems.apt.snapshot_archive import ArchiveIndexes
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 from tests.dying import FAULTS, Dying, Fault
 
 KEY = Tsk.generate("archive <archive@archive.test>")

@@ -17,7 +17,8 @@ from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import Artefact
 from reprobuild.store.caches import Caches
 from reprobuild.store.fetch import fetch, list_artefacts
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import reprobuild
 from tests.drills.dead import FAULTS, MANNERS, Scene, changed, like, mirrored
 from tests.image.made import Made

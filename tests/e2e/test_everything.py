@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.output.directory import read_image
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from tests.conda.python_package import MINOR, python_package
 from tests.conda.test_environment import NALA, ZED, explicit
 from tests.conda_packages import index_channel, write_package

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reprobuild.output.directory import read_image
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import EXAMPLE, Built, reprobuild
 from tests.registry.conftest import HTPASSWD, PASSWORD, ROOT, docker_login, encoded
 from tests.ship.counted import Counted

@@ -15,7 +15,7 @@ import zstandard
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.parsers import git_diff
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.secrets.search import find
 from tests.conftest import Built, reprobuild
 from tests.snapshot.samples import ALNUM, SECRETS

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from reprobuild.lock.file import read_lock
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import EXAMPLE, Built, reprobuild
 from tests.e2e.test_planted_secrets import below, forms, unpacked
 from tests.image.made import make_wheel

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.store.store import hash_file
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import read_certificate
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import PROGRAM, ROOT, Built
 from tests.engines.conftest import PRIVATE_ENGINE, packages_in_use
 from tests.engines.small import Small

@@ -17,7 +17,7 @@ from reprobuild.image.oci.read import read_layout
 from reprobuild.image.oci.write import CONFIG, INDEX, LAYER, MANIFEST, encode, name_annotations
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 
 Entries = Sequence[tuple[TarEntry, bytes]]
 CREATED = "2024-01-02T03:04:05Z"

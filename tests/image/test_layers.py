@@ -24,7 +24,8 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar
 from reprobuild.lock.model import encode
 from reprobuild.recipe.layer_order import LARGE, MOST, order_wheels
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import ROOT
 from tests.image.made import EPOCH, SITE, Made, file, folder, make_tar, symlink
 

@@ -32,7 +32,7 @@ from reprobuild.realise.standalone import unpack_standalone
 from reprobuild.realise.uninstall import remove_replaced
 from reprobuild.recipe.payload import pack_runtime
 from reprobuild.recipe.render import render_recipe
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from tests.guard.elves import elf
 from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
 from tests.interpreters import MINOR, PROGRAM, SYSCONFIG, VERSION, fake_build, make_build, small_root

@@ -24,7 +24,7 @@ from reprobuild.recipe import payload
 from reprobuild.recipe.build_context import install_facts, write_context
 from reprobuild.recipe.layer_order import LARGE
 from reprobuild.recipe.render import render_recipe
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import ROOT
 from tests.image.made import BASE, SITE, Made, file, make_tar
 

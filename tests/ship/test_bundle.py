@@ -30,7 +30,8 @@ from reprobuild.errors import DistributionError, FetchError, UsageError
 from reprobuild.lock.model import Resolution
 from reprobuild.output.directory import read_image
 from reprobuild.recipe.render import source_file
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 from tests.image.made import Made, file
 from tests.ship.conftest import LONG, Results, make_results
 

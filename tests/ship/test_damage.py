@@ -19,7 +19,7 @@ from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.distribute.bundle_writer import manifest_of, write_bundle
 from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.errors import DistributionError
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, take
 

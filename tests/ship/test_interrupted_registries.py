@@ -19,7 +19,7 @@ from reprobuild.errors import DistributionError
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.output.directory import read_image
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import ROOT
 from tests.registry.conftest import HTPASSWD, docker_login
 from tests.ship.counted import Counted

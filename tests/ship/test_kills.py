@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import DistributionError
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import ROOT, reprobuild
 from tests.ship.conftest import Results, make_results
 from tests.ship.test_bundle import ALONE, alone, check_bundle, contents, take

@@ -15,7 +15,7 @@ import pytest
 from reprobuild.distribute import own_wheels as own
 from reprobuild.distribute.own_wheels import write_own_wheels
 from reprobuild.errors import DistributionError
-from reprobuild.store.store import hash_file
+from reprobuild_portable.hashing import hash_file
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ import pytest
 from benchmarks.measure import peak_of
 from reprobuild.infra.flock import machine_name
 from reprobuild.lock.system import Artefact
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 from tests.conftest import ROOT
 from tests.dying import Dying, Generated, Weather
 

@@ -14,7 +14,8 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import fetch
-from reprobuild.store.store import Store, hash_file
+from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file
 from tests.dying import FAULTS, PAGE, Dying, Fault, Weather
 
 CONTENTS = {

@@ -31,7 +31,47 @@ import sys
 import tarfile
 import tempfile
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
+
+# --- reprobuild_portable/hashing.py ---
+# The sha256 of files and streams.
+
+_CHUNK = 1 << 20
+
+
+class _Readable(Protocol):
+    def read(self, size: int) -> bytes: ...
+
+
+def hash_file(path: Union[str, "os.PathLike[str]"]) -> str:
+    """Return the sha256 (hex) of a file."""
+    with open(path, "rb") as stream:
+        return hash_stream(stream)
+
+
+def hash_stream(stream: _Readable) -> str:
+    """Return the sha256 (hex) of the rest of a stream."""
+    digest = hashlib.sha256()
+    while True:
+        piece = stream.read(_CHUNK)
+        if not piece:
+            return digest.hexdigest()
+        digest.update(piece)
+
 
 # --- reprobuild_portable/unbundle/format.py ---
 # The format of a bundle: limits, members and tar headers.
@@ -828,25 +868,6 @@ def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
         raise RefusedError("`%s` exited %d" % (" ".join(argv), process.returncode), "see what it says above")
 
 
-# --- reprobuild_portable/unbundle/hashes.py ---
-# The sha256 of a file.
-
-
-def hash_file(path: str) -> str:
-    """Return the sha256 (hex) of a file."""
-    with open(path, "rb") as stream:
-        return _hash_stream(stream)
-
-
-def _hash_stream(stream: Any) -> str:
-    digest = hashlib.sha256()
-    while True:
-        piece = stream.read(CHUNK)
-        if not piece:
-            return digest.hexdigest()
-        digest.update(piece)
-
-
 # --- reprobuild_portable/unbundle/messages.py ---
 # Messages about a bundle, for people.
 
@@ -1164,7 +1185,7 @@ def _is_whole(top: int, member: Member, strict: bool = False) -> bool:
         if strict and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) not in (0o444, 0o644)):
             return False
         plain = stat.S_ISREG(status.st_mode) and status.st_size == member.size
-        return plain and _hash_stream(stream) == member.sha256
+        return plain and hash_stream(stream) == member.sha256
 
 
 # --- reprobuild_portable/unbundle/strangers.py ---

@@ -7,14 +7,13 @@ the index, one with the classic store manifest.json, and `repositories` if that 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from reprobuild.image.oci.members import ImageFiles
-from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.json_documents import CONFIG, SAVED, parse_image_json
+from reprobuild_portable.hashing import hash_stream
 
 SAVED_MANIFEST = "manifest.json"
 REPOSITORIES = "repositories"
@@ -57,11 +56,8 @@ class _Digests:
     def of(self, name: str) -> str:
         place = self._files.place(name)
         if place not in self._known:
-            digest = hashlib.sha256()
             with self._files.open(name) as stream:
-                while chunk := stream.read(CHUNK):
-                    digest.update(chunk)
-            self._known[place] = digest.hexdigest()
+                self._known[place] = hash_stream(stream)
         return self._known[place]
 
     def agree(self, name: Any, digests: tuple[str, ...]) -> bool:

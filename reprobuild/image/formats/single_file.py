@@ -24,9 +24,9 @@ from reprobuild.image.formats.flatten import Flat, open_flat_image
 from reprobuild.image.formats.squashfs_write import Compressor, find_program, write_squashfs
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import Layout, read_layout
-from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.store.store import Store
+from reprobuild_portable.hashing import hash_file, hash_stream
 
 Kind = Literal["sif", "sqsh"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -85,14 +85,11 @@ def _digest_of(path: Path) -> str:
 
     It is also empty for a link or an unreadable file.
     """
-    digest = hashlib.sha256()
     try:
         with open_plain(path, links=False)[0] as stream:
-            while chunk := stream.read(CHUNK):
-                digest.update(chunk)
+            return f"sha256:{hash_stream(stream)}"
     except OSError:
         return ""
-    return f"sha256:{digest.hexdigest()}"
 
 
 def write_singles(
@@ -152,7 +149,7 @@ def _write_single(
         else:
             pieces = flat.stream(enroot_files(flat.config))
             write_squashfs(pieces, part, root=flat.tree[""], epoch=flat.epoch, env=env, compressor=compressor)
-        digest = _sha256(part)
+        digest = hash_file(part)
         part.rename(out / single_file_name(kind))
     finally:
         part.unlink(missing_ok=True)
@@ -186,11 +183,3 @@ def _make_part(out: Path, name: str) -> Path:
     path = out / f".{name}.{uuid.uuid4().hex[:8]}"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o777))
     return path
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -7,7 +7,6 @@ the runtime configuration; a squashfs does not.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,18 @@ from reprobuild.errors import BuildError
 from reprobuild.image.formats.sif import JSON, MAGIC, Sif, read_sif
 from reprobuild.image.formats.squashfs_tables import check_tables
 from reprobuild.image.formats.squashfs_write import Compressor
-from reprobuild.image.oci.members import CUT_SHORT, DirectoryFiles, open_bounded_file, open_scratch_file
+from reprobuild.image.oci.members import (
+    CUT_SHORT,
+    DirectoryFiles,
+    StreamPart,
+    open_bounded_file,
+    open_scratch_file,
+)
 from reprobuild.image.oci.open import LARGEST_JSON, OciImage, PackedLayer, check_configuration
 from reprobuild.infra import proc
 from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.json_documents import RUNTIME, parse_image_json
+from reprobuild_portable.hashing import hash_file, hash_stream
 
 SQUASHFS = b"hsqs"
 CONFIG = "oci-config.json"
@@ -91,10 +97,10 @@ def open_squashed(path: Path, scratch: Path, env: Mapping[str, str]) -> OciImage
     tree = scratch / "tree.tar"
     argv = ["sqfs2tar", "--root-becomes", ".", "--no-skip", str(squashfs)]
     _run_bounded(argv, env, path, tree)
-    layer = PackedLayer(file=tree.name, diff_id=_sha256(tree))
+    layer = PackedLayer(file=tree.name, diff_id=hash_file(tree))
     return OciImage(
         name=str(path), form="squashfs" if plain else "SIF", files=DirectoryFiles(scratch), layers=(layer,),
-        documents={"config": document}, config_digest="", manifest=f"sha256:{_sha256(path)}",
+        documents={"config": document}, config_digest="", manifest=f"sha256:{hash_file(path)}",
     )  # fmt: skip
 
 
@@ -134,12 +140,8 @@ def _sif_configuration(path: Path, sif: Sif) -> dict[str, Any]:
             if item is sif.system:
                 continue
             stream.seek(item.offset)
-            digest = hashlib.sha256()
-            rest = item.size
-            while rest and (chunk := stream.read(min(CHUNK, rest))):
-                digest.update(chunk)
-                rest -= len(chunk)
-            objects[f"{item.id} {item.name}"] = f"{item.kind:#x} sha256:{digest.hexdigest()}"
+            digest = hash_stream(StreamPart(stream, item.size))
+            objects[f"{item.id} {item.name}"] = f"{item.kind:#x} sha256:{digest}"
             if item.kind == JSON and item.name == CONFIG and has_config:
                 raise BuildError(f"{path} is a damaged image: it has two objects {CONFIG}", hint=CUT_SHORT)
             if item.kind == JSON and item.name == CONFIG and item.size <= LARGEST_JSON:
@@ -161,11 +163,3 @@ def _extract_squashfs(path: Path, offset: int, size: int, target: Path) -> None:
         while size and (chunk := stream.read(min(CHUNK, size))):
             write(chunk)
             size -= len(chunk)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

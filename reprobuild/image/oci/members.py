@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import posixpath
 import shutil
 import zlib
@@ -24,6 +23,7 @@ from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import check_total
 from reprobuild.infra.untrusted.strings import RelativePath, is_valid
+from reprobuild_portable.hashing import hash_stream
 
 NO_SPACE = "make room, or let TMPDIR name a directory with room for what differs and for packed archives"
 CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
@@ -172,13 +172,10 @@ class TarMembers:
             and self._digest(offset, size) == self._digest(info.offset_data, size)
         )
 
-    def _digest(self, offset: int, size: int) -> bytes:
+    def _digest(self, offset: int, size: int) -> str:
         with self._path.open("rb") as stream:
             stream.seek(offset)
-            part, digest = StreamPart(stream, size), hashlib.sha256()
-            while chunk := part.read(CHUNK):
-                digest.update(chunk)
-        return digest.digest()
+            return hash_stream(StreamPart(stream, size))
 
     def _check_folders(self, folders: set[str]) -> None:
         """Refuse a name used as directory and as file.

@@ -15,6 +15,7 @@ from reprobuild.errors import FetchError
 from reprobuild.infra.atomic import FULL, add_path_to_errors
 from reprobuild.infra.http.model import CHUNK, OTHER, NotFoundError, Page, WrongSizeError
 from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild_portable.hashing import hash_stream
 
 
 def local_path(url: str) -> Path:
@@ -60,11 +61,8 @@ def local_hash(url: str) -> str:
 
     Errors are those of `local_size`.
     """
-    digest = hashlib.sha256()
     with _convert_errors(url), open_plain(local_path(url), links=True)[0] as source:
-        while chunk := source.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hash_stream(source)
 
 
 @contextlib.contextmanager

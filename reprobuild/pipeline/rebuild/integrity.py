@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from msgspec import Struct
 from reprobuild.image.formats.single_file import KINDS, single_file_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import read_layout
-from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild_portable.hashing import hash_stream
 
 
 class Integrity(Struct, frozen=True, kw_only=True):
@@ -70,14 +69,12 @@ def _file_damage(path: Path, name: str, stated: str) -> dict[str, str]:
 
     The result is empty if it does match.
     """
-    digest = hashlib.sha256()
     try:
         stream, _ = open_plain(path, links=True)
         with stream:
-            while chunk := stream.read(CHUNK):
-                digest.update(chunk)
+            digest = hash_stream(stream)
     except OSError as err:
         return {name: f"{path} cannot be read: {err.strerror}"}
-    if digest.hexdigest() == stated.removeprefix("sha256:"):
+    if digest == stated.removeprefix("sha256:"):
         return {}
-    return {name: f"{path} is damaged: it has the sha256 {digest.hexdigest()}, and {stated} is stated"}
+    return {name: f"{path} is damaged: it has the sha256 {digest}, and {stated} is stated"}

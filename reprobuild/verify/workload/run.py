@@ -5,7 +5,6 @@ The files of the runs are compared.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -33,6 +32,7 @@ from reprobuild.verify.workload.judge import (
 from reprobuild.verify.workload.mounts import Mounts
 from reprobuild.verify.workload.rounds import merge_rounds
 from reprobuild.verify.workload.work import Work, seed_of_work
+from reprobuild_portable.hashing import hash_file
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
 INDEX, LARGEST_INDEX = "index.json", 64 << 20
@@ -187,9 +187,7 @@ def _judge_artefact(
     if artefact not in work.distinct:
         return judged
     files = [entry for entry in first_index.files if entry.pattern == pattern and entry.stored]
-    return judge_distinct(
-        judged, [(entry.path, _file_digest(runs[0].folder / entry.stored)) for entry in files]
-    )
+    return judge_distinct(judged, [(entry.path, hash_file(runs[0].folder / entry.stored)) for entry in files])
 
 
 def _artefact_label(work: Work, artefact: str) -> str:
@@ -267,7 +265,7 @@ def _compare_files(
     file_answers, why = _compare_in_container(work, runs, files, reference, engine, env)
     answers = {}
     for number, (numbers, entry) in enumerate(pairs.items()):
-        digests = [_file_digest(run.folder / stored) for run, stored in zip(runs, numbers, strict=True)]
+        digests = [hash_file(run.folder / stored) for run, stored in zip(runs, numbers, strict=True)]
         answer = file_answers[number] if file_answers else None
         answers[numbers] = _make_answer(entry.path, digests, answer, why)
     return answers
@@ -338,11 +336,3 @@ def _run_facts(index: OutputIndex) -> dict[str, float | int | str]:
         "began": index.began, "ended": index.ended, "host": index.host, "pid": index.pid, "last": index.last,
         "zone": index.zone,
     }  # fmt: skip
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -5,7 +5,6 @@ Its header must be exactly as stated there.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import IO
@@ -16,6 +15,7 @@ from reprobuild.infra.untrusted.git_packs import check_pack
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.snapshot.capture_model import CapturedRepository, GitBundle
 from reprobuild.snapshot.parsers.capture_json import DAMAGED
+from reprobuild_portable.hashing import hash_stream
 
 # https://git-scm.com/docs/gitformat-bundle
 _MAGIC = b"# v"
@@ -24,7 +24,6 @@ _ID_SIZES = {"sha1": 20, "sha256": 32}
 
 # A capture has budgets of some hundred megabytes; git takes the pack from memory.
 LARGEST = 4 << 30
-_PIECE = 1 << 20
 
 
 def damage_error(repository: CapturedRepository, reason: str) -> SnapshotError:
@@ -81,12 +80,9 @@ def _read_checked(repository: CapturedRepository, bundle: GitBundle, stream: IO[
     size = os.fstat(stream.fileno()).st_size
     if size > LARGEST:
         raise damage_error(repository, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")
-    digest = hashlib.sha256()
-    if stream.read(len(_MAGIC)) == _MAGIC:
-        stream.seek(0)
-        while piece := stream.read(_PIECE):
-            digest.update(piece)
-    if digest.hexdigest() != bundle.sha256:
+    is_bundle = stream.read(len(_MAGIC)) == _MAGIC
+    stream.seek(0)
+    if not is_bundle or hash_stream(stream) != bundle.sha256:
         raise damage_error(repository, f"{bundle.file} is not the file that was written")
     stream.seek(0)
     return stream.read(size)
