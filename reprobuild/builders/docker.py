@@ -17,7 +17,7 @@ from reprobuild.builders.model import ANSWER_SECONDS, BUILD_SECONDS, Say, build_
 from reprobuild.engines import docker as engine
 from reprobuild.engines import docker_images as images
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.image.oci.foreign import ForeignImage, open_foreign
+from reprobuild.image.oci.foreign import ForeignImage, read_foreign
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.regular_files import read_plain
 
@@ -55,8 +55,7 @@ def build(
                 ["buildx", "build", "--provenance=false", "--load"] if buildx else _legacy_build_command(env)
             )
             _build_in_daemon([*head, *argv], scratch / "id", archive, env)
-    with open_foreign(archive) as foreign:
-        yield foreign
+    yield read_foreign(archive)
 
 
 def _buildx_version(env: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from reprobuild.builders.model import BUILD_SECONDS, Say, build_error
 from reprobuild.engines import podman as engine
 from reprobuild.errors import EngineError, ReproError
-from reprobuild.image.oci.foreign import ForeignImage, open_foreign
+from reprobuild.image.oci.foreign import ForeignImage, read_foreign
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.regular_files import read_plain
 
@@ -47,8 +47,7 @@ def build(
         if image_id and image_id not in before:
             with contextlib.suppress(EngineError):  # the earlier error is the one to report
                 engine.run_podman(env, "rmi", image_id, purpose="remove the image")
-    with open_foreign(layout) as foreign:
-        yield foreign
+    yield read_foreign(layout)
 
 
 def _build_dockerfile(folder: Path, id_file: Path, platform: str, epoch: int, env: Mapping[str, str]) -> str:

@@ -32,7 +32,8 @@ from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, 
 from reprobuild.errors import DistributionError
 from reprobuild.image.layering.packed import parse_digest
 from reprobuild.image.model import Image
-from reprobuild.image.oci.read import LARGEST_JSON, read_layout
+from reprobuild.image.oci.open import LARGEST_JSON
+from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock
 from reprobuild_portable.hashing import hash_file

@@ -33,7 +33,7 @@ from reprobuild.ecosystems.oci_registry.manifest import OTHER
 from reprobuild.ecosystems.oci_registry.repository import Descriptor, OciRepository
 from reprobuild.errors import DistributionError, FetchError, LockError
 from reprobuild.image.model import Image
-from reprobuild.image.oci.read import LARGEST_JSON
+from reprobuild.image.oci.open import LARGEST_JSON
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.regular_files import read_plain

@@ -21,7 +21,8 @@ from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.layering.packed import MAKE_AGAIN
 from reprobuild.image.model import Image
-from reprobuild.image.oci.foreign import LARGEST_JSON, open_foreign
+from reprobuild.image.oci.foreign import read_foreign
+from reprobuild.image.oci.open import LARGEST_JSON
 from reprobuild.image.oci.read import layout_digest, open_layer, read_layout
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.recipe.runtime_config import RuntimeConfig
@@ -128,10 +129,10 @@ def write_tar(files: Mapping[str, bytes], path: Path, links: Mapping[str, str] |
 
 def adopted(path: Path, out: Path, builder: str = "podman", **more: Any) -> Image:
     out.mkdir(exist_ok=True)
-    with open_foreign(path) as foreign:
-        return adopt_image(
-            foreign, out, builder=builder, platform="linux/amd64", epoch=EPOCH, reference="name:1", **more
-        )
+    foreign = read_foreign(path)
+    return adopt_image(
+        foreign, out, builder=builder, platform="linux/amd64", epoch=EPOCH, reference="name:1", **more
+    )
 
 
 def plain(content: bytes) -> bytes:
@@ -273,11 +274,11 @@ def changed(files: dict[str, bytes], part: str, content: bytes) -> dict[str, byt
         (changed(docker_files(LAYERS), "1/layer", LAYERS[0]), "is not what it states", MAKE_AGAIN),
         (changed(docker_files(LAYERS), "1/layer", LAYERS[1][:700]), "cannot be read: ", MAKE_AGAIN),
         (changed(docker_files(LAYERS), digest(image_json(LAYERS)), b"{}"), "are others", AGAIN),
-        (changed(docker_files(LAYERS), "manifest", b"[]"), "is not the archive of one image", AGAIN),
-        (changed(docker_files(LAYERS), "manifest", b"[" * 100_000), "is not the archive of one image", AGAIN),
-        (changed(docker_files(LAYERS), "manifest", b" " * (LARGEST_JSON + 1)), "has more than 16 MiB", AGAIN),
-        ({"other": b""}, "manifest.json is missing", AGAIN),
-        (changed(layout_files(LAYERS, plain, ""), "index", b'{"manifests": []}'), "with one image", MAKE_AGAIN),
+        (changed(docker_files(LAYERS), "manifest", b"[]"), "holds 0 images", AGAIN),
+        (changed(docker_files(LAYERS), "manifest", b"[" * 100_000), "is a damaged image", AGAIN),
+        (changed(docker_files(LAYERS), "manifest", b" " * (LARGEST_JSON + 1)), "is larger than 4194304 bytes", AGAIN),
+        ({"other": b""}, "neither index.json nor manifest.json", AGAIN),
+        (changed(layout_files(LAYERS, plain, ""), "index", b'{"manifests": []}'), "names no image", AGAIN),
         (layout_files(LAYERS, plain, "+lzma"), "is of the unknown kind", MAKE_AGAIN),
         (layout_files(LAYERS, plain, "+zstd"), "cannot be read", MAKE_AGAIN),
     ],
@@ -294,7 +295,7 @@ def test_damaged_archives_are_refused(files: dict[str, bytes], what: str, hint: 
 def test_what_is_no_archive(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
     for path in (tmp_path / "file", tmp_path / "gone"):
-        with pytest.raises(BuildError, match="is not the archive of an image: ") as failed:
+        with pytest.raises(BuildError, match="is not an image of the builder: ") as failed:
             adopted(path, tmp_path / "out")
         assert failed.value.hint == AGAIN
 
@@ -311,7 +312,7 @@ def test_a_configuration_with_more_than_the_recipe_sets(config: dict[str, Any], 
 
 def test_a_configuration_that_is_no_object(tmp_path: Path) -> None:
     path = write_tar(docker_files(LAYERS, ["x"]), tmp_path / "docker.tar")  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(BuildError, match="its configuration is no object") as failed:
+    with pytest.raises(BuildError, match=r"got `array` - at `\$.config`") as failed:
         adopted(path, tmp_path / "out")
     assert failed.value.hint == AGAIN
 
@@ -320,9 +321,9 @@ PEAK = """
 import sys
 from pathlib import Path
 from reprobuild.builders.adopt import adopt_image
-from reprobuild.image.oci.foreign import open_foreign
-with open_foreign(Path(sys.argv[1])) as foreign:
-    adopt_image(foreign, Path(sys.argv[2]), builder="docker", platform="linux/amd64", epoch=0, reference="a:1")
+from reprobuild.image.oci.foreign import read_foreign
+foreign = read_foreign(Path(sys.argv[1]))
+adopt_image(foreign, Path(sys.argv[2]), builder="docker", platform="linux/amd64", epoch=0, reference="a:1")
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """
 

@@ -318,7 +318,7 @@ def test_a_pipe_in_the_place_of_an_index_is_not_waited_for(full: Made, tmp_path:
     build(full, tmp_path)
     (tmp_path / "image" / "index.json").unlink()
     os.mkfifo(tmp_path / "image" / "index.json")
-    with pytest.raises(BuildError, match="is no file of at most 4194304 bytes"):
+    with pytest.raises(BuildError, match=r"index\.json is missing"):
         read_layout(tmp_path / "image")
 
 
@@ -328,7 +328,7 @@ def test_a_pipe_in_the_place_of_an_index_is_not_waited_for(full: Made, tmp_path:
         ({"config": []}, r"\$.config"),
         ({"config": {"Env": "PATH=/"}}, r"\$.config.Env"),
         ({"config": {"Volumes": ["/x"]}}, r"\$.config.Volumes"),
-        ({"rootfs": {"diff_ids": [1]}}, r"\$.rootfs.diff_ids"),
+        ({"rootfs": {"diff_ids": [1]}}, "1 is no sha256 digest"),
         ({"rootfs": {"diff_ids": []}}, "shorter"),
     ],
 )

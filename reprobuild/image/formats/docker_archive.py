@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import IO
 
-from reprobuild.image.oci.read import LARGEST_JSON, Layout, open_layer
+from reprobuild.image.oci.open import LARGEST_JSON
+from reprobuild.image.oci.read import Layout, open_layer
 from reprobuild.image.oci.write import encode
 from reprobuild.infra.tar.entries import CHUNK, TarEntry
 from reprobuild.infra.tar.writing import TarWriter

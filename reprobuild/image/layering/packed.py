@@ -16,20 +16,20 @@ from reprobuild.errors import BuildError
 from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.strings import Digest, is_valid
 
 MAKE_AGAIN = "the layout is damaged: make it again with `reprobuild build`"
 
 
-def parse_digest(digest: str) -> str:
+def parse_digest(digest: object) -> str:
     """Return the hex digits of a sha256 digest.
 
     Raises:
         ValueError: it is not a sha256 digest.
     """
-    kind, _, value = digest.partition(":")
-    if kind != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
-        raise ValueError(f"{digest!r} is no sha256 digest")
-    return value
+    if not isinstance(digest, str) or not is_valid(digest, Digest):
+        raise ValueError(f"{digest!r:.100} is no sha256 digest")
+    return digest.removeprefix("sha256:")
 
 
 class _Checked:

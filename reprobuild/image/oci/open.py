@@ -9,6 +9,7 @@ Changeset Format").
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Mapping
@@ -19,12 +20,16 @@ from msgspec import Struct
 
 from reprobuild.errors import BuildError, UsageError
 from reprobuild.image.formats.docker_save_files import SAVED_MANIFEST, check_repositories, check_saved
+from reprobuild.image.layering.packed import parse_digest
 from reprobuild.image.oci.indexes import list_images
 from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, DirectoryFiles, ImageFiles, open_archive
 from reprobuild.image.oci.write import REFERENCE
 from reprobuild.infra.untrusted import json_documents
+from reprobuild.infra.untrusted.strings import MediaType, is_valid
 from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 
+# Errors of a damaged image.
+UNREADABLE = (*DAMAGED, KeyError, TypeError, AttributeError, RecursionError)
 LARGEST_JSON = 4 << 20  # registries take no larger manifest; each byte costs up to 36 in memory
 _DIGESTS = re.compile(r"[0-9a-f]{64}")
 DEEPEST_JSON = 50
@@ -95,39 +100,51 @@ def open_path(path: Path, scratch: Path, name: str = "") -> OciImage:
     else:
         raise UsageError(f"there is no image at {called}", hint=GIVE)
     if files.has("index.json"):
-        return _parse_image(lambda: _read_oci(files, called, form), called)
-    if files.has("manifest.json"):
-        return _parse_image(lambda: _read_docker(files, called), called)
-    raise UsageError(f"{called} holds no image: neither index.json nor manifest.json", hint=GIVE)
-
-
-def _parse_image(read: Any, name: str) -> OciImage:
+        read = functools.partial(read_oci, files, called, form)
+    elif files.has("manifest.json"):
+        read = functools.partial(_read_docker, files, called)
+    else:
+        raise UsageError(f"{called} holds no image: neither index.json nor manifest.json", hint=GIVE)
     try:
-        return cast(OciImage, read())
-    except (*DAMAGED, KeyError, TypeError, AttributeError, RecursionError) as err:
+        image = read()
+        for layer in image.layers:
+            if not files.has(layer.file):
+                raise ValueError(f"the layer {layer.file} is missing")
+        return image
+    except UNREADABLE as err:
         reason = str(err) or type(err).__name__
-        raise BuildError(f"{name} is a damaged image: {reason}", hint=CUT_SHORT) from None
+        raise BuildError(f"{called} is a damaged image: {reason}", hint=CUT_SHORT) from None
 
 
-def _read_oci(files: ImageFiles, name: str, form: str) -> OciImage:
+def read_oci(files: ImageFiles, name: str, form: str) -> OciImage:
+    """Read an OCI layout with one image, from any builder.
+
+    Args:
+        files: the files of the layout.
+        name: the image's name in messages.
+        form: the form to report.
+
+    Raises:
+        BuildError: it holds several images.
+        Exception: one of `UNREADABLE`; it is damaged, or a digest is wrong. The layers are checked when they are read.
+    """
     index = _parse_object(_read_small(files, "index.json"), json_documents.INDEX)
     descriptor = _find_image(files, index, name)
     manifest = _parse_object(_read_blob(files, descriptor["digest"]), json_documents.MANIFEST)
     config = _parse_configuration(_read_blob(files, manifest["config"]["digest"]))
-    diff_ids = [_parse_digest(digest) for digest in config["rootfs"]["diff_ids"]]
+    diff_ids = [parse_digest(digest) for digest in config["rootfs"]["diff_ids"]]
     layers = tuple(
         PackedLayer(
-            file=f"blobs/sha256/{_parse_digest(layer['digest'])}", digest=_parse_digest(layer["digest"]),
+            file=f"blobs/sha256/{parse_digest(layer['digest'])}", digest=parse_digest(layer["digest"]),
             diff_id=diff_id,
-            media_type=str(layer.get("mediaType", "")),
+            media_type=_parse_media_type(layer.get("mediaType", "")),
         )
         for layer, diff_id in zip(manifest["layers"], diff_ids, strict=True)
     )  # fmt: skip
-    _check_layers_present(files, layers)
     if files.has(SAVED_MANIFEST):
         pairs = [(layer.digest, layer.diff_id) for layer in layers]
         check_saved(
-            files, _read_small(files, SAVED_MANIFEST), _parse_digest(manifest["config"]["digest"]), pairs
+            files, _read_small(files, SAVED_MANIFEST), parse_digest(manifest["config"]["digest"]), pairs
         )
     check_repositories(files, [layer.file for layer in layers], lambda name: _read_small(files, name))
     return OciImage(
@@ -142,7 +159,7 @@ def _find_image(files: ImageFiles, index: dict[str, Any], name: str) -> dict[str
     """Return the descriptor of the only image with a manifest."""
     descriptors = list_images(
         index,
-        lambda digest: files.has(f"blobs/sha256/{_parse_digest(digest)}"),
+        lambda digest: files.has(f"blobs/sha256/{parse_digest(digest)}"),
         lambda digest: _parse_object(_read_blob(files, digest), json_documents.INDEX),
     )
     if len({item["digest"] for item in descriptors}) > 1:
@@ -166,10 +183,9 @@ def _read_docker(files: ImageFiles, name: str) -> OciImage:
     if not set(_DIGESTS.findall(image["Config"])) <= {digest}:
         raise ValueError(f"the bytes of {image['Config']} are others")
     config = _parse_configuration(raw)
-    diff_ids = [_parse_digest(digest) for digest in config["rootfs"]["diff_ids"]]
+    diff_ids = [parse_digest(digest) for digest in config["rootfs"]["diff_ids"]]
     pairs = zip(image["Layers"], diff_ids, strict=True)
     layers = tuple(PackedLayer(file=str(file), diff_id=diff_id) for file, diff_id in pairs)
-    _check_layers_present(files, layers)
     check_repositories(files, [layer.file for layer in layers], lambda name: _read_small(files, name))
     return OciImage(
         name=name, form="docker archive", files=files, layers=layers,
@@ -177,12 +193,6 @@ def _read_docker(files: ImageFiles, name: str) -> OciImage:
         config_digest=f"sha256:{digest}",
         reference=str(next(iter(image.get("RepoTags") or ()), "")),
     )  # fmt: skip
-
-
-def _check_layers_present(files: ImageFiles, layers: tuple[PackedLayer, ...]) -> None:
-    for layer in layers:
-        if not files.has(layer.file):
-            raise ValueError(f"the layer {layer.file} is missing")
 
 
 def _read_small(files: ImageFiles, name: str) -> bytes:
@@ -194,8 +204,8 @@ def _read_small(files: ImageFiles, name: str) -> bytes:
 
 
 def _read_blob(files: ImageFiles, digest: str) -> bytes:
-    content = _read_small(files, f"blobs/sha256/{_parse_digest(digest)}")
-    if hashlib.sha256(content).hexdigest() != _parse_digest(digest):
+    content = _read_small(files, f"blobs/sha256/{parse_digest(digest)}")
+    if hashlib.sha256(content).hexdigest() != parse_digest(digest):
         raise ValueError(f"the bytes of {digest} are others")
     return content
 
@@ -234,8 +244,7 @@ def check_configuration(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _parse_digest(digest: str) -> str:
-    kind, _, value = digest.partition(":")
-    if kind != "sha256" or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
-        raise ValueError(f"{digest!r} is no sha256 digest")
+def _parse_media_type(value: str) -> str:
+    if not is_valid(value, MediaType):
+        raise ValueError(f"{value!r:.80} is no media type")
     return value
