@@ -153,7 +153,7 @@ class Factors:
         run = subprocess.run(
             [*engine_of(build.builder, self.engines), *self._own_tools(), *prefix(build.levels, self.clock),
              sys.executable, "-m", module(build.levels), "build", str(place / "given.lock"), "-o", str(place / "out"),
-             "--store", str(store), "--offline", "--sif", "--builder", build.builder.split()[0]],
+             "--store", str(store), "--offline", "--format", "sif", "--builder", build.builder.split()[0]],
             cwd=ROOT, env=env, umask=int(build.levels["umask"], 8),
             capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -125,7 +125,7 @@ class GpuTrain:
 
         Its freeze is compared, and the CPU scope checked.
         """
-        argv = [*PROGRAM, "verify", str(self.out), "--scope", "cpu", "--store", str(self.store), "--json"]
+        argv = [*PROGRAM, "verify", str(self.out), "--cpu-only", "--store", str(self.store), "--json"]
         began = time.perf_counter()
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - began

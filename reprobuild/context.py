@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reprobuild.config.services import read_services, request_distances
 from reprobuild.ecosystems.conda.conda_config import read_channels
 from reprobuild.ecosystems.oci_registry.logins import Logins
-from reprobuild.ecosystems.pypi.indexes import read_indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
 from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
@@ -22,14 +23,41 @@ from reprobuild.store.caches import Caches
 from reprobuild.store.store import Store
 
 
+class IndexSettings:
+    """The indexes and channels that this machine configures, read once in a run.
+
+    Args:
+        asking: a query to pip that was started in advance, to save time.
+    """
+
+    def __init__(self, asking: Asking | None = None) -> None:
+        self._asking = asking
+        self._lock = threading.Lock()
+        self._indexes: PackageIndexes | None = None
+
+    def read(self, env: Mapping[str, str], net: Net) -> PackageIndexes:
+        """Return the indexes; the first call gives `net` their logins, and those of conda's channels.
+
+        Raises:
+            LockError: see `read_indexes`.
+        """
+        with self._lock:
+            if self._indexes is None:
+                self._indexes = read_indexes(env, self._asking)
+                net.learn(self._indexes.credentials, self._indexes.tokens, self._indexes.configured)
+                with contextlib.suppress(LockError):  # the resolution of conda packages reports the error
+                    channels = read_channels(env)
+                    net.learn(channels.credentials, channels.tokens, channels.addresses)
+            return self._indexes
+
+
 class RunContext(Struct, frozen=True, kw_only=True):
     """The context of a run, read at the command line.
 
-    `env` is the user's environment. `say` is called with each step when it begins, so that a person sees
-    progress; an empty text ends the last one. `progress` is called with (bytes so far, bytes in all or 0) of
-    a step that knows them. `now` is in seconds since 1970. `caches` are the user's caches, from which files
-    are taken. `pip` has pip's settings if they were read in advance to save time. `doubted` are sources that
-    the user did not name.
+    `env` is the user's environment. `net` is the one HTTP client of the run. `say` is called with each step when it
+    begins, so that a person sees progress; an empty text ends the last one. `progress` is called with (bytes so far,
+    bytes in all or 0) of a step that knows them. `now` is in seconds since 1970. `caches` are the user's caches, from
+    which files are taken. `doubted` are sources that the user did not name.
     """
 
     store: Store
@@ -40,28 +68,29 @@ class RunContext(Struct, frozen=True, kw_only=True):
     progress: Callable[[int, int], None]
     now: int
     caches: Caches = Caches()
-    pip: Asking | None = None
+    indexes: IndexSettings = field(default_factory=IndexSettings)
     doubted: frozenset[str] = frozenset()
 
     def resolve_context(self, captured: Path = Path()) -> ResolveContext:
         """Return the context of a resolution, including the snapshot's directory."""
-        indexes = read_indexes(self.env, self.pip)
-        services = read_services({})
-        net = Net(
-            offline=self.net.offline, credentials=indexes.credentials, distances=request_distances(services),
-            gate=Logins(self.env, services["docker-hub"].url), configured=indexes.configured,
-            hidden=self.net.hidden, netrc=Netrc(self.env),
-        )  # fmt: skip
-        net.learn({}, indexes.tokens)
-        with contextlib.suppress(LockError):  # the resolution of conda packages reports the error
-            channels = read_channels(self.env)
-            net.learn(channels.credentials, channels.tokens, channels.addresses)
         return ResolveContext(
-            store=self.store, net=net, indexes=indexes, env=self.env, folder=self.folder, captured=captured,
-            say=self.say, now=self.now, progress=self.progress, doubted=self.doubted,
+            store=self.store, net=self.net, indexes=self.indexes.read(self.env, self.net), env=self.env,
+            folder=self.folder, captured=captured, say=self.say, now=self.now, progress=self.progress,
+            doubted=self.doubted,
         )  # fmt: skip
 
     @property
     def today(self) -> datetime.date:
         """The day of the program's start, in UTC."""
         return datetime.datetime.fromtimestamp(self.now, datetime.timezone.utc).date()
+
+
+def open_client(env: Mapping[str, str], *, offline: bool = False) -> Net:
+    """Return the HTTP client of a run, with the logins of netrc and of registries."""
+    services = read_services({})
+    return Net(
+        offline=offline,
+        distances=request_distances(services),
+        gate=Logins(env, services["docker-hub"].url),
+        netrc=Netrc(env),
+    )

@@ -213,7 +213,7 @@ def test_an_encoding_that_cannot_say_a_name(tmp_path: Path) -> None:
     folder.mkdir()
     write_lock(make_lock(), folder / "reprobuild.lock")
     env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
-    done = reprobuild("doctor", "--for", folder, "--store", tmp_path / "store", env=env)
+    done = reprobuild("doctor", folder, "--store", tmp_path / "store", env=env)
     assert done.returncode in (0, 6, 9), done.stderr
     assert "\\u65e5\\u672c: " in done.stdout.splitlines()[-1]
     done = reprobuild("show", folder.with_name("\u672c"), env=env)
@@ -268,7 +268,7 @@ def test_an_unknown_verb(said: Said) -> None:
             ("lock", str(SNAPSHOT), "--index", "x"),
             2, "--index x: not of the form NAME=...", "for example --index mylib=https://index.example.org/simple",
         ),
-        (("doctor", "--for", "/dev/zero"), 4, "/dev/zero cannot be read: it is no plain file", "name the file that"),
+        (("doctor", "/dev/zero"), 4, "/dev/zero cannot be read: it is no plain file", "name the file that"),
         (("lock", str(SNAPSHOT), "--seed", "-1"), 2, "Invalid value for '--seed'", "see `reprobuild lock --help`"),
         (("verify", "gone", "--engine", "lxc"), 2, "Invalid value for '--engine'", "see `reprobuild verify --help`"),
     ],
@@ -289,7 +289,7 @@ def test_results_that_cannot_be_written(said: Said, tmp_path: Path) -> None:
     code, what, hint = said.failed("render", tmp_path / "given.lock", "-o", tmp_path / "file" / "out")
     assert code == 2
     assert what == f"{tmp_path}/file/out: Not a directory"
-    assert hint == "a file stands where a directory is needed: name another place (--store, --out)"
+    assert hint == "a file stands where a directory is needed: name another place (--store, --output)"
 
 
 def test_a_folder_where_the_lock_is_to_be_written(said: Said, tmp_path: Path) -> None:
@@ -460,7 +460,7 @@ def test_verify(
 
 
 def test_verify_without_the_control(said: Said, results: Path, engine: PreparedEngine) -> None:
-    found = document(said, 9, "verify", results, "--no-control")
+    found = document(said, 9, "verify", results, "--no-controls")
     assert found["verdict"]["determinism"]["cpu"] == "inconclusive"
 
 
@@ -615,7 +615,7 @@ def test_verify_of_a_torch_for_cuda(said: Said, results: Path, engine: PreparedE
     }
     assert document(said, 9, "verify", results)["verdict"]["determinism"]["gpu"] == "not-covered"
     assert (
-        document(said, 0, "verify", results, "--scope", "cpu")["verdict"]["determinism"]["gpu"]
+        document(said, 0, "verify", results, "--cpu-only")["verdict"]["determinism"]["gpu"]
         == "not-applicable"
     )
 
@@ -654,9 +654,13 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
             "build_from_lock" if verb == "build" else "build_from_snapshot",
             lambda *values, a=asked, b=answer, **_: a.append(values[-1]) or b,
         )
-        found = document(said, 0, verb, given, *decided, "-o", results, "--sqsh", "--sif")
+        found = document(
+            said, 0, verb, given, *decided, "-o", results, "--format", "squashfs", "--format", "sif"
+        )
         assert (found["image"]["sif"], found["image"]["sqsh"]) == ("sha256:4", "sha256:5")
-        assert said(verb, given, *decided, "-o", results, "--sqsh", "--squashfs", "gzip") == 0
+        assert (
+            said(verb, given, *decided, "-o", results, "--format", "squashfs", "--compression", "gzip") == 0
+        )
         assert "\nsif       sha256:4\nsqsh      sha256:5\n" in said.out
         assert said(verb, given, *decided, "-o", results) == 0
         assert said(verb, given, *decided, "-o", results, "--builder", "podman", "--tag", "a:1") == 0

@@ -75,7 +75,7 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
 
 KNOWN = (
     "the decisions are: python, base, platform, sources, services, archives, debs, indexes, channels, bake, drop, "
-    "accept, profile, seed, workload, build, devel, system, packages"
+    "accept, profile, seed, workload, build, build_image, system, packages"
 )
 WORKLOAD = "the keys of workload are: command, outputs"
 
@@ -309,8 +309,8 @@ def test_a_login_in_a_source_is_not_repeated() -> None:
 
 NONE: dict[str, object] = {
     "python": None, "base": None, "platform": None, "sources": (), "services": (), "indexes": (), "archives": (),
-    "debs": (), "channels": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None, "devel": None,
-    "system": None, "packages": (),
+    "debs": (), "channels": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None,
+    "build_image": None, "system": None, "packages": (),
 }  # fmt: skip
 
 

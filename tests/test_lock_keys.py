@@ -65,7 +65,7 @@ def test_the_full_lock_has_items_of_each_type() -> None:
     assert len(PATHS) > 10
     for part in (
         "building.variables",
-        "devel.packages",
+        "build_base.packages",
         "base.image.environment",
         "realised.builds",
         "base.tools",

@@ -40,9 +40,12 @@ CASES = sorted(set(texts()))
 
 
 def test_the_options_are_found() -> None:
-    assert {("lock", "--source"), ("lock", "--archive"), ("restore", "--source"), ("pull", "--out")} <= set(
-        CASES
-    )
+    assert {
+        ("lock", "--source"),
+        ("lock", "--archive"),
+        ("restore", "--source"),
+        ("pull", "--output"),
+    } <= set(CASES)
     assert len(CASES) > 100
 
 
@@ -62,8 +65,8 @@ def line(verb: str, option: str, login: str, snapshot: Path, out: Path) -> list[
     for one in command.params:
         if isinstance(one, click.Argument):
             words += [login if not option else str(snapshot)]
-        elif one.opts[-1] == "--out" and option != "--out":
-            words += ["--out", str(out / "out")]
+        elif one.opts[-1] == "--output" and option != "--output":
+            words += ["--output", str(out / "out")]
         elif one.opts[-1] == "--store" and option != "--store":
             words += ["--store", str(out / "store")]
         elif one.opts[-1] == "--offline":

@@ -21,8 +21,8 @@ from tests.verify.samples import make_lock
 
 NONE: dict[str, object] = {
     "python": None, "base": None, "platform": None, "sources": (), "services": (), "indexes": (), "archives": (),
-    "debs": (), "channels": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None, "devel": None,
-    "system": None, "packages": (),
+    "debs": (), "channels": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None,
+    "build_image": None, "system": None, "packages": (),
 }  # fmt: skip
 
 

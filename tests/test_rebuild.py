@@ -313,8 +313,8 @@ def test_single_files(out: Path, made: Made, tmp_path: Path, squashfs: dict[str,
     write_lock(read_lock(out / "reprobuild.lock"), tmp_path / "again.lock")
     first = tmp_path / "single"
     done = reprobuild(
-        "build", tmp_path / "again.lock", "-o", first, "--store", made.store.root, "--sif", "--sqsh",
-        "--squashfs", "gzip", env=squashfs,
+        "build", tmp_path / "again.lock", "-o", first, "--store", made.store.root, "--format", "sif",
+        "--format", "squashfs", "--compression", "gzip", env=squashfs,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [compressor_of(first / f"image.{kind}") for kind in KINDS] == ["gzip", "gzip"]

@@ -56,7 +56,7 @@ def test_a_command(words: list[str], wrong: str, right: str, said: Said) -> None
     [
         (["verify", "--engin"], "--engine", ["docker"]),
         (["cluster", "run", "--time-limt"], "--time-limit", ["10"]),
-        (["verify", "--no-contrl"], "--no-control", []),
+        (["verify", "--no-contrl"], "--no-controls", []),
         (["--versio"], "--version", []),
     ],
 )

@@ -171,9 +171,9 @@ def test_a_full_disk_under_dpkg(said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "said", "hint"),
     [
-        (errno.ENOSPC, "No space left on device", "make room there, or name other directories (--store, --out)"),
-        (errno.EDQUOT, "Disk quota exceeded", "make room there, or name other directories (--store, --out)"),
-        (errno.EROFS, "Read-only file system", "it is mounted read-only: name other directories (--store, --out)"),
+        (errno.ENOSPC, "No space left on device", "make room there, or name other directories (--store, --output)"),
+        (errno.EDQUOT, "Disk quota exceeded", "make room there, or name other directories (--store, --output)"),
+        (errno.EROFS, "Read-only file system", "it is mounted read-only: name other directories (--store, --output)"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["/x/store", None])

@@ -30,14 +30,17 @@ VERBOSE = "--verbose"
 DEBUG = "REPROBUILD_DEBUG"  # if set, each error shows its place in the code
 OWN_FAILURE = 125  # of `run`: its other codes are those of the command
 
-_ROOM = "make room there, or name other directories (--store, --out); what was complete is kept, the next run goes on"
-_IN_THE_WAY = "a file stands where a directory is needed: name another place (--store, --out)"
+_ROOM = (
+    "make room there, or name other directories (--store, --output); what was complete is kept, "
+    "the next run goes on"
+)
+_IN_THE_WAY = "a file stands where a directory is needed: name another place (--store, --output)"
 _REMEDIES = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
     errno.EEXIST: _IN_THE_WAY,
     errno.ENOTDIR: _IN_THE_WAY,
-    errno.EROFS: "it is mounted read-only: name other directories (--store, --out), or mount it for writing",
+    errno.EROFS: "it is mounted read-only: name other directories (--store, --output), or mount it for writing",
 }
 
 # The groups of `--help`: each command with its line. A command's module is imported when it is used: help is quick.

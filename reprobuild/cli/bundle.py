@@ -15,19 +15,20 @@ from reprobuild.distribute.text import render_bundled
 
 @click.command()
 @click.argument("out", metavar="OUT", type=common.PATH)
-@click.option("-o", "--out", "target", metavar="FILE", type=common.PATH, required=True, help="File to write.")
+@click.option(
+    "-o", "--output", "target", metavar="FILE", type=common.PATH, required=True, help="File to write."
+)
 @click.option(
     "--include", "parts", metavar="PART[,PART]", default="",
     help="Include wheels, debs (with both the image can be made again offline), context (for docker build), "
-    "reprobuild, or all.",
+    "reprobuild, or all of these; sif is OUT/image.sif.",
 )  # fmt: skip
-@click.option("--sif", is_flag=True, help="Include OUT/image.sif.")
 @click.option("--split", metavar="SIZE", help="Write parts of this size, as 4G: FILE.001, FILE.002, ...")
 @click.option("--sign", "key", metavar="KEY", type=common.PATH, help="Sign with this SSH key.")
 @common.store_option
 @common.json_option
 def command(
-    out: Path, target: Path, parts: str, sif: bool, split: str | None, key: Path | None, store: Path | None,
+    out: Path, target: Path, parts: str, split: str | None, key: Path | None, store: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Write OUT as one file with checksums.
@@ -39,9 +40,7 @@ def command(
       reprobuild bundle frozen -o frozen.tar --include wheels,debs
     """
     session = common.make_session(store)
-    options = BundleOptions(
-        parts=parse_parts(parts, sif=sif), key=key, split=parse_size(split) if split else 0
-    )
+    options = BundleOptions(parts=parse_parts(parts), key=key, split=parse_size(split) if split else 0)
     done = bundle(
         out, target, session.store, options, session.env, say=session.say, progress=session.progress
     )

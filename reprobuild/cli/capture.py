@@ -12,7 +12,11 @@ from reprobuild.cli import common
 
 @click.command()
 @click.option(
-    "-o", "--out", type=common.PATH, help="Directory to write. [default: snapshot, or snapshot-JOB in a job]"
+    "-o",
+    "--output",
+    "out",
+    type=common.PATH,
+    help="Directory to write. [default: snapshot, or snapshot-JOB in a job]",
 )
 @click.option(
     "--python", metavar="PATH", help="Interpreter of the environment. [default: that of the active one]"

@@ -37,7 +37,7 @@ timeout_option = click.option(
 def probe_options(function: common.F) -> common.F:
     """Add the options for the content of the determinism test."""
     for option in reversed(
-        [common.thorough_option, common.control_option, common.probe_option, common.scope_option]
+        [common.thorough_option, common.controls_option, common.probe_option, common.cpu_only_option]
     ):
         function = option(function)
     return function
@@ -48,8 +48,8 @@ def machine_options(function: common.F) -> common.F:
     return common.gpu_option(common.engine_option(probe_options(function)))
 
 
-def _make_verify_options(*, scope: str, **options: Any) -> VerifyOptions:
-    return VerifyOptions(cpu_only=scope == "cpu", **options)
+def _make_verify_options(*, no_controls: bool, **options: Any) -> VerifyOptions:
+    return VerifyOptions(control=not no_controls, **options)
 
 
 def _report_result(
@@ -160,7 +160,7 @@ def job(
 @command.command("worker")
 @out_argument
 @click.option(
-    "--out", "target", metavar="DIR", type=common.PATH, required=True,
+    "-o", "--output", "target", metavar="DIR", type=common.PATH, required=True,
     help="Directory of the certificates, which all machines share.",
 )  # fmt: skip
 @machine_options
@@ -173,7 +173,7 @@ def work(out: Path, target: Path, store: Path | None, as_json: bool, **options: 
 
     \b
     Example:
-      pdsh -w node[01-64] reprobuild cluster worker /shared/frozen --out /shared/certificates
+      pdsh -w node[01-64] reprobuild cluster worker /shared/frozen --output /shared/certificates
     """
     lock, image = directory.read_image(out)
     session = common.make_session(store)

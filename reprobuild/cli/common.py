@@ -33,7 +33,7 @@ PATH = click.Path(path_type=Path, readable=False)
 snapshot_argument = click.argument("directory", metavar="DIR", type=PATH)
 lock_argument = click.argument("lock_path", metavar="LOCK", type=PATH)
 out_option = click.option(
-    "-o", "--out", type=PATH, default=Path("frozen"), show_default=True, help="Output directory."
+    "-o", "--output", "out", type=PATH, default=Path("frozen"), show_default=True, help="Output directory."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 engine_option = click.option(
@@ -44,19 +44,12 @@ gpu_option = click.option(
     "--gpu", "gpus", metavar="auto|all|none|ID,...", default="auto", show_default=True,
     help="GPUs of the containers; `auto` is all, if there are any.",
 )  # fmt: skip
-scope_option = click.option(
-    "--scope",
-    type=click.Choice(["all", "cpu"]),
-    default="all",
-    help="Devices that must be checked; `cpu` leaves GPUs out.",
-)
+cpu_only_option = click.option("--cpu-only", is_flag=True, help="Leave GPUs out of the checks.")
 verbose_option = click.option(
     "--verbose", is_flag=True, expose_value=False, help="List every captured line of an error."
 )
-control_option = click.option(
-    "--control/--no-control",
-    default=True,
-    help="Run the controls, without which the verdict is inconclusive.",
+controls_option = click.option(
+    "--no-controls", is_flag=True, help="Leave the controls out; the verdict is then inconclusive."
 )
 thorough_option = click.option(
     "--thorough",
@@ -67,10 +60,8 @@ probe_option = click.option(
     "--probe", "probes", metavar="NAME", multiple=True,
     help="Run only this probe; the verdict is then inconclusive.",
 )  # fmt: skip
-smoke_option = click.option(
-    "--smoke/--no-smoke",
-    default=True,
-    help="Run the determinism test beside the round trip and the workload.",
+probes_option = click.option(
+    "--no-probes", is_flag=True, help="Leave the determinism test out, beside round trip and workload."
 )
 store_option = click.option(
     "--store", type=PATH, help="Directory of the store. [default: in the user's cache directory]"
@@ -90,11 +81,13 @@ def image_build_options(function: F) -> F:
                 "--builder", type=click.Choice(["native", "docker", "podman", "apptainer"]), default="native",
                 show_default=True, help="Builder of the image; all make the same tree.",
             ),
-            click.option("--sif", is_flag=True, help="Write OUT/image.sif, too, for Apptainer."),
-            click.option("--sqsh", is_flag=True, help="Write OUT/image.sqsh, too, for enroot."),
             click.option(
-                "--squashfs", "compressor", type=click.Choice(["zstd", "gzip"]), default="zstd",
-                show_default=True, help="Compressor of both files; gzip is for kernels without zstd.",
+                "--format", "formats", type=click.Choice(["sif", "squashfs"]), multiple=True,
+                help="Write OUT/image.sif for Apptainer, or OUT/image.sqsh for enroot, too.",
+            ),
+            click.option(
+                "--compression", "compressor", type=click.Choice(["zstd", "gzip"]), default="zstd",
+                show_default=True, help="Compression of these files; gzip is for kernels without zstd.",
             ),
         ]
     ):  # fmt: skip
@@ -131,7 +124,12 @@ def decision_options(function: F) -> F:
                 multiple=True,
                 help="Install this system package, too.",
             ),
-            click.option("--devel", metavar="IMAGE", help="Image to compile in, as nvidia/cuda:*-devel-*."),
+            click.option(
+                "--build-image",
+                "build_image",
+                metavar="IMAGE",
+                help="Image to compile in, as nvidia/cuda:*-devel-*.",
+            ),
             click.option(
                 "--source",
                 "sources",
@@ -210,14 +208,14 @@ def parse_pairs(option: str, items: Sequence[str]) -> dict[str, str]:
 
 
 def make_build_options(
-    *, tag: str | None, builder: str, sif: bool, sqsh: bool, compressor: str
+    *, tag: str | None, builder: str, formats: Sequence[str], compressor: str
 ) -> BuildOptions:
     """Return the build options of `image_build_options`."""
     from reprobuild.pipeline.build import BuildOptions
 
-    kinds: list[tuple[bool, Kind]] = [(sif, "sif"), (sqsh, "sqsh")]
+    kinds: dict[str, Kind] = {"sif": "sif", "squashfs": "sqsh"}
     return BuildOptions(
-        tag=tag, builder=builder, singles=tuple(kind for flag, kind in kinds if flag),
+        tag=tag, builder=builder, singles=tuple(kind for name, kind in kinds.items() if name in formats),
         compressor=cast("Compressor", compressor),
     )  # fmt: skip
 
@@ -239,9 +237,7 @@ def make_session(
     Raises:
         UsageError: other users may write to the store. `sharing` skips this check, as its command can mend this.
     """
-    from reprobuild.context import RunContext
-    from reprobuild.infra.http.client import Net
-    from reprobuild.infra.http.netrc import Netrc
+    from reprobuild.context import IndexSettings, RunContext, open_client
     from reprobuild.store.caches import Caches, user_caches
     from reprobuild.store.keyring import keyring
     from reprobuild.store.sharing import check_writers
@@ -257,7 +253,7 @@ def make_session(
         check_writers(place)
     return RunContext(
         store=place,
-        net=Net(offline=offline, netrc=Netrc(env)),
+        net=open_client(env, offline=offline),
         env=env,
         doubted=doubted,
         folder=folder,
@@ -265,7 +261,7 @@ def make_session(
         progress=steps.progress,
         now=int(time.time()),
         caches=user_caches(env) if caches else Caches(),
-        pip=pip,
+        indexes=IndexSettings(pip),
     )
 
 

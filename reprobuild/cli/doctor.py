@@ -20,10 +20,7 @@ from reprobuild_portable import secrets
 
 
 @click.command()
-@click.option(
-    "--for", "image", metavar="OUT|LOCK", type=common.PATH,
-    help="Check for this image; a copied reprobuild.lock, and verdict.json beside it, are enough.",
-)  # fmt: skip
+@click.argument("image", metavar="[OUT|LOCK]", type=common.PATH, required=False)
 @common.out_option
 @common.service_option
 @common.store_option
@@ -34,11 +31,13 @@ def command(
 ) -> int:
     """Check this machine, and print what it lacks and the commands that mend it.
 
+    With OUT or LOCK, the check is for this image. A copied reprobuild.lock, and verdict.json beside it, are enough.
+
     Exit code 0: it lacks nothing; 6: it lacks something; 9: a check has no answer.
 
     \b
     Example:
-      reprobuild doctor --for frozen
+      reprobuild doctor frozen
       reprobuild doctor
     """
     session = common.make_session(store, offline=offline, caches=False)

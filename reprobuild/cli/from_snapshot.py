@@ -27,16 +27,17 @@ from reprobuild.report.text import render_text
 @common.engine_option
 @common.gpu_option
 @common.thorough_option
-@common.scope_option
-@common.control_option
-@common.smoke_option
+@common.cpu_only_option
+@common.controls_option
+@common.probes_option
 @click.option("--no-verify", is_flag=True, help="Build without any check; the verdict is then not-run.")
 @common.verbose_option
 @common.json_option
 def command(
     directory: Path, out: Path, lock_path: Path | None, decisions_path: Path | None, store: Path | None,
-    offline: bool, tag: str | None, sif: bool, sqsh: bool, builder: str, compressor: str, engine: str | None,
-    gpus: str, thorough: bool, scope: str, control: bool, smoke: bool, no_verify: bool, as_json: bool, **options: Any,
+    offline: bool, tag: str | None, formats: tuple[str, ...], builder: str, compressor: str, engine: str | None,
+    gpus: str, thorough: bool, cpu_only: bool, no_controls: bool, no_probes: bool, no_verify: bool,
+    as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Build a verified image from the snapshot in DIR.
 
@@ -45,11 +46,16 @@ def command(
       reprobuild from-snapshot repro/4242 -o frozen
     """
     decisions, folder = make_decisions(directory, decisions_path, **options)
-    making = common.make_build_options(tag=tag, builder=builder, sif=sif, sqsh=sqsh, compressor=compressor)
+    making = common.make_build_options(tag=tag, builder=builder, formats=formats, compressor=compressor)
     doubted = unconfirmed_sources(directory, decisions_path, **options)
     session = common.make_session(store, offline=offline, folder=folder, doubted=doubted)
     checks = VerifyOptions(
-        engine=engine, control=control, smoke=smoke, cpu_only=scope == "cpu", gpus=gpus, thorough=thorough
+        engine=engine,
+        control=not no_controls,
+        smoke=not no_probes,
+        cpu_only=cpu_only,
+        gpus=gpus,
+        thorough=thorough,
     )
     lock, image, verdict = from_snapshot.build_from_snapshot(
         directory, out, decisions, session, making,

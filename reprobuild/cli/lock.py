@@ -14,7 +14,7 @@ from reprobuild.errors import UsageError
 @click.command()
 @common.snapshot_argument
 @click.option(
-    "-o", "--out", "target", type=common.PATH, default=Path("reprobuild.lock"), help="File to write."
+    "-o", "--output", "target", type=common.PATH, default=Path("reprobuild.lock"), help="File to write."
 )
 @common.decision_options
 @common.store_option

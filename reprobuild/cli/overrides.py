@@ -46,7 +46,7 @@ def make_decisions(
         python=options["python"],
         base=options["base"],
         platform=options["platform"],
-        devel=options["devel"],
+        build_image=options["build_image"],
         system=options["system"],
         packages=tuple(options["packages"]),
         sources=common.parse_pairs("--source", options["sources"]),

@@ -14,7 +14,7 @@ from reprobuild.pipeline.rebuild.text import render_rebuilt
 
 @click.command()
 @click.argument("out", metavar="OUT", type=common.PATH)
-@click.option("-o", "--out", "target", type=common.PATH, help="New directory. [default: OUT-rebuilt]")
+@click.option("-o", "--output", "target", type=common.PATH, help="New directory. [default: OUT-rebuilt]")
 @click.option(
     "--level", type=click.Choice(rebuild.ACCEPTED), default="all", show_default=True,
     help="Level at which both are equal: what programs see, the configuration, the packing, also SIF and squashfs.",

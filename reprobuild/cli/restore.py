@@ -17,7 +17,7 @@ from reprobuild.report.restored import render_restored, restore_warnings, restor
 @click.command()
 @click.argument("snapshot", metavar="SNAPSHOT", type=common.PATH)
 @click.argument("name", metavar="NAME")
-@click.option("-o", "--out", type=common.PATH, required=True, help="New directory to write.")
+@click.option("-o", "--output", "out", type=common.PATH, required=True, help="New directory to write.")
 @click.option(
     "--source", "sources", metavar="NAME=PATH|URL", multiple=True,
     help="Repository with the commits that the snapshot leaves to a remote.",

@@ -72,14 +72,14 @@ from reprobuild.verify.workload.work import work_of_options
 @common.thorough_option
 @common.gpu_option
 @common.engine_option
-@common.scope_option
-@common.control_option
-@common.smoke_option
+@common.cpu_only_option
+@common.controls_option
+@common.probes_option
 @common.store_option
 @common.json_option
 def command(
-    out: Path, against: Path | None, thorough: bool, gpus: str, engine: str | None, scope: str, control: bool,
-    smoke: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
+    out: Path, against: Path | None, thorough: bool, gpus: str, engine: str | None, cpu_only: bool, no_controls: bool,
+    no_probes: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
     runs: int,
@@ -98,9 +98,9 @@ def command(
     lock, image = directory.read_image(out)
     checks = VerifyOptions(
         engine=engine,
-        control=control,
-        smoke=smoke,
-        cpu_only=scope == "cpu",
+        control=not no_controls,
+        smoke=not no_probes,
+        cpu_only=cpu_only,
         gpus=gpus,
         thorough=thorough,
         against=against,

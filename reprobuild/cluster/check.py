@@ -127,7 +127,7 @@ def kubernetes_manifest(
     """
     if checks.cpu_only and job.gpus:
         raise UsageError(
-            f"--scope cpu asks no GPU, but --node-gpus is {job.gpus}", hint="leave one of the two options out"
+            f"--cpu-only asks no GPU, but --node-gpus is {job.gpus}", hint="leave one of the two options out"
         )
     return kubernetes_job.job_manifest(
         job, lock, image.manifest, _expected_answers(lock, session), controls=checks.control, thorough=checks.thorough,
@@ -176,10 +176,11 @@ def json_document(result: ClusterResult | Verdict) -> Any:
 def node_command(out: Path, session: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:
     """Return the command line of a node."""
     return [
-        "cluster", "worker", str(out.absolute()), "--out", str(folder), "--store", str(session.store.root),
-        "--gpu", checks.gpus, "--scope", "cpu" if checks.cpu_only else "all",
+        "cluster", "worker", str(out.absolute()), "--output", str(folder), "--store", str(session.store.root),
+        "--gpu", checks.gpus,
+        *(["--cpu-only"] if checks.cpu_only else []),
         *(["--engine", checks.engine] if checks.engine else []),
         *(["--thorough"] if checks.thorough else []),
-        *([] if checks.control else ["--no-control"]),
+        *([] if checks.control else ["--no-controls"]),
         *(word for name in checks.probes for word in ("--probe", name)),
     ]  # fmt: skip

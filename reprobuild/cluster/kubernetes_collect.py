@@ -118,7 +118,7 @@ def _make_pod_check(
                 return f"it ran another image: {container.image[:200] or 'none is told'}"
             seeds = [variable.value for variable in container.env if variable.name == SEED]
             if container.command or list(container.args) != questions[container.name] or seeds != [seed]:
-                return "it was asked otherwise: name the --probe, --no-control and --thorough of the job"
+                return "it was asked otherwise: name the --probe, --no-controls and --thorough of the job"
         return ""
 
     return other

@@ -46,9 +46,9 @@ def shell_commands(job: KubernetesJob, out: Path, checks: VerifyOptions, store: 
 
 def _verify_options(checks: VerifyOptions, store: Path | None) -> Sequence[str]:
     return [
-        *(["--scope", "cpu"] if checks.cpu_only else []),
+        *(["--cpu-only"] if checks.cpu_only else []),
         *(["--thorough"] if checks.thorough else []),
-        *([] if checks.control else ["--no-control"]),
+        *([] if checks.control else ["--no-controls"]),
         *(["--store", shlex.quote(str(store))] if store else []),
         *(word for name in checks.probes for word in ("--probe", shlex.quote(name))),
     ]

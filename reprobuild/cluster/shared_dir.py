@@ -32,7 +32,7 @@ LONGEST_NAME = 200
 NODE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 LARGEST = 4096  # bytes of a file other than a verdict
 LARGEST_LIST = 8 << 20
-HINT = "run `reprobuild cluster worker OUT --out DIR` on each node: it writes DIR/NODE.json"
+HINT = "run `reprobuild cluster worker OUT --output DIR` on each node: it writes DIR/NODE.json"
 
 
 def read_node_list(folder: Path) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     maps a variable to its value, or to None for the captured one. `profile` may name several, separated by
     commas. `debs` are `.deb` files, or directories of them; `indexes` maps the name of a distribution to its
     only permitted index; `channels` are addresses or names of channels of conda. `build` is by project;
-    `devel` is the image to compile in. `system` selects the captured system packages of the base: all, or
+    `build_image` is the image to compile in. `system` selects the captured system packages of the base: all, or
     only the needed ones (the default, None); `packages` are more of them, by name.
     """
 
@@ -118,7 +118,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     seed: Seed | None = None
     workload: WorkloadDecision | None = None
     build: dict[ProjectName, BuildDecision] = {}
-    devel: Reference | None = None
+    build_image: Reference | None = None
     system: Literal["needed", "all"] | None = None
     packages: tuple[Line, ...] = ()
 

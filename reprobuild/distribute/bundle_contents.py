@@ -38,7 +38,8 @@ from reprobuild.verify.certificate.read import read_certificate
 from reprobuild_portable import secrets
 
 Part = Literal["wheels", "debs", "context", "sif", "reprobuild"]
-LISTED: tuple[Part, ...] = tuple(part for part in get_args(Part) if part != "sif")
+PARTS: tuple[Part, ...] = get_args(Part)
+LISTED = tuple(part for part in PARTS if part != "sif")  # those that `all` means
 PROGRAM = "unbundle.py"
 _RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
 # A recipe with thousands of packages has 2 MB. Archives are compressed, or were searched when they were made.
@@ -66,21 +67,21 @@ def read_unbundle_program() -> bytes:
     return files("reprobuild.distribute.standalone").joinpath(PROGRAM).read_bytes()
 
 
-def parse_parts(text: str, *, sif: bool) -> frozenset[Part]:
-    """Return the parts in a comma-separated list, plus the SIF.
+def parse_parts(text: str) -> frozenset[Part]:
+    """Return the parts in a comma-separated list.
 
-    The SIF is added if `sif` is true; `all` means all other parts.
+    `all` means all parts except the SIF.
 
     Raises:
         UsageError: a part is unknown.
     """
-    parts: set[Part] = {"sif"} if sif else set()
+    parts: set[Part] = set()
     for word in filter(None, text.split(",")):
-        named = [part for part in LISTED if word in (part, "all")]
+        named = LISTED if word == "all" else [part for part in PARTS if part == word]
         if not named:
             raise UsageError(
                 f"--include {text}: {word!r} is no part of a bundle",
-                hint=f"there are: {', '.join(LISTED)}, all",
+                hint=f"there are: {', '.join(PARTS)}, all",
             )
         parts |= set(named)
     return frozenset(parts)
@@ -105,7 +106,7 @@ def system_inputs(lock: Lock) -> list[Artefact]:
     They are packages, and layers of an image below them.
     """
     inputs: list[Artefact] = []
-    for base in (lock.base, lock.devel):
+    for base in (lock.base, lock.build_base):
         inputs += _system_files(base) if base else []
     return inputs
 
@@ -298,6 +299,6 @@ def _require_sif(out: Path, sha256: str) -> Path:
     if not sha256 or path.is_symlink() or not path.is_file():
         raise DistributionError(
             f"{out} holds no SIF",
-            hint=f"write it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))} --sif`",
+            hint=f"write it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))} --format sif`",
         )
     return path

@@ -98,7 +98,7 @@ def _dependencies(lock: Lock) -> Iterator[_Resource]:
         if source.commit:
             digest["gitCommit"] = source.commit
         yield _Resource(name=source.name, digest=digest, uri=f"git+{url}" if url else "")
-    for base in (lock.base, lock.devel):
+    for base in (lock.base, lock.build_base):
         if base is not None and base.image:
             uri = purl.image_purl(base.image)
             yield _Resource(

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from reprobuild.config.services import read_services
 from reprobuild.context import RunContext
 from reprobuild.distribute.attachments import default_image_name
 from reprobuild.distribute.referrers import (
@@ -23,7 +24,7 @@ from reprobuild.distribute.referrers import (
     read_lock_digest,
     write_valid_attachments,
 )
-from reprobuild.distribute.registry_session import convert_errors, open_net
+from reprobuild.distribute.registry_errors import convert_errors
 from reprobuild.ecosystems.oci_registry.manifest import OTHER, find_image
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
 from reprobuild.ecosystems.oci_registry.repository import OciRepository
@@ -105,7 +106,7 @@ def pull(
             `out` holds another image, or files that no pull left there.
     """
     reference = parse_reference(text, "REF")
-    net, hub = open_net(session, services)
+    net, hub = session.net, read_services(services)["docker-hub"].url
     store = session.store
     with convert_errors():
         remote_image = find_image(reference, platform, net, store, hub).image

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.compare.images.explain import LABEL
+from reprobuild.config.services import read_services
 from reprobuild.context import RunContext
 from reprobuild.distribute.attachments import (
     EMPTY,
@@ -25,7 +26,7 @@ from reprobuild.distribute.attachments import (
     encode_artifact,
     list_attachments,
 )
-from reprobuild.distribute.registry_session import convert_errors, open_net
+from reprobuild.distribute.registry_errors import convert_errors
 from reprobuild.distribute.secret_files import make_source_finder, refuse_secret_files
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
 from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, OciRepository
@@ -124,7 +125,7 @@ def push(
         )
     attachments = list_attachments(lock, image, out)  # before anything is sent
     refuse_secret_files(lock, make_source_finder(out, lock, session.store))
-    net, hub = open_net(session, services)
+    net, hub = session.net, read_services(services)["docker-hub"].url
     count = _Count(session)
     with convert_errors():
         repository = OciRepository(reference, net, hub, count.show_progress)

@@ -152,7 +152,7 @@ def _report_doubts(
         say(f"of another reprobuild, or made up, as they do not follow from the lock: {', '.join(doubted)}")
         say(f"do not run or follow those: {again}` writes the recipe and its context anew")
     if SIF in unread:
-        say(f"{SIF} was not looked into: {again} --sif` writes it anew from the layers, which were")
+        say(f"{SIF} was not looked into: {again} --format sif` writes it anew from the layers, which were")
     if len(unread) > (SIF in unread):
         say(
             "the wheels in reprobuild/ are the sender's, and were not looked into: install reprobuild from elsewhere"

@@ -165,7 +165,7 @@ def report_unknown_disk(role: str, size: str = "images") -> DoctorFinding:
     return DoctorFinding(
         name=f"disk: {role}", state="unknown", seen="it is not told which one this is, or it is elsewhere",
         meaning=f"whether there is room for {size} is not known",
-        fix="name a directory that is there with --out"
+        fix="name a directory that is there with --output"
         if role == "results" else f"see in `{role} info` where it keeps images, and ask `df` there",
     )  # fmt: skip
 
@@ -189,7 +189,7 @@ def _describe_directory(disk: Disk) -> str:
 
 
 def _other_directory_hint(disk: Disk) -> str:
-    other = {"store": "--store", "temporary": "TMPDIR", "results": "--out"}.get(disk.role, "")
+    other = {"store": "--store", "temporary": "TMPDIR", "results": "--output"}.get(disk.role, "")
     return f"name another directory with {other}" if other else f"see the settings of {disk.role}"
 
 

@@ -216,7 +216,7 @@ def _covering_lines(change: FieldChange, names: Mapping[str, Sequence[_Line]]) -
     elif isinstance(item, EnvVar):
         if place in ("environment", "base.image.environment") and change.field in ("", "value"):
             yield "environment", item.name
-    elif place.startswith(("devel", "base.tools")) or change.field not in _TOLD.get(type(item), ()):
+    elif place.startswith(("build_base", "base.tools")) or change.field not in _TOLD.get(type(item), ()):
         return
     else:
         yield from _item_lines(item, place, names)

@@ -112,7 +112,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `canonical` sorts every sequence. `SealedLock` adds the outputs of the programs that must run.
 
-    `devel` is the base for compiling projects; no file of it is in the image.
+    `build_base` is the base for compiling projects; no file of it is in the image.
     """
 
     version: int
@@ -132,7 +132,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rulings: tuple[Resolution, ...]
     sdists: tuple[Sdist, ...] = ()
     conda: tuple[CondaPackage, ...] = ()
-    devel: Base | None = None
+    build_base: Base | None = None
 
     @property
     def digest(self) -> str:
@@ -201,7 +201,7 @@ def canonical(lock: AnyLock) -> AnyLock:
     return msgspec.structs.replace(
         lock,
         base=_canonical_base(lock.base),
-        devel=lock.devel and _canonical_base(lock.devel),
+        build_base=lock.build_base and _canonical_base(lock.build_base),
         wheels=tuple(sorted(lock.wheels, key=lambda w: (w.role, w.name, w.version, w.file.sha256))),
         sdists=tuple(sorted(lock.sdists, key=lambda s: (s.name, s.version))),
         conda=tuple(sorted(lock.conda, key=lambda p: (p.name, p.version, p.build))),

@@ -90,7 +90,7 @@ class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The inputs of a project's build into a wheel.
 
     `requires` are the sha256 of the wheels of role `build` that its build imports; with `environment` it also imports
-    the distributions of the image. `compiles`: it is built in the `devel` base. `variables` are set for the build.
+    the distributions of the image. `compiles`: it is built in the `build_base`. `variables` are set for the build.
     """
 
     requires: tuple[Sha256, ...] = ()

@@ -55,7 +55,7 @@ class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seed: Seed | None = None
     workload: RecordedWorkload | None = None
     build: dict[Line, RecordedBuild] = {}
-    devel: Line | None = None
+    build_image: Line | None = None
     system: Literal["needed", "all"] | None = None
     packages: tuple[Line, ...] = ()
 

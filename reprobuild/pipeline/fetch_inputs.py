@@ -43,9 +43,9 @@ def _fetch_files(files: Sequence[Artefact], lock: Lock, session: RunContext) -> 
     if python is not None and python.url and not session.store.has(python.sha256):
         files = [with_mirror_address(lock, file, session.env) if file == python else file for file in files]
     missing = [artefact for artefact in files if not session.store.has(artefact.sha256)]
-    # Asking pip for the credentials of its indexes takes a second; often no file is missing.
-    net = session.resolve_context().net if missing and not session.net.offline else session.net
-    fetch_count = fetch(files, session.store, net, session.progress, caches=session.caches)
+    if missing and not session.net.offline:  # asking pip for the credentials of its indexes takes a second
+        session.indexes.read(session.env, session.net)
+    fetch_count = fetch(files, session.store, session.net, session.progress, caches=session.caches)
     if fetch_count:
         session.say(f"fetched {fetch_count} files")
     return fetch_count

@@ -51,10 +51,12 @@ def realise(
     environment = [wheel for wheel in lock.wheels if wheel.role == "environment"]
     with contextlib.ExitStack() as stack:
         root = stack.enter_context(_Root(lambda: base, lock.interpreter, store))
-        devel = stack.enter_context(_Root(lambda: _realise_devel(lock, store, say), lock.interpreter, store))
-        root.tree = devel.tree = tree = realise_interpreter(lock, root.get, store, say)
+        build_root = stack.enter_context(
+            _Root(lambda: _realise_build_base(lock, store, say), lock.interpreter, store)
+        )
+        root.tree = build_root.tree = tree = realise_interpreter(lock, root.get, store, say)
         built_wheels = build_projects(
-            lock, tree, lambda compiles: (devel if compiles else root).get(), store, say
+            lock, tree, lambda compiles: (build_root if compiles else root).get(), store, say
         )
         built = tuple(built_wheel.wheel for built_wheel in built_wheels)
         bytecode = _bytecode([*environment, *built], lock, root, store, say)
@@ -160,9 +162,9 @@ class _Root:
         return with_interpreter(self._root, self._interpreter, self.tree, self._store)
 
 
-def _realise_devel(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
+def _realise_build_base(lock: Lock, store: Store, say: Callable[[str], None]) -> str:
     """Return the tree to compile in; its times do not affect outputs."""
-    return realise_base(lock.devel or lock.base, store, EPOCH, say)
+    return realise_base(lock.build_base or lock.base, store, EPOCH, say)
 
 
 def _bytecode(

@@ -188,7 +188,7 @@ _TIMEOUT = 6 * 3600
 
 
 def _choose_base(project: Source | Sdist, lock: Lock) -> Base:
-    return lock.devel if project.building.compiles and lock.devel else lock.base
+    return lock.build_base if project.building.compiles and lock.build_base else lock.base
 
 
 def _variables(project: Source | Sdist, lock: Lock) -> dict[str, str]:

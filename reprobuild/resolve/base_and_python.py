@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.config.services import read_services
 from reprobuild.ecosystems.apt.apt_config import configured_releases
 from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.ecosystems.oci_registry.reference import is_image
@@ -225,7 +224,7 @@ def _default_release(
 
     If no release has that Python, any other suitable one is used, for a standalone build.
     """
-    lines = filter_index_lines(subject.lines, read_services(subject.decisions.services))
+    lines = filter_index_lines(subject.lines, around.services)
     need = derive_release_need(subject.snapshot, choice.interpreter, lines, files, subject.machine)
     need = need.with_conda(*subject.conda.glibc) if subject.conda else need
     offered = configured_releases(around.env, subject.architecture)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.apt.signatures import FOLDERS
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.infra.http.client import Net
@@ -21,6 +22,7 @@ class ResolveContext(Struct, frozen=True, kw_only=True):
     `folder` is the base of relative paths in the decisions, `captured` the directory of the snapshot; `say` logs each
     step. `now` is in seconds since 1970; `key_folders` are directories with keys of archives; `progress` is called with
     (bytes so far, bytes in all or 0) while wheels are fetched. `doubted` are sources that the user did not name.
+    `services` are the public services, with the addresses of the decisions.
     """
 
     store: Store
@@ -34,3 +36,4 @@ class ResolveContext(Struct, frozen=True, kw_only=True):
     key_folders: tuple[Path, ...] = FOLDERS
     progress: Callable[[int, int], None] = lambda *_: None
     doubted: frozenset[str] = frozenset()
+    services: Mapping[str, Service] = field(default_factory=lambda: read_services({}))

@@ -30,8 +30,8 @@ from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.architecture import MACHINES, captured_platform, check_platform
 from reprobuild.resolve.base_and_python import ResolvedBase, ResolveRequest, find_base_and_python
 from reprobuild.resolve.base_packages import add_libraries
+from reprobuild.resolve.builds.build_base import choose_build_base
 from reprobuild.resolve.builds.build_requires import BuildWheelSource, lock_build_wheels
-from reprobuild.resolve.builds.devel import devel_base
 from reprobuild.resolve.builds.extensions import Toolkit
 from reprobuild.resolve.builds.prebuilt import use_prebuilt_wheels
 from reprobuild.resolve.conda.environment import add_activation_variables
@@ -71,6 +71,7 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, around: ResolveCo
     """
     refuse_secrets(decisions)
     services = read_services(decisions.services)
+    around = msgspec.structs.replace(around, services=services)
     try:
         return _resolve(snapshot, decisions, around)
     except (LockError, FetchError) as err:
@@ -91,8 +92,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
     subject = _with_conda(subject, around)
     for remark in (*describe_unused_modules(snapshot), *describe_unused_overrides(decisions, snapshot)):
         around.say(f"warning: {remark}")
-    services = read_services(decisions.services)
-    files = make_file_lists(decisions, services, around)
+    files = make_file_lists(decisions, around.services, around)
     lost: tuple[Lost, ...] = subject.conda.lost if subject.conda else ()
     try:
         ground = find_base_and_python(subject, files, around)
@@ -106,8 +106,8 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         free_threaded=interpreter.free_threaded,
     )  # fmt: skip
     around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
-    below = _base_distributions(subject, ground, services)
-    known = make_line_context(snapshot, services, base, around, below)
+    below = _base_distributions(subject, ground, around.services)
+    known = make_line_context(snapshot, around.services, base, around, below)
     python = resolve_requirements(subject.lines, files, target, known)
     if any(ruling.kind == OF_BASE for ruling in python.rulings):
         interpreter = msgspec.structs.replace(interpreter, shared=True)
@@ -136,12 +136,12 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
     accept_deviations(
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched
-    python = use_prebuilt_wheels(python, _index_names(subject), target, services, around)
+    python = use_prebuilt_wheels(python, _index_names(subject), target, around.services, around)
     base, libraries = add_libraries(ground, python.wheels, sources, subject, around)
     cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
     toolkit = Toolkit(
         version=cuda[0].reason.partition(":")[0] if cuda else "", packages=frozenset(base.installed),
-        image=decisions.devel is not None,
+        image=decisions.build_image is not None,
     )  # fmt: skip
     linked = subject.conda.distributions if subject.conda else {}
     shelf = BuildWheelSource(
@@ -164,7 +164,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         wheels=(*with_requires(python.wheels, target, around.store), *built.wheels),
         sources=built.sources,
         sdists=built.sdists,
-        devel=devel_base(subject, ground.system, base, interpreter, built.packages, around),
+        build_base=choose_build_base(subject, ground.system, base, interpreter, built.packages, around),
         conda=subject.conda.packages if subject.conda else (),
         environment=subject.triage.settings,
         workdir=_choose_workdir(snapshot, subject.triage.places, sources),

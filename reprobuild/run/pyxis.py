@@ -113,7 +113,7 @@ def _find_squashfs(out: Path, image: Image, session: RunContext) -> Path:
     """Return the squashfs to start, after comparing it with `image.json`."""
     squashfs = (out / single_file_name("sqsh")).absolute()
     lock, place = shlex.quote(str(out / "reprobuild.lock")), shlex.quote(str(out))
-    remedy = f"write it: reprobuild build {lock} -o {place} --sqsh; or choose --engine apptainer"
+    remedy = f"write it: reprobuild build {lock} -o {place} --format squashfs; or choose --engine apptainer"
     if not image.sqsh or not squashfs.is_file():
         raise UsageError(f"pyxis starts {squashfs}, which is not there", hint=remedy)
     session.say(f"comparing {squashfs.name} with its digest")

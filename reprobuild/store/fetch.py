@@ -27,7 +27,7 @@ _CHANGED = "the publisher or a mirror changed it; find the locked file, or make 
 def list_artefacts(lock: Lock) -> list[Artefact]:
     """Return every file that the lock names, each hash once."""
     named: list[Artefact] = []
-    for base in (lock.base, lock.devel):
+    for base in (lock.base, lock.build_base):
         if base is not None:
             named += [deb.file for deb in (*base.packages, *base.tools)]
         if base is not None and base.image:

@@ -57,7 +57,11 @@ def main(words: Optional[List[str]] = None) -> int:
 
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Take a snapshot of this environment.")
     parser.add_argument(
-        "-o", "--out", metavar="DIR", help="the directory to write (default: snapshot, or snapshot-JOB)"
+        "-o",
+        "--output",
+        dest="out",
+        metavar="DIR",
+        help="the directory to write (default: snapshot, or snapshot-JOB)",
     )
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="budget of the whole (default: %(default)s)"

@@ -149,7 +149,7 @@ class Way:
         around = ResolveContext(
             store=Store(folder / "store"), net=Net(manners=RetryPolicy(pause=0.01, tries=2)), env=env, folder=folder,
             indexes=PackageIndexes(find_links=(), simple=(), credentials={}), say=self.said.append, now=END,
-            key_folders=(folder,),
+            key_folders=(folder,), services=read_services(services),
         )  # fmt: skip
         (folder / "ppa.asc").write_text(str(world.ppa_key.extract_certificate()))
         ppa = ArchiveDecision(

@@ -89,7 +89,7 @@ def made(channel: Path, test_store: Path, tmp_path_factory: pytest.TempPathFacto
     env = {**os.environ, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
     done = reprobuild(
         "from-snapshot", snapshot, "-o", folder / "out", "--store", test_store, "--base", "debian/bookworm",
-        "--accept", "no-apt-list", "--no-smoke", env=env,
+        "--accept", "no-apt-list", "--no-probes", env=env,
     )  # fmt: skip
     assert done.returncode == 9, done.stderr + done.stdout  # determinism was not asked for
     return folder / "out"

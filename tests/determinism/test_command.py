@@ -16,7 +16,7 @@ LINE = (
 def test_drift_is_told_everywhere(built_example: Built, tmp_path: Path) -> None:
     out = built_example.copy(tmp_path / "out")
     done = reprobuild(
-        "verify", out, "--store", built_example.store, "--no-smoke", "--json",
+        "verify", out, "--store", built_example.store, "--no-probes", "--json",
         "--workload", LINE, "--output-file", "log.jsonl", "--output-file", "{out}/*.json",
     )  # fmt: skip
     assert done.returncode == 8, done.stderr

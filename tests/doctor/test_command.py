@@ -28,7 +28,7 @@ def test_a_bare_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", [[], ["--json"]])
 def test_for_an_image(option: list[str], tmp_path: Path) -> None:
     out = copied(tmp_path, lock_of(), None)
-    done = reprobuild("doctor", "--for", out, "--store", tmp_path / "store", *option, env=ALONE)
+    done = reprobuild("doctor", out, "--store", tmp_path / "store", *option, env=ALONE)
     assert done.returncode == 6
     assert done.stderr.endswith(" s] looking at this machine\n")
     if not option:
@@ -41,11 +41,11 @@ def test_for_an_image(option: list[str], tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_judged(tmp_path: Path) -> None:
-    done = reprobuild("doctor", "--for", tmp_path / "gone")
+    done = reprobuild("doctor", tmp_path / "gone")
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("error: there is no lock at ")
     out = copied(tmp_path, lock_of(), certificate())
-    assert reprobuild("doctor", "--for", out).returncode == 2
+    assert reprobuild("doctor", out).returncode == 2
     done = reprobuild("doctor", "--offline", "--service", "no-such=https://made.test/")
     assert done.returncode == 2
     assert "there is no service named 'no-such'" in done.stderr

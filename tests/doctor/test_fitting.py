@@ -1,4 +1,4 @@
-"""`doctor --for OUT`: a lock and a certificate against machines that do not exist."""
+"""`doctor OUT`: a lock and a certificate against machines that do not exist."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_the_same_machine_will_do() -> None:
         ({"flags": frozenset()}, {}, {"processor": "unknown"}, "look with `lscpu`"),
         ({"disks": disks("results", free=0)}, {}, {"disk: results": "problem"}, "make room, or take another directory"),
         ({"disks": disks("podman", free=0)}, {}, {"disk: podman": "problem"}, "the settings of podman"),
-        ({"disks": disks("results", readonly=True)}, {}, {"disk: results": "problem"}, "another directory with --out"),
-        ({"disks": disks("results", writable=False)}, {}, {"disk: results": "problem"}, "another directory with --out"),
+        ({"disks": disks("results", readonly=True)}, {}, {"disk: results": "problem"}, "directory with --output"),
+        ({"disks": disks("results", writable=False)}, {}, {"disk: results": "problem"}, "directory with --output"),
         ({"disks": disks("podman", writable=False)}, {}, {"disk: podman": "problem"}, "the settings of podman"),
         ({"disks": disks("podman", readonly=True), "engines": (PODMAN, APPTAINER)}, {}, {"disk: podman": "warning"},
          "the settings of podman"),

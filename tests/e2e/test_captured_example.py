@@ -31,7 +31,7 @@ def built(test_store: Path, built_example: Built, tmp_path_factory: pytest.TempP
         out,
         "--store",
         built_example.store,
-        "--no-smoke",
+        "--no-probes",
         "--json",
     )
     assert done.returncode == 0, done.stderr + done.stdout

@@ -45,7 +45,7 @@ def test_a_shuffle_seeded_by_the_clock_is_drift(
         tmp_path / "out",
         "--store",
         built_example.store,
-        "--no-smoke",
+        "--no-probes",
         "--json",
     )
     assert done.returncode == 8, done.stderr

@@ -154,7 +154,7 @@ def test_all_kinds_of_lines_at_once(
     assert [one.name for one in sealed.sources if one.building.compiles] == ["fast"]
     (apt,) = (one for one in sealed.rulings if one.subject == "python-apt")
     assert (apt.outcome, "python3-apt 2.6.0" in apt.reason) == ("in base", True)
-    checked = reprobuild("verify", out, "--no-smoke", "--store", store, env=env)
+    checked = reprobuild("verify", out, "--no-probes", "--store", store, env=env)
     assert checked.returncode == 9, checked.stderr
     verdict = json.loads((out / "verdict.json").read_bytes())
     assert verdict["round_trip"] in ("exact", "explained"), verdict["differences"]

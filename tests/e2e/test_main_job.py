@@ -74,7 +74,7 @@ def test_again_everything_but_the_verdict_is_reused(built_example: Built) -> Non
         "--store",
         built_example.store,
         "--offline",
-        "--no-smoke",
+        "--no-probes",
         "--json",
     )
     assert done.returncode == 0, done.stderr

@@ -115,7 +115,7 @@ def test_fifty_planted_secrets_are_nowhere(built_example: Built, example_copy: P
         out,
         "--store",
         built_example.store,
-        "--no-smoke",
+        "--no-probes",
         "--json",
     )
     assert done.returncode == 0, done.stderr

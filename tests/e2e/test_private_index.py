@@ -181,10 +181,12 @@ def test_the_whole_run(
     (snapshot / "env.txt").write_text(f"PIP_INDEX_URL={with_login(private)}\nLANG=C.UTF-8\n")
     forget(store, tmp_path)
     shown = reprobuild("show", snapshot, "--json", env=env)
-    done = reprobuild("from-snapshot", snapshot, "-o", out, "--store", store, "--no-smoke", "--json", env=env)
+    done = reprobuild(
+        "from-snapshot", snapshot, "-o", out, "--store", store, "--no-probes", "--json", env=env
+    )
     assert done.returncode == 9, done.stderr
     reference = json.loads(done.stdout)["image"]["reference"]
-    checked = reprobuild("verify", out, "--no-smoke", "--store", store, env=env)
+    checked = reprobuild("verify", out, "--no-probes", "--store", store, env=env)
     history = subprocess.run(
         ["docker", "history", "--no-trunc", reference], capture_output=True, text=True, check=True
     ).stdout

@@ -22,7 +22,7 @@ def out(built_example: Built, squashfs: dict[str, str], tmp_path_factory: pytest
     out = tmp_path_factory.mktemp("singles") / "out"
     done = reprobuild(
         "build", built_example.out / "reprobuild.lock", "-o", out, "--store", built_example.store, "--offline",
-        "--sif", "--sqsh", "--json", env=squashfs,
+        "--format", "sif", "--format", "squashfs", "--json", env=squashfs,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     image = json.loads(done.stdout)["image"]
@@ -87,8 +87,8 @@ def test_a_later_build_keeps_what_is_of_its_image(out: Path, built_example: Buil
 def test_without_mksquashfs_nothing_is_begun(built_example: Built, tmp_path: Path) -> None:
     env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     done = reprobuild(
-        "build", built_example.out / "reprobuild.lock", "-o", tmp_path / "out", "--store", tmp_path / "store", "--sif",
-        env=env,
+        "build", built_example.out / "reprobuild.lock", "-o", tmp_path / "out", "--store", tmp_path / "store",
+        "--format", "sif", env=env,
     )  # fmt: skip
     assert done.returncode == 6
     assert done.stderr.startswith(

@@ -116,7 +116,7 @@ class Cluster:
     def _lines(self, number: int, trial: Trial) -> str:
         check = [
             *PROGRAM, "cluster", "run", str(self.out), "--timeout", str(trial.deadline), "--store", str(self.store),
-            "--no-control", "--json", *(word for name in PROBES for word in ("--probe", name)),
+            "--no-controls", "--json", *(word for name in PROBES for word in ("--probe", name)),
             "--collectives" if trial.collectives else "--no-collectives",
         ]  # fmt: skip
         started = (

@@ -150,7 +150,7 @@ def test_a_list_of_nodes_with_no_names_is_refused(content: str, folder: Path) ->
     (folder / "nodes").write_text(content)
     with pytest.raises(UsageError, match="is no name of a node") as caught:
         gathered(folder)
-    hint = "run `reprobuild cluster worker OUT --out DIR` on each node: it writes DIR/NODE.json"
+    hint = "run `reprobuild cluster worker OUT --output DIR` on each node: it writes DIR/NODE.json"
     assert caught.value.hint == hint
 
 
@@ -159,7 +159,7 @@ def test_a_list_of_nodes_that_is_no_file_is_refused(plant: Callable[[Path], None
     plant(folder / "nodes")
     with pytest.raises(UsageError, match="nodes is a link, or otherwise no file") as caught:
         gathered(folder)
-    assert caught.value.hint.startswith("run `reprobuild cluster worker OUT --out DIR` on each node")
+    assert caught.value.hint.startswith("run `reprobuild cluster worker OUT --output DIR` on each node")
 
 
 def test_who_reads_another_programs_certificate_is_told_what_to_do() -> None:

@@ -168,7 +168,7 @@ def test_the_lines_have_what_the_job_was_asked() -> None:
     assert "--namespace" not in lines
     assert "cuda-first" not in lines
     assert f"timeout {2 * 7200 + 600 + 120} sh" in lines
-    options = "--scope cpu --thorough --no-control --store s --probe conv2d"
+    options = "--cpu-only --thorough --no-controls --store s --probe conv2d"
     assert lines.endswith(f"reprobuild cluster gather-pods 'of us' pods --nodes 2 {options}\n")
 
 
@@ -185,6 +185,6 @@ def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
         manifest=f"sha256:{SHA}",
         layers=1,
     )
-    with pytest.raises(UsageError, match="--scope cpu asks no GPU, but --node-gpus is 8") as caught:
+    with pytest.raises(UsageError, match="--cpu-only asks no GPU, but --node-gpus is 8") as caught:
         check.kubernetes_manifest(make_lock(), image, session, VerifyOptions(cpu_only=True), JOB)
     assert caught.value.hint == "leave one of the two options out"

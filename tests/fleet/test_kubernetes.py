@@ -286,7 +286,7 @@ def test_a_node_that_differs_is_named_though_another_had_two_pods(tmp_path: Path
 
 # --- pods of something else --------------------------------------------------------------------
 
-ASKED = "it was asked otherwise: name the --probe, --no-control and --thorough of the job"
+ASKED = "it was asked otherwise: name the --probe, --no-controls and --thorough of the job"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_node_answers_as_verify_does_and_leaves_its_certificate(
     assert verdict.round_trip == "not-run"
     monkeypatch.setattr(worker, "examine", lambda *_: verdict)
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
-    words = ["cluster", "worker", str(out), "--out", str(folder), "--store", str(made.store.root)]
+    words = ["cluster", "worker", str(out), "--output", str(folder), "--store", str(made.store.root)]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
     assert (done.exception, done.return_value) == (None, code)
     assert f"n1: cpu {cpu}, gpu {gpu}, collectives {collectives}\n" in done.output

@@ -25,12 +25,12 @@ def invoke(name: str, tmp_path: Path, options: str) -> BaseException | None:
     ("name", "options"),
     [
         ("run", "--nodes 64 --partition gpu --time-limit 10 --srun-args=-v --timeout 9 --thorough --gpu none --json"),
-        ("run", "--scope cpu --no-control --engine docker --probe conv2d --no-collectives"),
+        ("run", "--cpu-only --no-controls --engine docker --probe conv2d --no-collectives"),
         ("job", f"{JOB} --pull-secret s --node-gpus 8 --namespace n --node-selector a=b --timeout 9"),
-        ("job", f"{JOB} --scope cpu --probe conv2d --no-control --thorough --json"),
-        ("worker", "--out f --store s --gpu all --scope all --engine docker --thorough --no-control --probe conv2d"),
+        ("job", f"{JOB} --cpu-only --probe conv2d --no-controls --thorough --json"),
+        ("worker", "--output f --store s --gpu all --engine docker --thorough --no-controls --probe conv2d"),
         ("gather", "--json --store s"),
-        ("gather-pods", "--nodes 2 --thorough --no-control --probe conv2d --scope cpu --json"),
+        ("gather-pods", "--nodes 2 --thorough --no-controls --probe conv2d --cpu-only --json"),
     ],
 )  # fmt: skip
 def test_each_command_takes_its_options(name: str, options: str, tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_each_command_takes_its_options(name: str, options: str, tmp_path: Path)
     [
         ("run", "--repository h/n", "--repository"),
         ("run", "--against x", "--against"),
-        ("run", "--no-smoke", "--no-smoke"),
+        ("run", "--no-probes", "--no-probes"),
         ("job", f"{JOB} --engine podman", "--engine"),
         ("job", f"{JOB} --partition gpu", "--partition"),
-        ("worker", "--out f --nodes 2", "--nodes"),
+        ("worker", "--output f --nodes 2", "--nodes"),
         ("gather", "--nodes 2", "--nodes"),
         ("gather", "--thorough", "--thorough"),
         ("gather-pods", "--nodes 2 --repository h/n", "--repository"),

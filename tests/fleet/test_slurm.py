@@ -41,7 +41,7 @@ def outcomes(cluster: Cluster) -> list[Outcome]:
         {check} --nodes 3 --partition nowhere 2> partition
         SLURM_JOB_ID=1 {check} 2> ended
         salloc --quiet --nodes=2 {check} --nodes 3 2> few
-        {again} --engine apptainer --no-smoke > again
+        {again} --engine apptainer --no-probes > again
         true
     """
     return cluster.run(trials, more)
@@ -105,7 +105,7 @@ def test_what_cannot_be_asked_for_is_said(built_example: Built, tmp_path: Path) 
          "leave both options out: the present job is used"),
         (["run", "--srun-args", "-N '2"], {}, "--srun-args -N '2: No closing quotation",
          "quote it as for a shell: --srun-args '-N 2 --exclusive'"),
-        (["worker", "--out", tmp_path], {"SLURMD_NODENAME": "../n"}, "is no name of a node",
+        (["worker", "--output", tmp_path], {"SLURMD_NODENAME": "../n"}, "is no name of a node",
          "name the node by SLURMD_NODENAME, as Slurm does"),
     ):  # fmt: skip
         done = reprobuild(

@@ -15,7 +15,7 @@ from reprobuild.image.formats.sif import DEFINITION, JSON, read_sif, system_offs
 
 SMALL = [(DEFINITION, "", b"Bootstrap: scratch\n"), (JSON, "inspect-metadata.json", b"{}\n")]
 START = 32768
-HINT = "it is damaged, or made by something else: write it again with `reprobuild build LOCK -o OUT --sif`"
+HINT = "it is damaged, or made by something else: write it again with `reprobuild build LOCK -o OUT --format sif`"
 DESCRIPTOR, COUNT, TABLE = 585, 48, 4096
 
 

@@ -34,9 +34,7 @@ from tests.image.made import BASE, file, folder, symlink
 from tests.image.test_flat import TREE
 from tests.squashfs import open_folder, squashfs_tree
 
-INSTALL = (
-    "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --sif and --sqsh"
-)
+INSTALL = "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --format"
 REPOSITORY = Path(__file__).parent.parent.parent
 DEFINITION = "Bootstrap: scratch\n"
 ROOT = (TarEntry(path=".", type="directory", mode=0o751), b"")
@@ -526,7 +524,7 @@ def test_files_that_came_with_a_folder_are_not_adopted(
         remember_singles(former, Store(tmp_path / "other") if case == "another store" else store)
     told = {"stated": former, "not stated": image, "no image.json": None}[stated]
     assert keep_matching_singles(image, told, out, store, said.append) == image
-    assert said == [f"removed {place}: it is not known to be of this image; write it with --sif"]
+    assert said == [f"removed {place}: it is not known to be of this image; write it with --format sif"]
     assert not place.is_symlink()
     assert not place.exists()
     assert aside.exists() == (case == "a link")

@@ -75,7 +75,7 @@ class Bench:
         found = lock_build_wheels(sources, sdists, decided or {}, shelf)
         return Lock(
             version=VERSION, snapshot="5" * 64, platform="linux/amd64", epoch=EPOCH, seed=None, profile="torch",
-            interpreter=PYTHON, base=self.base, devel=self.devel, wheels=(*captured, *found.wheels),
+            interpreter=PYTHON, base=self.base, build_base=self.devel, wheels=(*captured, *found.wheels),
             sources=found.sources, sdists=found.sdists,
             environment=(), workdir="/src", workload=None, decisions=RecordedDecisions(), rulings=(),
         )  # fmt: skip

@@ -336,7 +336,7 @@ def test_a_wheel_is_recalled_only_for_all_that_it_was_made_of(made: Made) -> Non
     image = BaseImage(reference="x", digest="sha256:" + "2" * 64, config=archive, layers=())
     shown = replace(image, environment=(EnvVar(name="CFLAGS", value="-O3"),))
     based, told = (replace(lock, base=replace(lock.base, image=one)) for one in (image, shown))
-    devel = replace(lock, devel=told.base)
+    devel = replace(lock, build_base=told.base)
     cases: list[tuple[Sdist | Source, Lock]] = [
         (sdist, lock), (sdist, told), (replace(sdist, version="2.0"), lock), (replace(sdist, version=""), lock),
         (replace(sdist, subdirectory="py"), lock), (replace(sdist, file=replace(archive, filename="p.zip")), lock),

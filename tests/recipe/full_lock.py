@@ -86,7 +86,7 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
             version="3.11.2", executable=executable, evidence="asked", kind="standalone",
             file=file("cpython.tar.gz", "f"),
         ),
-        base=base(), devel=base(), wheels=(wheel,), sources=(source,),
+        base=base(), build_base=base(), wheels=(wheel,), sources=(source,),
         environment=(setting("ORDINARY"), EnvVar(name="LINES", value="one\ntwo")), workdir="/src/project",
         workload=Workload(command=("python", "train.py"), outputs=("out.pt",)),
         decisions=RecordedDecisions(
@@ -95,7 +95,7 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
             archives=(RecordedArchive(url=URL, key="AB", suites=("x",), components=("main",)),), indexes={"first": URL},
             channels=("conda-forge",), bake={"NAME": "value"}, drop=("gone",), accept=("withdrawn",), profile="torch",
             workload=RecordedWorkload(command=("python",), outputs=("out.pt",)),
-            build={"project": RecordedBuild(requires=("a",), packages=("b",), variables={"C": "d"})}, devel="x:1",
+            build={"project": RecordedBuild(requires=("a",), packages=("b",), variables={"C": "d"})}, build_image="x:1",
         ),
         rulings=(
             Resolution(

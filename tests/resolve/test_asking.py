@@ -9,7 +9,7 @@ import pytest
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.config.services import read_services
-from reprobuild.context import RunContext
+from reprobuild.context import RunContext, open_client
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError
@@ -81,7 +81,7 @@ def test_a_token_in_the_address_of_an_index_is_used_and_written_nowhere(
     served.give(asked.replace("mylib/", f"files/{name}"), b"wheel")
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": f"{served.url}{address}", "PIP_CONFIG_FILE": "/dev/null"}
     session = RunContext(
-        store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
+        store=Store(tmp_path / "store"), net=open_client(env), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip
     decided = Decisions(indexes={"mylib": f"{served.url}{address}"})
@@ -107,7 +107,7 @@ def test_what_is_locked_by_a_signed_link_is_fetched_in_the_same_run(served: Serv
     served.give(f"/{name}?Signature=S3CRET", b"wheel")
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": "/dev/null"}
     session = RunContext(
-        store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
+        store=Store(tmp_path / "store"), net=open_client(env), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip
     files = make_file_lists(Decisions(), read_services({}), session.resolve_context())
@@ -213,7 +213,7 @@ def test_netrc_serves_the_indexes_of_http_that_pip_is_told(served: Served, tmp_p
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": f"{served.url}/simple", "PIP_CONFIG_FILE": "/dev/null"}
     env["NETRC"] = str(tmp_path / "netrc")
     session = RunContext(
-        store=Store(tmp_path / "store"), net=Net(), env=env, folder=tmp_path, say=print, now=0,
+        store=Store(tmp_path / "store"), net=open_client(env), env=env, folder=tmp_path, say=print, now=0,
         progress=lambda *_: None,
     )  # fmt: skip
     assert session.resolve_context().net.page(url).content == b"list"

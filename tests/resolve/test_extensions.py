@@ -11,8 +11,8 @@ from reprobuild.errors import LockError
 from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import Artefact, Base, Deb
 from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.builds.build_base import check_glibc
 from reprobuild.resolve.builds.compiling import PACKAGES, find_compiled_languages
-from reprobuild.resolve.builds.devel import check_glibc
 from reprobuild.resolve.builds.extensions import Toolkit, add_known_settings, rule_nvcc
 from reprobuild.resolve.builds.projects import Project, read_project
 from reprobuild.store.store import Store
@@ -89,7 +89,7 @@ def test_cuda_that_nothing_compiles() -> None:
     assert ruling.reason == (
         "made has CUDA sources, the environment has CUDA 12.4, and nothing here brings nvcc: its build leaves them out "
         "or fails; name an image of CUDA 12.4 to compile in, with the base's glibc or an older one, as "
-        "`--devel nvidia/cuda:12.4.0-devel-ubuntu22.04`; or a package that brings nvcc: build: "
+        "`--build-image nvidia/cuda:12.4.0-devel-ubuntu22.04`; or a package that brings nvcc: build: "
         "{made: {packages: [...]}}; or put a wheel of it into pip's find-links"
     )
     with pytest.raises(LockError, match=r"1 captured lines cannot be repeated exactly") as caught:
@@ -178,5 +178,5 @@ def test_what_is_compiled_must_run_on_the_base() -> None:
     ) as caught:
         check_glibc(base("2.39-1"), base("2.36-9"))
     assert caught.value.hint == (
-        "name an image of the same release as the base, or of an older one, with `--devel`"
+        "name an image of the same release as the base, or of an older one, with `--build-image`"
     )

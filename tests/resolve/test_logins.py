@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
-from reprobuild.context import RunContext
+from reprobuild.context import RunContext, open_client
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import EngineError, LockError
 from reprobuild.infra.git.credentials import login_for, without_netrc
-from reprobuild.infra.http.client import Net
 from reprobuild.resolve.resolver import lock_sources
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -231,8 +230,8 @@ def test_a_source_that_a_file_beside_the_snapshot_names_gets_no_login(
         named = None if doubted else file
         decisions, folder = make_decisions(snapshot, named, **NONE)
         session = RunContext(
-            store=Store(tmp_path / "store"), net=Net(offline=True), env=env, folder=folder, say=print, now=0,
-            progress=lambda *_: None, doubted=unconfirmed_sources(snapshot, named, sources=()),
+            store=Store(tmp_path / "store"), net=open_client(env, offline=True), env=env, folder=folder, say=print,
+            now=0, progress=lambda *_: None, doubted=unconfirmed_sources(snapshot, named, sources=()),
         )  # fmt: skip
         with contextlib.suppress(LockError):
             lock_sources(read_snapshot(snapshot), decisions, session.resolve_context(snapshot))

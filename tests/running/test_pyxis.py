@@ -224,7 +224,7 @@ def test_another_squashfs_is_not_started(out: Path) -> None:
     os.utime(squashfs, ns=(before.st_atime_ns, before.st_mtime_ns))
     said = srun(out, "--srun-args", "", "--", "true", code=125)["stderr"]
     assert f"error: {squashfs} is not the one of this image: it is sha256:" in said
-    assert f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --sqsh" in said
+    assert f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --format squashfs" in said
     assert not (out.parent / "said.json").exists()
 
 
@@ -246,8 +246,8 @@ def test_no_squashfs(out: Path) -> None:
     said = srun(out, "--srun-args", "", "--", "true", code=125)["stderr"]
     assert f"error: pyxis starts {out / 'image.sqsh'}, which is not there" in said
     assert (
-        f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --sqsh; or choose --engine apptainer"
-        in said
+        f"hint: write it: reprobuild build {out / 'reprobuild.lock'} -o {out} --format squashfs; or choose "
+        "--engine apptainer" in said
     )
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.context import RunContext
+from reprobuild.context import RunContext, open_client
 from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
-from reprobuild.infra.http.client import Net
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, RealisedOutputs
 from reprobuild.recipe.image_config import image_config
@@ -60,6 +59,6 @@ def certificate_of(lock: Lock, image: Image, made: str = "2026-11-22T05:00:00Z")
 def make_session(store: Path, env: Mapping[str, str] = NOWHERE) -> RunContext:
     """Return a session that says nothing."""
     return RunContext(
-        store=Store(store), net=Net(), env=env, folder=store.parent, say=lambda _: None,
+        store=Store(store), net=open_client(env), env=env, folder=store.parent, say=lambda _: None,
         progress=lambda *_: None, now=0,
     )  # fmt: skip

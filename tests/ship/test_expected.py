@@ -129,7 +129,7 @@ def test_what_nobody_looks_into_is_named(results: Results, tmp_path: Path) -> No
         tmp_path / "bad.tar", out, Store(tmp_path / "new"), os.environ, signers=None, say=said.append
     )
     assert {"image.sif", "reprobuild/"} <= set(done.doubted)
-    again = f"`reprobuild build {out}/reprobuild.lock -o {out} --sif`"
+    again = f"`reprobuild build {out}/reprobuild.lock -o {out} --format sif`"
     assert f"image.sif was not looked into: {again} writes it anew from the layers, which were" in said
     assert (
         "the wheels in reprobuild/ are the sender's, and were not looked into: install reprobuild from elsewhere"

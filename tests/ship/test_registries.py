@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import msgspec
 import pytest
 
+from reprobuild.config.services import read_services
 from reprobuild.distribute.attachments import KINDS
 from reprobuild.distribute.pull import pull
 from reprobuild.distribute.push import push
-from reprobuild.distribute.registry_session import open_net
 from reprobuild.distribute.text import render_pulled
 from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.ecosystems.oci_registry.repository import INDEX, MANIFEST
@@ -188,7 +188,7 @@ def test_a_registry_in_the_place_of_docker_s_own_is_given_its_own_login(tmp_path
 
 def test_docker_s_own_registry_is_given_its_login(tmp_path: Path) -> None:
     env = docker_login(tmp_path / "docker", "https://index.docker.io/v1/")
-    net, hub = open_net(make_session(tmp_path / "store", env), {})
+    net, hub = make_session(tmp_path / "store", env).net, read_services({})["docker-hub"].url
     [gate] = [one for one in vars(net).values() if isinstance(one, Logins)]
     assert gate.answer(f"{hub}/v2/{NAME}/manifests/1", 'Basic realm="x"', net) == f"Basic {encoded()}"
 

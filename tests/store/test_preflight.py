@@ -155,7 +155,7 @@ def test_disks(small_disk: Path, tmp_path: Path) -> None:
     large = Made(tmp_path / "made").unsealed_lock(wheels=(wheel("a-1-py3-none-any.whl", size=9_000_000),))
     with pytest.raises(UsageError, match=r"there has room for 8 MB, and 9 MB are to be fetched") as caught:
         preflight(large, store, tmp_path / "out", HERE)
-    assert caught.value.hint == "make room there, or name another directory (`--store`, `--out`)"
+    assert caught.value.hint == "make room there, or name another directory (`--store`, `--output`)"
     some = msgspec.structs.replace(large, wheels=(wheel("a-1-py3-none-any.whl", size=6_000_000),))
     assert preflight(some, store, tmp_path / "out", HERE) == [
         f"{store.root} has room for 8 MB, and about 17 MB will be needed"

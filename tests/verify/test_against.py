@@ -274,7 +274,7 @@ def test_the_users_own_work_is_compared() -> None:
 
 
 def test_the_users_own_work_on_platforms_that_nothing_tells_is_inconclusive() -> None:
-    """Both checks ran with --no-smoke: equal or not, nothing says on what."""
+    """Both checks ran with --no-probes: equal or not, nothing says on what."""
     for digest in ("1", "2"):
         found = compared(
             make_verdict(comparisons=work(digest), smoke=()), make_verdict(comparisons=work("1"), smoke=())

@@ -678,10 +678,10 @@ def test_the_cpu(smoke: Smoke | None, work: list[Any], verdict: str) -> None:
         (False, False, "not-applicable", "identical", None, 0),
         (False, True, "not-applicable", "identical", None, 0),
         (True, False, "not-covered", "not-covered", "no GPU was checked: run `reprobuild verify` on a machine", 9),
-        (True, True, "not-applicable", "not-applicable", "left out by --scope cpu: nothing is known about them", 0),
+        (True, True, "not-applicable", "not-applicable", "left out by --cpu-only: nothing is known about them", 0),
         (None, False, "inconclusive", "inconclusive", "torch did not say whether it is built for CUDA", 9),
         ("yes", False, "inconclusive", "inconclusive", "torch did not say whether it is built for CUDA", 9),
-        (None, True, "not-applicable", "not-applicable", "left out by --scope cpu: nothing is known about them", 0),
+        (None, True, "not-applicable", "not-applicable", "left out by --cpu-only: nothing is known about them", 0),
     ],
 )  # fmt: skip
 def test_the_scopes(built: Any, cpu_only: bool, gpu: Any, several: Any, note: str | None, code: int) -> None:

@@ -1400,7 +1400,7 @@ def main(argv: Sequence[str]) -> int:
     """
     top = argparse.ArgumentParser(description="Check a bundle of reprobuild, and unpack it.")
     top.add_argument("file", metavar="FILE", help="the bundle, or the name that its parts have in common")
-    top.add_argument("-o", "--out", default="frozen", help="a new directory [default: frozen]")
+    top.add_argument("-o", "--output", dest="out", default="frozen", help="a new directory [default: frozen]")
     top.add_argument("--check", action="store_true", help="compare every byte, and unpack nothing")
     top.add_argument(
         "--allowed-signers",

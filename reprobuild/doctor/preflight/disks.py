@@ -18,7 +18,7 @@ from reprobuild.store.store import Store
 # times the wheels; layers are 1.1 times all files. Output directories on the store's own file system hold
 # links.
 BASE_MAKING, BASE_TREE, BYTECODE, LAYERS = 17.0, 4.3, 0.7, 1.2
-_ROOM = "make room there, or name another directory (`--store`, `--out`)"
+_ROOM = "make room there, or name another directory (`--store`, `--output`)"
 
 
 def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator[str]:

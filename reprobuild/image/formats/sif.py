@@ -43,7 +43,8 @@ _FILESYSTEM = struct.Struct("<ii3s")
 TABLE = 4096
 DATA = TABLE + CAPACITY * _DESCRIPTOR.size
 _WRITE_AGAIN = (
-    "it is damaged, or made by something else: write it again with `reprobuild build LOCK -o OUT --sif`"
+    "it is damaged, or made by something else: write it again with "
+    "`reprobuild build LOCK -o OUT --format sif`"
 )
 
 

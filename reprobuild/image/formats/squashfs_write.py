@@ -20,9 +20,7 @@ from reprobuild.infra.tar.entries import TarEntry
 
 PROGRAM = "mksquashfs"
 OLDEST = (4, 5)  # the first that reads a tar
-INSTALL = (
-    "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --sif and --sqsh"
-)
+INSTALL = "install squashfs-tools 4.5 or newer (Debian 12 and Ubuntu 22.04 have it), or leave out --format"
 # Before 4.6 the root of a squashfs made from a tar belongs to the user of the program, in spite of -root-uid.
 ROOT_OWNER = (4, 6)
 AS_ROOT = ("unshare", "--user", "--map-root-user", "--")

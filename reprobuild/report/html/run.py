@@ -81,7 +81,7 @@ def apptainer_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
         "image.sif",
         *job_command(lock),
     ]
-    make = "" if image.sif else "reprobuild build reprobuild.lock -o . --sif\n"
+    make = "" if image.sif else "reprobuild build reprobuild.lock -o . --format sif\n"
     return make + shlex.join(words)
 
 

@@ -87,7 +87,7 @@ def rule_nvcc(name: str, file: str, choice: BuildDecision, toolkit: Toolkit) -> 
     reason = (
         f"{name} has CUDA sources, the environment has CUDA {toolkit.version}, and nothing here brings nvcc: its build "
         f"leaves them out or fails; name an image of CUDA {toolkit.version} to compile in, with the base's glibc or an "
-        f"older one, as `--devel nvidia/cuda:{shlex.quote(toolkit.version)}.0-devel-ubuntu22.04`; or a package that "
-        f"brings nvcc: build: {{{name}: {{packages: [...]}}}}; or put a wheel of it into pip's find-links"
+        f"older one, as `--build-image nvidia/cuda:{shlex.quote(toolkit.version)}.0-devel-ubuntu22.04`; or a package "
+        f"that brings nvcc: build: {{{name}: {{packages: [...]}}}}; or put a wheel of it into pip's find-links"
     )
     return Resolution(file=file, line=0, subject=name, outcome="replaced", reason=reason, kind="no-nvcc")

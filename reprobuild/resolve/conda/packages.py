@@ -6,14 +6,14 @@ Each line leads to its exact package, and to the lines of the freeze that it cov
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
-from reprobuild.config.services import read_services
+from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.conda.channels import ChannelResolver
 from reprobuild.ecosystems.conda.conda_config import Channels, read_channels
 from reprobuild.ecosystems.conda.package import Facts, read_facts, split_filename
@@ -108,7 +108,7 @@ def resolve_conda(
     channels = read_channels(around.env, decisions.channels)
     around.net.learn(channels.credentials, channels.tokens, channels.addresses)
     around.say(f"conda: {len(packages)} packages")
-    resolver = _make_channel_resolver(channels, decisions)
+    resolver = _make_channel_resolver(channels, around.services)
     chosen, refused, lost = _choose_files(packages, resolver, platform, around)
     if lost:
         names = {canonicalize_name(package.name) for package in packages}
@@ -170,8 +170,8 @@ def _conda_interpreter(
     )  # fmt: skip
 
 
-def _make_channel_resolver(channels: Channels, decisions: Decisions) -> ChannelResolver:
-    services, shipped = read_services(decisions.services), read_services({})
+def _make_channel_resolver(channels: Channels, services: Mapping[str, Service]) -> ChannelResolver:
+    shipped = read_services({})
     public, defaults = "conda-channels", "conda-defaults"
     known = (shipped[public].url, shipped[defaults].url)
     return ChannelResolver(channels, services[public].url, services[defaults].url, known)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from msgspec import Struct, structs
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.config.services import Service, read_services
+from reprobuild.config.services import Service
 from reprobuild.ecosystems.apt.apt_config import configured_index
 from reprobuild.ecosystems.apt.archives import AptArchive, archives_of, ppas_of, present_archives
 from reprobuild.ecosystems.apt.first_seen import FirstSeen
@@ -215,7 +215,7 @@ def make_search(
     around: ResolveContext,
 ) -> Search:
     """Return the search for packages that the mirror lacks."""
-    services = read_services(decisions.services)
+    services = around.services
     by_url = {archive.url: archive for archive in (*ppas_of(snapshot.apt_lists), *decisions.archives)}
     archives = archives_of(index.distribution, index.release, services, by_url.values())
     launchpad = Launchpad(services["launchpad"].url, around.net)

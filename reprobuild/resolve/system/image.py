@@ -10,7 +10,6 @@ from debian.debian_support import Version
 from msgspec import Struct
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.config.services import read_services
 from reprobuild.ecosystems.apt.apt_config import configured_index
 from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.ecosystems.oci_registry.manifest import find_image
@@ -62,7 +61,7 @@ class ImageBase:
     ) -> None:  # fmt: skip
         reference = parse_reference(decisions.base or "")
         around.say(f"system: the image {reference}, from its registry")
-        hub = read_services(decisions.services)["docker-hub"].url
+        hub = around.services["docker-hub"].url
         remote = find_image(reference, request.platform, around.net, around.store, hub)
         fetch([layer.file for layer in remote.image.layers], around.store, around.net)
         self._system = read_system(remote.image, around.store, request.architecture)

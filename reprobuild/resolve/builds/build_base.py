@@ -15,14 +15,14 @@ from reprobuild.resolve.system.image import ImageBase, ImageDecision
 from reprobuild.resolve.system.sonames import glibc_of
 
 
-def devel_base(
+def choose_build_base(
     subject: ResolveRequest, system: BaseProvider, base: Base, interpreter: Interpreter, packages: Mapping[str, str],
     around: ResolveContext,
 ) -> Base | None:  # fmt: skip
     """Return the base for compiling; None if no project compiles.
 
-    It has the image's own packages with compilers from the same archives, or is the image that `devel` names, with the
-    packages that it lacks.
+    It has the image's own packages with compilers from the same archives, or is the image that `build_image` names,
+    with the packages that it lacks.
 
     Args:
         subject: the input of the resolution.
@@ -42,18 +42,18 @@ def devel_base(
     if interpreter.kind == "system":
         python = interpreter.executable.rpartition("/")[2]
         needs |= dict.fromkeys((python, f"{python}-dev"), "what is compiled against Python")
-    if subject.decisions.devel is None:
+    if subject.decisions.build_image is None:
         return system.pin(dict.fromkeys(base.installed, "the base") | needs)[0]
-    decisions = replace(subject.decisions, base=subject.decisions.devel)
+    decisions = replace(subject.decisions, base=subject.decisions.build_image)
     image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=())
     # Captured packages matter only for the base.
     bare = replace(subject.snapshot, packages=())
-    devel = ImageBase(bare, image, subject.triage.settings, decisions, around).pin(needs)[0]
-    check_glibc(devel, base)
-    return devel
+    build_base = ImageBase(bare, image, subject.triage.settings, decisions, around).pin(needs)[0]
+    check_glibc(build_base, base)
+    return build_base
 
 
-def check_glibc(devel: Base, base: Base) -> None:
+def check_glibc(build_base: Base, base: Base) -> None:
     """Check that files compiled in one base run on another.
 
     The other one lacks the symbols of a newer glibc.
@@ -61,13 +61,13 @@ def check_glibc(devel: Base, base: Base) -> None:
     Raises:
         LockError: the first has a newer glibc, or the version of one is unknown.
     """
-    devel_glibc, base_glibc = (glibc_of(side.installed.get("libc6", "")) for side in (devel, base))
-    if devel_glibc is None or base_glibc is None or devel_glibc > base_glibc:
+    build_glibc, base_glibc = (glibc_of(side.installed.get("libc6", "")) for side in (build_base, base))
+    if build_glibc is None or base_glibc is None or build_glibc > base_glibc:
         versions = [
-            f"{version[0]}.{version[1]}" if version else "none" for version in (devel_glibc, base_glibc)
+            f"{version[0]}.{version[1]}" if version else "none" for version in (build_glibc, base_glibc)
         ]
         raise LockError(
             f"the image to compile in has glibc {versions[0]}, and the base {versions[1]}: what is compiled there may "
             "not run here",
-            hint="name an image of the same release as the base, or of an older one, with `--devel`",
+            hint="name an image of the same release as the base, or of an older one, with `--build-image`",
         )
