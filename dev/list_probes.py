@@ -71,7 +71,7 @@ def listed(device: str) -> dict[str, Any]:
         "documented": {name: list(probe.documented) for name, probe in known.items() if probe.documented},
         "collectives": [name for name in ranks.names(device) if name not in ranks.optional(device)],
         "collective_controls": [ranks.CONTROL],
-        "between": ranks.between(device),
+        "between": ranks.list_node_probes(device),
     }
 
 

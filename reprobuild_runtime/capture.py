@@ -438,7 +438,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     """
     here = os.path.join(os.path.realpath(top), ".git")
     for git_folder in dict.fromkeys((folder, common)):
-        outside = next(_links_out(git_folder, common, context), None)
+        outside = next(_list_outside_links(git_folder, common, context), None)
         if outside is not None:
             raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git directory")
     if common != folder:
@@ -448,7 +448,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
             raise GaveUpError(
                 "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
             )
-    elif folder != here and not _claims(folder, top, program, context):
+    elif folder != here and not _has_work_tree(folder, top, program, context):
         raise GaveUpError(
             "untrusted",
             f"{_path(folder)} is the git directory of another directory: "
@@ -456,7 +456,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
         )
 
 
-def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
+def _list_outside_links(folder: str, common: str, context: Context) -> Iterator[str]:
     """Yield the links of a git directory that lead outside.
 
     A link into the shared git directory is not one of them.
@@ -477,7 +477,7 @@ def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
                 waiting.append(entry.path)
 
 
-def _claims(folder: str, top: str, program: str, context: Context) -> bool:
+def _has_work_tree(folder: str, top: str, program: str, context: Context) -> bool:
     """Return whether a git directory has `top` as work tree."""
     for name in ("config.worktree", "config"):
         place = os.path.join(folder, name)
@@ -714,11 +714,11 @@ class Repository:
             for step in above.split(b"/") if above else ():
                 outer = folder
                 try:
-                    folder = os.open(_checked(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+                    folder = os.open(_check_name(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
                 finally:
                     os.close(outer)
             self.above = (above, folder)
-        return self.above[1], _checked(name)
+        return self.above[1], _check_name(name)
 
     def add(self, kind: bytes, content: bytes) -> bytes:
         """Write an object into our directory, and return its id."""
@@ -779,7 +779,7 @@ class Repository:
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
-def _checked(name: bytes) -> bytes:
+def _check_name(name: bytes) -> bytes:
     if name.lower() in (b"", b".", b"..", b".git"):
         raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
     return name
@@ -833,11 +833,11 @@ class Head(NamedTuple):
     pushed: bool = False
 
 
-def _unique(stem: str, used: Dict[str, int]) -> str:
+def _make_unique_name(stem: str, used: Dict[str, int]) -> str:
     """Return a unique name for the files of a repository."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", stem).strip(".")[:80] or "repository"
     used[name] = used.get(name, 0) + 1
-    return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)
+    return name if used[name] == 1 else _make_unique_name(f"{name}-{used[name]}", used)
 
 
 # --- reprobuild_portable/secrets/templates.py ---
@@ -882,7 +882,7 @@ def is_template(password: str) -> bool:
     return rest != password and not re.search("[A-Za-z0-9]", rest)
 
 
-def stands_in(text: str, *, literal: bool = False) -> bool:
+def is_stand_in(text: str, *, literal: bool = False) -> bool:
     """Tell whether a text stands for a value, or is a call in code.
 
     Args:
@@ -1079,9 +1079,9 @@ def looks_generated(text: str) -> bool:
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
 
 
-def real_login(text: str) -> bool:
+def is_real_login(text: str) -> bool:
     """Whether `user:password` of an address is more than a sample or a template."""
-    password = plain(text).partition(":")[2]
+    password = decode_percent(text).partition(":")[2]
     sample = re.fullmatch(
         r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|\*+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
         password,
@@ -1092,11 +1092,11 @@ def real_login(text: str) -> bool:
 
 def token_login(text: str) -> bool:
     """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
-    user = plain(text.partition(":")[0])
+    user = decode_percent(text.partition(":")[0])
     return looks_generated(user) or bool(re.fullmatch("[0-9a-f]{32,64}", user))
 
 
-def plain(text: str) -> str:
+def decode_percent(text: str) -> str:
     """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
     return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
@@ -1107,7 +1107,7 @@ _COUNTING = re.compile(
 )
 
 
-def plausible(text: str) -> bool:
+def is_plausible_token(text: str) -> bool:
     """Whether a token with a vendor's prefix is more than a sample of documentation."""
     return (
         not text.endswith("EXAMPLE")
@@ -1117,7 +1117,7 @@ def plausible(text: str) -> bool:
     )
 
 
-def decoded(text: str) -> str | None:
+def decode_base64(text: str) -> str | None:
     """Return what a text in base64 says, or None where it is none, or says no text."""
     plain = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
@@ -1129,13 +1129,13 @@ def decoded(text: str) -> str | None:
 
 def is_login(text: str) -> bool:
     """Whether a text in base64 is `user:password`."""
-    user, colon, password = (decoded(text) or "").partition(":")
-    return bool(user and colon and password) and real_login(f"{user}:{password}")
+    user, colon, password = (decode_base64(text) or "").partition(":")
+    return bool(user and colon and password) and is_real_login(f"{user}:{password}")
 
 
 def is_private_key(text: str) -> bool:
     """Whether a text in base64 is a private key in PEM, not a certificate."""
-    return "PRIVATE KEY" in (decoded(text[:88]) or "")
+    return "PRIVATE KEY" in (decode_base64(text[:88]) or "")
 
 
 # No word has so many consonants in a row.
@@ -1156,7 +1156,7 @@ def looks_random(text: str) -> bool:
         return False
     words = re.search(r"(?:[A-Z]?[a-z]{3,12}){3}|(?:[^/]{1,9}/){5}", text)
     spoken = words and not _UNSPOKEN.search(words[0])
-    return entropy(text) >= 4.3 and not spoken and decoded(text) is None
+    return entropy(text) >= 4.3 and not spoken and decode_base64(text) is None
 
 
 # What a password of a person is called, as the last word of a variable.
@@ -1172,7 +1172,7 @@ def is_password_name(name: str) -> bool:
     return len(name) <= 128 and _STRONG_NAME.fullmatch(name) is not None
 
 
-def names_something(text: str) -> bool:
+def is_identifier_like(text: str) -> bool:
     """Whether words and numbers are none even where a password stands: an identifier, small letters, a sample."""
     return (
         "_" in text
@@ -1195,9 +1195,9 @@ def looks_chosen(text: str, *, literal: bool = False, password: bool = False) ->
         literal: True if a shell leaves `$name` as it is.
         password: True if it has the name of a password: then a word with a number, as people make them up, is one.
     """
-    if stands_in(text, literal=literal) or AMOUNT.fullmatch(text):
+    if is_stand_in(text, literal=literal) or AMOUNT.fullmatch(text):
         return False
-    if is_word(text) and not (password and not names_something(text)):
+    if is_word(text) and not (password and not is_identifier_like(text)):
         return False
     if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
         return False
@@ -1266,8 +1266,8 @@ def _names_generated(value: str, name: str) -> bool:
 
 
 def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
-    value = plain(value)
-    drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
+    value = decode_percent(value)
+    drawn = entropy(value) >= 3 if len(value) >= 12 else _has_mixed_characters(value)
     # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
     shell = before in ("", '="', '=\\"')
     return drawn and looks_chosen(value, literal=not shell, password=password)
@@ -1287,7 +1287,7 @@ def _names_format(value: str, name: str) -> bool:
     )
 
 
-def _mixed(value: str) -> bool:
+def _has_mixed_characters(value: str) -> bool:
     """Whether a short value has characters of three kinds, or letters between numbers."""
     kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
     drawn = (
@@ -1297,7 +1297,7 @@ def _mixed(value: str) -> bool:
 
 
 def _given(value: str, before: str = "") -> bool:
-    return not stands_in(value, literal=is_single_quoted(before))
+    return not is_stand_in(value, literal=is_single_quoted(before))
 
 
 def _given_login(value: str, before: str = "") -> bool:
@@ -1317,7 +1317,7 @@ def _machine_login(value: str, before: str) -> bool:
     if "login" not in before or before.startswith("default"):
         return looks_chosen(value, literal=True)
     sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
-    return not sample and not stands_in(value, literal=True)
+    return not sample and not is_stand_in(value, literal=True)
 
 
 def _generated(value: str, name: str) -> bool:
@@ -1340,12 +1340,12 @@ def _quoted_login(value: str) -> bool:
     """Whether a login of an address holds quotes or angle brackets itself, and no text or element ends at them."""
     password = value.partition(":")[2]
     ends = _ENDS.search(password) or re.match(r"\d{0,5}['\"<>]", password)
-    return not ends and real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
+    return not ends and is_real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
 
 
 def _encoded_login(value: str) -> bool:
     """Whether a login whose colon is percent-encoded is one."""
-    return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
+    return is_real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
 
 
 def _argument(value: str) -> bool:
@@ -1355,9 +1355,9 @@ def _argument(value: str) -> bool:
 
 def _names_inside(value: str, name: str, before: str = "") -> bool:
     """Whether a name of a secret within a line has a value that is generated, or short and mixed."""
-    value = plain(value)
+    value = decode_percent(value)
     if len(value) < 12:
-        drawn = _mixed(value)
+        drawn = _has_mixed_characters(value)
     else:  # a password is shorter than a token, and so are its kinds of letters fewer
         drawn = looks_generated(value) or (
             name.endswith(("password", "passwd", "pwd")) and entropy(value) >= 3
@@ -1371,24 +1371,26 @@ def _setting_login(value: str, before: str = "") -> bool:
 
 
 def _drawn_key(value: str) -> bool:
-    return plausible(value) and entropy(value) >= 4
+    return is_plausible_token(value) and entropy(value) >= 4
 
 
 def _header(value: str) -> bool:
     return is_login(value) or (len(value) >= 16 and looks_generated(value))
 
 
-def marked(rule: SecretRule, lowered: str) -> bool:
+def has_marks(rule: SecretRule, lowered: str) -> bool:
     """Whether a text, in lower case, is to be searched for a kind of secret."""
     return not rule.marks or any(mark in lowered for mark in rule.marks)
 
 
 def secrets_of(rule: SecretRule, text: str) -> list[tuple[int, int]]:
     """Return start and end of each secret of a kind in a text that holds one of its marks."""
-    return [span for match in re.finditer(rule.pattern, text) if (span := judged(rule, match)) is not None]
+    return [
+        span for match in re.finditer(rule.pattern, text) if (span := locate_secret(rule, match)) is not None
+    ]
 
 
-def judged(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
+def locate_secret(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
     """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
     words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
@@ -1664,7 +1666,7 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         # No address has control characters; compiled code has them between its strings.
         r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:(?:[^\s\x00-\x1f/@'\"<>]{1,300}"
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s\x00-\x1f@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
-        real_login,
+        is_real_login,
         near="://",
     ),
     SecretRule(  # with a quote or an angle bracket in the password, which else end an address
@@ -1686,7 +1688,7 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         "url-slash",
         ("@",),
         r"(?i:https?|ftps?|ssh):(?:/|/{3,9})(?!/)([^\s/:@'\"<>]{0,100}:[^\s/@'\"<>]{1,300})@",
-        real_login,
+        is_real_login,
         near="[pPsShH]:/(?:[^/]|//)",
     ),
     SecretRule(
@@ -1795,7 +1797,7 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         ("bundle_",),
         r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
         r"([A-Za-z0-9_-]{4,100}:[^\s\"';&:/]{4,100})",
-        real_login,
+        is_real_login,
         run=True,
     ),
     SecretRule(
@@ -2085,7 +2087,7 @@ WORDS_OF_LIST = ListRule(
 )
 
 
-def joined_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
+def join_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     """Return the line of a command that a list makes, and where each word begins in it and stands in the list."""
     line, places = "", []
     for match in _ITEM.finditer(text):
@@ -2149,12 +2151,12 @@ _OF_COMMANDS = tuple(rule for rule in (*LOGIN_RULES, *COMMAND_RULES) if rule.nam
 @functools.lru_cache(maxsize=256)
 def _secret_of_list(text: str) -> tuple[int, int] | None:
     """Return where a list of words has what is a password in the same words of a command."""
-    line, places = joined_words(text)
+    line, places = join_words(text)
     if not _MAY_BE_GIVEN.search(line):
         return None
     lowered = line.lower()
     for rule in _OF_COMMANDS:
-        if marked(rule, lowered):
+        if has_marks(rule, lowered):
             for start, end in secrets_of(rule, line):
                 return place_in_list(places, start, end)
     return None
@@ -2677,22 +2679,25 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 def _assignment(value: str) -> bool:
     """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
-    text = decoded(value)
+    text = decode_base64(value)
     return text is not None and any(
-        rule.real is not _assignment and marked(rule, text.lower()) and secrets_of(rule, text)
+        rule.real is not _assignment and has_marks(rule, text.lower()) and secrets_of(rule, text)
         for rule in VALUES
     )
 
 
 # Every repeat is bounded, so that no input makes the search slow.
 VALUES: tuple[SecretRule, ...] = (
-    *(SecretRule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    *(
+        SecretRule(name, marks, f"{START}({pattern})", is_plausible_token, run=True)
+        for name, marks, pattern in TOKENS
+    ),
     SecretRule(
         "aws-secret-key",
         ("secret",),
         r"(?i:aws)[\w.-]{0,20}(?i:secret)[\w.-]{0,20}[\"'\]]{0,2}[ \t]{0,5}[=:][ \t]{0,5}[\"']?"
         r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
-        plausible,
+        is_plausible_token,
     ),
     SecretRule(  # a key of AWS under any name: 40 characters, which no digest has in base64
         "aws-secret-value",
@@ -2711,7 +2716,7 @@ VALUES: tuple[SecretRule, ...] = (
         "openssh-key",
         ("b3blbnnzac1rzxktdje",),
         r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
-        plausible,
+        is_plausible_token,
         run=True,
     ),
     SecretRule(
@@ -2832,7 +2837,7 @@ def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
     lowered = value.lower()
     for rule in VALUES:
-        if marked(rule, lowered) and secrets_of(rule, value):
+        if has_marks(rule, lowered) and secrets_of(rule, value):
             return rule.name
     return None
 
@@ -2854,7 +2859,7 @@ def find(
     rules: dict[int, str] = {}
     lists = any(mark in text for mark in _OF_LISTS)
     for block in _blocks(text):
-        lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
+        lines = {mark: _find_marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
         for number in sorted(in_runs | _marked_rules(block.lowered, lines, lists=lists)):
             places = _lines_to_search(number, block, lines, values, look)
             add = _add_lists if VALUES[number].after else _add_lines
@@ -2958,8 +2963,8 @@ def _add_lines(
             break
         if not near.search(text, start, end):
             continue
-        at = _lines_before(text, start, rule.lines) if rule.lines else start
-        if _holds(rule, pattern, text, at, start, end, look):
+        at = _skip_lines_back(text, start, rule.lines) if rule.lines else start
+        if _holds_secret(rule, pattern, text, at, start, end, look):
             number += text.count(b"\n", counted, start)
             counted = start
             rules.setdefault(number, rule.name)
@@ -2978,10 +2983,10 @@ def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
 def _without_marks(rule: SecretRule, runs: bytes) -> set[bytes]:
     """Return the secrets of a kind that has no mark."""
     pattern = re.compile(rule.pattern.encode())
-    return {match[1] for match in pattern.finditer(runs) if judged(rule, match)}
+    return {match[1] for match in pattern.finditer(runs) if locate_secret(rule, match)}
 
 
-def _holds(
+def _holds_secret(
     rule: SecretRule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
     look: Callable[[], object],
 ) -> bool:  # fmt: skip
@@ -2991,7 +2996,7 @@ def _holds(
         stop = min(end, max(at, start) + _PIECE + _OVERLAP)
         for match in pattern.finditer(text, at, stop):
             whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
-            span = judged(rule, match) if whole else None
+            span = locate_secret(rule, match) if whole else None
             if span and span[1] > start:
                 return True
     return False
@@ -3010,18 +3015,18 @@ def _add_lists(
             break
         if end <= passed or not near.search(text, max(start, passed), end):
             continue
-        for match in pattern.finditer(text, max(start, passed), _lines_after(text, end, rule.after)):
+        for match in pattern.finditer(text, max(start, passed), _skip_lines_forward(text, end, rule.after)):
             if match.start() >= end:
                 break
             look()
             passed = match.end()
-            if judged(rule, match):
+            if locate_secret(rule, match):
                 rules.setdefault(block.line + text.count(b"\n", block.start, start), rule.name)
                 times += 1
                 break
 
 
-def _lines_after(text: bytes, end: int, count: int) -> int:
+def _skip_lines_forward(text: bytes, end: int, count: int) -> int:
     """Return where the line `count` lines after the one that ends at `end` ends, not far from there."""
     last = min(len(text), end + _EDGE)
     for _ in range(count):
@@ -3032,7 +3037,7 @@ def _lines_after(text: bytes, end: int, count: int) -> int:
     return end
 
 
-def _lines_before(text: bytes, start: int, count: int) -> int:
+def _skip_lines_back(text: bytes, start: int, count: int) -> int:
     """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
     for _ in range(count):
         begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
@@ -3042,7 +3047,7 @@ def _lines_before(text: bytes, start: int, count: int) -> int:
     return start
 
 
-def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
+def _find_marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
     """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
     lines = []
     at = text.find(mark)
@@ -3066,7 +3071,7 @@ def _lines_of(
     """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
     word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
     if word is None:
-        return _marked_lines(text, mark, look)
+        return _find_marked_lines(text, mark, look)
     look()
     return [place for place in lines[word] if text.find(mark, *place) >= 0]
 
@@ -3074,7 +3079,7 @@ def _lines_of(
 def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
     """Return start and end of each line with one of some words; one search for each is slow where they are many."""
     if len(values) <= _MANY:
-        return sorted(set().union(*(_marked_lines(text, value, look) for value in values)))
+        return sorted(set().union(*(_find_marked_lines(text, value, look) for value in values)))
     lengths = {len(value) for value in values}
     lines, start = [], 0
     while start < len(text):
@@ -3105,9 +3110,9 @@ def _search(
     repository.context = context
     by_place: Dict[Tuple[str, int, str], bytes] = {}
     try:
-        new = _carried(repository, facts) if new is None else new
+        new = _list_bundle_content(repository, facts) if new is None else new
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
-        contents, unsearched = _searchable(repository, new)
+        contents, unsearched = _select_searchable(repository, new)
     except GaveUpError:
         return {"secrets": [], "unsearched": max(1, len(new or ()))}
     for oid, content in contents:
@@ -3160,25 +3165,27 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
     return by_oid
 
 
-def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
+def _list_bundle_content(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
     """Return path by id of all content of a bundle."""
     excluded = [f"^{prerequisite}" for prerequisite in facts["prerequisites"]]
     output = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
     return dict(row.split(b" ", 1) for row in output.split(b"\n") if b" " in row)
 
 
-def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[List[Tuple[bytes, bytes]], int]:
+def _select_searchable(
+    repository: Repository, new: Mapping[bytes, bytes]
+) -> Tuple[List[Tuple[bytes, bytes]], int]:
     """Return the blobs to search, and the number of others.
 
     A blob is given by id and content.
     """
     try:
-        return list(_contents(repository, list(new), SEARCHED)), 0
+        return list(_read_blobs(repository, list(new), SEARCHED)), 0
     except GaveUpError as err:
         if err.reason != "too-large":
             raise
-    chosen, unsearched = _smallest(repository, new)
-    return list(_contents(repository, chosen)), unsearched
+    chosen, unsearched = _select_smallest(repository, new)
+    return list(_read_blobs(repository, chosen)), unsearched
 
 
 def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[int, str]]:
@@ -3198,7 +3205,7 @@ def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[
     return places
 
 
-def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
+def _select_smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
     """Return the smallest blobs, and the number of the others.
 
     Together they have at most `SEARCHED` bytes.
@@ -3217,7 +3224,9 @@ def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes
     return chosen, len(blobs) - len(chosen)
 
 
-def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> Iterator[Tuple[bytes, bytes]]:
+def _read_blobs(
+    repository: Repository, oids: Sequence[bytes], most: int = 0
+) -> Iterator[Tuple[bytes, bytes]]:
     """Return an iterator of id and content of existing blobs.
 
     Raises:
@@ -3308,7 +3317,7 @@ def secret_file(path: str, content: bytes) -> bool:
 def _is_password(value: bytes) -> bool:
     """Whether what a file has for a password is no template, and no word of a document."""
     text = value.decode("utf-8", "replace")
-    return real_login(f"x:{text}") and not re.search("(?i)your[_-]?pass|example", text)
+    return is_real_login(f"x:{text}") and not re.search("(?i)your[_-]?pass|example", text)
 
 
 # --- reprobuild_portable/capture/interpreter.py ---
@@ -3674,20 +3683,20 @@ def assigns_secret(match: re.Match[str]) -> bool:
 
 def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
     """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
-    end = _ends(rest, 0)
+    end = _find_login_end(rest, 0)
     for _ in range(9):
-        at = _goes_on(rest, end, scheme)
+        at = _find_real_host(rest, end, scheme)
         if at < 0:
             break
-        end = _ends(rest, at)
+        end = _find_login_end(rest, at)
     return rest[:end], rest[end : end + 1], rest[end + 1 :]
 
 
-def _ends(rest: str, start: int) -> int:
+def _find_login_end(rest: str, start: int) -> int:
     return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
 
 
-def _goes_on(rest: str, end: int, scheme: str) -> int:
+def _find_real_host(rest: str, end: int, scheme: str) -> int:
     """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
     login, _, host = rest[:end].rpartition("@")
     name, _, port = host.partition(":")
@@ -3727,7 +3736,7 @@ def _cut_values(text: str) -> tuple[str, bool]:
     """Replace each secret that is known by its looks: the same that a search finds."""
     cut = text
     for rule in VALUES:
-        if marked(rule, cut.lower()):
+        if has_marks(rule, cut.lower()):
             for start, end in reversed(secrets_of(rule, cut)):
                 cut = f"{cut[:start]}{GONE}{cut[end:]}"
     return cut, cut != text
@@ -3775,10 +3784,10 @@ def secret_variable(name: str, value: str) -> str | None:
     rule = (
         secret_name(name, value)
         or secret_value(value)
-        or _secret_inside(value)
+        or _find_assigned_rule(value)
         or _assigned_inside(value)
-        or _login_inside(name, value)
-        or _encoded_inside(value)
+        or _find_redacted_rule(name, value)
+        or _find_encoded_rule(value)
     )
     if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
@@ -3790,16 +3799,16 @@ def holds_secret(name: str, value: str) -> bool:
     return secret_variable(name, value) is not None or redact(value) != value
 
 
-def _encoded_inside(value: str) -> str | None:
+def _find_encoded_rule(value: str) -> str | None:
     """Return the rule by which a value that is base64 as a whole says a secret: of a service account, a kubeconfig."""
     value = re.sub(r"\r?\n", "", value)
-    text = decoded(value) if _ENCODED.fullmatch(value) else None
+    text = decode_base64(value) if _ENCODED.fullmatch(value) else None
     if text is None:
         return None
-    return secret_value(text) or _secret_inside(text) or _assigned_inside(text)
+    return secret_value(text) or _find_assigned_rule(text) or _assigned_inside(text)
 
 
-def _secret_inside(value: str) -> str | None:
+def _find_assigned_rule(value: str) -> str | None:
     """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
     for match in _INSIDE.finditer(value):
         rule = secret_name(match[1].replace("-", "_"), match[2])
@@ -3830,7 +3839,7 @@ def _assigned_inside(value: str) -> str | None:
     return None
 
 
-def _login_inside(name: str, value: str) -> str | None:
+def _find_redacted_rule(name: str, value: str) -> str | None:
     """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
 
     A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
@@ -3999,7 +4008,7 @@ _HIDDEN = {"pip", "python", "wsgiref", "argparse"} | (
 )
 
 
-def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
+def _format_freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
     """Return requirements.txt as `pip freeze` writes it.
 
     `lines` has the lines of editable installs, by name.
@@ -4037,7 +4046,7 @@ def _line(entry: Dict[str, Any]) -> str:
     return f"{entry['name']} @ {url}" + ("#" + "&".join(marks) if marks else "")
 
 
-def _bare_line(entry: Dict[str, Any], problem: str) -> str:
+def _format_bare_line(entry: Dict[str, Any], problem: str) -> str:
     """Return the line of an editable install without a commit.
 
     With a commit, a build could use the install without its changes.
@@ -4055,16 +4064,16 @@ def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> s
     urls = {remote["name"]: remote["url"] for remote in record["remotes"]}
     url = urls.get(record["base_remote"]) or urls.get("origin") or next(iter(urls.values()), None)
     if record["diff"]["reason"] != "done":
-        return _bare_line(entry, "changes are not in a diff")
-    if url is None or record["head"] is None or not _freezable(url):
+        return _format_bare_line(entry, "changes are not in a diff")
+    if url is None or record["head"] is None or not _format_remote(url):
         return f"# Editable Git install with no remote ({_pin(entry)})\n-e {_path(folder)}"
     inside = os.path.relpath(os.path.realpath(folder), top)
     egg = re.sub(r"[^A-Za-z0-9.]+", "_", entry["name"])
     mark = "" if inside == "." else f"&subdirectory={inside}"
-    return f"-e git+{_freezable(url)}@{record['diff']['from']}#egg={egg}{mark}"
+    return f"-e git+{_format_remote(url)}@{record['diff']['from']}#egg={egg}{mark}"
 
 
-def _freezable(url: str) -> str:
+def _format_remote(url: str) -> str:
     """Return a remote's address as pip writes it.
 
     `git@host:path` becomes `ssh://git@host/path`. The result is empty for an address of another form.
@@ -4138,7 +4147,7 @@ def _notes(document: Dict[str, Any]) -> List[str]:
     return notes
 
 
-def _losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
+def _list_losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
     """Return a line for each repository with files left out.
 
     The line names the largest of these files.
@@ -4163,14 +4172,14 @@ def _losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
 
 
 @contextlib.contextmanager
-def _naming(folder: str) -> Iterator[None]:
+def _add_directory_to_errors(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as err:
         raise UnwritableError(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
 
 
-def _claim(folder: str, seconds: float) -> Optional[str]:
+def _claim_target(folder: str, seconds: float) -> Optional[str]:
     """Claim the target, and return a new directory beside it.
 
     The name of the new directory is the same for all processes. mkdir(2) gives it to one of them, on NFS,
@@ -4181,7 +4190,7 @@ def _claim(folder: str, seconds: float) -> Optional[str]:
     """
     above, name = os.path.split(folder)
     claim = os.path.join(above, f".{name}.capturing")
-    with _naming(folder):
+    with _add_directory_to_errors(folder):
         os.makedirs(above, exist_ok=True)
         for _ in range(2):
             if _is_taken(folder):
@@ -4189,7 +4198,7 @@ def _claim(folder: str, seconds: float) -> Optional[str]:
             try:
                 os.mkdir(claim, FOLDER_MODE)
             except FileExistsError:
-                if not _abandoned(claim, seconds):
+                if not _remove_abandoned_claim(claim, seconds):
                     return None
                 continue
             if _is_taken(folder):  # the other ended between our two checks
@@ -4216,7 +4225,7 @@ def _is_taken(folder: str) -> bool:
     return False
 
 
-def _abandoned(claim: str, seconds: float) -> bool:
+def _remove_abandoned_claim(claim: str, seconds: float) -> bool:
     """Remove the claim of a process killed long ago.
 
     One process removes it.
@@ -4275,7 +4284,7 @@ def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files:
             os.fsync(stream.fileno())
     number = os.open(claim, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        _restrict(number, FOLDER_MODE)
+        _restrict_mode(number, FOLDER_MODE)
     finally:
         os.close(number)
 
@@ -4286,16 +4295,16 @@ def _new_file(path: str) -> IO[bytes]:
     Another user with write access to the directory could have put a link in its place.
     """
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
-    _restrict(number, FILE_MODE)
+    _restrict_mode(number, FILE_MODE)
     return open(number, "wb")
 
 
-def _restrict(number: int, mode: int) -> None:
+def _restrict_mode(number: int, mode: int) -> None:
     with contextlib.suppress(OSError):  # some file systems have no modes
         os.fchmod(number, mode)
 
 
-def _publish(claim: str, folder: str) -> bool:
+def _publish_directory(claim: str, folder: str) -> bool:
     """Give the complete directory its name.
 
     rename(2) replaces an empty directory only.
@@ -4528,7 +4537,7 @@ def take_environment(context: Context) -> Taken:
             exact.append(_bytes(name) + b"=" + _bytes(value) + b"\0")
         else:
             withheld.append({"what": "a variable", "name": _path(name), "reason": "secret", "rule": rule})
-        rows.append((name, _row(name, value, rule)))
+        rows.append((name, _format_row(name, value, rule)))
     # In descending order: an ascending dump reads like `printenv | sort`, with values that may be torn.
     text = "".join(row + "\n" for _, row in sorted(rows, reverse=True))
     facts = {"variables": len(rows), "only_in_env_nul": [_path(n) for n, _ in rows if not _NAME.fullmatch(n)]}
@@ -4537,7 +4546,7 @@ def take_environment(context: Context) -> Taken:
     )
 
 
-def _row(name: str, value: str, rule: Optional[str]) -> str:
+def _format_row(name: str, value: str, rule: Optional[str]) -> str:
     """Return the line of a variable in env.txt.
 
     It is `NAME=value`, or `export NAME=$'...'` as bash writes it if that is not one line. A value redacted
@@ -4594,17 +4603,17 @@ def take_python(context: Context) -> Taken:
 # Contents of files as git objects.
 
 
-def _ours(repository: Repository) -> Set[str]:
+def _list_own_filters(repository: Repository) -> Set[str]:
     """Return the names of the filters in the configuration."""
     return {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
 
 
-def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
+def _find_filtered_paths(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
     """Return the paths that a filter other than LFS covers.
 
     The index has no entry for `paths`.
     """
-    stdin, filters = b"".join(path + b"\0" for path in paths), _ours(repository)
+    stdin, filters = b"".join(path + b"\0" for path in paths), _list_own_filters(repository)
     if not stdin or not filters - {"lfs"}:
         return set()
     fields = repository.git("check-attr", "-z", "--stdin", "filter", stdin=stdin).split(b"\0")
@@ -4612,7 +4621,7 @@ def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
     return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in filters}
 
 
-def _object(
+def _write_object(
     repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int
 ) -> Optional[Tuple[bytes, bytes]]:
     """Return mode and id of a file, or None.
@@ -4629,31 +4638,31 @@ def _object(
             return b"120000", _keep(repository, repository.readlink(path), entry)
         if not stat.S_ISREG(state.st_mode):
             if not stat.S_ISDIR(state.st_mode):
-                _leave(files, path, "special-file")
+                _leave_file_out(files, path, "special-file")
             return None
         if state.st_size > most:
-            _leave(files, path, "too-large", state.st_size)
+            _leave_file_out(files, path, "too-large", state.st_size)
             return None
         with open(repository.open(path), "rb") as stream:
             content = stream.read(most + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        _leave(files, path, "unreadable")
+        _leave_file_out(files, path, "unreadable")
         return None
     if len(content) != state.st_size:
-        _leave(files, path, "changed-meanwhile", state.st_size)
+        _leave_file_out(files, path, "changed-meanwhile", state.st_size)
     oid = repository.id(b"blob %d\0" % len(content) + content).encode()
     if entry is None or oid != entry.oid:
-        rule = _withheld(repository, path, oid, content)
+        rule = _find_withholding_rule(repository, path, oid, content)
         if rule:
-            _leave(files, path, "secret", state.st_size, rule)
+            _leave_file_out(files, path, "secret", state.st_size, rule)
             return None
         repository.add(b"blob", content)
     return _mode(repository, state.st_mode, entry), oid
 
 
-def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
+def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
     """Return the rule that leaves a new file out.
 
     The rule is empty if the file is captured; git does not have it yet. If there is no time to search a
@@ -4694,7 +4703,9 @@ def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> byt
     return repository.add(b"blob", content)
 
 
-def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = "") -> None:
+def _leave_file_out(
+    files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = ""
+) -> None:
     entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
     files.left_out.append({**entry, "rule": rule} if rule else entry)
 
@@ -4716,7 +4727,7 @@ class Staged(NamedTuple):
     path: bytes
 
 
-def _staged(
+def _list_staged(
     repository: Repository, head: Head, unmerged: Sequence[Tuple[bytes, bytes, bytes, bytes]]
 ) -> Optional[List[Staged]]:
     """Return the staged changes, or None if they are unknown.
@@ -4731,7 +4742,7 @@ def _staged(
     return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
 
 
-def _unstage(
+def _remove_staged_secrets(
     repository: Repository, staged: Sequence[Staged], unborn: Mapping[bytes, Entry]
 ) -> Dict[bytes, str]:
     """Remove staged secrets from our own copy of the index.
@@ -4761,9 +4772,9 @@ def _unstage(
     rules: Dict[bytes, str] = {}
     undone = []
     with contextlib.suppress(GaveUpError):  # files not searched here are counted later
-        for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
+        for oid, content in _select_searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
-                rule = _withheld(repository, row.path, oid, content)
+                rule = _find_withholding_rule(repository, row.path, oid, content)
                 if rule:
                     rules[row.path] = rule
                     undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
@@ -4781,7 +4792,7 @@ def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
     named = {file["path"] for file in files.left_out}
     for path, rule in sorted(hidden.items()):
         if quote(path) not in named:
-            _leave(files, path, "secret", rule=f"{rule}, staged")
+            _leave_file_out(files, path, "secret", rule=f"{rule}, staged")
 
 
 # --- reprobuild_portable/capture/repositories/bundle.py ---
@@ -4894,7 +4905,7 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
 # The commit of a remote below the one checked out.
 
 
-def _head(repository: Repository) -> Head:
+def _read_head(repository: Repository) -> Head:
     content = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
     if content == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
         content = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
@@ -4911,11 +4922,11 @@ def _remotes(repository: Repository) -> List[Dict[str, str]]:
     for key, url in repository.config.items():
         match = _REMOTE.fullmatch(key)
         if match:
-            remotes.append({"name": _path(match.group(1)), "url": _path(_bare_url(url))})
+            remotes.append({"name": _path(match.group(1)), "url": _path(_strip_remote_login(url))})
     return remotes
 
 
-def _bare_url(url: str) -> str:
+def _strip_remote_login(url: str) -> str:
     """Return a remote's address without credentials.
 
     `user:password@host:path` is an address of ssh's short form.
@@ -4942,7 +4953,7 @@ def _base(repository: Repository, head: Head) -> Dict[str, Any]:
         boundary = [head.commit]
     if not boundary:
         return dict(none, unpushed=unpushed)
-    remote = _holder(repository, boundary[0])
+    remote = _find_holder(repository, boundary[0])
     return {
         "base": boundary[0],
         "base_remote": _path(remote),
@@ -4955,7 +4966,7 @@ def _base(repository: Repository, head: Head) -> Dict[str, Any]:
 _LASTING = ("HEAD", "main", "master", "trunk", "develop", "default")
 
 
-def _lasting(repository: Repository, head: Head) -> Optional[List[str]]:
+def _list_lasting_commits(repository: Repository, head: Head) -> Optional[List[str]]:
     """Return the commits of lasting remote branches below HEAD.
 
     The commits since then rest on them. The result is None if no such branch is known, or too many commits
@@ -4992,7 +5003,7 @@ def _bundle_branch(
     context = repository.context
     repository.context = context._replace(deadline=context.deadline - context.left() / 2)
     try:
-        rest = _lasting(repository, head)
+        rest = _list_lasting_commits(repository, head)
         if rest is None or rest == facts["prerequisites"]:
             return False
         bundle = _bundle(repository, dict(facts, prerequisites=rest), unmerged, moved)
@@ -5005,12 +5016,12 @@ def _bundle_branch(
         repository.context = context
 
 
-def _holder(repository: Repository, commit: str) -> str:
+def _find_holder(repository: Repository, commit: str) -> str:
     """Return the name of a remote that has the commit.
 
     It is `origin` if that is one of several, or if no remote is known to have it.
     """
-    holders = _holders(repository, commit)
+    holders = _list_holders(repository, commit)
     return "origin" if "origin" in holders or not holders else holders[0]
 
 
@@ -5018,7 +5029,7 @@ def _remote_names(repository: Repository) -> List[str]:
     return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
 
 
-def _holders(repository: Repository, commit: str) -> List[str]:
+def _list_holders(repository: Repository, commit: str) -> List[str]:
     """Return the names of the remotes that have the commit.
 
     A single remote is assumed to have it.
@@ -5031,7 +5042,7 @@ def _holders(repository: Repository, commit: str) -> List[str]:
     return [remote for remote in remotes if any(name.startswith(f"refs/remotes/{remote}/") for name in names)]
 
 
-def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
+def _find_only_local_remote(repository: Repository, base: Optional[str]) -> Optional[str]:
     """Return the local directory that alone has `base`, or None.
 
     A remote may be a directory of this machine.
@@ -5040,8 +5051,8 @@ def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
     local = {name: url for name, url in urls.items() if re.match(r"file://|[./]", url)}
     if base is None or not local:
         return None
-    holders = _holders(repository, base)
-    return _path(_bare_url(local[holders[0]])) if holders and set(holders) <= set(local) else None
+    holders = _list_holders(repository, base)
+    return _path(_strip_remote_login(local[holders[0]])) if holders and set(holders) <= set(local) else None
 
 
 # --- reprobuild_portable/capture/repositories/trees.py ---
@@ -5184,17 +5195,17 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
             state = repository.state(path)
             if state is not None:
                 waiting.append((state.st_size, path, stat.S_ISLNK(state.st_mode)))
-    hidden = _hidden(repository, [path for _, path, _ in waiting])
+    hidden = _find_filtered_paths(repository, [path for _, path, _ in waiting])
     total = count = 0
     for size, path, linked in sorted(waiting):
         if path in hidden and not linked:
-            _leave(files, path, "filtered", size)
+            _leave_file_out(files, path, "filtered", size)
         elif count >= UNTRACKED_COUNT:
-            _leave(files, path, "too-many", size)
+            _leave_file_out(files, path, "too-many", size)
         elif total + size > UNTRACKED_TOTAL or size > UNTRACKED_FILE:
-            _leave(files, path, "too-large", size)
+            _leave_file_out(files, path, "too-large", size)
         else:
-            file_entry = _object(repository, path, None, files, UNTRACKED_FILE)
+            file_entry = _write_object(repository, path, None, files, UNTRACKED_FILE)
             if file_entry is not None:
                 files.untracked[path] = file_entry
                 total, count = total + size, count + 1
@@ -5211,15 +5222,15 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
         path = os.fsencode(os.path.relpath(place, top))
         if find_top(os.path.dirname(place)) != top or path in known:
             continue
-        reason = _no_file(place)
+        reason = _find_file_obstacle(place)
         if reason:
-            _leave(files, path, reason)
+            _leave_file_out(files, path, reason)
         else:
             paths.append(path)
     return paths
 
 
-def _no_file(place: str) -> str:
+def _find_file_obstacle(place: str) -> str:
     """Return why a path cannot be captured as a file.
 
     The reason is empty for a file or a link.
@@ -5231,7 +5242,7 @@ def _no_file(place: str) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
-def _ignored(repository: Repository) -> Dict[str, Any]:
+def _list_ignored(repository: Repository) -> Dict[str, Any]:
     """Return the names of ignored files.
 
     A directory is one name. Their content is not captured here.
@@ -5244,7 +5255,7 @@ def _ignored(repository: Repository) -> Dict[str, Any]:
     return _names(rows.split(b"\0")[:-1])
 
 
-def _flags(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
+def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
     """Return the paths with a flag in the index.
 
     These flags change the output of `git status`.
@@ -5292,10 +5303,10 @@ def _look(
     intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
     files = Files({}, {}, [], [], {}, intended, touched)
-    converted, filtered = _converted(repository, entries)
+    converted, filtered = _find_converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
-    pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
-    filters = _ours(repository)
+    pointers = dict(_read_blobs(repository, sorted({entries[path].oid for path in large})))
+    filters = _list_own_filters(repository)
     strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in filters} - large
     for path, entry in entries.items():
         if entry.mode == b"160000":
@@ -5306,7 +5317,7 @@ def _look(
         elif path in touched or path in converted or entry.tag not in (b"H", b"M"):
             _look_at(repository, path, entry, files, CHANGED_FILE)
     torn = {path for path, *_ in unmerged} - set(entries)
-    hidden = _hidden(repository, torn)
+    hidden = _find_filtered_paths(repository, torn)
     for path in torn:
         if path in hidden:
             _look_filtered(repository, path, None, True, None, files)
@@ -5316,7 +5327,9 @@ def _look(
     return files
 
 
-def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set[bytes], Dict[bytes, bytes]]:
+def _find_converted(
+    repository: Repository, entries: Dict[bytes, Entry]
+) -> Tuple[Set[bytes], Dict[bytes, bytes]]:
     """Return the paths that git may convert, and filtered ones.
 
     git converts line ends and encodings, so that the bytes on the disk differ.
@@ -5350,7 +5363,7 @@ def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set
 
 def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int) -> None:
     """Compare one path with its index entry, byte for byte."""
-    file_entry = _object(repository, path, entry, files, most)
+    file_entry = _write_object(repository, path, entry, files, most)
     # Of a path that is only intended to be added the index has an empty file, and no tree has it.
     if entry is not None and file_entry == (entry.mode, entry.oid) and path not in files.intended:
         return
@@ -5372,13 +5385,13 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
     if is_folder and os.path.exists(os.path.join(full, ".git")):
         files.inner[path] = full
         with contextlib.suppress(GaveUpError, OSError):
-            head = _head(Repository(full, repository.context)).commit
+            head = _read_head(Repository(full, repository.context)).commit
             if head and head.encode() != entry.oid:
                 files.changed[path] = (b"160000", head.encode())
     elif not is_folder:
         _look_at(repository, path, entry, files, CHANGED_FILE)
     elif any(names for _, _, names in os.walk(full)):
-        _leave(files, path + b"/", "not-initialised")
+        _leave_file_out(files, path + b"/", "not-initialised")
 
 
 def _look_filtered(
@@ -5397,7 +5410,7 @@ def _look_filtered(
     try:
         state = repository.state(path)
     except OSError:
-        _leave(files, path, "unreadable")
+        _leave_file_out(files, path, "unreadable")
         return
     if state is None:
         files.changed[path] = None
@@ -5405,7 +5418,7 @@ def _look_filtered(
     size = state.st_size
     large = _LFS.match(pointer or b"")
     if pointer is None:
-        _leave(files, path, "filtered", size)
+        _leave_file_out(files, path, "filtered", size)
     elif (
         large is None or size != int(large.group(2)) or (touched and not _is_content(repository, path, large))
     ):
@@ -5442,14 +5455,14 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
             chapter's recipe, else a `.patch`.
     """
     repository = Repository(top, context)
-    head = _head(repository)
+    head = _read_head(repository)
     base = _base(repository, head)
     entries, unmerged = _entries(repository)
-    staged = _staged(repository, head, unmerged)
-    hidden = _unstage(repository, staged or [], {} if head.commit or unmerged else entries)
+    staged = _list_staged(repository, head, unmerged)
+    hidden = _remove_staged_secrets(repository, staged or [], {} if head.commit or unmerged else entries)
     if hidden:
         entries, unmerged = _entries(repository)
-        staged = _staged(repository, head, unmerged)
+        staged = _list_staged(repository, head, unmerged)
     try:
         files = _look(repository, entries, unmerged)
     finally:
@@ -5459,17 +5472,17 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
         "object_format": repository.hash,
-        "remotes": _remotes(repository), **base, "only_here": _only_here(repository, base["base"]),
+        "remotes": _remotes(repository), **base, "only_here": _find_only_local_remote(repository, base["base"]),
         "index": index.decode(), "worktree": work.decode(),
         "changed": _names(path for path, entry in files.changed.items() if entry is not None),
         "deleted": _names(path for path, entry in files.changed.items() if entry is None),
         "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
         "left_out_count": len(files.left_out), "secrets": [], "unsearched": 0,
         "unmerged": [[mode.decode(), oid.decode(), stage.decode(), quote(path)] for path, mode, oid, stage in unmerged],
-        "flags": _flags(entries, files),
+        "flags": _list_flagged(entries, files),
         "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
-        "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _ignored(repository),
+        "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _list_ignored(repository),
         "inner": files.inner,
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
@@ -5495,7 +5508,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
 # Files that the user names.
 
 
-def _absolute(include: Sequence[str]) -> List[str]:
+def _resolve_directories(include: Sequence[str]) -> List[str]:
     """Return named files by paths with resolved directories.
 
     The file itself may be a link, and stays one.
@@ -5531,13 +5544,13 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     copies = []
     for place in places:
         path = os.path.relpath(place, folder)
-        reason = _no_file(place)
+        reason = _find_file_obstacle(place)
         if not reason and ".git" in path.lower().split(os.sep):  # no tree of git can hold it
             reason = "special-file"
         copy = os.path.join(top, path)
         reason = reason or _copy(place, copy)
         if reason:
-            _leave(files, os.fsencode(path), reason)
+            _leave_file_out(files, os.fsencode(path), reason)
         else:
             copies.append(copy)
     taken = take_repository(context._replace(include=copies), top, name, False)
@@ -5592,7 +5605,7 @@ def _take_loose(
     folder = os.path.realpath(os.getcwd())
     if any(not place.startswith(folder.rstrip(os.sep) + os.sep) for place in places):
         folder = os.path.commonpath([os.path.dirname(place) for place in places])
-    name = _unique(os.path.basename(folder) or "files", used)
+    name = _make_unique_name(os.path.basename(folder) or "files", used)
     part = functools.partial(take_included, folder=folder, places=places, name=name)
     record = take(f"included {name}", part, BUDGETS["repository"])
     if record is None:
@@ -5648,7 +5661,8 @@ def _take_repositories(
         room = REPOSITORIES - len(repositories)
         wave, waiting = waiting[:room], waiting[room:]
         named = [
-            _unique(names[0] if len(names) == 1 else os.path.basename(top), used) for top, names, _, _ in wave
+            _make_unique_name(names[0] if len(names) == 1 else os.path.basename(top), used)
+            for top, names, _, _ in wave
         ]
         records = _take_wave(
             [(name, top, bool(names)) for name, (top, names, _, _) in zip(named, wave)], take
@@ -5657,7 +5671,7 @@ def _take_repositories(
             if record is None:
                 lines.update(
                     {
-                        distribution: _bare_line(editable[distribution], "repository was not captured")
+                        distribution: _format_bare_line(editable[distribution], "repository was not captured")
                         for distribution in names
                     }
                 )
@@ -5670,10 +5684,10 @@ def _take_repositories(
             for distribution in names:
                 lines[distribution] = _editable_line(editable[distribution], top, record)
     for top, names, _, _ in waiting:
-        take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
+        take(f"repository {_make_unique_name(os.path.basename(top), used)}", _take_too_many, 1.0)
         lines.update(
             {
-                distribution: _bare_line(editable[distribution], "repository was not captured")
+                distribution: _format_bare_line(editable[distribution], "repository was not captured")
                 for distribution in names
             }
         )
@@ -5704,7 +5718,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
     return Taken(names)
 
 
-def _too_many(context: Context) -> Taken:
+def _take_too_many(context: Context) -> Taken:
     raise GaveUpError("too-many")
 
 
@@ -5757,7 +5771,7 @@ def take_command(context: Context) -> Taken:
         chain.append(
             {
                 "program": name,
-                "arguments": arguments(
+                "arguments": redact_arguments(
                     _scrub(word, context.secrets)[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace")
                     for word in words
                 ),
@@ -5766,7 +5780,9 @@ def take_command(context: Context) -> Taken:
         match = re.search(r"(?m)^PPid:\s*(\d+)", _text(f"/proc/{pid}/status"))
         pid = int(match.group(1)) if match else 0
     own_words = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
-    argv = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in own_words)
+    argv = redact_arguments(
+        word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in own_words
+    )
     return Taken({"argv": argv, "folder": _path(os.getcwd()), "processes": chain})
 
 
@@ -5774,7 +5790,7 @@ def take_command(context: Context) -> Taken:
 _DATABASES = r"mysql(?:dump|admin|import|sh)?|mariadb(?:-[a-z]{1,9})?"
 
 
-def arguments(words: Iterable[str]) -> List[str]:
+def redact_arguments(words: Iterable[str]) -> List[str]:
     """Return the words of a command line without secrets.
 
     `***` replaces a secret, and the value after a secret's name. Secrets are redacted before long words are
@@ -5784,7 +5800,7 @@ def arguments(words: Iterable[str]) -> List[str]:
     after = program = ""
     database = False
     words = list(words)
-    for word, judged_word in zip(words, _judged_together(words)):
+    for word, judged_word in zip(words, _redact_by_context(words)):
         database = database or re.fullmatch(_DATABASES, os.path.basename(word)) is not None
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
@@ -5799,10 +5815,10 @@ def arguments(words: Iterable[str]) -> List[str]:
             out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
-    return _judged_together(out)
+    return _redact_by_context(out)
 
 
-def _judged_together(words: Sequence[str]) -> List[str]:
+def _redact_by_context(words: Sequence[str]) -> List[str]:
     """Redact the secrets that the words before them reveal.
 
     Examples are `docker login -p ...` and `wandb login ...`.
@@ -5810,7 +5826,7 @@ def _judged_together(words: Sequence[str]) -> List[str]:
     line = " ".join(words)
     lowered, masked = line.lower(), list(line)
     for rule in VALUES:
-        for start, end in secrets_of(rule, line) if marked(rule, lowered) else ():
+        for start, end in secrets_of(rule, line) if has_marks(rule, lowered) else ():
             masked[start:end] = "\0" * (end - start)
     text, out, at = "".join(masked), [], 0
     for word in words:
@@ -6022,10 +6038,10 @@ def take_dpkg(context: Context) -> Taken:
         raise GaveUpError("not-there")
     automatic = {
         (fields["Package"], fields["Architecture"])
-        for fields in _paragraphs(_read("/var/lib/apt/extended_states", 1 << 26), "Auto-Installed")
+        for fields in _split_paragraphs(_read("/var/lib/apt/extended_states", 1 << 26), "Auto-Installed")
         if fields["Auto-Installed"] == "1"
     }
-    packages = list(_paragraphs(status, "Version", "Status"))
+    packages = list(_split_paragraphs(status, "Version", "Status"))
     native = next((fields["Architecture"] for fields in packages if fields["Package"] == "dpkg"), "")
     rows = []
     for fields in packages:
@@ -6044,7 +6060,7 @@ def take_dpkg(context: Context) -> Taken:
     return Taken(facts, {"apt-packages.txt": "".join(row + "\n" for _, _, row in sorted(rows)).encode()})
 
 
-def _paragraphs(data: bytes, *names: str) -> Iterator[Dict[str, str]]:
+def _split_paragraphs(data: bytes, *names: str) -> Iterator[Dict[str, str]]:
     """Yield name, architecture and some other fields of each paragraph.
 
     A field that is missing is empty. The file may have megabytes: plain search is ten times as fast as a
@@ -6190,7 +6206,7 @@ def _take_all(
     records, lines = repositories[0]
     document["repositories"] = records
     if document.get("distributions") is not None:
-        texts["requirements.txt"] = _freeze(installed, lines)
+        texts["requirements.txt"] = _format_freeze(installed, lines)
     document["warnings"] = [
         {"repository": record["name"], **place} for record in records for place in record["secrets"]
     ]
@@ -6295,9 +6311,9 @@ def _capture(
 ) -> Dict[str, Any]:  # fmt: skip
     folder = os.path.realpath(folder) if os.path.islink(folder) else os.path.abspath(folder)
     packing = INTERPRETER in include
-    include = _absolute([name for name in include if name != INTERPRETER])
+    include = _resolve_directories([name for name in include if name != INTERPRETER])
     started = time.monotonic()
-    claim = _claim(folder, seconds)
+    claim = _claim_target(folder, seconds)
     if claim is None:
         return _report(folder, note="another process has captured, or is capturing, into this directory")
     scratch = _scratch(claim)
@@ -6306,9 +6322,9 @@ def _capture(
         document, texts, files, withheld = _take_all(
             started + seconds, scratch, program, accept, include, packing
         )
-        with _naming(folder):
+        with _add_directory_to_errors(folder):
             _write(claim, document, texts, files)
-            captured = _publish(claim, folder)
+            captured = _publish_directory(claim, folder)
     finally:
         if program:
             _finish_undisturbed()
@@ -6317,7 +6333,7 @@ def _capture(
             shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
     parts = {name: entry["outcome"] for name, entry in document["parts"].items()}
-    notes = document["notes"] + _losses(document["repositories"])
+    notes = document["notes"] + _list_losses(document["repositories"])
     return _report(
         folder, note=note, captured=captured, parts=parts, withheld=withheld, warnings=document["warnings"],
         notes=notes,
@@ -6394,7 +6410,7 @@ def _pack(folder: str, seconds: float) -> int:
     return 0
 
 
-def _where(place: Mapping[str, Any]) -> str:
+def _describe_commit(place: Mapping[str, Any]) -> str:
     """Return the commit of a secret, and the consequence."""
     if not place.get("commit"):
         return ": a build will refuse it"
@@ -6415,7 +6431,8 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     lines += [f"withheld: {value['name']} ({value['what']})" for value in report["withheld"]]
     lines += report["notes"]
     lines += [
-        f"a secret ({warning['rule']}) in {warning['repository']}, {warning['file']}:{warning['line']}{_where(warning)}"
+        f"a secret ({warning['rule']}) in {warning['repository']}, {warning['file']}:{warning['line']}"
+        f"{_describe_commit(warning)}"
         for warning in report["warnings"][:SAID]
     ]
     if len(report["warnings"]) > SAID:
@@ -6429,12 +6446,12 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     return code
 
 
-def _stopped(number: int, frame: object) -> None:
+def _raise_stopped(number: int, frame: object) -> None:
     raise SystemExit(128 + number)  # so that half-written files are removed
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _stopped)
+    signal.signal(signal.SIGTERM, _raise_stopped)
     try:
         _code = main()
     except KeyboardInterrupt:

@@ -18,13 +18,13 @@ def digest(values: "Iterable[Any]") -> str:
     """
     total = hashlib.sha256()
     for value in values:
-        head, body = (b"bytes", value) if isinstance(value, bytes) else _told(value)
+        head, body = (b"bytes", value) if isinstance(value, bytes) else _describe_value(value)
         total.update(b"%d %s %d\0" % (len(head), head, len(body)))
         total.update(body)
     return total.hexdigest()
 
 
-def _told(value: "Any") -> "tuple[bytes, bytes]":
+def _describe_value(value: "Any") -> "tuple[bytes, bytes]":
     if hasattr(value, "detach"):
         return _tensor(value)
     return f"{value.shape} {value.dtype.str} {value.strides}".encode(), value.tobytes()

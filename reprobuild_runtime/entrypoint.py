@@ -48,13 +48,13 @@ def main(argv: "List[str]") -> int:
         launch.settle(os.environ)
     except ValueError as err:
         seed_hint = f"give {launch.SEED}=N, or leave it out and a seed is drawn and logged"
-        launch.say(f"reprobuild: error: {err}")
-        launch.say(f"reprobuild: hint: {getattr(err, 'hint', seed_hint)}")
+        launch.print_line(f"reprobuild: error: {err}")
+        launch.print_line(f"reprobuild: hint: {getattr(err, 'hint', seed_hint)}")
         return 125
     for line in options.uncovered(argv):
-        launch.say(f"reprobuild: {line}")
+        launch.print_line(f"reprobuild: {line}")
     command = argv or ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"]
-    return init.look_after(command) if os.getpid() == 1 else init.become(command)
+    return init.look_after(command) if os.getpid() == 1 else init.replace_process(command)
 
 
 if __name__ == "__main__":

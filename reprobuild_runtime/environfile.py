@@ -6,7 +6,7 @@ They are those that a recipe's own syntax cannot carry, for example several line
 import json
 import os
 
-from reprobuild_runtime.launch import say
+from reprobuild_runtime.launch import print_line
 
 
 def apply(path: str) -> None:
@@ -22,12 +22,12 @@ def apply(path: str) -> None:
         for name, value in entries.items():
             _set(name, value)
     except Exception as err:
-        say(f"reprobuild: {path} is not applied: {type(err).__name__}: {err}")
+        print_line(f"reprobuild: {path} is not applied: {type(err).__name__}: {err}")
 
 
 def _set(name: str, value: object) -> None:
     key = name.encode("utf-8", "surrogateescape")
     if not isinstance(value, str) or not key or b"=" in key or "\0" in name + value:
-        say(f"reprobuild: environ.json: {name!r} is not a variable that can be set")
+        print_line(f"reprobuild: environ.json: {name!r} is not a variable that can be set")
     elif key not in os.environb:
         os.environb[key] = value.encode("utf-8", "surrogateescape")

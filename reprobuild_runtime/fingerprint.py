@@ -124,7 +124,7 @@ def _cublas() -> "Optional[str]":
     """Return the version of this process's loaded cuBLAS."""
     import ctypes
 
-    for path in mapped("libcublas.so"):
+    for path in list_mapped_files("libcublas.so"):
         parts: "List[str]" = []
         for which in range(3):  # MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL of libraryPropertyType
             value = ctypes.c_int()
@@ -135,7 +135,7 @@ def _cublas() -> "Optional[str]":
     return None
 
 
-def mapped(name: str) -> "List[str]":
+def list_mapped_files(name: str) -> "List[str]":
     """Return the mapped files of this process that match a text."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:

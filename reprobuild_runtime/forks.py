@@ -28,20 +28,20 @@ _numbers: "List[Iterator[int]]" = [count(1)]  # of this process's forks
 _forking: "Any" = _local()  # the fork of this thread: two threads may fork at once
 
 
-def _before() -> None:
+def _note_fork() -> None:
     _forking.number = next(_numbers[0])
 
 
-def _after_in_child() -> None:
+def _renew_child() -> None:
     _numbers[:] = [count(1)]
     try:
         forker = sys._getframe(1).f_globals.get("__name__")
     except ValueError:  # there is no caller above
         forker = None
-    (told[0] if told else _leave_name)(_forking.number, forker not in NAMELESS)
+    (told[0] if told else _leave_fork_name)(_forking.number, forker not in NAMELESS)
 
 
-def _leave_name(number: int, named: bool) -> None:
+def _leave_fork_name(number: int, named: bool) -> None:
     above = os.environ.get(ABOVE, "")
     if named and len(above) <= LONGEST:
         os.environ[ABOVE] = f"{above}/fork {number}".lstrip("/")
@@ -52,4 +52,4 @@ def _leave_name(number: int, named: bool) -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_child=_after_in_child)
+    os.register_at_fork(before=_note_fork, after_in_child=_renew_child)

@@ -78,11 +78,11 @@ def _distributions(folders: "List[str]") -> "Iterator[Tuple[metadata.Distributio
                 with open(os.path.join(place, name), encoding="utf-8") as file:
                     target = file.readline().strip()
                 for dist in metadata.distributions(path=[target]):
-                    if _same(dist.metadata["Name"] or "", name[: -len(".egg-link")]):
+                    if _is_same_name(dist.metadata["Name"] or "", name[: -len(".egg-link")]):
                         yield dist, target
 
 
-def _same(name: str, other: str) -> bool:
+def _is_same_name(name: str, other: str) -> bool:
     return freezeline.canonical_name(name) == freezeline.canonical_name(other)
 
 

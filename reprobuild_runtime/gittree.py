@@ -27,7 +27,7 @@ def tree_id(folder: str, generated: Iterable[str] = ()) -> str:
     """
     patterns = (*IGNORED, *generated)
     identity = _tree(os.fsencode(folder), b"", patterns)
-    return (identity if identity is not None else _object(b"tree", b"")).hex()
+    return (identity if identity is not None else _hash_object(b"tree", b"")).hex()
 
 
 def _tree(root: bytes, inside: bytes, patterns: Tuple[str, ...]) -> Optional[bytes]:
@@ -45,14 +45,14 @@ def _tree(root: bytes, inside: bytes, patterns: Tuple[str, ...]) -> Optional[byt
             mode, identity = item
             # git sorts a directory as if its name ended in a slash
             entries.append((name + b"/" if mode == b"40000" else name, mode + b" " + name + b"\0" + identity))
-    return _object(b"tree", b"".join(entry for _, entry in sorted(entries))) if entries else None
+    return _hash_object(b"tree", b"".join(entry for _, entry in sorted(entries))) if entries else None
 
 
 def _entry(root: bytes, path: bytes, patterns: Tuple[str, ...]) -> Optional[Tuple[bytes, bytes]]:
     full = os.path.join(root, path)
     status = os.lstat(full)
     if stat.S_ISLNK(status.st_mode):
-        return b"120000", _object(b"blob", os.readlink(full))
+        return b"120000", _hash_object(b"blob", os.readlink(full))
     if stat.S_ISDIR(status.st_mode):
         identity = _tree(root, path, patterns)
         return None if identity is None else (b"40000", identity)
@@ -66,7 +66,7 @@ def _matches(path: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(path if "/" in pattern else name, pattern.strip("/")) for pattern in patterns)
 
 
-def _object(kind: bytes, body: bytes) -> bytes:
+def _hash_object(kind: bytes, body: bytes) -> bytes:
     digest = _sha1(kind + b" %d\0" % len(body))
     digest.update(body)
     return bytes(digest.digest())

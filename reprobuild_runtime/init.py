@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 
-from reprobuild_runtime.launch import say
+from reprobuild_runtime.launch import print_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGWINCH
 _SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, sigaction(2)
 
 
-def become(command: "List[str]") -> int:
+def replace_process(command: "List[str]") -> int:
     """Replace this process by the command.
 
     If that fails, print a line to stderr, and return 126 or 127.
@@ -35,9 +35,9 @@ def become(command: "List[str]") -> int:
     except (OSError, ValueError) as err:
         missing = not isinstance(err, OSError) or err.errno in (errno.ENOENT, errno.ENOTDIR)
         if missing and os.path.exists(command[0]):
-            say(f"reprobuild: error: {command[0]}: the interpreter that it names is not there")
+            print_line(f"reprobuild: error: {command[0]}: the interpreter that it names is not there")
         else:
-            say(f"reprobuild: error: {command[0]}: " + ("not found" if missing else str(err)))
+            print_line(f"reprobuild: error: {command[0]}: " + ("not found" if missing else str(err)))
         return 127 if missing else 126
 
 
@@ -59,7 +59,7 @@ def look_after(command: "List[str]", begun: "Callable[[int], None]" = lambda chi
         code = 126
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            code = become(command)
+            code = replace_process(command)
         finally:
             os._exit(code)
     begun(child)

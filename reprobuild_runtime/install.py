@@ -231,7 +231,7 @@ def hash_file(path: str) -> str:
     return digest.hexdigest()
 
 
-def checked(context: str, file: dict[str, str]) -> str:
+def check_file(context: str, file: dict[str, str]) -> str:
     """Return the path of a context's file after checking its hash.
 
     The hash is that of the lock.
@@ -256,9 +256,9 @@ def main(facts_file: str, image: str = "") -> None:
     if facts["create"]:
         prefix.create()
     for item in facts["wheels"]:
-        install(checked(context, item["wheel"]), item["direct_url"], prefix)
+        install(check_file(context, item["wheel"]), item["direct_url"], prefix)
         if item["bytecode"]:
-            unpack_bytecode(checked(context, item["bytecode"]), prefix)
+            unpack_bytecode(check_file(context, item["bytecode"]), prefix)
     prefix.set_times()
 
 

@@ -71,7 +71,7 @@ def read(environ: "MutableMapping[str, str]") -> "Optional[Tuple[int, bool]]":
         return None
     if chosen not in ("", "0", "1"):
         raise ValueError(f"{EXPLICIT} is 0 or 1, not {chosen[:80]!r}")
-    another = bool(environ.get(settled.NAME)) and not settled.ours(environ, SEED)
+    another = bool(environ.get(settled.NAME)) and not settled.has_our_value(environ, SEED)
     return parse(text), chosen != "0" or another
 
 
@@ -82,7 +82,7 @@ def export(environ: "MutableMapping[str, str]", seed: int, explicit: bool) -> No
     """
     settled.put(environ, SEED, str(seed))
     environ[EXPLICIT] = "1" if explicit else "0"
-    if not environ.get(HASH_SEED) or settled.ours(environ, HASH_SEED):
+    if not environ.get(HASH_SEED) or settled.has_our_value(environ, HASH_SEED):
         settled.put(environ, HASH_SEED, str(seed))
 
 
@@ -126,11 +126,11 @@ def settle(environ: "MutableMapping[str, str]") -> None:
     if explicit or environ.get(PROFILE):
         lines += _put_in_force(environ, explicit)
     export(environ, seed, explicit)
-    announce(seed)
+    log_seed(seed)
     if explicit and environ[HASH_SEED] == "random":
         say_hash_order(environ)
     for line in lines:
-        say("reprobuild: " + line)
+        print_line("reprobuild: " + line)
 
 
 def _put_in_force(environ: "MutableMapping[str, str]", explicit: bool) -> "List[str]":
@@ -161,19 +161,19 @@ def settle_late(environ: "MutableMapping[str, str]") -> None:
         from reprobuild_runtime.seeding import inherited
 
         names = (SEED, EXPLICIT, FROM, PROFILE, settled.NAME, HASH_SAID, RECORD)
-        recovered = inherited.recover(environ, names)
+        recovered = inherited.inherit_variables(environ, names)
     environ_seed = read(environ)
     first = not environ.get(EXPLICIT)
     # Settled by a process above, which has logged it. PYTHONHASHSEED may still be lost on the way, but a line from each
     # child would appear in outputs that programs read.
-    above = settled.ours(environ, SEED) or (recovered and not first)
+    above = settled.has_our_value(environ, SEED) or (recovered and not first)
     seed, explicit, lines = _in_force(environ, environ_seed)
     another = bool(environ.get(settled.NAME)) and not above
     export(environ, seed, explicit)
     if first or another or environ_seed != (seed, explicit):
-        announce(seed)
+        log_seed(seed)
     for line in lines:
-        say("reprobuild: " + line)
+        print_line("reprobuild: " + line)
     if explicit:
         _put_in_force_late(environ)
         if not above:
@@ -187,13 +187,13 @@ def say_hash_order(environ: "MutableMapping[str, str]") -> None:
 
     It is not logged if the order follows the seed, or if the user chose another seed for it.
     """
-    why = _why_not(environ)
+    why = _find_obstacle(environ)
     if why and environ.get(HASH_SAID) != "1":
         environ[HASH_SAID] = "1"
-        say(f"reprobuild: PYTHONHASHSEED {why}; hash order is not seeded")
+        print_line(f"reprobuild: PYTHONHASHSEED {why}; hash order is not seeded")
 
 
-def _why_not(environ: "Mapping[str, str]") -> str:
+def _find_obstacle(environ: "Mapping[str, str]") -> str:
     if environ.get(HASH_SEED) == "random":
         return "is random, as it was set"
     if sys.flags.ignore_environment:
@@ -213,11 +213,11 @@ def _put_in_force_late(environ: "MutableMapping[str, str]") -> None:
     from reprobuild_runtime.profiles import apply, versions
 
     try:
-        lines = apply.launch(environ, versions.own_path())
+        lines = apply.launch(environ, versions.list_own_directories())
     except (OSError, ValueError) as err:
         lines = [f"no profile is in force: {err}"]
     for line in lines:
-        say("reprobuild: " + line)
+        print_line("reprobuild: " + line)
 
 
 def hash_order_is_chosen() -> bool:
@@ -231,9 +231,9 @@ def hash_order_is_chosen() -> bool:
         return False
     if not variables.get(settled.NAME):
         return variables.get(EXPLICIT) != "0"
-    if not settled.ours(variables, HASH_SEED):
+    if not settled.has_our_value(variables, HASH_SEED):
         return True
-    return variables.get(EXPLICIT) != "0" and settled.ours(variables, SEED)
+    return variables.get(EXPLICIT) != "0" and settled.has_our_value(variables, SEED)
 
 
 def given_at_start() -> "Mapping[str, str]":
@@ -254,7 +254,7 @@ def given_at_start() -> "Mapping[str, str]":
     return dict(entry.partition("=")[::2] for entry in entries)
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print one line to standard error, if there is one."""
     if sys.stderr is None:  # print would use standard output instead
         return
@@ -264,6 +264,6 @@ def say(text: str) -> None:
         pass
 
 
-def announce(seed: int) -> None:
+def log_seed(seed: int) -> None:
     """Log the seed."""
-    say(f"Using seed: {seed}")
+    print_line(f"Using seed: {seed}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NAME = "REPROBUILD_SETTLED"
 
 
-def _words(environ: "Mapping[str, str]") -> "List[str]":
+def _list_settled(environ: "Mapping[str, str]") -> "List[str]":
     return environ.get(NAME, "").split()
 
 
@@ -25,16 +25,16 @@ def put(environ: "MutableMapping[str, str]", name: str, value: str) -> None:
     `value` has no white space.
     """
     environ[name] = value
-    words = [word for word in _words(environ) if word.partition("=")[0] != name]
+    words = [word for word in _list_settled(environ) if word.partition("=")[0] != name]
     environ[NAME] = " ".join([*words, f"{name}={value}"])
 
 
-def ours(environ: "Mapping[str, str]", name: str) -> bool:
+def has_our_value(environ: "Mapping[str, str]", name: str) -> bool:
     """Return whether a variable has the value that we set."""
-    return name in environ and f"{name}={environ[name]}" in _words(environ)
+    return name in environ and f"{name}={environ[name]}" in _list_settled(environ)
 
 
 def names(environ: "Mapping[str, str]") -> "List[str]":
     """Return the variables with the values that we set."""
-    variables = (word.partition("=")[0] for word in _words(environ))
-    return [name for name in variables if ours(environ, name)]
+    variables = (word.partition("=")[0] for word in _list_settled(environ))
+    return [name for name in variables if has_our_value(environ, name)]

@@ -38,20 +38,20 @@ def start() -> None:
     try:
         for name in ("PYTHONHASHSEED", "REPROBUILD_SEED", "REPROBUILD_SEED_EXPLICIT", "REPROBUILD_SETTLED"):
             GIVEN[name] = os.environ.get(name, "")
-        if not _settled():
+        if not _is_settled():
             from reprobuild_runtime import launch
 
             launch.settle_late(os.environ)
-        finder = Finder(WATCHED, _imported)
+        finder = Finder(WATCHED, _handle_import)
         for name in WATCHED:
             if name in sys.modules:
                 finder.done(name, sys.modules[name])
         sys.meta_path.insert(0, finder)
     except Exception as err:
-        _failed(err)
+        _handle_failure(err)
 
 
-def _settled() -> bool:
+def _is_settled() -> bool:
     """Return whether only seeding is left to do.
 
     A parent or the entrypoint has done the rest: the common and fast case.
@@ -74,7 +74,7 @@ def _settled() -> bool:
     return "REPROBUILD_SEED=" + seed in env.get("REPROBUILD_SETTLED", "").split()  # else it was chosen since
 
 
-def _imported(name: str, module: object) -> None:
+def _handle_import(name: str, module: object) -> None:
     try:  # imports only here: most interpreters do not reach this
         if name == "venv":
             from reprobuild_runtime.seeding import venvs
@@ -92,13 +92,13 @@ def _imported(name: str, module: object) -> None:
             if name in record.RECORDED:
                 record.watch(name, module)
     except Exception as err:
-        _failed(err, name + ": ")
+        _handle_failure(err, name + ": ")
 
 
-def _failed(err: Exception, where: str = "") -> None:
+def _handle_failure(err: Exception, where: str = "") -> None:
     from reprobuild_runtime import launch
 
-    launch.say(f"reprobuild: seeding hook failed: {where}{type(err).__name__}: {err}")
+    launch.print_line(f"reprobuild: seeding hook failed: {where}{type(err).__name__}: {err}")
 
 
 start()

@@ -30,7 +30,7 @@ from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.output.directory import VERDICT, read_image
 from reprobuild.store.store import Store
 from reprobuild_portable.unbundle.format import RefusedError
-from reprobuild_portable.unbundle.volume import begins_bundle, is_part
+from reprobuild_portable.unbundle.volume import is_bundle_start, is_part
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SMALLEST = 1 << 20
@@ -172,7 +172,7 @@ def _refuse_other_files(target: Path, beside: Path) -> None:
             hint="name it with -o so that it ends in no number",
         )
     numbered = _list_parts(target)
-    if numbered and not begins_bundle(str(target.with_name(f"{target.name}.001"))):
+    if numbered and not is_bundle_start(str(target.with_name(f"{target.name}.001"))):
         raise DistributionError(
             f"{numbered[0]} is there, which is no part of a bundle, and would be taken for one",
             hint=_ELSEWHERE,

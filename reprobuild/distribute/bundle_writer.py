@@ -15,8 +15,17 @@ from msgspec import Struct
 from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.errors import DistributionError
 from reprobuild_portable.hashing import hash_file
-from reprobuild_portable.unbundle.bundle import length
-from reprobuild_portable.unbundle.format import CHUNK, FORM, MANIFEST, RECORD, SIGNATURE, Member, header, pad
+from reprobuild_portable.unbundle.bundle import bundle_size
+from reprobuild_portable.unbundle.format import (
+    CHUNK,
+    FORM,
+    MANIFEST,
+    RECORD,
+    SIGNATURE,
+    Member,
+    header,
+    padding_size,
+)
 from reprobuild_portable.unbundle.manifest import encode, members_of
 
 MOST_PARTS = 999  # from .1000 on, `cat FILE.*` would put them together in another order
@@ -109,10 +118,10 @@ def write_bundle(
     """
     members = members_of(manifest)
     start = b"".join(
-        header(name, len(content), epoch) + content + bytes(pad(len(content)))
+        header(name, len(content), epoch) + content + bytes(padding_size(len(content)))
         for name, content in ((MANIFEST, manifest), (SIGNATURE, signature)) if content
     )  # fmt: skip
-    total = length(len(start), members, epoch)
+    total = bundle_size(len(start), members, epoch)
     _refuse_too_many_parts(total, split)
     target = _Target(path, split)
     try:
@@ -123,7 +132,7 @@ def write_bundle(
                 for piece in _read_pieces(file, member):
                     target.write(piece)
                     progress(target.size, total)
-                target.write(bytes(pad(member.size)))
+                target.write(bytes(padding_size(member.size)))
         target.write(bytes(total - target.size))
         assert target.size % RECORD == 0
     finally:

@@ -26,10 +26,10 @@ from reprobuild.store.roots import record_lock
 from reprobuild.store.store import DamagedError, Store
 from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
-from reprobuild_portable.unbundle.damage import MemberSink, damaged, refuse_damaged
+from reprobuild_portable.unbundle.damage import MemberSink, find_damage, refuse_damaged
 from reprobuild_portable.unbundle.format import Member, RefusedError
 from reprobuild_portable.unbundle.messages import origin, say_strangers
-from reprobuild_portable.unbundle.strangers import strangers
+from reprobuild_portable.unbundle.strangers import list_foreign_paths
 from reprobuild_portable.unbundle.unpack import unpack
 
 
@@ -126,7 +126,7 @@ def unbundle(
             # The other program may have unpacked it: it checks less, and leaves the inputs there.
             look(out, certificate=(VERDICT, _sha256(out / VERDICT)) in named)
             bring(out)
-        others = () if new else tuple(strangers(bundle, str(out)))
+        others = () if new else tuple(list_foreign_paths(bundle, str(out)))
         say_strangers(others, say)
         lock, image = read_image(out)
         doubted = tuple(sorted((*find_mismatched_files(out, members, lock, image, store), *made_up)))
@@ -252,4 +252,4 @@ def _store_inputs(bundle: Bundle, inputs: Sequence[Member], store: Store) -> Non
             fits = member.sha256 in hashes and not member.link
             return _Input(folder / "input", member.sha256, store) if fits else None
 
-        refuse_damaged(list(damaged(bundle, take)))
+        refuse_damaged(list(find_damage(bundle, take)))

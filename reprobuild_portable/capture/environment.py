@@ -43,7 +43,7 @@ def take_environment(context: Context) -> Taken:
             exact.append(_bytes(name) + b"=" + _bytes(value) + b"\0")
         else:
             withheld.append({"what": "a variable", "name": _path(name), "reason": "secret", "rule": rule})
-        rows.append((name, _row(name, value, rule)))
+        rows.append((name, _format_row(name, value, rule)))
     # In descending order: an ascending dump reads like `printenv | sort`, with values that may be torn.
     text = "".join(row + "\n" for _, row in sorted(rows, reverse=True))
     facts = {"variables": len(rows), "only_in_env_nul": [_path(n) for n, _ in rows if not _NAME.fullmatch(n)]}
@@ -52,7 +52,7 @@ def take_environment(context: Context) -> Taken:
     )
 
 
-def _row(name: str, value: str, rule: Optional[str]) -> str:
+def _format_row(name: str, value: str, rule: Optional[str]) -> str:
     """Return the line of a variable in env.txt.
 
     It is `NAME=value`, or `export NAME=$'...'` as bash writes it if that is not one line. A value redacted

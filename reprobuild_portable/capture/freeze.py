@@ -16,7 +16,7 @@ _HIDDEN = {"pip", "python", "wsgiref", "argparse"} | (
 )
 
 
-def _freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
+def _format_freeze(entries: List[Dict[str, Any]], lines: Mapping[str, str]) -> bytes:
     """Return requirements.txt as `pip freeze` writes it.
 
     `lines` has the lines of editable installs, by name.
@@ -54,7 +54,7 @@ def _line(entry: Dict[str, Any]) -> str:
     return f"{entry['name']} @ {url}" + ("#" + "&".join(marks) if marks else "")
 
 
-def _bare_line(entry: Dict[str, Any], problem: str) -> str:
+def _format_bare_line(entry: Dict[str, Any], problem: str) -> str:
     """Return the line of an editable install without a commit.
 
     With a commit, a build could use the install without its changes.
@@ -72,16 +72,16 @@ def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> s
     urls = {remote["name"]: remote["url"] for remote in record["remotes"]}
     url = urls.get(record["base_remote"]) or urls.get("origin") or next(iter(urls.values()), None)
     if record["diff"]["reason"] != "done":
-        return _bare_line(entry, "changes are not in a diff")
-    if url is None or record["head"] is None or not _freezable(url):
+        return _format_bare_line(entry, "changes are not in a diff")
+    if url is None or record["head"] is None or not _format_remote(url):
         return f"# Editable Git install with no remote ({_pin(entry)})\n-e {_path(folder)}"
     inside = os.path.relpath(os.path.realpath(folder), top)
     egg = re.sub(r"[^A-Za-z0-9.]+", "_", entry["name"])
     mark = "" if inside == "." else f"&subdirectory={inside}"
-    return f"-e git+{_freezable(url)}@{record['diff']['from']}#egg={egg}{mark}"
+    return f"-e git+{_format_remote(url)}@{record['diff']['from']}#egg={egg}{mark}"
 
 
-def _freezable(url: str) -> str:
+def _format_remote(url: str) -> str:
     """Return a remote's address as pip writes it.
 
     `git@host:path` becomes `ssh://git@host/path`. The result is empty for an address of another form.

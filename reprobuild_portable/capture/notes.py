@@ -68,7 +68,7 @@ def _notes(document: Dict[str, Any]) -> List[str]:
     return notes
 
 
-def _losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
+def _list_losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
     """Return a line for each repository with files left out.
 
     The line names the largest of these files.

@@ -18,14 +18,14 @@ from reprobuild_portable.capture.processes import _WATCHER
 
 
 @contextlib.contextmanager
-def _naming(folder: str) -> Iterator[None]:
+def _add_directory_to_errors(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as err:
         raise UnwritableError(f"{folder} cannot be written: {err.strerror or type(err).__name__}") from None
 
 
-def _claim(folder: str, seconds: float) -> Optional[str]:
+def _claim_target(folder: str, seconds: float) -> Optional[str]:
     """Claim the target, and return a new directory beside it.
 
     The name of the new directory is the same for all processes. mkdir(2) gives it to one of them, on NFS,
@@ -36,7 +36,7 @@ def _claim(folder: str, seconds: float) -> Optional[str]:
     """
     above, name = os.path.split(folder)
     claim = os.path.join(above, f".{name}.capturing")
-    with _naming(folder):
+    with _add_directory_to_errors(folder):
         os.makedirs(above, exist_ok=True)
         for _ in range(2):
             if _is_taken(folder):
@@ -44,7 +44,7 @@ def _claim(folder: str, seconds: float) -> Optional[str]:
             try:
                 os.mkdir(claim, FOLDER_MODE)
             except FileExistsError:
-                if not _abandoned(claim, seconds):
+                if not _remove_abandoned_claim(claim, seconds):
                     return None
                 continue
             if _is_taken(folder):  # the other ended between our two checks
@@ -71,7 +71,7 @@ def _is_taken(folder: str) -> bool:
     return False
 
 
-def _abandoned(claim: str, seconds: float) -> bool:
+def _remove_abandoned_claim(claim: str, seconds: float) -> bool:
     """Remove the claim of a process killed long ago.
 
     One process removes it.
@@ -130,7 +130,7 @@ def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files:
             os.fsync(stream.fileno())
     number = os.open(claim, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        _restrict(number, FOLDER_MODE)
+        _restrict_mode(number, FOLDER_MODE)
     finally:
         os.close(number)
 
@@ -141,16 +141,16 @@ def _new_file(path: str) -> IO[bytes]:
     Another user with write access to the directory could have put a link in its place.
     """
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
-    _restrict(number, FILE_MODE)
+    _restrict_mode(number, FILE_MODE)
     return open(number, "wb")
 
 
-def _restrict(number: int, mode: int) -> None:
+def _restrict_mode(number: int, mode: int) -> None:
     with contextlib.suppress(OSError):  # some file systems have no modes
         os.fchmod(number, mode)
 
 
-def _publish(claim: str, folder: str) -> bool:
+def _publish_directory(claim: str, folder: str) -> bool:
     """Give the complete directory its name.
 
     rename(2) replaces an empty directory only.

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from reprobuild_portable.capture.distributions import take_distributions
 from reprobuild_portable.capture.environment import _environment, take_environment
-from reprobuild_portable.capture.freeze import _freeze
+from reprobuild_portable.capture.freeze import _format_freeze
 from reprobuild_portable.capture.interpreter import INTERPRETER, take_interpreter
 from reprobuild_portable.capture.limits import BUDGETS
 from reprobuild_portable.capture.model import PROGRAM, REASONS, VERSION, Context, GaveUpError, Taken
@@ -83,7 +83,7 @@ def _take_all(
     records, lines = repositories[0]
     document["repositories"] = records
     if document.get("distributions") is not None:
-        texts["requirements.txt"] = _freeze(installed, lines)
+        texts["requirements.txt"] = _format_freeze(installed, lines)
     document["warnings"] = [
         {"repository": record["name"], **place} for record in records for place in record["secrets"]
     ]

@@ -110,7 +110,7 @@ def _pack(folder: str, seconds: float) -> int:
     return 0
 
 
-def _where(place: Mapping[str, Any]) -> str:
+def _describe_commit(place: Mapping[str, Any]) -> str:
     """Return the commit of a secret, and the consequence."""
     if not place.get("commit"):
         return ": a build will refuse it"
@@ -131,7 +131,8 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     lines += [f"withheld: {value['name']} ({value['what']})" for value in report["withheld"]]
     lines += report["notes"]
     lines += [
-        f"a secret ({warning['rule']}) in {warning['repository']}, {warning['file']}:{warning['line']}{_where(warning)}"
+        f"a secret ({warning['rule']}) in {warning['repository']}, {warning['file']}:{warning['line']}"
+        f"{_describe_commit(warning)}"
         for warning in report["warnings"][:SAID]
     ]
     if len(report["warnings"]) > SAID:
@@ -145,12 +146,12 @@ def _finish(report: Dict[str, Any], as_json: bool, code: int) -> int:
     return code
 
 
-def _stopped(number: int, frame: object) -> None:
+def _raise_stopped(number: int, frame: object) -> None:
     raise SystemExit(128 + number)  # so that half-written files are removed
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _stopped)
+    signal.signal(signal.SIGTERM, _raise_stopped)
     try:
         _code = main()
     except KeyboardInterrupt:

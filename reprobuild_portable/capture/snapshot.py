@@ -10,18 +10,18 @@ from typing import Any, Dict, Sequence
 from reprobuild_portable.capture.interpreter import INTERPRETER
 from reprobuild_portable.capture.limits import SECONDS
 from reprobuild_portable.capture.model import UnwritableError
-from reprobuild_portable.capture.notes import _losses
+from reprobuild_portable.capture.notes import _list_losses
 from reprobuild_portable.capture.output import (
-    _claim,
+    _add_directory_to_errors,
+    _claim_target,
     _finish_undisturbed,
-    _naming,
-    _publish,
+    _publish_directory,
     _remove,
     _scratch,
     _write,
 )
 from reprobuild_portable.capture.parts import _take_all
-from reprobuild_portable.capture.repositories.included import _absolute
+from reprobuild_portable.capture.repositories.included import _resolve_directories
 from reprobuild_portable.capture.scrub import _harmless
 
 
@@ -69,9 +69,9 @@ def _capture(
 ) -> Dict[str, Any]:  # fmt: skip
     folder = os.path.realpath(folder) if os.path.islink(folder) else os.path.abspath(folder)
     packing = INTERPRETER in include
-    include = _absolute([name for name in include if name != INTERPRETER])
+    include = _resolve_directories([name for name in include if name != INTERPRETER])
     started = time.monotonic()
-    claim = _claim(folder, seconds)
+    claim = _claim_target(folder, seconds)
     if claim is None:
         return _report(folder, note="another process has captured, or is capturing, into this directory")
     scratch = _scratch(claim)
@@ -80,9 +80,9 @@ def _capture(
         document, texts, files, withheld = _take_all(
             started + seconds, scratch, program, accept, include, packing
         )
-        with _naming(folder):
+        with _add_directory_to_errors(folder):
             _write(claim, document, texts, files)
-            captured = _publish(claim, folder)
+            captured = _publish_directory(claim, folder)
     finally:
         if program:
             _finish_undisturbed()
@@ -91,7 +91,7 @@ def _capture(
             shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
     parts = {name: entry["outcome"] for name, entry in document["parts"].items()}
-    notes = document["notes"] + _losses(document["repositories"])
+    notes = document["notes"] + _list_losses(document["repositories"])
     return _report(
         folder, note=note, captured=captured, parts=parts, withheld=withheld, warnings=document["warnings"],
         notes=notes,

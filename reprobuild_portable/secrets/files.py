@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reprobuild_portable.secrets.words import real_login
+from reprobuild_portable.secrets.words import is_real_login
 
 # The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
 _FILES = re.compile(
@@ -69,4 +69,4 @@ def secret_file(path: str, content: bytes) -> bool:
 def _is_password(value: bytes) -> bool:
     """Whether what a file has for a password is no template, and no word of a document."""
     text = value.decode("utf-8", "replace")
-    return real_login(f"x:{text}") and not re.search("(?i)your[_-]?pass|example", text)
+    return is_real_login(f"x:{text}") and not re.search("(?i)your[_-]?pass|example", text)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import Callable, NamedTuple
 
-from reprobuild_portable.secrets.templates import is_single_quoted, stands_in
+from reprobuild_portable.secrets.templates import is_single_quoted, is_stand_in
 from reprobuild_portable.secrets.words import (
+    decode_percent,
     entropy,
     is_login,
     is_password_name,
+    is_plausible_token,
+    is_real_login,
     is_word,
     looks_chosen,
     looks_generated,
-    plain,
-    plausible,
-    real_login,
     secret_name,
 )
 
@@ -67,8 +67,8 @@ def _names_generated(value: str, name: str) -> bool:
 
 
 def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
-    value = plain(value)
-    drawn = entropy(value) >= 3 if len(value) >= 12 else _mixed(value)
+    value = decode_percent(value)
+    drawn = entropy(value) >= 3 if len(value) >= 12 else _has_mixed_characters(value)
     # `="` is of a shell, which replaces `$name`; ` = "` is of a program.
     shell = before in ("", '="', '=\\"')
     return drawn and looks_chosen(value, literal=not shell, password=password)
@@ -88,7 +88,7 @@ def _names_format(value: str, name: str) -> bool:
     )
 
 
-def _mixed(value: str) -> bool:
+def _has_mixed_characters(value: str) -> bool:
     """Whether a short value has characters of three kinds, or letters between numbers."""
     kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
     drawn = (
@@ -98,7 +98,7 @@ def _mixed(value: str) -> bool:
 
 
 def _given(value: str, before: str = "") -> bool:
-    return not stands_in(value, literal=is_single_quoted(before))
+    return not is_stand_in(value, literal=is_single_quoted(before))
 
 
 def _given_login(value: str, before: str = "") -> bool:
@@ -118,7 +118,7 @@ def _machine_login(value: str, before: str) -> bool:
     if "login" not in before or before.startswith("default"):
         return looks_chosen(value, literal=True)
     sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
-    return not sample and not stands_in(value, literal=True)
+    return not sample and not is_stand_in(value, literal=True)
 
 
 def _generated(value: str, name: str) -> bool:
@@ -141,12 +141,12 @@ def _quoted_login(value: str) -> bool:
     """Whether a login of an address holds quotes or angle brackets itself, and no text or element ends at them."""
     password = value.partition(":")[2]
     ends = _ENDS.search(password) or re.match(r"\d{0,5}['\"<>]", password)
-    return not ends and real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
+    return not ends and is_real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
 
 
 def _encoded_login(value: str) -> bool:
     """Whether a login whose colon is percent-encoded is one."""
-    return real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
+    return is_real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
 
 
 def _argument(value: str) -> bool:
@@ -156,9 +156,9 @@ def _argument(value: str) -> bool:
 
 def _names_inside(value: str, name: str, before: str = "") -> bool:
     """Whether a name of a secret within a line has a value that is generated, or short and mixed."""
-    value = plain(value)
+    value = decode_percent(value)
     if len(value) < 12:
-        drawn = _mixed(value)
+        drawn = _has_mixed_characters(value)
     else:  # a password is shorter than a token, and so are its kinds of letters fewer
         drawn = looks_generated(value) or (
             name.endswith(("password", "passwd", "pwd")) and entropy(value) >= 3
@@ -172,24 +172,26 @@ def _setting_login(value: str, before: str = "") -> bool:
 
 
 def _drawn_key(value: str) -> bool:
-    return plausible(value) and entropy(value) >= 4
+    return is_plausible_token(value) and entropy(value) >= 4
 
 
 def _header(value: str) -> bool:
     return is_login(value) or (len(value) >= 16 and looks_generated(value))
 
 
-def marked(rule: SecretRule, lowered: str) -> bool:
+def has_marks(rule: SecretRule, lowered: str) -> bool:
     """Whether a text, in lower case, is to be searched for a kind of secret."""
     return not rule.marks or any(mark in lowered for mark in rule.marks)
 
 
 def secrets_of(rule: SecretRule, text: str) -> list[tuple[int, int]]:
     """Return start and end of each secret of a kind in a text that holds one of its marks."""
-    return [span for match in re.finditer(rule.pattern, text) if (span := judged(rule, match)) is not None]
+    return [
+        span for match in re.finditer(rule.pattern, text) if (span := locate_secret(rule, match)) is not None
+    ]
 
 
-def judged(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
+def locate_secret(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
     """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
     words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]

@@ -75,7 +75,7 @@ WORDS_OF_LIST = ListRule(
 )
 
 
-def joined_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
+def join_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     """Return the line of a command that a list makes, and where each word begins in it and stands in the list."""
     line, places = "", []
     for match in _ITEM.finditer(text):

@@ -16,8 +16,8 @@ from reprobuild_portable.secrets.judges import (
     _quoted_login,
 )
 from reprobuild_portable.secrets.words import (
+    is_real_login,
     looks_chosen,
-    real_login,
     token_login,
 )
 
@@ -46,7 +46,7 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         # No address has control characters; compiled code has them between its strings.
         r"://([^\s\x00-\x1f/:@'\"<>]{0,100}:(?:[^\s\x00-\x1f/@'\"<>]{1,300}"
         r"|(?!(?:\d{0,5}|(?i:port))[/?#,;])(?:(?!//)[^\s\x00-\x1f@'\"<>]){1,300}(?<!\.git)(?<!/)))@",
-        real_login,
+        is_real_login,
         near="://",
     ),
     SecretRule(  # with a quote or an angle bracket in the password, which else end an address
@@ -68,7 +68,7 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         "url-slash",
         ("@",),
         r"(?i:https?|ftps?|ssh):(?:/|/{3,9})(?!/)([^\s/:@'\"<>]{0,100}:[^\s/@'\"<>]{1,300})@",
-        real_login,
+        is_real_login,
         near="[pPsShH]:/(?:[^/]|//)",
     ),
     SecretRule(
@@ -177,7 +177,7 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         ("bundle_",),
         r"BUNDLE_[A-Z0-9_]{1,80}__[A-Z0-9_]{1,60}[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
         r"([A-Za-z0-9_-]{4,100}:[^\s\"';&:/]{4,100})",
-        real_login,
+        is_real_login,
         run=True,
     ),
     SecretRule(

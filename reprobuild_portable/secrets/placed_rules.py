@@ -12,10 +12,10 @@ from reprobuild_portable.secrets.judges import (
     _argument,
     _drawn_key,
     _setting_login,
-    marked,
+    has_marks,
     secrets_of,
 )
-from reprobuild_portable.secrets.lists import WORDS_OF_LIST, joined_words, place_in_list
+from reprobuild_portable.secrets.lists import WORDS_OF_LIST, join_words, place_in_list
 from reprobuild_portable.secrets.login_rules import LOGIN_RULES
 from reprobuild_portable.secrets.logins import LOGINS
 
@@ -31,12 +31,12 @@ _OF_COMMANDS = tuple(rule for rule in (*LOGIN_RULES, *COMMAND_RULES) if rule.nam
 @functools.lru_cache(maxsize=256)
 def _secret_of_list(text: str) -> tuple[int, int] | None:
     """Return where a list of words has what is a password in the same words of a command."""
-    line, places = joined_words(text)
+    line, places = join_words(text)
     if not _MAY_BE_GIVEN.search(line):
         return None
     lowered = line.lower()
     for rule in _OF_COMMANDS:
-        if marked(rule, lowered):
+        if has_marks(rule, lowered):
             for start, end in secrets_of(rule, line):
                 return place_in_list(places, start, end)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from reprobuild_portable.secrets.judges import marked, secrets_of
+from reprobuild_portable.secrets.judges import has_marks, secrets_of
 from reprobuild_portable.secrets.patterns import (
     ADDRESS,
     AUTHORIZATION,
@@ -148,20 +148,20 @@ def assigns_secret(match: re.Match[str]) -> bool:
 
 def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
     """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
-    end = _ends(rest, 0)
+    end = _find_login_end(rest, 0)
     for _ in range(9):
-        at = _goes_on(rest, end, scheme)
+        at = _find_real_host(rest, end, scheme)
         if at < 0:
             break
-        end = _ends(rest, at)
+        end = _find_login_end(rest, at)
     return rest[:end], rest[end : end + 1], rest[end + 1 :]
 
 
-def _ends(rest: str, start: int) -> int:
+def _find_login_end(rest: str, start: int) -> int:
     return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
 
 
-def _goes_on(rest: str, end: int, scheme: str) -> int:
+def _find_real_host(rest: str, end: int, scheme: str) -> int:
     """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
     login, _, host = rest[:end].rpartition("@")
     name, _, port = host.partition(":")
@@ -201,7 +201,7 @@ def _cut_values(text: str) -> tuple[str, bool]:
     """Replace each secret that is known by its looks: the same that a search finds."""
     cut = text
     for rule in VALUES:
-        if marked(rule, cut.lower()):
+        if has_marks(rule, cut.lower()):
             for start, end in reversed(secrets_of(rule, cut)):
                 cut = f"{cut[:start]}{GONE}{cut[end:]}"
     return cut, cut != text

@@ -6,7 +6,7 @@ from reprobuild_portable.secrets.command_rules import COMMAND_RULES
 from reprobuild_portable.secrets.judges import (
     START,
     SecretRule,
-    marked,
+    has_marks,
     secrets_of,
 )
 from reprobuild_portable.secrets.login_rules import LOGIN_RULES
@@ -14,31 +14,34 @@ from reprobuild_portable.secrets.named_rules import NAMED_RULES
 from reprobuild_portable.secrets.placed_rules import PLACED_RULES
 from reprobuild_portable.secrets.tokens import TOKENS
 from reprobuild_portable.secrets.words import (
-    decoded,
+    decode_base64,
+    is_plausible_token,
     is_private_key,
     looks_random,
-    plausible,
 )
 
 
 def _assignment(value: str) -> bool:
     """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
-    text = decoded(value)
+    text = decode_base64(value)
     return text is not None and any(
-        rule.real is not _assignment and marked(rule, text.lower()) and secrets_of(rule, text)
+        rule.real is not _assignment and has_marks(rule, text.lower()) and secrets_of(rule, text)
         for rule in VALUES
     )
 
 
 # Every repeat is bounded, so that no input makes the search slow.
 VALUES: tuple[SecretRule, ...] = (
-    *(SecretRule(name, marks, f"{START}({pattern})", plausible, run=True) for name, marks, pattern in TOKENS),
+    *(
+        SecretRule(name, marks, f"{START}({pattern})", is_plausible_token, run=True)
+        for name, marks, pattern in TOKENS
+    ),
     SecretRule(
         "aws-secret-key",
         ("secret",),
         r"(?i:aws)[\w.-]{0,20}(?i:secret)[\w.-]{0,20}[\"'\]]{0,2}[ \t]{0,5}[=:][ \t]{0,5}[\"']?"
         r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])",
-        plausible,
+        is_plausible_token,
     ),
     SecretRule(  # a key of AWS under any name: 40 characters, which no digest has in base64
         "aws-secret-value",
@@ -57,7 +60,7 @@ VALUES: tuple[SecretRule, ...] = (
         "openssh-key",
         ("b3blbnnzac1rzxktdje",),
         r"(b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/]{20,20000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/]{20,80}={0,2}){0,999})",
-        plausible,
+        is_plausible_token,
         run=True,
     ),
     SecretRule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Callable, Iterator, NamedTuple
 
-from reprobuild_portable.secrets.judges import NUMBER, START, SecretRule, judged, marked, secrets_of
+from reprobuild_portable.secrets.judges import NUMBER, START, SecretRule, has_marks, locate_secret, secrets_of
 from reprobuild_portable.secrets.rules import VALUES
 
 # A long line is searched in pieces; no pattern matches more than the second.
@@ -63,7 +63,7 @@ def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
     lowered = value.lower()
     for rule in VALUES:
-        if marked(rule, lowered) and secrets_of(rule, value):
+        if has_marks(rule, lowered) and secrets_of(rule, value):
             return rule.name
     return None
 
@@ -85,7 +85,7 @@ def find(
     rules: dict[int, str] = {}
     lists = any(mark in text for mark in _OF_LISTS)
     for block in _blocks(text):
-        lines = {mark: _marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
+        lines = {mark: _find_marked_lines(block.lowered, mark, look) for mark in (*_WORDS, _OPTION)}
         for number in sorted(in_runs | _marked_rules(block.lowered, lines, lists=lists)):
             places = _lines_to_search(number, block, lines, values, look)
             add = _add_lists if VALUES[number].after else _add_lines
@@ -189,8 +189,8 @@ def _add_lines(
             break
         if not near.search(text, start, end):
             continue
-        at = _lines_before(text, start, rule.lines) if rule.lines else start
-        if _holds(rule, pattern, text, at, start, end, look):
+        at = _skip_lines_back(text, start, rule.lines) if rule.lines else start
+        if _holds_secret(rule, pattern, text, at, start, end, look):
             number += text.count(b"\n", counted, start)
             counted = start
             rules.setdefault(number, rule.name)
@@ -209,10 +209,10 @@ def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
 def _without_marks(rule: SecretRule, runs: bytes) -> set[bytes]:
     """Return the secrets of a kind that has no mark."""
     pattern = re.compile(rule.pattern.encode())
-    return {match[1] for match in pattern.finditer(runs) if judged(rule, match)}
+    return {match[1] for match in pattern.finditer(runs) if locate_secret(rule, match)}
 
 
-def _holds(
+def _holds_secret(
     rule: SecretRule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
     look: Callable[[], object],
 ) -> bool:  # fmt: skip
@@ -222,7 +222,7 @@ def _holds(
         stop = min(end, max(at, start) + _PIECE + _OVERLAP)
         for match in pattern.finditer(text, at, stop):
             whole = stop == end or match.end() < stop  # else it may go on, and the next piece has it
-            span = judged(rule, match) if whole else None
+            span = locate_secret(rule, match) if whole else None
             if span and span[1] > start:
                 return True
     return False
@@ -241,18 +241,18 @@ def _add_lists(
             break
         if end <= passed or not near.search(text, max(start, passed), end):
             continue
-        for match in pattern.finditer(text, max(start, passed), _lines_after(text, end, rule.after)):
+        for match in pattern.finditer(text, max(start, passed), _skip_lines_forward(text, end, rule.after)):
             if match.start() >= end:
                 break
             look()
             passed = match.end()
-            if judged(rule, match):
+            if locate_secret(rule, match):
                 rules.setdefault(block.line + text.count(b"\n", block.start, start), rule.name)
                 times += 1
                 break
 
 
-def _lines_after(text: bytes, end: int, count: int) -> int:
+def _skip_lines_forward(text: bytes, end: int, count: int) -> int:
     """Return where the line `count` lines after the one that ends at `end` ends, not far from there."""
     last = min(len(text), end + _EDGE)
     for _ in range(count):
@@ -263,7 +263,7 @@ def _lines_after(text: bytes, end: int, count: int) -> int:
     return end
 
 
-def _lines_before(text: bytes, start: int, count: int) -> int:
+def _skip_lines_back(text: bytes, start: int, count: int) -> int:
     """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
     for _ in range(count):
         begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
@@ -273,7 +273,7 @@ def _lines_before(text: bytes, start: int, count: int) -> int:
     return start
 
 
-def _marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
+def _find_marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
     """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
     lines = []
     at = text.find(mark)
@@ -297,7 +297,7 @@ def _lines_of(
     """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
     word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
     if word is None:
-        return _marked_lines(text, mark, look)
+        return _find_marked_lines(text, mark, look)
     look()
     return [place for place in lines[word] if text.find(mark, *place) >= 0]
 
@@ -305,7 +305,7 @@ def _lines_of(
 def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
     """Return start and end of each line with one of some words; one search for each is slow where they are many."""
     if len(values) <= _MANY:
-        return sorted(set().union(*(_marked_lines(text, value, look) for value in values)))
+        return sorted(set().union(*(_find_marked_lines(text, value, look) for value in values)))
     lengths = {len(value) for value in values}
     lines, start = [], 0
     while start < len(text):

@@ -43,7 +43,7 @@ def is_template(password: str) -> bool:
     return rest != password and not re.search("[A-Za-z0-9]", rest)
 
 
-def stands_in(text: str, *, literal: bool = False) -> bool:
+def is_stand_in(text: str, *, literal: bool = False) -> bool:
     """Tell whether a text stands for a value, or is a call in code.
 
     Args:

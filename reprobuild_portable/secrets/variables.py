@@ -22,7 +22,7 @@ from reprobuild_portable.secrets.search import secret_value
 from reprobuild_portable.secrets.templates import VARIABLE
 from reprobuild_portable.secrets.words import (
     CONDA_TOKEN,
-    decoded,
+    decode_base64,
     is_login,
     looks_generated,
     rule_of_name,
@@ -68,10 +68,10 @@ def secret_variable(name: str, value: str) -> str | None:
     rule = (
         secret_name(name, value)
         or secret_value(value)
-        or _secret_inside(value)
+        or _find_assigned_rule(value)
         or _assigned_inside(value)
-        or _login_inside(name, value)
-        or _encoded_inside(value)
+        or _find_redacted_rule(name, value)
+        or _find_encoded_rule(value)
     )
     if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
@@ -83,16 +83,16 @@ def holds_secret(name: str, value: str) -> bool:
     return secret_variable(name, value) is not None or redact(value) != value
 
 
-def _encoded_inside(value: str) -> str | None:
+def _find_encoded_rule(value: str) -> str | None:
     """Return the rule by which a value that is base64 as a whole says a secret: of a service account, a kubeconfig."""
     value = re.sub(r"\r?\n", "", value)
-    text = decoded(value) if _ENCODED.fullmatch(value) else None
+    text = decode_base64(value) if _ENCODED.fullmatch(value) else None
     if text is None:
         return None
-    return secret_value(text) or _secret_inside(text) or _assigned_inside(text)
+    return secret_value(text) or _find_assigned_rule(text) or _assigned_inside(text)
 
 
-def _secret_inside(value: str) -> str | None:
+def _find_assigned_rule(value: str) -> str | None:
     """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
     for match in _INSIDE.finditer(value):
         rule = secret_name(match[1].replace("-", "_"), match[2])
@@ -123,7 +123,7 @@ def _assigned_inside(value: str) -> str | None:
     return None
 
 
-def _login_inside(name: str, value: str) -> str | None:
+def _find_redacted_rule(name: str, value: str) -> str | None:
     """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
 
     A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.

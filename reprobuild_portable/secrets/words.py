@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 
-from reprobuild_portable.secrets.templates import is_template, pattern_words, stands_in
+from reprobuild_portable.secrets.templates import is_stand_in, is_template, pattern_words
 
 GONE = "***"
 # conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
@@ -184,9 +184,9 @@ def looks_generated(text: str) -> bool:
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
 
 
-def real_login(text: str) -> bool:
+def is_real_login(text: str) -> bool:
     """Whether `user:password` of an address is more than a sample or a template."""
-    password = plain(text).partition(":")[2]
+    password = decode_percent(text).partition(":")[2]
     sample = re.fullmatch(
         r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|\*+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
         password,
@@ -197,11 +197,11 @@ def real_login(text: str) -> bool:
 
 def token_login(text: str) -> bool:
     """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
-    user = plain(text.partition(":")[0])
+    user = decode_percent(text.partition(":")[0])
     return looks_generated(user) or bool(re.fullmatch("[0-9a-f]{32,64}", user))
 
 
-def plain(text: str) -> str:
+def decode_percent(text: str) -> str:
     """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
     return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
@@ -212,7 +212,7 @@ _COUNTING = re.compile(
 )
 
 
-def plausible(text: str) -> bool:
+def is_plausible_token(text: str) -> bool:
     """Whether a token with a vendor's prefix is more than a sample of documentation."""
     return (
         not text.endswith("EXAMPLE")
@@ -222,7 +222,7 @@ def plausible(text: str) -> bool:
     )
 
 
-def decoded(text: str) -> str | None:
+def decode_base64(text: str) -> str | None:
     """Return what a text in base64 says, or None where it is none, or says no text."""
     plain = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
@@ -234,13 +234,13 @@ def decoded(text: str) -> str | None:
 
 def is_login(text: str) -> bool:
     """Whether a text in base64 is `user:password`."""
-    user, colon, password = (decoded(text) or "").partition(":")
-    return bool(user and colon and password) and real_login(f"{user}:{password}")
+    user, colon, password = (decode_base64(text) or "").partition(":")
+    return bool(user and colon and password) and is_real_login(f"{user}:{password}")
 
 
 def is_private_key(text: str) -> bool:
     """Whether a text in base64 is a private key in PEM, not a certificate."""
-    return "PRIVATE KEY" in (decoded(text[:88]) or "")
+    return "PRIVATE KEY" in (decode_base64(text[:88]) or "")
 
 
 # No word has so many consonants in a row.
@@ -261,7 +261,7 @@ def looks_random(text: str) -> bool:
         return False
     words = re.search(r"(?:[A-Z]?[a-z]{3,12}){3}|(?:[^/]{1,9}/){5}", text)
     spoken = words and not _UNSPOKEN.search(words[0])
-    return entropy(text) >= 4.3 and not spoken and decoded(text) is None
+    return entropy(text) >= 4.3 and not spoken and decode_base64(text) is None
 
 
 # What a password of a person is called, as the last word of a variable.
@@ -277,7 +277,7 @@ def is_password_name(name: str) -> bool:
     return len(name) <= 128 and _STRONG_NAME.fullmatch(name) is not None
 
 
-def names_something(text: str) -> bool:
+def is_identifier_like(text: str) -> bool:
     """Whether words and numbers are none even where a password stands: an identifier, small letters, a sample."""
     return (
         "_" in text
@@ -300,9 +300,9 @@ def looks_chosen(text: str, *, literal: bool = False, password: bool = False) ->
         literal: True if a shell leaves `$name` as it is.
         password: True if it has the name of a password: then a word with a number, as people make them up, is one.
     """
-    if stands_in(text, literal=literal) or AMOUNT.fullmatch(text):
+    if is_stand_in(text, literal=literal) or AMOUNT.fullmatch(text):
         return False
-    if is_word(text) and not (password and not names_something(text)):
+    if is_word(text) and not (password and not is_identifier_like(text)):
         return False
     if len(text) < 100 and re.match(r"[.~]{0,2}/[^+=]{0,100}$", text):
         return False

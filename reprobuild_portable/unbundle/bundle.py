@@ -18,11 +18,18 @@ from reprobuild_portable.unbundle.format import (
     Member,
     RefusedError,
     header,
-    pad,
+    padding_size,
 )
 from reprobuild_portable.unbundle.manifest import members_of
 from reprobuild_portable.unbundle.signature import Keygen, check_signature, run_keygen
-from reprobuild_portable.unbundle.volume import _PART, BundleVolume, _field, _parts_named, _rest, find_parts
+from reprobuild_portable.unbundle.volume import (
+    _PART,
+    BundleVolume,
+    _describe_rest,
+    _field,
+    _parts_named,
+    find_parts,
+)
 
 
 class Bundle(NamedTuple):
@@ -50,26 +57,28 @@ class Bundle(NamedTuple):
         """Yield each member with its offset and its header."""
         offset = self.start
         for member in self.members:
-            head = _head(member, self.epoch)
+            head = _make_header(member, self.epoch)
             yield member, offset, head
-            offset += len(head) + _stored(member)
+            offset += len(head) + _stored_size(member)
 
 
-def _head(member: Member, epoch: int) -> bytes:
+def _make_header(member: Member, epoch: int) -> bytes:
     return header(member.path, 0 if member.link else member.size, epoch, member.link)
 
 
-def _stored(member: Member) -> int:
-    return 0 if member.link else member.size + pad(member.size)
+def _stored_size(member: Member) -> int:
+    return 0 if member.link else member.size + padding_size(member.size)
 
 
-def length(start: int, members: Sequence[Member], epoch: int) -> int:
+def bundle_size(start: int, members: Sequence[Member], epoch: int) -> int:
     """Return the length of a bundle in bytes.
 
     Its members begin at `start`.
     """
-    end = start + sum(len(_head(member, epoch)) + _stored(member) for member in members) + 2 * BLOCK
-    return end + pad(end, RECORD)
+    end = (
+        start + sum(len(_make_header(member, epoch)) + _stored_size(member) for member in members) + 2 * BLOCK
+    )
+    return end + padding_size(end, RECORD)
 
 
 @contextlib.contextmanager
@@ -92,9 +101,9 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         if first != header(MANIFEST, size, epoch) or size > LARGEST_MANIFEST:
             raise RefusedError("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
         manifest = volume.read(BLOCK, size)
-        start = BLOCK + size + pad(size)
+        start = BLOCK + size + padding_size(size)
         if volume.size < start:
-            raise _cut(volume, "at least %d" % start, _ends(volume))
+            raise _cut(volume, "at least %d" % start, _list_end_parts(volume))
         _check_padding(volume, MANIFEST, BLOCK + size)
         signature, start = _signature(volume, start, epoch)
         signer = check_signature(manifest, signature, signers, keygen or run_keygen)
@@ -102,7 +111,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
             members = members_of(manifest)
         except RefusedError as err:
             raise RefusedError("%s: %s" % (volume.paths[0], err), err.hint) from None
-        end = length(start, members, epoch)
+        end = bundle_size(start, members, epoch)
         bundle = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
         _check_length(bundle)
         yield bundle
@@ -115,17 +124,17 @@ def _signature(volume: BundleVolume, start: int, epoch: int) -> Tuple[bytes, int
     size = _field(block, 124, 136)
     if block != header(SIGNATURE, size, epoch) or size > LARGEST_SIGNATURE:
         return b"", start
-    end = start + BLOCK + size + pad(size)
+    end = start + BLOCK + size + padding_size(size)
     if volume.size < end:
-        raise _cut(volume, "at least %d" % end, _ends(volume))
+        raise _cut(volume, "at least %d" % end, _list_end_parts(volume))
     _check_padding(volume, SIGNATURE, start + BLOCK + size)
-    return volume.read(start + BLOCK, size), start + BLOCK + size + pad(size)
+    return volume.read(start + BLOCK, size), start + BLOCK + size + padding_size(size)
 
 
 def _check_padding(volume: BundleVolume, name: str, end: int) -> None:
-    if volume.read(end, pad(end)).strip(b"\0"):
+    if volume.read(end, padding_size(end)).strip(b"\0"):
         raise RefusedError(
-            "what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN
+            "what follows %s is not empty (%s)" % (name, volume.place(end, end + padding_size(end))), AGAIN
         )
 
 
@@ -140,7 +149,7 @@ def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
     detail = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
         path, size = volume.paths[which[0]], volume.sizes[which[0]]
-        return RefusedError("%s: %s: its copy was cut" % (path, detail), _rest(path, size))
+        return RefusedError("%s: %s: its copy was cut" % (path, detail), _describe_rest(path, size))
     either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
     return RefusedError(
         "%s: %s: one copy was cut" % (either, detail),
@@ -149,7 +158,7 @@ def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
     )
 
 
-def _ends(volume: BundleVolume) -> Sequence[int]:
+def _list_end_parts(volume: BundleVolume) -> Sequence[int]:
     """Return the parts that may be short.
 
     Each of two may be: the size of the first is not known. Of more parts it is the last.
@@ -157,13 +166,13 @@ def _ends(volume: BundleVolume) -> Sequence[int]:
     return (0, 1) if len(volume.paths) == 2 else (len(volume.paths) - 1,)
 
 
-def _short(bundle: Bundle) -> Sequence[int]:
+def _list_short_parts(bundle: Bundle) -> Sequence[int]:
     """Return the parts that may be short, judged by headers.
 
     Of two parts, it is one if the headers tell. The first member gives the offset of each header. If the
     first part was cut, each header behind it comes earlier.
     """
-    volume, ends = bundle.volume, _ends(bundle.volume)
+    volume, ends = bundle.volume, _list_end_parts(bundle.volume)
     first, lost = volume.sizes[0], bundle.end - volume.size
     for _, offset, head in bundle.placed() if len(ends) > 1 else ():
         if offset >= first and volume.read(offset, len(head)) == head:
@@ -188,4 +197,4 @@ def _check_length(bundle: Bundle) -> None:
         raise RefusedError(
             "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
         )
-    raise _cut(volume, "%d" % end, _short(bundle))
+    raise _cut(volume, "%d" % end, _list_short_parts(bundle))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Callable, Iterator, Optional, Sequence
 
-from reprobuild_portable.unbundle.bundle import Bundle, _stored
-from reprobuild_portable.unbundle.format import AGAIN, CHUNK, MOST_NAMED, Member, RefusedError, pad
+from reprobuild_portable.unbundle.bundle import Bundle, _stored_size
+from reprobuild_portable.unbundle.format import AGAIN, CHUNK, MOST_NAMED, Member, RefusedError, padding_size
 
 
 class MemberSink:
@@ -25,7 +25,7 @@ class MemberSink:
         """
 
 
-def damaged(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> Iterator[str]:
+def find_damage(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> Iterator[str]:
     """Read every member, and yield each damage.
 
     Args:
@@ -35,20 +35,22 @@ def damaged(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> I
     """
     volume, end = bundle.volume, bundle.start
     for member, offset, head in bundle.placed():
-        begin, end = offset + len(head), offset + len(head) + _stored(member)
+        begin, end = offset + len(head), offset + len(head) + _stored_size(member)
         if volume.read(offset, len(head)) != head:
             yield "the header of %s is not what it must be (%s)" % (member.path, volume.place(offset, begin))
             continue
         sink = take(member)
         if sink is not None:
-            yield from _damage(bundle, member, begin, sink)
-        if sink is not None and volume.read(begin + member.size, pad(member.size)) != bytes(pad(member.size)):
+            yield from _find_member_damage(bundle, member, begin, sink)
+        if sink is not None and volume.read(begin + member.size, padding_size(member.size)) != bytes(
+            padding_size(member.size)
+        ):
             yield "what follows %s is not empty (%s)" % (member.path, volume.place(begin + member.size, end))
     if volume.read(end, bundle.end - end) != bytes(bundle.end - end):
         yield "its end is not empty (%s)" % volume.place(end, bundle.end)
 
 
-def _damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Iterator[str]:
+def _find_member_damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Iterator[str]:
     digest, rest = hashlib.sha256(), member.size
     right = False
     try:
@@ -81,4 +83,4 @@ def check(bundle: Bundle) -> None:
     Raises:
         RefusedError: with the names of damaged members.
     """
-    refuse_damaged(list(damaged(bundle, lambda member: None if member.link else MemberSink())))
+    refuse_damaged(list(find_damage(bundle, lambda member: None if member.link else MemberSink())))

@@ -21,7 +21,7 @@ _NOT_PLAIN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 @contextlib.contextmanager
-def _alone(work: str) -> Iterator[int]:
+def _lock_work(work: str) -> Iterator[int]:
     """Lock the directory of unfinished work, and yield its descriptor.
 
     No other process may use it meanwhile.
@@ -116,7 +116,7 @@ def _remove(above: int, name: str) -> None:
         os.rmdir(name, dir_fd=above)
 
 
-def _prune(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) -> None:
+def _remove_unfinished(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) -> None:
     """Remove all entries except whole files of the bundle.
 
     Others may have put them there before they handed over the directory.
@@ -127,7 +127,7 @@ def _prune(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) ->
             lower = os.open(name, _DIRECTORY, dir_fd=folder)
             try:
                 _close(lower)
-                _prune(lower, path + "/", whole_paths, folders)
+                _remove_unfinished(lower, path + "/", whole_paths, folders)
             finally:
                 os.close(lower)
         elif path not in whole_paths:

@@ -39,7 +39,7 @@ class Member(NamedTuple):
     link: str = ""
 
 
-def pad(size: int, block: int = BLOCK) -> int:
+def padding_size(size: int, block: int = BLOCK) -> int:
     """Return the number of zero bytes after `size` bytes."""
     return -size % block
 
@@ -60,10 +60,15 @@ def header(path: str, size: int, epoch: int, link: str = "") -> bytes:
     ):
         records += b"" if fits else _record(key, value)
     kind = b"1" if link else b"0"
-    block = _ustar(name[:100], size if size < 1 << 33 else 0, epoch, kind, target[:100])
+    block = _make_ustar_header(name[:100], size if size < 1 << 33 else 0, epoch, kind, target[:100])
     if not records:
         return block
-    return _ustar(b"./pax", len(records), epoch, b"x", b"") + records + bytes(pad(len(records))) + block
+    return (
+        _make_ustar_header(b"./pax", len(records), epoch, b"x", b"")
+        + records
+        + bytes(padding_size(len(records)))
+        + block
+    )
 
 
 def _record(key: bytes, value: bytes) -> bytes:
@@ -72,7 +77,7 @@ def _record(key: bytes, value: bytes) -> bytes:
     return b"%d%s" % (len(rest) + len(str(size)), rest)
 
 
-def _ustar(name: bytes, size: int, epoch: int, kind: bytes, link: bytes) -> bytes:
+def _make_ustar_header(name: bytes, size: int, epoch: int, kind: bytes, link: bytes) -> bytes:
     start = name.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + b"%011o\0%011o\0" % (size, epoch)
     end = kind + link.ljust(100, b"\0") + b"ustar\x0000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
     return start + b"%06o\0 " % (sum(start) + sum(end) + 8 * 32) + end

@@ -75,7 +75,7 @@ def members_of(raw: bytes) -> List[Member]:
         _check_rest(document)
     except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise RefusedError(
-            "its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE
+            "its %s is damaged or hostile: %s" % (MANIFEST, escape_text(str(err))), NO_BUNDLE
         ) from None
     for member in members:
         if (
@@ -84,7 +84,7 @@ def members_of(raw: bytes) -> List[Member]:
             and not _OWN.fullmatch(member.path)
         ):
             raise RefusedError(
-                "it holds %s, and no bundle of the form %d does" % (escaped(member.path), FORM),
+                "it holds %s, and no bundle of the form %d does" % (escape_text(member.path), FORM),
                 "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
             )
     return members
@@ -163,6 +163,6 @@ def _check_path(path: Any) -> None:
         raise ValueError("a name in %.80r is too long" % path)
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Escape untrusted text for a terminal, and shorten it."""
     return text.encode("unicode_escape").decode()[:300]

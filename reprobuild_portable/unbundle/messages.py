@@ -6,7 +6,7 @@ import sys
 from typing import Callable, Sequence
 
 from reprobuild_portable.unbundle.format import MOST_NAMED
-from reprobuild_portable.unbundle.manifest import escaped
+from reprobuild_portable.unbundle.manifest import escape_text
 
 
 def origin(source: str, signed: bool, signer: str) -> str:
@@ -15,14 +15,14 @@ def origin(source: str, signed: bool, signer: str) -> str:
     It names the signer, as far as known, and the consequence of using the lock.
     """
     whom = (
-        "signed by %s" % escaped(signer)
+        "signed by %s" % escape_text(signer)
         if signer
         else "signed, but the signer was not checked"
         if signed
         else "not signed"
     )
     return "the lock is from %s, %s: to build from it, and to run its image, executes the packages that it names" % (
-        escaped(source), whom,
+        escape_text(source), whom,
     )  # fmt: skip
 
 
@@ -31,9 +31,9 @@ def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
     if paths:
         say(
             "not of the bundle, and were not compared: %s%s; if you did not make them, unpack into a new directory (-o)"
-            % (", ".join(escaped(path) for path in paths), ", ..." if len(paths) == MOST_NAMED else "")
+            % (", ".join(escape_text(path) for path in paths), ", ..." if len(paths) == MOST_NAMED else "")
         )
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, file=sys.stderr)

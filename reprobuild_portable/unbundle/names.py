@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict
 
 from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.format import LARGEST_INDEX, NO_BUNDLE, RefusedError
-from reprobuild_portable.unbundle.manifest import _WORD, escaped
+from reprobuild_portable.unbundle.manifest import _WORD, escape_text
 
 _BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
 # An OCI layout, and the files for a Docker with the classic image store.
@@ -37,19 +37,21 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
     lock_name = "reprobuild:%s" % hash_file(lock)[:12]
     if name != lock_name:
         raise RefusedError(
-            "the image of the bundle names itself %s, which could hide another image" % escaped(name),
+            "the image of the bundle names itself %s, which could hide another image" % escape_text(name),
             "ask for a bundle of this reprobuild: in it the image is %s" % lock_name,
         )
     try:
         folder = os.path.join(tree, "image")
-        is_named = _named(folder, "index.json", _index, document["image"], name)
+        is_named = _names_image(folder, "index.json", _index, document["image"], name)
         if os.path.lexists(os.path.join(folder, "manifest.json")):
-            is_named = is_named and _named(folder, "manifest.json", _legacy, document["image"], name)
+            is_named = is_named and _names_image(
+                folder, "manifest.json", _make_legacy_manifest, document["image"], name
+            )
         with open(os.path.join(tree, "image.json"), "rb") as stream:
             is_named = is_named and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
     except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, RecursionError) as err:
         raise RefusedError(
-            "the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE
+            "the names of its image cannot be read: %s" % escape_text(str(err)), NO_BUNDLE
         ) from None
     if not is_named:
         raise RefusedError("its image has other names than %s" % name, "ask for another bundle")
@@ -72,13 +74,13 @@ def _check_layout(folder: str, manifest: str) -> None:
             inner = os.path.relpath(path, folder)
             known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
             if not known or os.path.islink(path):  # before entry into a directory deeper than the stack
-                raise RefusedError("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
+                raise RefusedError("image/%s is no file of an image" % escape_text(inner), NO_BUNDLE)
     for inner in ("oci-layout", "blobs/sha256/%s" % manifest.partition(":")[2]):
         if not os.path.isfile(os.path.join(folder, inner)):
             raise RefusedError("its image lacks %s" % inner, NO_BUNDLE)
 
 
-def _named(
+def _names_image(
     folder: str, name: str, expected: Callable[..., bytes], image: Dict[str, Any], reference: str
 ) -> bool:
     """Return whether a layout file has the expected bytes.
@@ -116,7 +118,7 @@ def _index(document: Any, image: Dict[str, Any], reference: str) -> bytes:
     return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _legacy(document: Any, image: Dict[str, Any], reference: str) -> bytes:
+def _make_legacy_manifest(document: Any, image: Dict[str, Any], reference: str) -> bytes:
     """Return the manifest.json of an image of one name.
 
     It is for a Docker with the classic image store.

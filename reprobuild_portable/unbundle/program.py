@@ -26,10 +26,10 @@ from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
 from reprobuild_portable.unbundle.damage import check
 from reprobuild_portable.unbundle.engine import load
 from reprobuild_portable.unbundle.format import PAGE, RefusedError
-from reprobuild_portable.unbundle.manifest import escaped
-from reprobuild_portable.unbundle.messages import origin, say, say_strangers
+from reprobuild_portable.unbundle.manifest import escape_text
+from reprobuild_portable.unbundle.messages import origin, print_line, say_strangers
 from reprobuild_portable.unbundle.names import check_names
-from reprobuild_portable.unbundle.strangers import strangers
+from reprobuild_portable.unbundle.strangers import list_foreign_paths
 from reprobuild_portable.unbundle.unpack import unpack
 
 
@@ -55,62 +55,64 @@ def main(argv: Sequence[str]) -> int:
     try:
         with open_bundle(options.file, options.signers or "") as bundle:
             if bundle.signature:
-                say(
+                print_line(
                     "signed by %s"
                     % (
-                        escaped(bundle.signer)
+                        escape_text(bundle.signer)
                         if bundle.signer
                         else "an unknown key: the signer was not checked (use --allowed-signers)"
                     )
                 )
             if options.check:
                 check(bundle)
-                say("%s is whole: %d files" % (options.file, len(bundle.members)))
+                print_line("%s is whole: %d files" % (options.file, len(bundle.members)))
                 return 0
             out = os.path.abspath(options.out)  # if it is the working directory, another replaces it
             new = unpack(
-                bundle, out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None,
+                bundle, out, progress=_make_progress_printer() if sys.stderr.isatty() else lambda done, total: None,
                 settle=lambda tree: _settle(bundle, tree),
             )  # fmt: skip
             name = check_names(
                 bundle.document, out
             )  # `reprobuild` of another version may have unpacked the bundle
-            say(
+            print_line(
                 "%s in %s; its README.md says what can be done with it"
                 % ("unpacked" if new else "its files are whole, and there already", options.out)
             )
             if not new:
-                say_strangers(strangers(bundle, out), say)
-            say(origin(options.file, bool(bundle.signature), bundle.signer))
-            say(
+                say_strangers(list_foreign_paths(bundle, out), print_line)
+            print_line(origin(options.file, bool(bundle.signature), bundle.signer))
+            print_line(
                 "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
             )
-            say(
+            print_line(
                 "of the image's layers, recipe, context, sources, README.md and programs only the bytes were compared,"
                 " with the sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and"
                 " follow them if you trust the sender"
             )
-            count = _moved(bundle, out)
+            count = _count_moved_inputs(bundle, out)
             if count:
-                say(
+                print_line(
                     "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
                     " them again, and so does this program into a new directory" % count
                 )
             if _has_their_page(bundle, out):
-                say(
+                print_line(
                     "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
                 )
             if options.load:
                 load(out, options.load, name, any(member.path == "image.sif" for member in bundle.members))
     except RefusedError as err:
-        say("error: %s\n\nhint: %s" % (err, err.hint))
+        print_line("error: %s\n\nhint: %s" % (err, err.hint))
         return 11
     except OSError as err:
-        place = "%s: " % escaped(str(err.filename)) if err.filename else ""
-        say("error: %s%s\n\nhint: check the path, its permissions and the space left" % (place, err.strerror))
+        place = "%s: " % escape_text(str(err.filename)) if err.filename else ""
+        print_line(
+            "error: %s%s\n\nhint: check the path, its permissions and the space left" % (place, err.strerror)
+        )
         return 11
     except KeyboardInterrupt:
-        say("interrupted; run it again to go on")
+        print_line("interrupted; run it again to go on")
         return 130
     return 0
 
@@ -119,7 +121,7 @@ def _settle(bundle: Bundle, tree: str) -> None:
     check_names(bundle.document, tree)
 
 
-def _moved(bundle: Bundle, out: str) -> int:
+def _count_moved_inputs(bundle: Bundle, out: str) -> int:
     """Return the number of inputs that left the bundle's directory."""
     inputs = (member.path for member in bundle.members if member.path.startswith("store/"))
     return sum(not os.path.exists(os.path.join(out, path)) for path in inputs)
@@ -135,7 +137,7 @@ def _has_their_page(bundle: Bundle, out: str) -> bool:
     return os.path.isfile(path) and hash_file(path) in sent
 
 
-def _moving() -> Callable[[int, int], None]:
+def _make_progress_printer() -> Callable[[int, int], None]:
     """Return a callback that prints progress once a second."""
     last = time.monotonic()
 

@@ -11,7 +11,7 @@ from typing import Callable, Optional, Sequence
 
 from reprobuild_portable.search_path import absolute_path
 from reprobuild_portable.unbundle.format import AGAIN, SIGNATURE, RefusedError
-from reprobuild_portable.unbundle.manifest import escaped
+from reprobuild_portable.unbundle.manifest import escape_text
 
 NAMESPACE = "reprobuild-bundle"  # of signatures: a signature for another purpose is not valid here
 KEYGEN_TIME = 60.0  # seconds that a check of a signature may take
@@ -52,14 +52,14 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
         return ""
     if signers and not os.path.isfile(signers):
         raise RefusedError(
-            "%s is no file of allowed signers" % escaped(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
+            "%s is no file of allowed signers" % escape_text(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
         )
     try:
         with tempfile.TemporaryDirectory() as folder:
             place = os.path.join(folder, SIGNATURE)
             with open(place, "wb") as stream:
                 stream.write(signature)
-            return _signer(manifest, place, signers, keygen)
+            return _verify_signer(manifest, place, signers, keygen)
     except OSError as err:
         raise RefusedError(
             "the signature cannot be looked at: %s" % err.strerror,
@@ -67,7 +67,7 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
         ) from None
 
 
-def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
+def _verify_signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
     options = ["-n", NAMESPACE, "-s", signature]
     try:
         if keygen(["check-novalidate", *options], manifest) is None:

@@ -11,7 +11,7 @@ from reprobuild_portable.unbundle.directories import _DIRECTORY, _folder_of, _is
 from reprobuild_portable.unbundle.format import CHANGED, MANIFEST, MOST_NAMED, SIGNATURE, Member
 
 
-def strangers(bundle: Bundle, out: str) -> List[str]:
+def list_foreign_paths(bundle: Bundle, out: str) -> List[str]:
     """Return the paths of a directory from outside the bundle.
 
     A path of the bundle counts if its file is not as the bundle had it. At most `MOST_NAMED` are returned.

@@ -9,14 +9,14 @@ import shutil
 from typing import Callable, Optional
 
 from reprobuild_portable.unbundle.bundle import Bundle
-from reprobuild_portable.unbundle.damage import MemberSink, damaged, refuse_damaged
+from reprobuild_portable.unbundle.damage import MemberSink, find_damage, refuse_damaged
 from reprobuild_portable.unbundle.directories import (
     _PLAIN,
-    _alone,
     _folder_of,
     _is_whole,
+    _lock_work,
     _path_of,
-    _prune,
+    _remove_unfinished,
     _tree,
 )
 from reprobuild_portable.unbundle.format import CHANGED, CHUNK, MANIFEST, SIGNATURE, Member, RefusedError
@@ -57,8 +57,8 @@ def unpack(
             "%s is there, and holds something else" % out, "name another directory, or remove it"
         )
     try:
-        with _alone(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
-            _fill(bundle, work, descriptor, tree, progress)
+        with _lock_work(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
+            _fill_work(bundle, work, descriptor, tree, progress)
             settle(_path_of(work, name, tree))
             _path_of(work, name, tree)
             if os.path.isdir(out):
@@ -90,13 +90,13 @@ def _check_there(bundle: Bundle, out: str) -> None:
         os.close(top)
 
 
-def _fill(
+def _fill_work(
     bundle: Bundle, work: str, descriptor: int, tree: int, progress: Callable[[int, int], None]
 ) -> None:
     whole_paths = {member.path for member in bundle.members if _is_whole(tree, member, strict=True)}
     parts = {tuple(member.path.split("/")[:-1]) for member in bundle.members}
     folders = {"/".join(names[:count]) for names in parts for count in range(1, len(names) + 1)}
-    _prune(tree, "", whole_paths, folders)
+    _remove_unfinished(tree, "", whole_paths, folders)
     total = sum(member.size for member in bundle.members if not member.link)
     need = total - sum(
         member.size for member in bundle.members if not member.link and member.path in whole_paths
@@ -124,7 +124,7 @@ def _fill(
         done += size
         progress(done, total)
 
-    refuse_damaged(list(damaged(bundle, take)))
+    refuse_damaged(list(find_damage(bundle, take)))
     names = {MANIFEST: bundle.manifest, **({SIGNATURE: bundle.signature} if bundle.signature else {})}
     for name, content in names.items():
         part = _Part(descriptor, tree, name, lambda size: None)

@@ -7,7 +7,7 @@ import re
 from typing import Any, List, Sequence
 
 from reprobuild_portable.unbundle.format import BLOCK, MANIFEST, MOST_NAMED, NO_BUNDLE, RefusedError, header
-from reprobuild_portable.unbundle.manifest import escaped
+from reprobuild_portable.unbundle.manifest import escape_text
 
 _PART = re.compile(r"(.+)\.(\d{3,6})")
 
@@ -60,7 +60,7 @@ def is_part(name: str) -> bool:
     return _PART.fullmatch(name) is not None
 
 
-def begins_bundle(path: str) -> bool:
+def is_bundle_start(path: str) -> bool:
     """Return whether a file begins as a bundle does."""
     if not os.path.isfile(path):
         return False
@@ -94,10 +94,12 @@ def find_parts(path: str) -> List[str]:
     )
     if not numbers and os.path.isdir(path):
         raise RefusedError(
-            "%s is a directory" % escaped(path), "name the file that `reprobuild bundle` wrote"
+            "%s is a directory" % escape_text(path), "name the file that `reprobuild bundle` wrote"
         )
     if not numbers:
-        raise RefusedError("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
+        raise RefusedError(
+            "there is no file %s, and no %s.001" % (escape_text(path), escape_text(path)), NO_BUNDLE
+        )
     missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))
     if missing:
         raise RefusedError(
@@ -109,7 +111,7 @@ def find_parts(path: str) -> List[str]:
     for part, size in zip(paths[:-1], sizes):
         if size < max(sizes):
             message = "%s has %d bytes of " + whole + ": its copy was cut"
-            raise RefusedError(message % (part, size, max(sizes)), _rest(part, size))
+            raise RefusedError(message % (part, size, max(sizes)), _describe_rest(part, size))
     return paths
 
 
@@ -119,7 +121,7 @@ def _parts_named(stem: str, numbers: Sequence[int]) -> str:
     )
 
 
-def _rest(path: str, size: int) -> str:
+def _describe_rest(path: str, size: int) -> str:
     name = os.path.basename(path)
     return "go on with the copy, as `rsync --append-verify` does: %s lacks `tail -c +%d` of the original" % (
         name,

@@ -130,7 +130,7 @@ def _bytes(array: "Array") -> int:
     return array.elements * KINDS[array.dtype].width * (2 if array.dtype.startswith("complex") else 1)
 
 
-def room(folder: str) -> int:
+def unpacking_limit(folder: str) -> int:
     """Return the bytes that may be unpacked into a directory.
 
     They are half of the free space.
@@ -176,7 +176,7 @@ class Zip:
     def _unpacked(self, info: "zipfile.ZipInfo") -> "FileSection":
         self.unpacked += 1
         target = os.path.join(self.scratch, str(self.unpacked))
-        if info.file_size > room(self.scratch):
+        if info.file_size > unpacking_limit(self.scratch):
             raise UnreadableError("there is no room to unpack %d bytes" % info.file_size)
         try:
             with zipfile.ZipFile(self.path) as whole, whole.open(info) as source, open(target, "wb") as copy:
@@ -199,19 +199,19 @@ class Zip:
 
 
 @contextlib.contextmanager
-def _both(first_path: str, second_path: str) -> "Iterator[List[Zip]]":
+def _open_both(first_path: str, second_path: str) -> "Iterator[List[Zip]]":
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         yield [Zip(first_path, first), Zip(second_path, second)]
 
 
 def compare_zip(first_path: str, second_path: str, collector: "Collector") -> str:
     """Compare two zip files; return a description of their content."""
-    with _both(first_path, second_path) as zips:
+    with _open_both(first_path, second_path) as zips:
         tops = [opened.checkpoint() for opened in zips]
         if None not in tops:
             checkpoints = [_checkpoint(opened, str(top)) for opened, top in zip(zips, tops)]
             Walk(collector).compare("", None, *checkpoints)
-            _beside(zips, [str(top) for top in tops], collector)
+            _compare_other_members(zips, [str(top) for top in tops], collector)
             if not collector.count:
                 collector.note("the content is equal, the containers are not")
             return "torch checkpoint"
@@ -232,7 +232,7 @@ def _checkpoint(opened: "Zip", top: str) -> "Any":
     return read_torch(b"".join(section.pieces(BLOCK)), lambda key: opened.section("%sdata/%s" % (top, key)))
 
 
-def _beside(zips: "List[Zip]", tops: "List[str]", collector: "Collector") -> None:
+def _compare_other_members(zips: "List[Zip]", tops: "List[str]", collector: "Collector") -> None:
     """Compare a checkpoint's other members.
 
     They are not its pickle and storages, but TorchScript's code and constants, and the version.

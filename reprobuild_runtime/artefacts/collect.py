@@ -131,7 +131,7 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
     for pattern in patterns:
         paths = find(pattern)
         if not paths:
-            neighbours[pattern] = beside(pattern)
+            neighbours[pattern] = list_similar_names(pattern)
         if len(files) + len(paths) > MOST:
             raise ValueError("more than %d files match" % MOST)
         for path in paths:
@@ -159,7 +159,7 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
     return {"files": files, "there": neighbours}
 
 
-def others(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
+def list_other_files(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
     """Return the files of the directory that no pattern matched.
 
     They are given by their names in it.
@@ -176,7 +176,7 @@ def others(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
     return sorted(paths)
 
 
-def beside(pattern: str) -> "List[str]":
+def list_similar_names(pattern: str) -> "List[str]":
     """Return names near a pattern, the newest first.
 
     They are in the first existing directory above it.
@@ -236,7 +236,7 @@ def main(argv: "List[str]") -> int:
     index.update(files=[], there={}, others=[], other=0, failed="")
     try:
         index.update(collect(folder, patterns, before))
-        rest = others(folder, index["files"])
+        rest = list_other_files(folder, index["files"])
         index.update(others=rest[:BESIDE], other=len(rest))
     except (OSError, ValueError) as err:
         index["failed"] = readable("%s: %s" % (type(err).__name__, err))

@@ -106,7 +106,7 @@ def compare_format(kind: str, name: str, first_path: str, second_path: str, coll
     if kind == "zip":
         return archives.compare_zip(first_path, second_path, collector)
     if kind == "gzip":
-        return _unzipped(name, first_path, second_path, collector)
+        return _compare_gzip(name, first_path, second_path, collector)
     if kind == "pickle":
         Walk(collector).compare("", None, pickles.read_pickle(first_path), pickles.read_pickle(second_path))
     elif kind == "torch checkpoint of the format before 1.6":
@@ -131,14 +131,14 @@ _COMPARE = {
 }  # fmt: skip
 
 
-def _unzipped(name: str, first_path: str, second_path: str, collector: "Collector") -> str:
+def _compare_gzip(name: str, first_path: str, second_path: str, collector: "Collector") -> str:
     """Compare the contents of two gzip files."""
     with tempfile.TemporaryDirectory() as folder:
         targets = [os.path.join(folder, which) for which in ("one", "two")]
         for path, target in zip((first_path, second_path), targets):
             try:
                 with gzip.open(path) as source, open(target, "wb") as copy:
-                    space = archives.room(folder)
+                    space = archives.unpacking_limit(folder)
                     while True:
                         piece = source.read(BLOCK)
                         if not piece:
@@ -190,15 +190,16 @@ def compare_files(name: str, first_path: str, second_path: str, rules: "ExcuseRu
         elif not same:
             compare_bytes(first_path, second_path, collector)
     verdict = "drift" if collector.count else "identical"
-    hollow = "" if collector.count else _hollow(how, collector)
+    hollow = "" if collector.count else _find_no_evidence_reason(how, collector)
     return {
         "name": name, "verdict": "inconclusive" if hollow else verdict, "format": how, "count": collector.count,
-        "details": short([hollow] if hollow else collector.differences), "excused": short(collector.excuses()),
-        "notes": short(collector.notes), "counts": collector.counts, "warnings": short(collector.warnings()),
+        "details": shorten_lines([hollow] if hollow else collector.differences),
+        "excused": shorten_lines(collector.excuses()), "notes": shorten_lines(collector.notes),
+        "counts": collector.counts, "warnings": shorten_lines(collector.warnings()),
     }  # fmt: skip
 
 
-def _hollow(how: str, collector: "Collector") -> str:
+def _find_no_evidence_reason(how: str, collector: "Collector") -> str:
     """Return why equal files are not evidence.
 
     Their arrays are NaN, or they are empty.
@@ -218,7 +219,7 @@ _HOLDERS = frozenset(
 )
 
 
-def short(texts: "List[str]") -> "List[str]":
+def shorten_lines(texts: "List[str]") -> "List[str]":
     """Return shortened lines: keys come from the files."""
     return [line if len(line) <= LONGEST else line[:LONGEST] + "..." for line in texts]
 

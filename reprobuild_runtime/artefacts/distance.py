@@ -155,7 +155,7 @@ class Tally:
             self.relative = max(self.relative, float((far[known] / size[known]).max()))
 
 
-def specials(kind: "ElementType", piece: bytes) -> "Tuple[int, int]":
+def count_specials(kind: "ElementType", piece: bytes) -> "Tuple[int, int]":
     """Return the numbers of NaN and infinite elements.
 
     The bits of floating-point elements decide.

@@ -14,7 +14,7 @@ import re
 from fnmatch import fnmatchcase
 
 from reprobuild_runtime.artefacts import moments
-from reprobuild_runtime.artefacts.loggers import Loggers, kind_of, possible
+from reprobuild_runtime.artefacts.loggers import Loggers, has_possible_form, kind_of
 from reprobuild_runtime.artefacts.moments import Run
 
 TYPE_CHECKING = False
@@ -134,8 +134,8 @@ class ExcuseRules:
             return self.texts(first, second)
         if (
             granted
-            and possible(granted[0], first, self.runs[0])
-            and possible(granted[0], second, self.runs[1])
+            and has_possible_form(granted[0], first, self.runs[0])
+            and has_possible_form(granted[0], second, self.runs[1])
         ):
             return [(kind_of(granted[0]), "%s, %s" % (kind_of(granted[0]), granted[1]))]
         if key is not None and envelope:
@@ -149,7 +149,7 @@ class ExcuseRules:
     def _proved(self, kind: str, first: "Any", second: "Any") -> bool:
         first_run, second_run = self.runs
         if kind == "time":
-            return moments.whole(first, first_run) and moments.whole(second, second_run)
+            return moments.is_moment(first, first_run) and moments.is_moment(second, second_run)
         if kind == "host":
             return bool(first_run.host) and (first, second) == (first_run.host, second_run.host)
         if kind == "process":
@@ -223,7 +223,7 @@ class ExcuseRules:
         """
         parts = match.groupdict()
         moment = "%s/%s %s" % (parts["month"], parts["day"], parts["clock"])
-        if moments.at(moment, 0, run) != len(moment):
+        if moments.find_moment_end(moment, 0, run) != len(moment):
             return False
         marks = [
             piece.mark((kind, kind), parts[name]) for kind, name in (("time", "clock"), ("process", "pid"))
@@ -236,7 +236,7 @@ class ExcuseRules:
 
         A short name of a host counts after a moment only.
         """
-        end = moments.at(text, begin, run)
+        end = moments.find_moment_end(text, begin, run)
         if end is not None:
             return "time", end
         end = moments.of_day_at(text, begin, run)

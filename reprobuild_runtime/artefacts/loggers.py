@@ -52,7 +52,7 @@ _POSSIBLE: "Dict[str, Callable[[str, Run], bool]]" = {
     "ms": lambda text, run: run.length(float(text) / 1e3),
     "clock": lambda text, run: run.length(int(_clock(text))),
     "daytime": lambda text, run: moments.of_day_at(text, 0, run) is not None,
-    "moment": lambda text, run: moments.whole(text, run),
+    "moment": lambda text, run: moments.is_moment(text, run),
 }
 
 
@@ -98,15 +98,15 @@ class _Line:
             return
         for name, value in match.groupdict().items():
             form = name.partition("_")[0]
-            if form in _KINDS and value is not None and _possible(form, value, run):
+            if form in _KINDS and value is not None and _may_have_form(form, value, run):
                 yield Span(match.start(name), match.end(name), _KINDS[form], self.logger)
         for form, field in self.fields:
             for occurrence in field.finditer(text, match.start(), match.end()):
-                if _possible(form, occurrence.group(1), run):
+                if _may_have_form(form, occurrence.group(1), run):
                     yield Span(occurrence.start(1), occurrence.end(1), _KINDS[form], self.logger)
 
 
-def _possible(form: str, text: str, run: "Run") -> bool:
+def _may_have_form(form: str, text: str, run: "Run") -> bool:
     try:
         return form not in _POSSIBLE or _POSSIBLE[form](text.strip(), run)
     except ValueError:
@@ -203,7 +203,7 @@ class Loggers:
         return forms
 
 
-def possible(form: "Any", value: "Any", run: "Run") -> bool:
+def has_possible_form(form: "Any", value: "Any", run: "Run") -> bool:
     """Return whether a record's value has its key's form.
 
     An empty cell of a table has no form.
@@ -211,13 +211,13 @@ def possible(form: "Any", value: "Any", run: "Run") -> bool:
     if not isinstance(form, str):
         return False
     if form == "moment":
-        return moments.whole(value, run)
+        return moments.is_moment(value, run)
     if form in ("process", "thread"):
         return type(value) is int and (run.owns(value) if form == "process" else value >= _LEAST_THREAD)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return False
     text = repr(value) if isinstance(value, float) else str(value)
-    return re.fullmatch(_MAY_DIFFER[form], text.strip()) is not None and _possible(form, text, run)
+    return re.fullmatch(_MAY_DIFFER[form], text.strip()) is not None and _may_have_form(form, text, run)
 
 
 def kind_of(form: str) -> str:

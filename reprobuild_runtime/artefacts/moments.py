@@ -98,21 +98,21 @@ def epoch(value: float, run: "Run") -> bool:
     return math.isfinite(value) and any(run.moment(value / scale) for scale in (1, 1e3, 1e6, 1e9))
 
 
-def at(text: str, place: int, run: "Run") -> "Optional[int]":
+def find_moment_end(text: str, place: int, run: "Run") -> "Optional[int]":
     """Return the end of the run's moment at a position, or None."""
     for form in _FORMS:
         match = form.match(text, place)
-        if match and not _goes_on(text, match.end()) and _within(match, run):
+        if match and not _number_continues(text, match.end()) and _is_within_run(match, run):
             return match.end()
     return None
 
 
-def _goes_on(text: str, end: int) -> bool:
+def _number_continues(text: str, end: int) -> bool:
     rest = text[end : end + 2]
     return bool(rest) and (rest[0].isalnum() or (rest[0] in ".:_" and rest[1:].isdigit()))
 
 
-def whole(value: "Any", run: "Run") -> bool:
+def is_moment(value: "Any", run: "Run") -> bool:
     """Return whether a value is a moment of the run, with its date."""
     if isinstance(value, bool):
         return False
@@ -121,13 +121,13 @@ def whole(value: "Any", run: "Run") -> bool:
     if not isinstance(value, str) or len(value) > 80:
         return False
     text = value.strip()
-    return at(text, 0, run) == len(text)
+    return find_moment_end(text, 0, run) == len(text)
 
 
 def of_day_at(text: str, place: int, run: "Run") -> "Optional[int]":
     """Return the end of the run's daytime at a position, or None."""
     match = _OF_DAY.match(text, place)
-    if not match or _goes_on(text, match.end()) or not run.of_day(_seconds(match)):
+    if not match or _number_continues(text, match.end()) or not run.of_day(_seconds(match)):
         return None
     return match.end()
 
@@ -136,7 +136,7 @@ def _seconds(match: "Match[str]") -> int:
     return int(match.group("H")) * 3600 + int(match.group("M")) * 60 + int(match.group("S"))
 
 
-def _within(match: "Match[str]", run: "Run") -> bool:
+def _is_within_run(match: "Match[str]", run: "Run") -> bool:
     parts = match.groupdict()
     if parts.get("epoch"):
         return epoch(float(parts["epoch"]), run)
@@ -150,10 +150,10 @@ def _within(match: "Match[str]", run: "Run") -> bool:
         seconds = seconds % (12 * 3600) + (12 * 3600 if parts["half"] == " PM" else 0)
     moment = calendar.timegm((year + 2000 if year < 100 else year, month, day, 0, 0, 0)) + seconds
     zone = (parts.get("zone") or "").strip()
-    return run.moment(moment - _ahead(zone)) if zone else run.local(moment)
+    return run.moment(moment - _zone_offset(zone)) if zone else run.local(moment)
 
 
-def _ahead(zone: str) -> int:
+def _zone_offset(zone: str) -> int:
     if zone in ("Z", "UTC", "GMT"):
         return 0
     digits = zone[1:].replace(":", "")

@@ -13,7 +13,7 @@ import struct
 
 from reprobuild_runtime.artefacts.forms import OrderedDict
 from reprobuild_runtime.artefacts.found import UnreadableError
-from reprobuild_runtime.artefacts.plain import Plain, width
+from reprobuild_runtime.artefacts.plain import Plain, element_size
 from reprobuild_runtime.artefacts.records import Bytes, Calls, Outside, PickleCall, Storage, text
 from reprobuild_runtime.artefacts.sections import FileSection
 
@@ -110,7 +110,7 @@ def read_legacy(path: str) -> "Any":
             storage = reader.storages[text(key)]
             file.seek(at)
             (elements,) = struct.unpack("<q", file.read(8))
-            length = elements * width(storage.dtype)
+            length = elements * element_size(storage.dtype)
             sections[storage.key] = FileSection(path, at + 8, length)
             at += 8 + length
         if at != os.path.getsize(path):

@@ -41,7 +41,7 @@ class Plain:
 
         Such calls can change other objects.
         """
-        ids = reached(value, _inside) if calls else ()
+        ids = reached(value, _list_inner_values) if calls else ()
         rest = [call for call in calls if id(call) not in ids]
         result = self.of(value)
         return Opaque("a value, and calls", (result, self.of(rest))) if rest else result
@@ -103,7 +103,7 @@ class Plain:
         array = self._array(record, depth)
         if array is not None:
             return array
-        data = _encoded(record)
+        data = _encode_protocol_2(record)
         if data is not None:
             return data
         parts: "List[Any]" = [list(record.args), *([record.more] if record.more else [])]
@@ -145,12 +145,12 @@ class Plain:
         if called.endswith("_v3"):
             dtype = getattr(args[6], "called", "").replace("torch.", "", 1)
         metadata = args[7:8] if called.endswith("_v3") else args[6:7]  # the bits of a conjugate, for example
-        item_size = width(dtype)
+        item_size = element_size(dtype)
         elements = 1
         for number in size:
             elements *= number
         extent = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if elements else 0
-        layout = () if elements <= 1 or _ordered(size, stride) else stride
+        layout = () if elements <= 1 or _is_contiguous(size, stride) else stride
         note = storage.location + (" requires_grad" if len(args) > 4 and args[4] else "")
         note += " %s" % canonical(self.of(metadata[0])) if metadata and metadata[0] is not None else ""
         if dtype not in KINDS:  # of unknown width: all bytes of the storage count
@@ -175,7 +175,7 @@ def _no_hooks(args: "Tuple[Any, ...]") -> bool:
     return isinstance(args[4], bool) and not (args[5:6] and args[5])
 
 
-def _inside(value: "Any") -> "Sequence[Any]":
+def _list_inner_values(value: "Any") -> "Sequence[Any]":
     """Return the parts of a pickle's object."""
     if isinstance(value, dict):
         return [*value, *value.values(), *getattr(value, "attributes", ())]
@@ -186,7 +186,7 @@ def _inside(value: "Any") -> "Sequence[Any]":
     return [value.pid] if isinstance(value, Outside) else list(value)
 
 
-def _ordered(size: "Tuple[int, ...]", stride: "Tuple[int, ...]") -> bool:
+def _is_contiguous(size: "Tuple[int, ...]", stride: "Tuple[int, ...]") -> bool:
     """Return whether the elements are in order, without gaps."""
     step = 1
     for number, wide in zip(reversed(size), reversed(stride)):
@@ -196,7 +196,7 @@ def _ordered(size: "Tuple[int, ...]", stride: "Tuple[int, ...]") -> bool:
     return True
 
 
-def _encoded(record: "PickleCall") -> "Optional[bytes]":
+def _encode_protocol_2(record: "PickleCall") -> "Optional[bytes]":
     """Return the bytes that a pickle of protocol 2 writes as text."""
     args = record.args
     if record.called != "_codecs.encode" or record.steps != ["called"] or record.more or len(args) != 2:
@@ -218,7 +218,7 @@ def _numpy_array(state: "Any") -> "Optional[Array]":
         return None
     _, shape, dtype, by_columns, data = state
     name = _numpy_type(dtype)
-    data = _encoded(data) if isinstance(data, PickleCall) else data
+    data = _encode_protocol_2(data) if isinstance(data, PickleCall) else data
     if (
         name is None
         or not isinstance(data, bytes)
@@ -259,6 +259,6 @@ def numpy_dtype(code: str) -> "Optional[str]":
     return name if name in KINDS else None
 
 
-def width(dtype: str) -> int:
+def element_size(dtype: str) -> int:
     """Return the bytes of an element, 1 if unknown."""
     return KINDS[dtype].width * _PAIRS.get(dtype, 1) if dtype in KINDS else 1

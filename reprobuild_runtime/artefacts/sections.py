@@ -8,7 +8,15 @@ They are compared piece by piece.
 import math
 import os
 
-from reprobuild_runtime.artefacts.distance import BLOCK, KINDS, RAW, ElementType, Tally, describe, specials
+from reprobuild_runtime.artefacts.distance import (
+    BLOCK,
+    KINDS,
+    RAW,
+    ElementType,
+    Tally,
+    count_specials,
+    describe,
+)
 from reprobuild_runtime.artefacts.found import Collector, UnreadableError
 
 TYPE_CHECKING = False
@@ -42,10 +50,10 @@ class FileSection:
         with open(self.path, "rb") as file:
             file.seek(self.start)
             for at in range(0, self.length, size):
-                yield _exactly(file, min(size, self.length - at))
+                yield _read_exactly(file, min(size, self.length - at))
 
 
-def _exactly(file: "IO[bytes]", size: int) -> bytes:
+def _read_exactly(file: "IO[bytes]", size: int) -> bytes:
     data = file.read(size)
     if len(data) != size:
         raise UnreadableError("it ends early")
@@ -114,7 +122,7 @@ def look_at(where: str, array: "Array", collector: "Collector") -> None:
         return
     nans = infinite = 0
     for piece in array.section.pieces(BLOCK):
-        counted = specials(kind, piece)
+        counted = count_specials(kind, piece)
         nans, infinite = nans + counted[0], infinite + counted[1]
     total = array.section.length // kind.width
     collector.numbers, collector.nans = collector.numbers + total, collector.nans + nans

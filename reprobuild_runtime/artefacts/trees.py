@@ -50,7 +50,7 @@ class Walk:
             raise UnreadableError("it is nested more than %d deep" % DEEPEST)
         if type_name(first) != type_name(second):
             # A number may be whole in one run only: 3 and 3.1. An array is never excused.
-            text = "%s and %s" % (_said(first), _said(second))
+            text = "%s and %s" % (_describe_value(first), _describe_value(second))
             if isinstance(first, Array) or isinstance(second, Array):
                 self.found.differ("%s: %s" % (where, text))
             else:
@@ -85,13 +85,13 @@ class Walk:
         for which, keys, others in (("first", names[0], set(names[1])), ("second", names[1], set(names[0]))):
             for name, value in zip(keys, (first if which == "first" else second).values()):
                 if name not in others:
-                    self._missing(_below(where, name[1]), name[1], which, isinstance(value, Array))
+                    self._missing(_child_path(where, name[1]), name[1], which, isinstance(value, Array))
         common = set(names[0]) & set(names[1])
         if [name for name in names[0] if name in common] != [name for name in names[1] if name in common]:
             self.found.differ("%s: the same keys in another order" % (where or "at the top"))
         values = dict(zip(names[1], second.values()))
         if isinstance(first, OrderedDict):
-            below_it = _below(where, "(attributes)")
+            below_it = _child_path(where, "(attributes)")
             self._sequences(below_it, "(attributes)", first.attributes, second.attributes, depth + 1)
         rules = self.found.rules
         top = depth == 0 or (depth == 1 and rules.metadata(key))
@@ -102,7 +102,7 @@ class Walk:
                 shown = name[1]
                 above = isinstance(key, str) and shown.isdigit() and not rules.ignores(shown)
                 self.compare(
-                    _below(where, shown), key if above else shown, value, values[name], depth + 1,
+                    _child_path(where, shown), key if above else shown, value, values[name], depth + 1,
                     top and name[0], below.get(shown) if name[0] else None,
                 )  # fmt: skip
 
@@ -153,7 +153,7 @@ class Walk:
             ("first", first_counts - second_counts),
             ("second", second_counts - first_counts),
         ):
-            for item in sorted(_said(by_form[form], form) for form in more.elements()):
+            for item in sorted(_describe_value(by_form[form], form) for form in more.elements()):
                 self.found.differ("%s: %s only in the %s run" % (where, item, which))
 
     def _single(
@@ -178,7 +178,7 @@ class Walk:
             collector.leaf(where, key, first, second, text, envelope, granted)
 
 
-def _said(value: "Any", form: str = "") -> str:
+def _describe_value(value: "Any", form: str = "") -> str:
     """Describe a value; an object by its form or class name."""
     if not isinstance(value, (Opaque, OrderedDict)):
         return quoted(value)
@@ -186,6 +186,6 @@ def _said(value: "Any", form: str = "") -> str:
     return words if words.isprintable() and len(words) <= LONGEST else ascii(words[:LONGEST])
 
 
-def _below(where: str, name: str) -> str:
+def _child_path(where: str, name: str) -> str:
     shown = name if name.isprintable() and len(name) < 200 else quoted(name)
     return "%s.%s" % (where, shown) if where else shown

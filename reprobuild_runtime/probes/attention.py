@@ -46,7 +46,7 @@ def _sdpa(b: "Bench", backend: str, shape: "Any", *, dtype: str = "float32", hea
             if "No available kernel" not in str(err):
                 raise
             messages = [str(warning.message) for warning in caught]
-            refusal = next((text for text in messages if expectations.alert(text)), "")
+            refusal = next((text for text in messages if expectations.find_alert_operation(text)), "")
             if refusal:  # torch leaves a backend out in strict mode, and gives the reason in a warning
                 raise RuntimeError(refusal) from err
             b.need(None, f"torch has no {backend} kernel for this device and these shapes")

@@ -36,10 +36,10 @@ def main(argv: "List[str]") -> int:
     Return 0 if all ended normally.
     """
     ask = json.loads(argv[0])
-    return _rank(ask) if "launch" in ask else _node(ask)
+    return _rank(ask) if "launch" in ask else _run_node(ask)
 
 
-def _node(ask: "Dict[str, Any]") -> int:
+def _run_node(ask: "Dict[str, Any]") -> int:
     """Run torchrun once for each compared launch.
 
     A failed one is not followed by another.
@@ -48,7 +48,7 @@ def _node(ask: "Dict[str, Any]") -> int:
 
     from reprobuild_runtime.probes.gather import environ_of
 
-    _say({"came": True})
+    _print_line({"came": True})
     environ = environ_of("profile", ask["seed"])
     environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"  # a lost node ends the others
     environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun itself sets it, with a long message
@@ -58,12 +58,12 @@ def _node(ask: "Dict[str, Any]") -> int:
         interface_name = interface(ask["address"], ask["second"])
         environ.update({"GLOO_SOCKET_IFNAME": interface_name} if interface_name else {})
     for launch in range(LAUNCHES):
-        taken = _taken(ask["port"] + launch) if os.environ["SLURM_PROCID"] == "0" else ""
+        taken = _find_port_obstacle(ask["port"] + launch) if os.environ["SLURM_PROCID"] == "0" else ""
         if taken:
-            _say({"failed": taken})
+            _print_line({"failed": taken})
             return 1
         code = subprocess.call(torchrun(ask, launch), env=environ, stdin=subprocess.DEVNULL)
-        _say({"launch": launch, "code": code})
+        _print_line({"launch": launch, "code": code})
         if code:
             return 1
     return 0
@@ -96,7 +96,7 @@ def _rank(ask: "Dict[str, Any]") -> int:
     return 0 if done else 1
 
 
-def _taken(port: int) -> str:
+def _find_port_obstacle(port: int) -> str:
     """Return why the ranks cannot meet at a port, or "".
 
     The port is one of this machine.
@@ -136,10 +136,10 @@ def interface(*addresses: str) -> str:
         (candidate for candidate in local_addresses if not candidate.startswith("127.")),
         local_addresses[0] if local_addresses else "",
     )
-    return _named(local_address) if local_address else ""
+    return _find_interface(local_address) if local_address else ""
 
 
-def _named(local_address: str) -> str:
+def _find_interface(local_address: str) -> str:
     """Return the name of the interface with an address.
 
     It is empty without one: gloo then chooses for itself.
@@ -160,7 +160,7 @@ def _named(local_address: str) -> str:
     return ""
 
 
-def _say(line: "Dict[str, Any]") -> None:
+def _print_line(line: "Dict[str, Any]") -> None:
     print(json.dumps(line), flush=True)
 
 

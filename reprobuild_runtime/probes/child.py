@@ -82,7 +82,7 @@ def probes(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
         several_threads(torch)
     say({"threads": torch.get_num_threads()})
     table = bench.Bench(torch, ask["device"], ask["seed"], ask["mode"])
-    disturb = Disturbance(torch, ask["device"]).disturb if ask["stress"] else _nothing
+    disturb = Disturbance(torch, ask["device"]).disturb if ask["stress"] else _do_nothing
     each(register(), table, ask, disturb, say)
 
 
@@ -112,13 +112,13 @@ class Alive:
             self._say({"alive": True})
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
 def run(
-    probe: "bench.RuntimeProbe", table: "Any", repeats: int, disturb: "Callable[[], None]" = _nothing,
-    alive: "Callable[[], None]" = _nothing,
+    probe: "bench.RuntimeProbe", table: "Any", repeats: int, disturb: "Callable[[], None]" = _do_nothing,
+    alive: "Callable[[], None]" = _do_nothing,
 ) -> "Dict[str, Any]":  # fmt: skip
     """Run a probe some times; return its digests or an error.
 
@@ -147,9 +147,13 @@ def run(
             result["skipped"] = f"not applicable here: {err}"
         except Exception as err:
             result["error"] = f"{type(err).__name__}: {err}"[:2000]
-            result["alert"] = expectations.alert(str(err)) if isinstance(err, RuntimeError) else ""
+            result["alert"] = (
+                expectations.find_alert_operation(str(err)) if isinstance(err, RuntimeError) else ""
+            )
     result["shape"] = ", ".join(dict.fromkeys(getattr(table, "shapes", [])))
-    result["warned"] = sorted({name for name in (expectations.alert(str(w.message)) for w in caught) if name})
+    result["warned"] = sorted(
+        {name for name in (expectations.find_alert_operation(str(w.message)) for w in caught) if name}
+    )
     result["seconds"] = round(time.perf_counter() - began, 4)
     return result
 
@@ -159,7 +163,7 @@ def _dtype(values: "List[Any]") -> str:
     return ", ".join(sorted(kinds))
 
 
-def scout(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
+def print_first_facts(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     """Print the first facts: draws, platform, torch's documentation.
 
     The draws are those of a start.
@@ -176,7 +180,7 @@ def scout(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     say({"comparator": comparator(torch)})
 
 
-def occupy(torch: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
+def occupy_gpu(torch: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
     """Multiply matrices on the GPU until the parent ends.
 
     The limit is six hours.
@@ -191,7 +195,7 @@ def occupy(torch: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
 
 
 TASKS: "Dict[str, Any]" = {
-    "probes": probes, "scout": scout, "occupy": occupy, "controls": controls.controls,
+    "probes": probes, "scout": print_first_facts, "occupy": occupy_gpu, "controls": controls.controls,
     "collective": ranks.collective,
 }  # fmt: skip
 
@@ -217,7 +221,7 @@ def do(
     """
     from importlib import import_module
 
-    _die_with_parent()
+    _end_with_parent()
     sys.stdout.flush()
     data = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -241,7 +245,7 @@ def do(
     return True
 
 
-def _die_with_parent() -> None:
+def _end_with_parent() -> None:
     """Let Linux end this process when its parent ends.
 
     Otherwise it would go on computing without use.

@@ -56,7 +56,7 @@ def run(ask: "Dict[str, Any]", command: "List[str]", gpus: int) -> "Dict[str, An
     ]
     if world > 2:
         result["controls"] = [_control(ask["device"], launches, why)]
-    result["verdict"], result["why"] = _summed_up(result["probes"], why)
+    result["verdict"], result["why"] = _summarise_probes(result["probes"], why)
     if world == 2 and result["verdict"] == "IDENTICAL":
         result.update(verdict="SKIPPED", why=TWO)
     return result
@@ -73,7 +73,7 @@ def _meeting_place() -> "tempfile.TemporaryDirectory[str]":
         return tempfile.TemporaryDirectory(dir="/dev/shm")
 
 
-def _summed_up(probes: "List[Dict[str, Any]]", why: str) -> "tuple[str, str]":
+def _summarise_probes(probes: "List[Dict[str, Any]]", why: str) -> "tuple[str, str]":
     """Return one verdict on all probes, and its reason.
 
     `why` is the reason if a rank ended early.
@@ -120,7 +120,7 @@ def _launch(
     task.update(rounds=2, repeats=3 if not ask["thorough"] else 50)
 
     def rank(number: int) -> "processes.ChildOutput":
-        return processes.listen([*command, json.dumps({**task, "rank": number})], environ, limit)
+        return processes.run_child([*command, json.dumps({**task, "rank": number})], environ, limit)
 
     with ThreadPoolExecutor(max_workers=world) as pool:
         answers = list(pool.map(rank, range(world)))
@@ -151,12 +151,12 @@ def environ_for_ranks(seed: int) -> "Dict[str, str]":
 
 def _of_all(answers: "List[processes.ChildOutput]", key: str) -> "Dict[str, Dict[str, Any]]":
     """Return all ranks' results of each probe, or each control mode."""
-    per_rank = [_by_name(answer, key) for answer in answers]
+    per_rank = [_group_by_name(answer, key) for answer in answers]
     names = dict.fromkeys(name for results in per_rank for name in results)
     return {name: _joined([results.get(name, []) for results in per_rank]) for name in names}
 
 
-def _by_name(answer: "processes.ChildOutput", key: str) -> "Dict[str, List[Dict[str, Any]]]":
+def _group_by_name(answer: "processes.ChildOutput", key: str) -> "Dict[str, List[Dict[str, Any]]]":
     """Return a rank's results of each probe, round by round."""
     results: "Dict[str, List[Dict[str, Any]]]" = {}
     for line in answer.lines:
@@ -214,9 +214,9 @@ def algorithms(folder: str) -> "List[str]":
             if name.startswith("nccl-"):
                 with open(os.path.join(above, name), encoding="utf-8", errors="replace") as file:
                     matches.update(_TUNING.findall(file.read()))
-    return sorted({f"{call} {_named(algorithm, _ALGORITHMS)} {_named(protocol, _PROTOCOLS)}"
+    return sorted({f"{call} {_format_names(algorithm, _ALGORITHMS)} {_format_names(protocol, _PROTOCOLS)}"
                    for call, _, algorithm, protocol in matches})  # fmt: skip
 
 
-def _named(word: str, names: "Any") -> str:
+def _format_names(word: str, names: "Any") -> str:
     return names[int(word)] if word.isdigit() and int(word) < len(names) else word

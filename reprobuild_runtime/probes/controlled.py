@@ -49,7 +49,7 @@ def _in_a_process(
     mode = "profile" if ask["subject"] == "arrays" else "default"
     environ = {**environ_of(mode, ask["seed"]), "OMP_NUM_THREADS": str(max(2, min(cpus, 8)))}
     task = {"task": "controls", "device": device, "threads": threads}
-    heard = processes.listen([*command, json.dumps(task)], environ, ask["limit"])
+    heard = processes.run_child([*command, json.dumps(task)], environ, ask["limit"])
     modes_by_name = {
         line["control"]: line["modes"] for line in heard.lines if "control" in line and "modes" in line
     }
@@ -79,9 +79,9 @@ def entry(name: str, device: str, modes: "Dict[str, Any]", why: str = "") -> "Di
     if not modes:
         pass
     elif verdicts["default"] != "DRIFT":
-        why = _blame("it did not drift by default", modes["default"])
+        why = _describe_blame("it did not drift by default", modes["default"])
     elif verdicts[cure] != "IDENTICAL":
-        why = _blame("it did not stop drifting when it was cured", modes[cure])
+        why = _describe_blame("it did not stop drifting when it was cured", modes[cure])
     elif verdicts.get("ones", "IDENTICAL") != "IDENTICAL":
         why = "adding ones drifts as well: the harness is at fault"
     else:
@@ -95,7 +95,7 @@ def entry(name: str, device: str, modes: "Dict[str, Any]", why: str = "") -> "Di
     return {"name": name, "device": device, "modes": modes, "verdict": "CONTROL-INEFFECTIVE", "why": why}
 
 
-def _blame(problem: str, mode: "Dict[str, Any]") -> str:
+def _describe_blame(problem: str, mode: "Dict[str, Any]") -> str:
     return problem + (f": {mode['why']}" if mode["why"] else f" in {mode['repeats']} runs")
 
 
@@ -103,17 +103,17 @@ def _fresh_controls(ask: "Dict[str, Any]") -> "List[Dict[str, Any]]":
     seed = str(ask["seed"])
     cured = {launch.SEED: seed, launch.EXPLICIT: "1", launch.HASH_SEED: seed}
     entries = []
-    numpy = [arrays.fresh(cured)] if ask["subject"] == "arrays" else []
-    for control in [*controls.fresh(cured), *numpy]:
+    numpy = [arrays.make_fresh_control(cured)] if ask["subject"] == "arrays" else []
+    for control in [*controls.list_fresh_controls(cured), *numpy]:
         modes = {
-            mode: judge([_fresh(*control[mode]) for _ in range(4)], "none", ())
+            mode: judge([_run_fresh_control(*control[mode]) for _ in range(4)], "none", ())
             for mode in ("default", "cured")
         }
         entries.append(entry(control["name"], "cpu", modes, control["why"]))
     return entries
 
 
-def _fresh(command: "List[str]", environ: "Dict[str, str]") -> "Dict[str, Any]":
+def _run_fresh_control(command: "List[str]", environ: "Dict[str, str]") -> "Dict[str, Any]":
     try:
         done = subprocess.run(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, timeout=60

@@ -40,14 +40,19 @@ def controls(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
             say({"begin": name})
             say({"control": name, "modes": _race(torch, device, name)})
     say({"begin": "empty_memory"})
-    modes = {mode: _told(lambda: _empty(torch, device), torch, mode, 20) for mode in ("default", "strict")}
+    modes = {
+        mode: _run_repeatedly(lambda: _read_uninitialised(torch, device), torch, mode, 20)
+        for mode in ("default", "strict")
+    }
     say({"control": "empty_memory", "modes": modes})
     if device == "cpu":
         say({"begin": "completion_order"})
         say({"control": "completion_order", "modes": _completion(torch)})
 
 
-def _told(compute: "Callable[[], Any]", torch: "Any", mode: str, repeats: int = REPEATS) -> "Dict[str, Any]":
+def _run_repeatedly(
+    compute: "Callable[[], Any]", torch: "Any", mode: str, repeats: int = REPEATS
+) -> "Dict[str, Any]":
     """Run a computation some times in a mode.
 
     Return it in the form of a probe's results.
@@ -85,9 +90,9 @@ def _race_at(torch: "Any", device: str, name: str, size: int) -> "Dict[str, Any]
     values = torch.randn(size, generator=private).to(device)
     ones = torch.ones_like(values)
     return {
-        "default": _told(lambda: _add(torch, name, index, values), torch, "default"),
-        "strict": _told(lambda: _add(torch, name, index, values), torch, "strict"),
-        "ones": _told(lambda: _add(torch, name, index, ones), torch, "default"),
+        "default": _run_repeatedly(lambda: _add(torch, name, index, values), torch, "default"),
+        "strict": _run_repeatedly(lambda: _add(torch, name, index, values), torch, "strict"),
+        "ones": _run_repeatedly(lambda: _add(torch, name, index, ones), torch, "default"),
     }
 
 
@@ -105,7 +110,7 @@ def _add(torch: "Any", name: str, index: "Any", values: "Any") -> "Any":
     return start.scatter_add_(0, index, values)
 
 
-def _empty(torch: "Any", device: str) -> "Any":
+def _read_uninitialised(torch: "Any", device: str) -> "Any":
     """Return uninitialised memory, after dirty memory was freed."""
     dirty = [torch.empty(24, device=device).fill_(random.SystemRandom().random()) for _ in range(50)]
     del dirty
@@ -138,10 +143,10 @@ def _completion(torch: "Any") -> "Dict[str, Any]":
             total += part
         return total
 
-    modes = {"default": _told(lambda: compute(False), torch, "default", 20)}
+    modes = {"default": _run_repeatedly(lambda: compute(False), torch, "default", 20)}
     # Under another name than `strict`: a drift there is expected, too.
-    modes["strict cannot help"] = _told(lambda: compute(False), torch, "strict", 20)
-    modes["cured"] = _told(lambda: compute(True), torch, "default", 20)
+    modes["strict cannot help"] = _run_repeatedly(lambda: compute(False), torch, "strict", 20)
+    modes["cured"] = _run_repeatedly(lambda: compute(True), torch, "default", 20)
     return modes
 
 
@@ -156,7 +161,7 @@ print([total.hex() for total in totals])
 UNSEEDED = "import random, sys; print(random.random().hex(), 'reprobuild_runtime.startup' in sys.modules)"
 
 
-def fresh(cured: "Dict[str, str]") -> "List[Dict[str, Any]]":
+def list_fresh_controls(cured: "Dict[str, str]") -> "List[Dict[str, Any]]":
     """Return controls that are fresh processes.
 
     Each has a name, code and options, by default and cured.

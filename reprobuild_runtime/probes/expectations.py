@@ -38,7 +38,7 @@ def read(text: "Optional[str]") -> "Dict[str, Any]":
         table["source"] = ""
         return table
     under = ""
-    for paragraph in _paragraphs(text):
+    for paragraph in _split_paragraphs(text):
         joined = " ".join(paragraph.split())
         for words, name in _HEADS.items():
             if words in joined and joined.startswith("The following"):
@@ -51,7 +51,7 @@ def read(text: "Optional[str]") -> "Dict[str, Any]":
     return table
 
 
-def _paragraphs(text: str) -> "List[str]":
+def _split_paragraphs(text: str) -> "List[str]":
     """Return paragraphs and list items.
 
     The items of a list below an item are a part of it.
@@ -73,18 +73,18 @@ def _paragraphs(text: str) -> "List[str]":
     return parts
 
 
-def documented(table: "Dict[str, Any]", lines: "Sequence[Tuple[str, ...]]", device: str) -> str:
+def find_documentation(table: "Dict[str, Any]", lines: "Sequence[Tuple[str, ...]]", device: str) -> str:
     """Return the documentation of a probe on a device.
 
     It is `refused`, `deterministic` or `none`.
     """
     for verdict in ("refused", "deterministic"):
-        if any(_concerns(entry, line, device) for entry in table[verdict] for line in lines):
+        if any(_concerns_device(entry, line, device) for entry in table[verdict] for line in lines):
             return verdict
     return "none"
 
 
-def _concerns(entry: str, line: "Tuple[str, ...]", device: str) -> bool:
+def _concerns_device(entry: str, line: "Tuple[str, ...]", device: str) -> bool:
     name, _, when = entry.partition(" ")
     if name != line[0] or not all(word in when for word in line[1:]):
         return False
@@ -92,7 +92,7 @@ def _concerns(entry: str, line: "Tuple[str, ...]", device: str) -> bool:
     return here in when or not ("CPU" in when or "CUDA" in when)
 
 
-def alert(message: str) -> str:
+def find_alert_operation(message: str) -> str:
     """Return the operation in torch's own alert, else an empty text.
 
     The alert is about a missing deterministic implementation.

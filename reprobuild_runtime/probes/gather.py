@@ -43,13 +43,13 @@ def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]")
         tasks = [task for task in tasks if task[0] != "warn" or task[1] == 0]
     together = 2 if ask["stress"] or ask["quick"] else 1
     with ThreadPoolExecutor(max_workers=together) as pool:
-        ran = list(pool.map(lambda task: _one(ask, command, names, *task), tasks))
+        ran = list(pool.map(lambda task: _run_process(ask, command, names, *task), tasks))
     by_mode: "Dict[str, List[Dict[str, Dict[str, Any]]]]" = {mode: [] for mode in ask["modes"]}
     for run in ran:
         by_mode[run.mode].append({**dict.fromkeys(selection, NOT_ASKED), **run.told})
     probes = [_probe(known[name], by_mode, table, ask["device"]) for name in selection]
     threads = {run.mode: run.threads for run in ran if run.threads}
-    return {"probes": probes, "bound": bound(probes), "stress": _stress(ran), "threads": threads}
+    return {"probes": probes, "bound": bound(probes), "stress": _summarise_stress(ran), "threads": threads}
 
 
 def register(subject: str) -> "Dict[str, Any]":
@@ -73,7 +73,7 @@ class ProcessRun:
         self.stress: "Optional[str]" = None
 
 
-def _stress(ran: "List[ProcessRun]") -> "Optional[Dict[str, Any]]":
+def _summarise_stress(ran: "List[ProcessRun]") -> "Optional[Dict[str, Any]]":
     """Return whether each process had its load.
 
     Return None if no process had one.
@@ -84,7 +84,7 @@ def _stress(ran: "List[ProcessRun]") -> "Optional[Dict[str, Any]]":
     return {"ran": not whys, "why": "; ".join(whys)[:2000]}
 
 
-def _one(
+def _run_process(
     ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int
 ) -> ProcessRun:
     """Run one process of a mode; restart it after a failed probe."""
@@ -106,7 +106,7 @@ def _one(
                 "names": rest,
             }
             task.update(repeats=ask["repeats"], stress=stressed)
-            heard = processes.listen([*command, json.dumps(task)], environ, ask["limit"])
+            heard = processes.run_child([*command, json.dumps(task)], environ, ask["limit"])
             why = _take(heard, rest, results)
             ran.threads = ran.threads or int(heard.said("threads") or 0)
     finally:
@@ -166,7 +166,7 @@ def environ_of(mode: str, seed: int, subject: str = "torch") -> "Dict[str, str]"
 def _probe(
     probe: "Any", by_mode: "Dict[str, List[Dict[str, Dict[str, Any]]]]", table: "Dict[str, Any]", device: str
 ) -> "Dict[str, Any]":
-    documented = expectations.documented(table, probe.documented, device)
+    documented = expectations.find_documentation(table, probe.documented, device)
     alerts = expectations.undocumented()["alerts"]
     results = [answer[probe.name] for mode in by_mode.values() for answer in mode]
     facts = {key: next((line[key] for line in results if line.get(key)), "") for key in ("dtype", "shape")}
@@ -195,9 +195,9 @@ def bound(probes: "List[Dict[str, Any]]") -> "Dict[str, Any]":
     if not runs:
         return {"runs": 0, "upper": 1.0, "probe": "", "typical": {"runs": 0, "upper": 1.0}}
     (least, name), typical = runs[0], runs[len(runs) // 2][0]
-    middle = {"runs": typical, "upper": _upper(typical)}
-    return {"runs": least, "upper": _upper(least), "probe": name, "typical": middle}
+    middle = {"runs": typical, "upper": _upper_bound(typical)}
+    return {"runs": least, "upper": _upper_bound(least), "probe": name, "typical": middle}
 
 
-def _upper(runs: int) -> float:
+def _upper_bound(runs: int) -> float:
     return round(min(1.0, 3 / runs), 6)

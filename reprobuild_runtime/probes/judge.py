@@ -37,7 +37,7 @@ def _verdict(
     if not results:
         return "ERROR", "no process answered"
     if errors:
-        return _refused(errors, results, documented, alerts)
+        return _judge_refusal(errors, results, documented, alerts)
     if len(skipped) == len(results):
         return "SKIPPED", str(skipped[0])
     if skipped:
@@ -47,7 +47,7 @@ def _verdict(
     return ("IDENTICAL", "") if len(set(digests)) == 1 else ("DRIFT", "")
 
 
-def _refused(
+def _judge_refusal(
     errors: "List[Dict[str, Any]]",
     results: "Sequence[Dict[str, Any]]",
     documented: str,

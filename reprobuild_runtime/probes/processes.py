@@ -41,7 +41,7 @@ class ChildOutput:
         return next((str(line[key]) for line in self.lines for key in ABSENT if key in line), "")
 
 
-def listen(command: "List[str]", environ: "Dict[str, str]", limit: float) -> ChildOutput:
+def run_child(command: "List[str]", environ: "Dict[str, str]", limit: float) -> ChildOutput:
     """Run a child to its end and return its answer.
 
     Args:
@@ -102,14 +102,14 @@ def _read(child: "Any", answer: ChildOutput, limit: float) -> str:
 
 def _judge(answer: ChildOutput, code: int) -> str:
     if code:
-        return _ended(code)
+        return _describe_exit(code)
     last = answer.lines[-1] if answer.lines else {}
     if "failed" in last:
         return str(last["failed"])
     return "" if "done" in last or any(key in last for key in ABSENT) else "it ended before it was done"
 
 
-def _ended(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code < 0:
         return f"it died by {_signal(-code)}" + (", as for too much memory" if code == -9 else "")
     return f"it ended with exit code {code}"
@@ -155,7 +155,7 @@ class Companion:
             failed = next(
                 (str(line[key]) for line in lines for key in ("failed", *ABSENT) if key in line), ""
             )
-            return failed or _ended(code)
+            return failed or _describe_exit(code)
         return "" if any("begin" in line for line in lines) else "it had not begun when the other was done"
 
 

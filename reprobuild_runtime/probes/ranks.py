@@ -55,7 +55,7 @@ def names(device: str) -> "List[str]":
     return [*reduced, SCATTERED, "all_reduce that cancels"]
 
 
-def between(device: str) -> "List[str]":
+def list_node_probes(device: str) -> "List[str]":
     """Return the names of probes between nodes in every torch."""
     return [*(name for name in names(device) if name not in optional(device)), OWN_SUM, OWN_NUMBERS]
 
@@ -91,10 +91,10 @@ def collective(torch: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
         )
         try:
             for name, compute in _probes(torch, distributed, ask, device).items():
-                say({"probe": name, **_told(name, compute, ask["repeats"], backend)})
+                say({"probe": name, **_run_repeatedly(name, compute, ask["repeats"], backend)})
             if number == 0:
                 for mode, compute in _control(torch, distributed, ask, device, store("arrivals")).items():
-                    say({"control": mode, **_told(CONTROL, compute, CONTROL_RUNS, backend)})
+                    say({"control": mode, **_run_repeatedly(CONTROL, compute, CONTROL_RUNS, backend)})
         finally:
             distributed.destroy_process_group()
 
@@ -120,7 +120,7 @@ def _has_gloo(distributed: "Any") -> bool:
     return bool(getattr(distributed, "is_gloo_available", lambda: True)())
 
 
-def _told(name: str, compute: "Callable[[], Any]", repeats: int, backend: str) -> "Dict[str, Any]":
+def _run_repeatedly(name: str, compute: "Callable[[], Any]", repeats: int, backend: str) -> "Dict[str, Any]":
     """Return a rank's results of a probe.
 
     It is skipped only if gloo itself reports that it lacks the operation.

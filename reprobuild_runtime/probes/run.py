@@ -46,7 +46,7 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
     arrays = ask["subject"] == "arrays"
     command = child or processes.CHILDREN[ask["subject"]]
     task = json.dumps({"task": "scout", "device": ask["device"]})
-    scout = processes.listen([*command, task], _scout_environ(), ask["limit"])
+    scout = processes.run_child([*command, task], _scout_environ(), ask["limit"])
     document.update(
         options=ask, device=ask["device"], start=scout.said("start") or start.start(numpy=not arrays)
     )

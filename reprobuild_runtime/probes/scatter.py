@@ -40,7 +40,7 @@ def scatter_add_bf16(b: "Bench") -> "List[Any]":
     return [start.scatter_add_(0, b.index(64, count), b.randn(count).bfloat16())]
 
 
-def _reduced(b: "Bench", how: str) -> "List[Any]":
+def _scatter_and_reduce(b: "Bench", how: str) -> "List[Any]":
     count = b.pick(8000, 200000)
     start = b.torch.zeros(16, 32, device=b.device)
     reduce = b.need(getattr(start, "scatter_reduce", None), "this torch has no scatter_reduce")
@@ -49,12 +49,12 @@ def _reduced(b: "Bench", how: str) -> "List[Any]":
 
 @probe(("torch.Tensor.scatter_reduce", "sum"))
 def scatter_reduce_sum(b: "Bench") -> "List[Any]":
-    return _reduced(b, "sum")
+    return _scatter_and_reduce(b, "sum")
 
 
 @probe(("torch.Tensor.scatter_reduce", "mean"))
 def scatter_reduce_mean(b: "Bench") -> "List[Any]":
-    return _reduced(b, "mean")
+    return _scatter_and_reduce(b, "mean")
 
 
 @probe(("torch.Tensor.scatter_reduce", "prod"))

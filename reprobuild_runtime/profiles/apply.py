@@ -33,7 +33,7 @@ def export(environ: "MutableMapping[str, str]", entries: "Iterable[Mapping[str, 
         elif entry["value"] is not None and (have is None or _is_anothers(environ, entry)):
             settled.put(environ, name, entry["value"])
         if not choose.is_valid(entry, environ.get(name)):
-            contradictions.append(against(entry, environ.get(name)))
+            contradictions.append(describe_contradiction(entry, environ.get(name)))
     return contradictions
 
 
@@ -43,19 +43,19 @@ def _is_anothers(environ: "Mapping[str, str]", entry: "Mapping[str, Any]") -> bo
     This profile's entry does not allow its value.
     """
     name = entry["name"]
-    return settled.ours(environ, name) and not choose.is_valid(entry, environ[name])
+    return settled.has_our_value(environ, name) and not choose.is_valid(entry, environ[name])
 
 
-def against(entry: "Mapping[str, Any]", value: object) -> str:
+def describe_contradiction(entry: "Mapping[str, Any]", value: object) -> str:
     """Return the line on a setting that contradicts its profile."""
-    requirement = "unset" if entry["value"] is None else shown(entry["value"])
-    current_value = "empty" if value == "" else shown(value)
+    requirement = "unset" if entry["value"] is None else display_value(entry["value"])
+    current_value = "empty" if value == "" else display_value(value)
     return (
         f"profile {entry['profile']} wants {entry['name']} {requirement}; it is {current_value}, and stays so"
     )
 
 
-def shown(value: object, limit: int = 120) -> str:
+def display_value(value: object, limit: int = 120) -> str:
     """Return a value in a form for one line of a log."""
     text = value if isinstance(value, str) else str(value)
     printable = "".join(c if c.isprintable() else "?" for c in text)
@@ -77,7 +77,7 @@ def check_arguments(rules: "Iterable[Mapping[str, Any]]", command: "Iterable[str
     return problems
 
 
-def flags(module_name: str, entries: "Iterable[Mapping[str, Any]]") -> "List[Mapping[str, Any]]":
+def select_flags(module_name: str, entries: "Iterable[Mapping[str, Any]]") -> "List[Mapping[str, Any]]":
     """Return the entries that are flags of a module or its submodules."""
     consumers = choose.data()["consumers"]
     return [
@@ -124,12 +124,12 @@ def read_flag(entry: "Mapping[str, Any]") -> object:
     return value
 
 
-def wanted(entry: "Mapping[str, Any]") -> object:
+def requested_value(entry: "Mapping[str, Any]") -> object:
     """Return an entry's requested value, in the form of a record."""
-    return entry["value"] if choose.is_variable(entry) else wanted_flag(entry)
+    return entry["value"] if choose.is_variable(entry) else requested_flag(entry)
 
 
-def wanted_flag(entry: "Mapping[str, Any]") -> object:
+def requested_flag(entry: "Mapping[str, Any]") -> object:
     """Return a flag's value if its entry is in force."""
     return entry.get("reads", entry["value"])
 

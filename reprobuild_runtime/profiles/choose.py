@@ -77,25 +77,25 @@ def settings(profiles: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str
     entries: "Dict[Tuple[str, object], Dict[str, Any]]" = {}
     for profile in _with_included(profiles):
         for entry in data()["profiles"][profile]["settings"]:
-            if applies(entry, finder):
+            if is_applicable(entry, finder):
                 key = (entry["name"], entry["value"] if entry.get("append") else None)
                 entries.pop(key, None)
                 entries[key] = dict(entry, profile=profile)
     return list(entries.values())
 
 
-def arguments(profiles: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
+def list_argument_rules(profiles: "Iterable[str]", path: "Iterable[str]") -> "List[Dict[str, Any]]":
     """Return the rules in force for a job's command line."""
     finder = versions.VersionFinder(data()["consumers"], path)
     return [
         rule
         for profile in _with_included(profiles)
         for rule in data()["profiles"][profile].get("arguments", ())
-        if applies(rule, finder)
+        if is_applicable(rule, finder)
     ]
 
 
-def applies(entry: "Mapping[str, Any]", finder: versions.VersionFinder) -> bool:
+def is_applicable(entry: "Mapping[str, Any]", finder: versions.VersionFinder) -> bool:
     """Return whether an entry is for the installed release."""
     conditions = entry.get("versions", "")
     if not conditions and not entry.get("installed"):

@@ -33,7 +33,7 @@ def after_import(name: str, module: "Any") -> None:
         profiles = choose.names(os.environ.get(choose.PROFILE))
     except choose.UnknownProfileError:
         return  # reported when this process, or the one that started it, was settled
-    path = versions.own_path()
+    path = versions.list_own_directories()
     entries = choose.settings(profiles, path)
     if name == "torch" and entries:
         # Variables that a launcher lost on the way, and that are still in time; before the flags, because one imports
@@ -43,15 +43,15 @@ def after_import(name: str, module: "Any") -> None:
         )
         refusals.install(profiles)
         for problem in kernels.settle(module):
-            launch.say("reprobuild: " + problem)
-    for problem in set_flags(apply.flags(name, entries)):
-        launch.say("reprobuild: " + problem)
+            launch.print_line("reprobuild: " + problem)
+    for problem in set_flags(apply.select_flags(name, entries)):
+        launch.print_line("reprobuild: " + problem)
     if os.environ.get(apply.CHECKED) != "1" and ranks.rank(os.environ) == 0:
-        rules = [rule for rule in choose.arguments(profiles, path) if _module(rule) == name]
+        rules = [rule for rule in choose.list_argument_rules(profiles, path) if _module(rule) == name]
         if rules:
             os.environ[apply.CHECKED] = "1"  # workers have the same one
         for problem in apply.check_arguments(rules, sys.argv):
-            launch.say(f"reprobuild: profile {','.join(profiles)}: {problem}")
+            launch.print_line(f"reprobuild: profile {','.join(profiles)}: {problem}")
 
 
 def _read(entry: "Dict[str, Any]") -> object:
@@ -75,8 +75,8 @@ def set_flags(entries: "List[Any]") -> "List[str]":
         try:
             before = _read(entry)
             apply.set_flag(entry)
-            if before != apply.wanted_flag(entry) or _is_for_good(entry):
-                changed.setdefault(entry["name"], {"before": before})["after"] = apply.wanted_flag(entry)
+            if before != apply.requested_flag(entry) or _is_for_good(entry):
+                changed.setdefault(entry["name"], {"before": before})["after"] = apply.requested_flag(entry)
         except LookupError:
             problems.append(f"profile {entry['profile']}: this release has no {entry['name']}")
         except Exception as err:
@@ -103,11 +103,11 @@ def enforce(profile: "Optional[str]") -> "List[str]":
     except choose.UnknownProfileError as err:
         if profile is not None:
             raise
-        launch.say(f"reprobuild: no profile is in force: {err}")
+        launch.print_line(f"reprobuild: no profile is in force: {err}")
         return _hash_seed()
     if profile is not None:
         os.environ[choose.PROFILE] = ",".join(profiles)  # children and later imports do the same
-    entries = choose.settings(profiles, versions.own_path())
+    entries = choose.settings(profiles, versions.list_own_directories())
     late = _hash_seed() + _take_back({entry["name"] for entry in entries})
     bound: "Dict[str, List[str]]" = {}
     for entry in filter(choose.is_variable, entries):
@@ -120,7 +120,7 @@ def enforce(profile: "Optional[str]") -> "List[str]":
     late += [f"{', '.join(names)}: {why}" for why, names in bound.items()]
     for name in sorted({str(consumer["module"]) for consumer in choose.data()["consumers"].values()}):
         if name in sys.modules:
-            late += set_flags(apply.flags(name, entries))
+            late += set_flags(apply.select_flags(name, entries))
     if "torch" in sys.modules and entries:
         refusals.install(profiles)
         late += kernels.settle(sys.modules["torch"])

@@ -30,7 +30,7 @@ def install(profiles: "Tuple[str, ...]") -> None:
 
     def of_process(kind: "Any", error: "Any", trace: "Any") -> None:
         previous(kind, error, trace)
-        _say(error)
+        _print_refusal(error)
 
     sys.excepthook = of_process
     import threading
@@ -39,16 +39,16 @@ def install(profiles: "Tuple[str, ...]") -> None:
 
     def of_thread(args: "Any") -> None:
         before(args)
-        _say(args.exc_value)
+        _print_refusal(args.exc_value)
 
     threading.excepthook = of_thread
 
 
-def _say(error: object) -> None:
+def _print_refusal(error: object) -> None:
     try:
         text = str(error) if isinstance(error, RuntimeError) else ""
         if TEXT in text:
-            launch.say("reprobuild: hint: " + hint(text, _installed[-1]))
+            launch.print_line("reprobuild: hint: " + hint(text, _installed[-1]))
     except Exception:  # an exiting interpreter has enough to report
         pass
 
@@ -59,16 +59,16 @@ def hint(text: str, profiles: "Tuple[str, ...]") -> str:
     by_profile = any(entry["name"] == MODE for entry in choose.settings(profiles, ()))
     advice = (
         f"{operation} has an alternative: "
-        if alternative(operation)
+        if find_alternative(operation)
         else f"no alternative to {operation} is known"
     )
-    advice += alternative(operation) + "; or switch the mode off around this one operation"
+    advice += find_alternative(operation) + "; or switch the mode off around this one operation"
     if by_profile:
         return f"{advice}. Profile {profile} switched it on; the profile `torch` refuses nothing"
     return f"{advice}. The program switched it on, not the profile ({profile})"
 
 
-def alternative(operation: str) -> str:
+def find_alternative(operation: str) -> str:
     """Return the alternative to an operation, "" if unknown.
 
     It is that of the longest known name that the operation's name begins with.

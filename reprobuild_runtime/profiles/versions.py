@@ -121,7 +121,7 @@ def _split(path: str) -> "List[str]":
     return [folder for folder in path.split(os.pathsep) if folder]
 
 
-def own_path() -> "List[str]":
+def list_own_directories() -> "List[str]":
     """Return this interpreter's directories with distributions.
 
     Others are left out, because they may be large and slow to list.

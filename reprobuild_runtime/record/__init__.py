@@ -31,4 +31,4 @@ def watch(name: str, module: "Any") -> None:
     except Exception as err:
         from reprobuild_runtime import launch
 
-        launch.say(f"reprobuild: no record is written: {type(err).__name__}: {err}")
+        launch.print_line(f"reprobuild: no record is written: {type(err).__name__}: {err}")

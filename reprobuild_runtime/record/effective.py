@@ -52,7 +52,7 @@ def environment() -> "Dict[str, Optional[str]]":
     every = choose.data()["profiles"].values()
     named = {entry["name"] for profile in every for entry in profile["settings"] if choose.is_variable(entry)}
     values = {name: variable(name) for name in sorted({*VARIABLES, *named})}
-    return {name: apply.shown(value) for name, value in values.items() if value is not None}
+    return {name: apply.display_value(value) for name, value in values.items() if value is not None}
 
 
 def variable(name: str) -> "Optional[str]":
@@ -72,7 +72,7 @@ def variable(name: str) -> "Optional[str]":
     return os.environ.get(name)
 
 
-def flags() -> "Dict[str, object]":
+def read_flags() -> "Dict[str, object]":
     """Return the flags of loaded frameworks that change results."""
     values: "Dict[str, object]" = {}
     for name in _FLAGS:
@@ -123,7 +123,7 @@ def take() -> "Dict[str, Any]":
     """Return the whole effective state."""
     return {
         "environment": environment(),
-        "flags": flags(),
+        "flags": read_flags(),
         "generators": generators(),
         "versions": versions(),
         "threads": {
@@ -173,5 +173,5 @@ def requested() -> "Dict[str, Any]":
             names = list(choose.names(os.environ.get(choose.PROFILE)))
         except choose.UnknownProfileError:
             names = []
-        entries = choose.settings(names, releases.own_path()) if names else []
+        entries = choose.settings(names, releases.list_own_directories()) if names else []
     return {"seed": seed, "explicit": explicit, "profile": ",".join(names), "entries": entries}

@@ -91,7 +91,7 @@ class ProcessRecord:
         self.frameworks.append(name)
         request = effective.requested()
         now = effective.take()
-        self.start = {"requested": shown(request), "effective": now}
+        self.start = {"requested": display_request(request), "effective": now}
         for override in overrides(request, "start"):
             self.overrides.setdefault(override["setting"], override)
         if not self.child:
@@ -107,7 +107,7 @@ class ProcessRecord:
         try:
             self._end()
         except Exception as err:
-            launch.say(f"reprobuild: the record is not complete: {type(err).__name__}: {err}")
+            launch.print_line(f"reprobuild: the record is not complete: {type(err).__name__}: {err}")
 
     def _end(self) -> None:
         request = effective.requested()
@@ -119,7 +119,7 @@ class ProcessRecord:
                 changed.append(override)
         kind = getattr(sys, "last_type", None)
         final = {
-            "requested": shown(request),
+            "requested": display_request(request),
             "effective": effective.take(),
             "exception": getattr(kind, "__name__", None),
         }
@@ -129,10 +129,12 @@ class ProcessRecord:
                 f"{override['setting']} {override['effective']} (asked for: {override['requested']})"
                 for override in changed
             )
-            launch.say(f"reprobuild: at exit not as asked for: {apply.shown(text, 800)}" + self._place())
+            launch.print_line(
+                f"reprobuild: at exit not as asked for: {apply.display_value(text, 800)}" + self._place()
+            )
 
     def _place(self) -> str:
-        return "" if self.failed else f"; see {apply.shown(self.path, LONGEST_PATH)}"
+        return "" if self.failed else f"; see {apply.display_value(self.path, LONGEST_PATH)}"
 
     def _write(self, final: "Optional[Mapping[str, Any]]") -> None:
         """Write the record atomically.
@@ -162,8 +164,8 @@ class ProcessRecord:
             os.replace(part, self.path)
         except OSError as err:
             self.failed = True
-            where = apply.shown(os.path.dirname(self.path))
-            launch.say(f"reprobuild: no record is written: {err.strerror}: {where}")
+            where = apply.display_value(os.path.dirname(self.path))
+            launch.print_line(f"reprobuild: no record is written: {err.strerror}: {where}")
             _remove(part)
 
 
@@ -174,7 +176,7 @@ def _remove(path: str) -> None:
         pass
 
 
-def shown(request: "Mapping[str, Any]") -> "Dict[str, Any]":
+def display_request(request: "Mapping[str, Any]") -> "Dict[str, Any]":
     """Return the requested settings in the form of the record.
 
     Of an entry, it has only the setting, and the point from which it takes effect.
@@ -191,7 +193,7 @@ def overrides(request: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]"
     for entry in request["entries"]:
         if choose.is_variable(entry):
             value = effective.variable(entry["name"])
-            same, valid = value == entry["value"] or _appended(entry, value), choose.is_valid(entry, value)
+            same, valid = value == entry["value"] or _is_appended(entry, value), choose.is_valid(entry, value)
             have: object = value
         elif _module(entry) in sys.modules:
             try:
@@ -200,17 +202,17 @@ def overrides(request: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]"
                 if "read" in entry:
                     continue  # this release cannot tell
                 have = None
-            same = valid = have == apply.wanted_flag(entry)
+            same = valid = have == apply.requested_flag(entry)
         else:
             continue
         if not same:
-            deviations.append(_override(entry["name"], apply.wanted(entry), have, valid, when))
+            deviations.append(_override(entry["name"], apply.requested_value(entry), have, valid, when))
     if request["explicit"] and not launch.hash_order_is_chosen():
         deviations.append(_override(launch.HASH_SEED, str(request["seed"]), None, False, when))
     return deviations + _seed(request, when)
 
 
-def _appended(entry: "Mapping[str, Any]", value: "Optional[str]") -> bool:
+def _is_appended(entry: "Mapping[str, Any]", value: "Optional[str]") -> bool:
     return bool(entry.get("append")) and choose.is_valid(entry, value)
 
 
@@ -242,5 +244,5 @@ def _override(name: str, requirement: object, have: object, valid: bool, when: s
 
     `valid` is set if the profile's purpose is still served.
     """
-    shown_value = apply.shown(have) if isinstance(have, str) else have
+    shown_value = apply.display_value(have) if isinstance(have, str) else have
     return {"setting": name, "requested": requirement, "effective": shown_value, "valid": valid, "when": when}

@@ -48,18 +48,18 @@ def enforce_reproducibility(
 
         choose.names(profile)  # a wrong one changes no settings
     chosen, explicit, lines = _choose(seed)
-    launch.announce(chosen)
+    launch.log_seed(chosen)
     for line in lines:
-        launch.say("reprobuild: " + line)
+        launch.print_line("reprobuild: " + line)
     launch.export(os.environ, chosen, explicit)
     streams.begin(chosen, enforced=True)
     for name, seeder in libraries.SEEDERS.items():
         module = import_or_say(name) if name in IMPORTED else sys.modules.get(name)
         if module is not None:
             seeder(module, chosen)
-    libraries.kept()
+    libraries.record_state_read()
     for late in profiles.enforce(explicit, profile):
-        launch.say(f"reprobuild: too late for this process: {late}")
+        launch.print_line(f"reprobuild: too late for this process: {late}")
     return chosen
 
 
@@ -106,7 +106,7 @@ def import_or_say(name: str) -> "Any":
         return importlib.import_module(name)
     except ModuleNotFoundError as err:
         if err.name != name.partition(".")[0]:
-            launch.say(f"reprobuild: {name} is not seeded: {err}")
+            launch.print_line(f"reprobuild: {name} is not seeded: {err}")
     except Exception as err:
-        launch.say(f"reprobuild: {name} is not seeded: {type(err).__name__}: {err}")
+        launch.print_line(f"reprobuild: {name} is not seeded: {type(err).__name__}: {err}")
     return None

@@ -34,7 +34,7 @@ def steady_random(random: "Any") -> None:
     def seed(self: "Any", a: "Any" = None, version: int = 2) -> "Any":
         if a is None:
             try:
-                if streams.seed_in_force() is not None and not _for_names():
+                if streams.seed_in_force() is not None and not _is_for_names():
                     a = streams.next_bits("random", 512)
             except Exception as err:
                 _say_once(err)
@@ -50,7 +50,7 @@ def steady_random(random: "Any") -> None:
         random.seed = random._inst.seed
 
 
-def _for_names() -> bool:
+def _is_for_names() -> bool:
     """Return whether `seed` was called by a generator for names.
 
     The frames are seed, __init__, and the maker, in a module of UNIQUE_NAMES.
@@ -71,7 +71,7 @@ def _say_once(err: Exception) -> None:
     """
     if not _said:
         _said.append(str(err))
-        launch.say(f"reprobuild: a generator is not seeded: {type(err).__name__}: {err}")
+        launch.print_line(f"reprobuild: a generator is not seeded: {type(err).__name__}: {err}")
 
 
 def steady_numpy(numpy_random: "Any") -> bool:

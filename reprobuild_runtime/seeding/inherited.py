@@ -18,7 +18,7 @@ MOST_PARENTS = 32
 MOST_BYTES = 4 * 2**20  # Linux allows no much larger environment
 
 
-def recover(environ: "MutableMapping[str, str]", names: "Sequence[str]") -> bool:
+def inherit_variables(environ: "MutableMapping[str, str]", names: "Sequence[str]") -> bool:
     """Set the variables of a list from the nearest parent.
 
     It is the nearest one with the first variable. Return whether there was one.

@@ -25,7 +25,7 @@ def seed_random(random: "Any", seed: int) -> None:
     """
     entropy.steady_random(random)
     random.seed(seed)
-    _left["random"] = (place.here(), place.depth(), random.getstate())
+    _left["random"] = (place.name_process(), place.count_forks(), random.getstate())
     place.in_forked_children(_seed_forked, getattr(random, "_inst", random))
 
 
@@ -39,9 +39,9 @@ def _seed_forked() -> None:
     random: "Any" = sys.modules.get("random")
     seed = streams.seed_in_force()
     if random is not None and seed is not None and "random" in _left:
-        where = place.here()
+        where = place.name_process()
         random.seed(f"{seed}/{where}")
-        _left["random"] = (where, place.depth(), random.getstate())
+        _left["random"] = (where, place.count_forks(), random.getstate())
 
 
 def watch_workers(util: "Any", seed: int) -> None:
@@ -68,23 +68,25 @@ def watch_workers(util: "Any", seed: int) -> None:
 
 def _seed_worker() -> None:
     try:
-        where = place.here()
+        where = place.name_process()
         random: "Any" = sys.modules.get("random")
-        if random is not None and _untouched("random", where, random.getstate):
+        if random is not None and _has_inherited_seed("random", where, random.getstate):
             _seed_forked()
         numpy_random: "Any" = sys.modules.get("numpy.random")
         seed = streams.seed_in_force()
         if numpy_random is not None and seed is not None:
             in_this_process = (
-                _left.get("numpy.random", ("", -1, None))[1] == place.depth()
+                _left.get("numpy.random", ("", -1, None))[1] == place.count_forks()
             )  # else copied by a fork
-            if in_this_process and _untouched("numpy.random", where, lambda: _numpy_state(numpy_random)):
-                seed_numpy(numpy_random, streams.own_seed(seed))
+            if in_this_process and _has_inherited_seed(
+                "numpy.random", where, lambda: _numpy_state(numpy_random)
+            ):
+                seed_numpy(numpy_random, streams.process_seed(seed))
     except Exception as err:
-        launch.say(f"reprobuild: this worker is not seeded: {type(err).__name__}: {err}")
+        launch.print_line(f"reprobuild: this worker is not seeded: {type(err).__name__}: {err}")
 
 
-def _untouched(name: str, where: str, state: "Callable[[], object]") -> bool:
+def _has_inherited_seed(name: str, where: str, state: "Callable[[], object]") -> bool:
     """Return whether a library has its seed of another process.
 
     It was not used or seeded since.
@@ -93,7 +95,7 @@ def _untouched(name: str, where: str, state: "Callable[[], object]") -> bool:
     return record is not None and record[0] not in (where, _PROGRAM) and record[2] == state()
 
 
-def kept() -> None:
+def record_state_read() -> None:
     """Record that the program asked for the generators' state.
 
     A worker that it made keeps that.
@@ -109,9 +111,9 @@ def _call(action: "Callable[[], None]") -> None:
 def seed_numpy(numpy_random: "Any", seed: int) -> None:
     """Seed NumPy's global generator, and steady unseeded ones."""
     numpy_random.seed(seed)
-    _left["numpy.random"] = (place.here(), place.depth(), _numpy_state(numpy_random))
+    _left["numpy.random"] = (place.name_process(), place.count_forks(), _numpy_state(numpy_random))
     if not entropy.steady_numpy(numpy_random):
-        launch.say(
+        launch.print_line(
             "reprobuild: this NumPy's generators cannot be told a seed: default_rng() is not reproducible"
         )
 
@@ -160,7 +162,7 @@ def seed_cupy(cupy: "Any", seed: int) -> None:
     """
     before = os.environ.get("CUPY_SEED", "")
     if before not in ("", str(seed), *_cupy):
-        launch.say(f"reprobuild: CuPy is not seeded: CUPY_SEED={before[:80]!r} was set before")
+        launch.print_line(f"reprobuild: CuPy is not seeded: CUPY_SEED={before[:80]!r} was set before")
         return
     _cupy[:] = [str(seed)]
     os.environ["CUPY_SEED"] = str(seed)
@@ -229,7 +231,7 @@ def after_import(name: str, module: "Any", seed: int) -> None:
     """
     streams.begin(seed)
     if name in SEEDERS and _is_new(name, module):
-        SEEDERS[name](module, streams.own_seed(seed) if name in EACH_ITS_OWN else seed)
+        SEEDERS[name](module, streams.process_seed(seed) if name in EACH_ITS_OWN else seed)
 
 
 # The global generator of a library; for the others, the module itself counts.

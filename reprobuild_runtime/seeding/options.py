@@ -17,7 +17,7 @@ def uncovered(command: "Sequence[str]") -> "List[str]":
     """
     if not command or not _is_python(os.path.basename(command[0])):
         return []
-    letters = _letters(command[1:])
+    letters = _option_letters(command[1:])
     if "S" in letters:
         return ["-S keeps the seeding hook out of this interpreter: nothing is seeded in it"]
     if "E" in letters or "I" in letters:
@@ -29,7 +29,7 @@ def _is_python(name: str) -> bool:
     return name.startswith("python") and not name[len("python") :].strip("0123456789.t")
 
 
-def _letters(arguments: "Sequence[str]") -> str:
+def _option_letters(arguments: "Sequence[str]") -> str:
     """Return the letters of the options before the program.
 
     `-BS -W error x.py -I` has B, S and W.

@@ -49,7 +49,7 @@ def _interpreter() -> int:
 _number = _interpreter()
 
 
-def here() -> str:
+def name_process() -> str:
     """Return the name of this process.
 
     It is empty for the first process of a program that has no rank, or rank 0.
@@ -59,13 +59,13 @@ def here() -> str:
     name = _names.get(parts)
     if name is None:
         rank = ranks.rank(os.environ)
-        name = "/".join([f"rank {rank}"] * bool(rank) + _words(now))
+        name = "/".join([f"rank {rank}"] * bool(rank) + _list_name_parts(now))
         _names.clear()
         _names[parts] = name
     return name
 
 
-def _words(now: str) -> "List[str]":
+def _list_name_parts(now: str) -> "List[str]":
     """Return the parts of this process's name, without its rank.
 
     `now` is the name of the current worker.
@@ -102,7 +102,7 @@ def _worker() -> str:
     return "" if name == "MainProcess" else f"worker {name}"
 
 
-def depth() -> int:
+def count_forks() -> int:
     """Return the number of forks since the counting process."""
     return len(_path)
 
@@ -123,15 +123,15 @@ def in_forked_children(action: "Callable[[], None]", module: object = None) -> N
 def watch_forks() -> None:
     """Name forked children from now on."""
     if not forks.told:
-        forks.told.append(_after_in_child)
+        forks.told.append(_renew_child)
 
 
-def _after_in_child(number: int, named: bool) -> None:
+def _renew_child(number: int, named: bool) -> None:
     now = _worker()
     _path.append((now, number))
     _names.clear()
     if named:
-        leave_name("/".join(_words(now)))
+        leave_name("/".join(_list_name_parts(now)))
 
 
 def leave_name(name: str) -> None:

@@ -55,7 +55,7 @@ def rank(environ: "Mapping[str, str]") -> int:
         number = _number(environ.get(name, ""))
         if number is None:
             continue
-        if environ.get(WORKER_OF_TORCHRUN) or _several(environ.get(size_name, "")) > 1:
+        if environ.get(WORKER_OF_TORCHRUN) or _parse_process_count(environ.get(size_name, "")) > 1:
             return number
         fallback = number if fallback is None else fallback
     return fallback or 0
@@ -77,7 +77,7 @@ def size(environ: "Mapping[str, str]") -> int:
 
     An unknown number of several is 2.
     """
-    sizes = [number for number in (_several(environ.get(name, "")) for name in SIZES) if number]
+    sizes = [number for number in (_parse_process_count(environ.get(name, "")) for name in SIZES) if number]
     if sizes and environ.get(WORKER_OF_TORCHRUN):
         return sizes[0]
     for number in sizes:
@@ -90,7 +90,7 @@ def _number(text: str) -> "Optional[int]":
     return int(text[:20]) if text.isascii() and text.isdigit() else None
 
 
-def _several(text: str) -> int:
+def _parse_process_count(text: str) -> int:
     """Return a launcher's number of processes; 0 without one."""
     number = _number(text)
     if number is not None:
@@ -98,7 +98,7 @@ def _several(text: str) -> int:
     return 2 if ":" in text else 0  # torchrun's MIN:MAX
 
 
-def agreed(environ: "Mapping[str, str]") -> "Optional[Tuple[int, str, bool]]":
+def find_common_seed(environ: "Mapping[str, str]") -> "Optional[Tuple[int, str, bool]]":
     """Return the common seed, its variables, and whether it is unique.
 
     It is unique if no later job finds the same seed.
@@ -108,19 +108,21 @@ def agreed(environ: "Mapping[str, str]") -> "Optional[Tuple[int, str, bool]]":
     if size(environ) < 2:
         return None
     for needed, more, only_here in SHARED:
-        if all(_there(environ, name) for name in needed):
+        if all(_is_set(environ, name) for name in needed):
             names = [name.partition("=")[0] for name in (*needed, *more)]
-            return _agree([(name, environ[name]) for name in names if environ.get(name)], only_here)
+            return _derive_common_seed(
+                [(name, environ[name]) for name in names if environ.get(name)], only_here
+            )
     job = _indexed(environ)
-    return _agree([("the name of the Job", job)], False) if job else None
+    return _derive_common_seed([("the name of the Job", job)], False) if job else None
 
 
-def _there(environ: "Mapping[str, str]", name: str) -> bool:
+def _is_set(environ: "Mapping[str, str]", name: str) -> bool:
     name, separator, value = name.partition("=")
     return environ.get(name) == value if separator else bool(environ.get(name))
 
 
-def scattered(environ: "Mapping[str, str]") -> bool:
+def spans_nodes(environ: "Mapping[str, str]") -> bool:
     """Return whether the ranks are on several nodes.
 
     Then a seed drawn by a parent is not every rank's.
@@ -147,9 +149,9 @@ def settle(
         environ_seed: a seed that was drawn before, by a process above this one.
         from_system: draws a seed.
     """
-    if environ_seed is not None and (environ.get(FROM) or not scattered(environ)):
+    if environ_seed is not None and (environ.get(FROM) or not spans_nodes(environ)):
         return (*environ_seed, [])
-    agreement = agreed(environ)
+    agreement = find_common_seed(environ)
     several = size(environ)
     if several > 1:
         environ[FROM] = "none" if agreement is None else agreement[1]
@@ -158,7 +160,7 @@ def settle(
             del environ[
                 "PYTHONHASHSEED"
             ]  # children get that of all ranks; this interpreter's order is its node's
-        return agreement[0], False, _say(agreement[1], agreement[2])
+        return agreement[0], False, _describe_source(agreement[1], agreement[2])
     lost = (
         f"rank {rank(environ)} of {several} shares no variable with the others, so its seed is its own: "
         f"give all of them REPROBUILD_SEED=N, or {JOB}=TEXT"
@@ -167,7 +169,7 @@ def settle(
     return seed, False, [lost] if several > 1 else []
 
 
-def _say(source: str, only_here: bool) -> "List[str]":
+def _describe_source(source: str, only_here: bool) -> "List[str]":
     lines = [f"all ranks of this job find this seed: it was made of {source}"]
     if not only_here:
         lines.append(f"a later job with the same values finds it, too; {JOB}=TEXT tells jobs apart")
@@ -184,7 +186,7 @@ def _indexed(environ: "Mapping[str, str]") -> str:
     return host[: -len(index) - 1] if index.isdigit() and host.endswith("-" + index) else ""
 
 
-def _agree(variables: "List[Tuple[str, str]]", only_here: bool) -> "Tuple[int, str, bool]":
+def _derive_common_seed(variables: "List[Tuple[str, str]]", only_here: bool) -> "Tuple[int, str, bool]":
     from hashlib import sha256
 
     text = "\0".join(f"{name}={value}" for name, value in variables)

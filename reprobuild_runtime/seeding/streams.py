@@ -50,7 +50,7 @@ def begin(seed: int, enforced: bool = False) -> None:
     Counters restart for another seed, or if the program itself enforces one.
     """
     if enforced or seed_in_force() != seed:
-        place.in_forked_children(_only_thread)
+        place.in_forked_children(_use_one_thread)
         _in_force[:] = [_InForce(seed, enforced)]
 
 
@@ -69,15 +69,15 @@ def next_bits(kind: str, bits: int) -> int:
     if "name" not in counters:
         counters["name"] = _thread(state)
     turn = counters[kind] = counters.get(kind, -1) + 1
-    return number(f"{state.seed}/{state.since}{place.here()}/{counters['name']}/{kind}/{turn}", bits)
+    return number(f"{state.seed}/{state.since}{place.name_process()}/{counters['name']}/{kind}/{turn}", bits)
 
 
-def own_seed(seed: int) -> int:
+def process_seed(seed: int) -> int:
     """Return the seed of this process's global generators.
 
     It is the seed itself in the first process.
     """
-    where = place.here()
+    where = place.name_process()
     return number(f"{seed}/{where}/global", 32) if where else seed
 
 
@@ -116,7 +116,7 @@ def _thread(state: _InForce) -> str:
 _alone: "List[int]" = []  # the thread that forked, in a forked child: it is the main one there
 
 
-def _only_thread() -> None:
+def _use_one_thread() -> None:
     _alone[:] = [get_ident()]
 
 

@@ -60,6 +60,6 @@ def _write(folder: str) -> None:
             with open(os.path.join(site, name), "w", encoding="ascii") as file:
                 file.write(text.format(ours=ascii(directory)))
     except OSError as err:
-        from reprobuild_runtime.launch import say
+        from reprobuild_runtime.launch import print_line
 
-        say(f"reprobuild: the environment at {folder} has no seeding hook: {err}")
+        print_line(f"reprobuild: the environment at {folder} has no seeding hook: {err}")

@@ -399,7 +399,7 @@ def test_lines_made_for_the_patterns_take_no_time(unit: str) -> None:
 def test_what_is_too_large_to_unpack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, make: Callable[[bytes], bytes]
 ) -> None:
-    monkeypatch.setattr(archives, "room", lambda folder: 100_000)
+    monkeypatch.setattr(archives, "unpacking_limit", lambda folder: 100_000)
     found = compare(tmp_path, name, make(b"1" * 200_000), make(b"2" * 200_000))
     assert (found["verdict"], found["format"]) == ("drift", "bytes")
     assert "there is no room to unpack" in found["notes"][0]

@@ -484,7 +484,7 @@ def test_the_ranks_do_not_meet_at_loopback_where_there_is_another_way(
             return (self.own, 9)
 
     monkeypatch.setattr(socket, "socket", Made)
-    monkeypatch.setattr(between, "_named", lambda own: own)
+    monkeypatch.setattr(between, "_find_interface", lambda own: own)
     assert between.interface("127.0.1.1", "192.0.2.2") == "192.0.2.1"
     assert between.interface("192.0.2.2", "127.0.1.1") == "192.0.2.1"
     assert between.interface("127.0.1.1", "127.0.1.1") == "127.0.0.1"

@@ -130,8 +130,8 @@ def test_a_rank_that_the_program_sets_counts_at_once(hooked: Environment) -> Non
         "import os, json, random\nfound = []\n"
         "for rank in ('', '1', '2', '1'):\n"
         "    os.environ['RANK'] = rank\n"
-        "    from reprobuild_runtime.seeding import place; found.append(place.here())\n"
-        "os.environ = {'RANK': '4'}; found.append(place.here()); print(json.dumps(found))"
+        "    from reprobuild_runtime.seeding import place; found.append(place.name_process())\n"
+        "os.environ = {'RANK': '4'}; found.append(place.name_process()); print(json.dumps(found))"
     )
     assert hooked.run(code, env=SEVEN).json == ["", "rank 1", "rank 2", "rank 1", "rank 4"]
 

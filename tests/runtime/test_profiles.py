@@ -382,7 +382,7 @@ def test_only_folders_of_distributions_are_listed(bare: Environment, tmp_path: P
     (tmp_path / "data").mkdir()
     code = (
         f"import sys; sys.path[:0] = ['', {str(tmp_path / 'data')!r}]\n"
-        "from reprobuild_runtime.profiles import versions; print(versions.own_path())"
+        "from reprobuild_runtime.profiles import versions; print(versions.list_own_directories())"
     )
     mine = str(tmp_path / "mine")
     ran = bare.run(code, env={"PYTHONPATH": mine})

@@ -79,8 +79,8 @@ def test_every_flag_of_torch_in_the_data_is_one_of_this_release(job: Job) -> Non
     code = (
         "import torch\nfrom reprobuild_runtime.profiles import apply, choose, versions\n"
         "for name in choose.data()['profiles']:\n"
-        "    for entry in apply.flags('torch', choose.settings((name,), versions.own_path())):\n"
-        "        apply.set_flag(entry); assert apply.read_flag(entry) == apply.wanted_flag(entry), entry\n"
+        "    for entry in apply.select_flags('torch', choose.settings((name,), versions.list_own_directories())):\n"
+        "        apply.set_flag(entry); assert apply.read_flag(entry) == apply.requested_flag(entry), entry\n"
         "        print(entry['name'])"
     )
     found = job.run(code, "log-only").out.split()

@@ -59,11 +59,11 @@ def test_the_ranks_of_a_job_agree_and_a_later_job_has_another_seed(
     environ: Mapping[str, str], rank: int, others: Mapping[str, str], later: Mapping[str, str]
 ) -> None:
     assert ranks.rank(environ) == rank
-    seed, source, only_here = ranks.agreed(environ)
+    seed, source, only_here = ranks.find_common_seed(environ)
     assert 1 <= seed < 2**31
     assert only_here
-    assert ranks.agreed({**environ, **others}) == (seed, source, True)
-    assert ranks.agreed({**environ, **later})[0] != seed
+    assert ranks.find_common_seed({**environ, **others}) == (seed, source, True)
+    assert ranks.find_common_seed({**environ, **later})[0] != seed
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_the_ranks_of_a_job_agree_and_a_later_job_has_another_seed(
 def test_where_nothing_tells_jobs_apart_the_ranks_agree_and_that_is_said(
     hooked: Environment, environ: Mapping[str, str], other: Mapping[str, str]
 ) -> None:
-    assert ranks.agreed(environ) == ranks.agreed({**environ, **other})
+    assert ranks.find_common_seed(environ) == ranks.find_common_seed({**environ, **other})
     said = hooked.run("pass", env=environ).err.splitlines()
-    assert said[0] == f"Using seed: {ranks.agreed(environ)[0]}"
+    assert said[0] == f"Using seed: {ranks.find_common_seed(environ)[0]}"
     assert "all ranks of this job find this seed: it was made of " in said[1]
     assert said[2].endswith(
         "a later job with the same values finds it, too; REPROBUILD_JOB=TEXT tells jobs apart"
@@ -97,7 +97,7 @@ def test_where_nothing_tells_jobs_apart_the_ranks_agree_and_that_is_said(
     ],
 )  # fmt: skip
 def test_one_process_agrees_with_nobody(environ: Mapping[str, str]) -> None:
-    assert ranks.agreed(environ) is None
+    assert ranks.find_common_seed(environ) is None
     assert ranks.settle(dict(environ), None, lambda: 5) == (5, False, [])
 
 
@@ -123,7 +123,7 @@ def test_entrypoint_and_hook_find_the_same(hooked: Environment, environ: Mapping
     late = hooked.run(
         "import os; print(os.environ['REPROBUILD_SEED'], os.environ['PYTHONHASHSEED'])", env=environ
     )
-    seed = ranks.agreed(environ)[0]
+    seed = ranks.find_common_seed(environ)[0]
     assert entry.out == late.out == f"{seed} {seed}\n"
     assert entry.err == late.err
     assert entry.err.count("Using seed") == 1
@@ -144,7 +144,7 @@ def test_a_seed_that_each_node_drew_gives_way_to_that_of_all(
     hooked: Environment, environ: Mapping[str, str]
 ) -> None:
     nodes = [hooked.run(SHOW, env={**environ, **settled(seed)}) for seed in ("5", "6")]
-    seed = ranks.agreed(environ)[0]
+    seed = ranks.find_common_seed(environ)[0]
     assert nodes[0].out == nodes[1].out == f"{seed} {seed}\n"
     assert nodes[0].err.splitlines()[0] == f"Using seed: {seed}"
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
@@ -225,7 +225,7 @@ def test_an_empty_variable_wants_no_seed_of_a_parent(hooked: Environment) -> Non
 def test_parents_that_cannot_be_read_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     environ: dict[str, str] = {}
     monkeypatch.setattr(inherited, "MOST_PARENTS", 0)
-    assert not inherited.recover(environ, ("REPROBUILD_SEED",))
+    assert not inherited.inherit_variables(environ, ("REPROBUILD_SEED",))
     assert inherited._parent(2**31) == 0
     assert inherited._variables(2**31, ("PATH",)) == {}
     assert environ == {}
@@ -235,7 +235,7 @@ def test_only_our_variables_are_taken() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from reprobuild_runtime.seeding import inherited\n"
-        "found = {'B': 'own'}; print(inherited.recover(found, ('A', 'B')), sorted(found.items()))"
+        "found = {'B': 'own'}; print(inherited.inherit_variables(found, ('A', 'B')), sorted(found.items()))"
     )
     scrubbed = SCRUBBED.replace("'-c'", "'-S', '-c'")
     done = subprocess.run(

@@ -167,7 +167,7 @@ def test_what_profiles_set_can_be_noted() -> None:
     settled.put(environ, "A", "4")
     environ["B"] = "5"
     assert settled.names(environ) == ["A"]
-    assert [settled.ours(environ, name) for name in "ABC"] == [True, False, False]
+    assert [settled.has_our_value(environ, name) for name in "ABC"] == [True, False, False]
 
 
 ENFORCE = (

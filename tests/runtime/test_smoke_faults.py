@@ -103,7 +103,7 @@ def test_a_result_of_one_process_alone(tmp_path: Path) -> None:
 def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     code = f"import os, time\npid = os.fork()\nif not pid: time.sleep(600)\nopen({str(mark)!r}, 'w').write(str(pid))\n"
-    answer = processes.listen([sys.executable, "-c", code + "time.sleep(600)"], {}, 0.4)
+    answer = processes.run_child([sys.executable, "-c", code + "time.sleep(600)"], {}, 0.4)
     assert answer.why == "it was silent for 2 s and was killed"
     state = Path(f"/proc/{mark.read_text()}/stat")
     for _ in range(100):  # the kernel ends a killed process when it next runs
@@ -174,5 +174,5 @@ def test_a_stress_that_cannot_be_started(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    answer = processes.listen([str(tmp_path / "none")], {}, 2)
+    answer = processes.run_child([str(tmp_path / "none")], {}, 2)
     assert answer.why.startswith("it could not be started: ")

@@ -121,20 +121,23 @@ DOC = """Sets whether PyTorch operations must use "deterministic" algorithms.
 def test_what_torch_documents(line: tuple[str, ...], cpu: str, cuda: str) -> None:
     table = expectations.read(DOC)
     assert (len(table["deterministic"]), len(table["refused"])) == (3, 4)
-    assert [expectations.documented(table, [line], device) for device in ("cpu", "cuda")] == [cpu, cuda]
+    assert [expectations.find_documentation(table, [line], device) for device in ("cpu", "cuda")] == [
+        cpu,
+        cuda,
+    ]
 
 
 @pytest.mark.parametrize("text", [None, ""])
 def test_no_documentation_expects_nothing(text: str | None) -> None:
     table = expectations.read(text)
     assert table == {"source": "", "deterministic": [], "refused": []}
-    assert expectations.documented(table, [("torch.nn.MaxUnpool2d",)], "cpu") == "none"
+    assert expectations.find_documentation(table, [("torch.nn.MaxUnpool2d",)], "cpu") == "none"
 
 
 def test_alerts() -> None:
-    assert expectations.alert(REFUSAL) == "put_"
-    assert expectations.alert("cuDNN SDPA is not deterministic.") == "cuDNN SDPA"
-    assert expectations.alert("CUDA error: an illegal memory access") == ""
+    assert expectations.find_alert_operation(REFUSAL) == "put_"
+    assert expectations.find_alert_operation("cuDNN SDPA is not deterministic.") == "cuDNN SDPA"
+    assert expectations.find_alert_operation("CUDA error: an illegal memory access") == ""
     assert "kthvalue CUDA" in expectations.undocumented()["alerts"]
 
 
@@ -254,7 +257,7 @@ def test_only_what_gloo_says_that_it_lacks_is_skipped(
     def compute() -> None:
         raise error
 
-    assert list(ranks._told(name, compute, 2, backend)) == ["skipped" if skipped else "error"]
+    assert list(ranks._run_repeatedly(name, compute, 2, backend)) == ["skipped" if skipped else "error"]
 
 
 def test_what_may_be_skipped() -> None:

@@ -87,14 +87,14 @@ def test_many_secrets_without_marks_are_found() -> None:
 @pytest.mark.parametrize("line", [b"@\n", b"a_key:\n"])
 def test_only_the_lines_of_a_block_are_kept_in_mind(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[int] = []
-    places: Callable[..., list[tuple[int, int]]] = search._marked_lines
+    places: Callable[..., list[tuple[int, int]]] = search._find_marked_lines
 
     def counted(*args: object) -> list[tuple[int, int]]:
         found = places(*args)
         kept.append(len(found))
         return found
 
-    monkeypatch.setattr(search, "_marked_lines", counted)
+    monkeypatch.setattr(search, "_find_marked_lines", counted)
     assert secrets.find(line * ((1 << 18) // len(line))) == []
     assert 0 < max(kept) <= (1 << 16) // len(line) + 1
 

@@ -111,7 +111,7 @@ class Member(NamedTuple):
     link: str = ""
 
 
-def pad(size: int, block: int = BLOCK) -> int:
+def padding_size(size: int, block: int = BLOCK) -> int:
     """Return the number of zero bytes after `size` bytes."""
     return -size % block
 
@@ -132,10 +132,15 @@ def header(path: str, size: int, epoch: int, link: str = "") -> bytes:
     ):
         records += b"" if fits else _record(key, value)
     kind = b"1" if link else b"0"
-    block = _ustar(name[:100], size if size < 1 << 33 else 0, epoch, kind, target[:100])
+    block = _make_ustar_header(name[:100], size if size < 1 << 33 else 0, epoch, kind, target[:100])
     if not records:
         return block
-    return _ustar(b"./pax", len(records), epoch, b"x", b"") + records + bytes(pad(len(records))) + block
+    return (
+        _make_ustar_header(b"./pax", len(records), epoch, b"x", b"")
+        + records
+        + bytes(padding_size(len(records)))
+        + block
+    )
 
 
 def _record(key: bytes, value: bytes) -> bytes:
@@ -144,7 +149,7 @@ def _record(key: bytes, value: bytes) -> bytes:
     return b"%d%s" % (len(rest) + len(str(size)), rest)
 
 
-def _ustar(name: bytes, size: int, epoch: int, kind: bytes, link: bytes) -> bytes:
+def _make_ustar_header(name: bytes, size: int, epoch: int, kind: bytes, link: bytes) -> bytes:
     start = name.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + b"%011o\0%011o\0" % (size, epoch)
     end = kind + link.ljust(100, b"\0") + b"ustar\x0000" + bytes(64) + b"0000000\0" * 2 + bytes(167)
     return start + b"%06o\0 " % (sum(start) + sum(end) + 8 * 32) + end
@@ -209,7 +214,7 @@ def members_of(raw: bytes) -> List[Member]:
         _check_rest(document)
     except (ValueError, KeyError, TypeError, RecursionError) as err:
         raise RefusedError(
-            "its %s is damaged or hostile: %s" % (MANIFEST, escaped(str(err))), NO_BUNDLE
+            "its %s is damaged or hostile: %s" % (MANIFEST, escape_text(str(err))), NO_BUNDLE
         ) from None
     for member in members:
         if (
@@ -218,7 +223,7 @@ def members_of(raw: bytes) -> List[Member]:
             and not _OWN.fullmatch(member.path)
         ):
             raise RefusedError(
-                "it holds %s, and no bundle of the form %d does" % (escaped(member.path), FORM),
+                "it holds %s, and no bundle of the form %d does" % (escape_text(member.path), FORM),
                 "ask for one that `reprobuild bundle` wrote; one of a newer reprobuild, unpack with that",
             )
     return members
@@ -297,7 +302,7 @@ def _check_path(path: Any) -> None:
         raise ValueError("a name in %.80r is too long" % path)
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Escape untrusted text for a terminal, and shorten it."""
     return text.encode("unicode_escape").decode()[:300]
 
@@ -357,14 +362,14 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
         return ""
     if signers and not os.path.isfile(signers):
         raise RefusedError(
-            "%s is no file of allowed signers" % escaped(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
+            "%s is no file of allowed signers" % escape_text(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
         )
     try:
         with tempfile.TemporaryDirectory() as folder:
             place = os.path.join(folder, SIGNATURE)
             with open(place, "wb") as stream:
                 stream.write(signature)
-            return _signer(manifest, place, signers, keygen)
+            return _verify_signer(manifest, place, signers, keygen)
     except OSError as err:
         raise RefusedError(
             "the signature cannot be looked at: %s" % err.strerror,
@@ -372,7 +377,7 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
         ) from None
 
 
-def _signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
+def _verify_signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
     options = ["-n", NAMESPACE, "-s", signature]
     try:
         if keygen(["check-novalidate", *options], manifest) is None:
@@ -483,7 +488,7 @@ def is_part(name: str) -> bool:
     return _PART.fullmatch(name) is not None
 
 
-def begins_bundle(path: str) -> bool:
+def is_bundle_start(path: str) -> bool:
     """Return whether a file begins as a bundle does."""
     if not os.path.isfile(path):
         return False
@@ -517,10 +522,12 @@ def find_parts(path: str) -> List[str]:
     )
     if not numbers and os.path.isdir(path):
         raise RefusedError(
-            "%s is a directory" % escaped(path), "name the file that `reprobuild bundle` wrote"
+            "%s is a directory" % escape_text(path), "name the file that `reprobuild bundle` wrote"
         )
     if not numbers:
-        raise RefusedError("there is no file %s, and no %s.001" % (escaped(path), escaped(path)), NO_BUNDLE)
+        raise RefusedError(
+            "there is no file %s, and no %s.001" % (escape_text(path), escape_text(path)), NO_BUNDLE
+        )
     missing = sorted(set(range(1, numbers[-1] + 1)) - set(numbers))
     if missing:
         raise RefusedError(
@@ -532,7 +539,7 @@ def find_parts(path: str) -> List[str]:
     for part, size in zip(paths[:-1], sizes):
         if size < max(sizes):
             message = "%s has %d bytes of " + whole + ": its copy was cut"
-            raise RefusedError(message % (part, size, max(sizes)), _rest(part, size))
+            raise RefusedError(message % (part, size, max(sizes)), _describe_rest(part, size))
     return paths
 
 
@@ -542,7 +549,7 @@ def _parts_named(stem: str, numbers: Sequence[int]) -> str:
     )
 
 
-def _rest(path: str, size: int) -> str:
+def _describe_rest(path: str, size: int) -> str:
     name = os.path.basename(path)
     return "go on with the copy, as `rsync --append-verify` does: %s lacks `tail -c +%d` of the original" % (
         name,
@@ -584,26 +591,28 @@ class Bundle(NamedTuple):
         """Yield each member with its offset and its header."""
         offset = self.start
         for member in self.members:
-            head = _head(member, self.epoch)
+            head = _make_header(member, self.epoch)
             yield member, offset, head
-            offset += len(head) + _stored(member)
+            offset += len(head) + _stored_size(member)
 
 
-def _head(member: Member, epoch: int) -> bytes:
+def _make_header(member: Member, epoch: int) -> bytes:
     return header(member.path, 0 if member.link else member.size, epoch, member.link)
 
 
-def _stored(member: Member) -> int:
-    return 0 if member.link else member.size + pad(member.size)
+def _stored_size(member: Member) -> int:
+    return 0 if member.link else member.size + padding_size(member.size)
 
 
-def length(start: int, members: Sequence[Member], epoch: int) -> int:
+def bundle_size(start: int, members: Sequence[Member], epoch: int) -> int:
     """Return the length of a bundle in bytes.
 
     Its members begin at `start`.
     """
-    end = start + sum(len(_head(member, epoch)) + _stored(member) for member in members) + 2 * BLOCK
-    return end + pad(end, RECORD)
+    end = (
+        start + sum(len(_make_header(member, epoch)) + _stored_size(member) for member in members) + 2 * BLOCK
+    )
+    return end + padding_size(end, RECORD)
 
 
 @contextlib.contextmanager
@@ -626,9 +635,9 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         if first != header(MANIFEST, size, epoch) or size > LARGEST_MANIFEST:
             raise RefusedError("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
         manifest = volume.read(BLOCK, size)
-        start = BLOCK + size + pad(size)
+        start = BLOCK + size + padding_size(size)
         if volume.size < start:
-            raise _cut(volume, "at least %d" % start, _ends(volume))
+            raise _cut(volume, "at least %d" % start, _list_end_parts(volume))
         _check_padding(volume, MANIFEST, BLOCK + size)
         signature, start = _signature(volume, start, epoch)
         signer = check_signature(manifest, signature, signers, keygen or run_keygen)
@@ -636,7 +645,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
             members = members_of(manifest)
         except RefusedError as err:
             raise RefusedError("%s: %s" % (volume.paths[0], err), err.hint) from None
-        end = length(start, members, epoch)
+        end = bundle_size(start, members, epoch)
         bundle = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
         _check_length(bundle)
         yield bundle
@@ -649,17 +658,17 @@ def _signature(volume: BundleVolume, start: int, epoch: int) -> Tuple[bytes, int
     size = _field(block, 124, 136)
     if block != header(SIGNATURE, size, epoch) or size > LARGEST_SIGNATURE:
         return b"", start
-    end = start + BLOCK + size + pad(size)
+    end = start + BLOCK + size + padding_size(size)
     if volume.size < end:
-        raise _cut(volume, "at least %d" % end, _ends(volume))
+        raise _cut(volume, "at least %d" % end, _list_end_parts(volume))
     _check_padding(volume, SIGNATURE, start + BLOCK + size)
-    return volume.read(start + BLOCK, size), start + BLOCK + size + pad(size)
+    return volume.read(start + BLOCK, size), start + BLOCK + size + padding_size(size)
 
 
 def _check_padding(volume: BundleVolume, name: str, end: int) -> None:
-    if volume.read(end, pad(end)).strip(b"\0"):
+    if volume.read(end, padding_size(end)).strip(b"\0"):
         raise RefusedError(
-            "what follows %s is not empty (%s)" % (name, volume.place(end, end + pad(end))), AGAIN
+            "what follows %s is not empty (%s)" % (name, volume.place(end, end + padding_size(end))), AGAIN
         )
 
 
@@ -674,7 +683,7 @@ def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
     detail = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
         path, size = volume.paths[which[0]], volume.sizes[which[0]]
-        return RefusedError("%s: %s: its copy was cut" % (path, detail), _rest(path, size))
+        return RefusedError("%s: %s: its copy was cut" % (path, detail), _describe_rest(path, size))
     either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
     return RefusedError(
         "%s: %s: one copy was cut" % (either, detail),
@@ -683,7 +692,7 @@ def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
     )
 
 
-def _ends(volume: BundleVolume) -> Sequence[int]:
+def _list_end_parts(volume: BundleVolume) -> Sequence[int]:
     """Return the parts that may be short.
 
     Each of two may be: the size of the first is not known. Of more parts it is the last.
@@ -691,13 +700,13 @@ def _ends(volume: BundleVolume) -> Sequence[int]:
     return (0, 1) if len(volume.paths) == 2 else (len(volume.paths) - 1,)
 
 
-def _short(bundle: Bundle) -> Sequence[int]:
+def _list_short_parts(bundle: Bundle) -> Sequence[int]:
     """Return the parts that may be short, judged by headers.
 
     Of two parts, it is one if the headers tell. The first member gives the offset of each header. If the
     first part was cut, each header behind it comes earlier.
     """
-    volume, ends = bundle.volume, _ends(bundle.volume)
+    volume, ends = bundle.volume, _list_end_parts(bundle.volume)
     first, lost = volume.sizes[0], bundle.end - volume.size
     for _, offset, head in bundle.placed() if len(ends) > 1 else ():
         if offset >= first and volume.read(offset, len(head)) == head:
@@ -722,7 +731,7 @@ def _check_length(bundle: Bundle) -> None:
         raise RefusedError(
             "missing: %s" % _parts_named(stem, numbers), "copy what is missing; the other parts can stay"
         )
-    raise _cut(volume, "%d" % end, _short(bundle))
+    raise _cut(volume, "%d" % end, _list_short_parts(bundle))
 
 
 # --- reprobuild_portable/unbundle/damage.py ---
@@ -745,7 +754,7 @@ class MemberSink:
         """
 
 
-def damaged(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> Iterator[str]:
+def find_damage(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> Iterator[str]:
     """Read every member, and yield each damage.
 
     Args:
@@ -755,20 +764,22 @@ def damaged(bundle: Bundle, take: Callable[[Member], Optional[MemberSink]]) -> I
     """
     volume, end = bundle.volume, bundle.start
     for member, offset, head in bundle.placed():
-        begin, end = offset + len(head), offset + len(head) + _stored(member)
+        begin, end = offset + len(head), offset + len(head) + _stored_size(member)
         if volume.read(offset, len(head)) != head:
             yield "the header of %s is not what it must be (%s)" % (member.path, volume.place(offset, begin))
             continue
         sink = take(member)
         if sink is not None:
-            yield from _damage(bundle, member, begin, sink)
-        if sink is not None and volume.read(begin + member.size, pad(member.size)) != bytes(pad(member.size)):
+            yield from _find_member_damage(bundle, member, begin, sink)
+        if sink is not None and volume.read(begin + member.size, padding_size(member.size)) != bytes(
+            padding_size(member.size)
+        ):
             yield "what follows %s is not empty (%s)" % (member.path, volume.place(begin + member.size, end))
     if volume.read(end, bundle.end - end) != bytes(bundle.end - end):
         yield "its end is not empty (%s)" % volume.place(end, bundle.end)
 
 
-def _damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Iterator[str]:
+def _find_member_damage(bundle: Bundle, member: Member, begin: int, sink: MemberSink) -> Iterator[str]:
     digest, rest = hashlib.sha256(), member.size
     right = False
     try:
@@ -801,7 +812,7 @@ def check(bundle: Bundle) -> None:
     Raises:
         RefusedError: with the names of damaged members.
     """
-    refuse_damaged(list(damaged(bundle, lambda member: None if member.link else MemberSink())))
+    refuse_damaged(list(find_damage(bundle, lambda member: None if member.link else MemberSink())))
 
 
 # --- reprobuild_portable/unbundle/engine.py ---
@@ -878,14 +889,14 @@ def origin(source: str, signed: bool, signer: str) -> str:
     It names the signer, as far as known, and the consequence of using the lock.
     """
     whom = (
-        "signed by %s" % escaped(signer)
+        "signed by %s" % escape_text(signer)
         if signer
         else "signed, but the signer was not checked"
         if signed
         else "not signed"
     )
     return "the lock is from %s, %s: to build from it, and to run its image, executes the packages that it names" % (
-        escaped(source), whom,
+        escape_text(source), whom,
     )  # fmt: skip
 
 
@@ -894,11 +905,11 @@ def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
     if paths:
         say(
             "not of the bundle, and were not compared: %s%s; if you did not make them, unpack into a new directory (-o)"
-            % (", ".join(escaped(path) for path in paths), ", ..." if len(paths) == MOST_NAMED else "")
+            % (", ".join(escape_text(path) for path in paths), ", ..." if len(paths) == MOST_NAMED else "")
         )
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, file=sys.stderr)
 
 
@@ -931,19 +942,21 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
     lock_name = "reprobuild:%s" % hash_file(lock)[:12]
     if name != lock_name:
         raise RefusedError(
-            "the image of the bundle names itself %s, which could hide another image" % escaped(name),
+            "the image of the bundle names itself %s, which could hide another image" % escape_text(name),
             "ask for a bundle of this reprobuild: in it the image is %s" % lock_name,
         )
     try:
         folder = os.path.join(tree, "image")
-        is_named = _named(folder, "index.json", _index, document["image"], name)
+        is_named = _names_image(folder, "index.json", _index, document["image"], name)
         if os.path.lexists(os.path.join(folder, "manifest.json")):
-            is_named = is_named and _named(folder, "manifest.json", _legacy, document["image"], name)
+            is_named = is_named and _names_image(
+                folder, "manifest.json", _make_legacy_manifest, document["image"], name
+            )
         with open(os.path.join(tree, "image.json"), "rb") as stream:
             is_named = is_named and json.loads(stream.read(LARGEST_INDEX))["reference"] == name
     except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, RecursionError) as err:
         raise RefusedError(
-            "the names of its image cannot be read: %s" % escaped(str(err)), NO_BUNDLE
+            "the names of its image cannot be read: %s" % escape_text(str(err)), NO_BUNDLE
         ) from None
     if not is_named:
         raise RefusedError("its image has other names than %s" % name, "ask for another bundle")
@@ -966,13 +979,13 @@ def _check_layout(folder: str, manifest: str) -> None:
             inner = os.path.relpath(path, folder)
             known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
             if not known or os.path.islink(path):  # before entry into a directory deeper than the stack
-                raise RefusedError("image/%s is no file of an image" % escaped(inner), NO_BUNDLE)
+                raise RefusedError("image/%s is no file of an image" % escape_text(inner), NO_BUNDLE)
     for inner in ("oci-layout", "blobs/sha256/%s" % manifest.partition(":")[2]):
         if not os.path.isfile(os.path.join(folder, inner)):
             raise RefusedError("its image lacks %s" % inner, NO_BUNDLE)
 
 
-def _named(
+def _names_image(
     folder: str, name: str, expected: Callable[..., bytes], image: Dict[str, Any], reference: str
 ) -> bool:
     """Return whether a layout file has the expected bytes.
@@ -1010,7 +1023,7 @@ def _index(document: Any, image: Dict[str, Any], reference: str) -> bytes:
     return json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _legacy(document: Any, image: Dict[str, Any], reference: str) -> bytes:
+def _make_legacy_manifest(document: Any, image: Dict[str, Any], reference: str) -> bytes:
     """Return the manifest.json of an image of one name.
 
     It is for a Docker with the classic image store.
@@ -1034,7 +1047,7 @@ _NOT_PLAIN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 @contextlib.contextmanager
-def _alone(work: str) -> Iterator[int]:
+def _lock_work(work: str) -> Iterator[int]:
     """Lock the directory of unfinished work, and yield its descriptor.
 
     No other process may use it meanwhile.
@@ -1129,7 +1142,7 @@ def _remove(above: int, name: str) -> None:
         os.rmdir(name, dir_fd=above)
 
 
-def _prune(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) -> None:
+def _remove_unfinished(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) -> None:
     """Remove all entries except whole files of the bundle.
 
     Others may have put them there before they handed over the directory.
@@ -1140,7 +1153,7 @@ def _prune(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) ->
             lower = os.open(name, _DIRECTORY, dir_fd=folder)
             try:
                 _close(lower)
-                _prune(lower, path + "/", whole_paths, folders)
+                _remove_unfinished(lower, path + "/", whole_paths, folders)
             finally:
                 os.close(lower)
         elif path not in whole_paths:
@@ -1192,7 +1205,7 @@ def _is_whole(top: int, member: Member, strict: bool = False) -> bool:
 # Files of a directory from outside its bundle.
 
 
-def strangers(bundle: Bundle, out: str) -> List[str]:
+def list_foreign_paths(bundle: Bundle, out: str) -> List[str]:
     """Return the paths of a directory from outside the bundle.
 
     A path of the bundle counts if its file is not as the bundle had it. At most `MOST_NAMED` are returned.
@@ -1268,8 +1281,8 @@ def unpack(
             "%s is there, and holds something else" % out, "name another directory, or remove it"
         )
     try:
-        with _alone(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
-            _fill(bundle, work, descriptor, tree, progress)
+        with _lock_work(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
+            _fill_work(bundle, work, descriptor, tree, progress)
             settle(_path_of(work, name, tree))
             _path_of(work, name, tree)
             if os.path.isdir(out):
@@ -1301,13 +1314,13 @@ def _check_there(bundle: Bundle, out: str) -> None:
         os.close(top)
 
 
-def _fill(
+def _fill_work(
     bundle: Bundle, work: str, descriptor: int, tree: int, progress: Callable[[int, int], None]
 ) -> None:
     whole_paths = {member.path for member in bundle.members if _is_whole(tree, member, strict=True)}
     parts = {tuple(member.path.split("/")[:-1]) for member in bundle.members}
     folders = {"/".join(names[:count]) for names in parts for count in range(1, len(names) + 1)}
-    _prune(tree, "", whole_paths, folders)
+    _remove_unfinished(tree, "", whole_paths, folders)
     total = sum(member.size for member in bundle.members if not member.link)
     need = total - sum(
         member.size for member in bundle.members if not member.link and member.path in whole_paths
@@ -1335,7 +1348,7 @@ def _fill(
         done += size
         progress(done, total)
 
-    refuse_damaged(list(damaged(bundle, take)))
+    refuse_damaged(list(find_damage(bundle, take)))
     names = {MANIFEST: bundle.manifest, **({SIGNATURE: bundle.signature} if bundle.signature else {})}
     for name, content in names.items():
         part = _Part(descriptor, tree, name, lambda size: None)
@@ -1415,62 +1428,64 @@ def main(argv: Sequence[str]) -> int:
     try:
         with open_bundle(options.file, options.signers or "") as bundle:
             if bundle.signature:
-                say(
+                print_line(
                     "signed by %s"
                     % (
-                        escaped(bundle.signer)
+                        escape_text(bundle.signer)
                         if bundle.signer
                         else "an unknown key: the signer was not checked (use --allowed-signers)"
                     )
                 )
             if options.check:
                 check(bundle)
-                say("%s is whole: %d files" % (options.file, len(bundle.members)))
+                print_line("%s is whole: %d files" % (options.file, len(bundle.members)))
                 return 0
             out = os.path.abspath(options.out)  # if it is the working directory, another replaces it
             new = unpack(
-                bundle, out, progress=_moving() if sys.stderr.isatty() else lambda done, total: None,
+                bundle, out, progress=_make_progress_printer() if sys.stderr.isatty() else lambda done, total: None,
                 settle=lambda tree: _settle(bundle, tree),
             )  # fmt: skip
             name = check_names(
                 bundle.document, out
             )  # `reprobuild` of another version may have unpacked the bundle
-            say(
+            print_line(
                 "%s in %s; its README.md says what can be done with it"
                 % ("unpacked" if new else "its files are whole, and there already", options.out)
             )
             if not new:
-                say_strangers(strangers(bundle, out), say)
-            say(origin(options.file, bool(bundle.signature), bundle.signer))
-            say(
+                say_strangers(list_foreign_paths(bundle, out), print_line)
+            print_line(origin(options.file, bool(bundle.signature), bundle.signer))
+            print_line(
                 "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
             )
-            say(
+            print_line(
                 "of the image's layers, recipe, context, sources, README.md and programs only the bytes were compared,"
                 " with the sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and"
                 " follow them if you trust the sender"
             )
-            count = _moved(bundle, out)
+            count = _count_moved_inputs(bundle, out)
             if count:
-                say(
+                print_line(
                     "of the inputs %d are not there, as `reprobuild unbundle` moves them into its store: it brings"
                     " them again, and so does this program into a new directory" % count
                 )
             if _has_their_page(bundle, out):
-                say(
+                print_line(
                     "%s is the sender's page, and was not looked into: open it if you trust the sender" % PAGE
                 )
             if options.load:
                 load(out, options.load, name, any(member.path == "image.sif" for member in bundle.members))
     except RefusedError as err:
-        say("error: %s\n\nhint: %s" % (err, err.hint))
+        print_line("error: %s\n\nhint: %s" % (err, err.hint))
         return 11
     except OSError as err:
-        place = "%s: " % escaped(str(err.filename)) if err.filename else ""
-        say("error: %s%s\n\nhint: check the path, its permissions and the space left" % (place, err.strerror))
+        place = "%s: " % escape_text(str(err.filename)) if err.filename else ""
+        print_line(
+            "error: %s%s\n\nhint: check the path, its permissions and the space left" % (place, err.strerror)
+        )
         return 11
     except KeyboardInterrupt:
-        say("interrupted; run it again to go on")
+        print_line("interrupted; run it again to go on")
         return 130
     return 0
 
@@ -1479,7 +1494,7 @@ def _settle(bundle: Bundle, tree: str) -> None:
     check_names(bundle.document, tree)
 
 
-def _moved(bundle: Bundle, out: str) -> int:
+def _count_moved_inputs(bundle: Bundle, out: str) -> int:
     """Return the number of inputs that left the bundle's directory."""
     inputs = (member.path for member in bundle.members if member.path.startswith("store/"))
     return sum(not os.path.exists(os.path.join(out, path)) for path in inputs)
@@ -1495,7 +1510,7 @@ def _has_their_page(bundle: Bundle, out: str) -> bool:
     return os.path.isfile(path) and hash_file(path) in sent
 
 
-def _moving() -> Callable[[int, int], None]:
+def _make_progress_printer() -> Callable[[int, int], None]:
     """Return a callback that prints progress once a second."""
     last = time.monotonic()
 

@@ -9,12 +9,12 @@ import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from reprobuild_portable.capture.files import quote
-from reprobuild_portable.capture.freeze import _bare_line, _editable_line
+from reprobuild_portable.capture.freeze import _editable_line, _format_bare_line
 from reprobuild_portable.capture.limits import AT_ONCE, BUDGETS, REPOSITORIES
 from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError, Taken
 from reprobuild_portable.capture.repositories.included import _take_loose
 from reprobuild_portable.capture.repositories.record import take_repository
-from reprobuild_portable.capture.repositories.repository import Repository, _unique, find_top
+from reprobuild_portable.capture.repositories.repository import Repository, _make_unique_name, find_top
 
 
 def _take_repositories(
@@ -59,7 +59,8 @@ def _take_repositories(
         room = REPOSITORIES - len(repositories)
         wave, waiting = waiting[:room], waiting[room:]
         named = [
-            _unique(names[0] if len(names) == 1 else os.path.basename(top), used) for top, names, _, _ in wave
+            _make_unique_name(names[0] if len(names) == 1 else os.path.basename(top), used)
+            for top, names, _, _ in wave
         ]
         records = _take_wave(
             [(name, top, bool(names)) for name, (top, names, _, _) in zip(named, wave)], take
@@ -68,7 +69,7 @@ def _take_repositories(
             if record is None:
                 lines.update(
                     {
-                        distribution: _bare_line(editable[distribution], "repository was not captured")
+                        distribution: _format_bare_line(editable[distribution], "repository was not captured")
                         for distribution in names
                     }
                 )
@@ -81,10 +82,10 @@ def _take_repositories(
             for distribution in names:
                 lines[distribution] = _editable_line(editable[distribution], top, record)
     for top, names, _, _ in waiting:
-        take(f"repository {_unique(os.path.basename(top), used)}", _too_many, 1.0)
+        take(f"repository {_make_unique_name(os.path.basename(top), used)}", _take_too_many, 1.0)
         lines.update(
             {
-                distribution: _bare_line(editable[distribution], "repository was not captured")
+                distribution: _format_bare_line(editable[distribution], "repository was not captured")
                 for distribution in names
             }
         )
@@ -115,7 +116,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
     return Taken(names)
 
 
-def _too_many(context: Context) -> Taken:
+def _take_too_many(context: Context) -> Taken:
     raise GaveUpError("too-many")
 
 

@@ -14,7 +14,7 @@ from reprobuild_portable.capture.repositories.repository import _REMOTE, Head, R
 from reprobuild_portable.secrets.redact import strip_credentials
 
 
-def _head(repository: Repository) -> Head:
+def _read_head(repository: Repository) -> Head:
     content = _read(os.path.join(repository.folder, "HEAD"), 1 << 14).rstrip(b"\n")
     if content == b"ref: refs/heads/.invalid":  # https://git-scm.com/docs/reftable
         content = b"ref: " + repository.git("symbolic-ref", "-q", "HEAD", codes=(0, 1)).rstrip(b"\n")
@@ -31,11 +31,11 @@ def _remotes(repository: Repository) -> List[Dict[str, str]]:
     for key, url in repository.config.items():
         match = _REMOTE.fullmatch(key)
         if match:
-            remotes.append({"name": _path(match.group(1)), "url": _path(_bare_url(url))})
+            remotes.append({"name": _path(match.group(1)), "url": _path(_strip_remote_login(url))})
     return remotes
 
 
-def _bare_url(url: str) -> str:
+def _strip_remote_login(url: str) -> str:
     """Return a remote's address without credentials.
 
     `user:password@host:path` is an address of ssh's short form.
@@ -62,7 +62,7 @@ def _base(repository: Repository, head: Head) -> Dict[str, Any]:
         boundary = [head.commit]
     if not boundary:
         return dict(none, unpushed=unpushed)
-    remote = _holder(repository, boundary[0])
+    remote = _find_holder(repository, boundary[0])
     return {
         "base": boundary[0],
         "base_remote": _path(remote),
@@ -75,7 +75,7 @@ def _base(repository: Repository, head: Head) -> Dict[str, Any]:
 _LASTING = ("HEAD", "main", "master", "trunk", "develop", "default")
 
 
-def _lasting(repository: Repository, head: Head) -> Optional[List[str]]:
+def _list_lasting_commits(repository: Repository, head: Head) -> Optional[List[str]]:
     """Return the commits of lasting remote branches below HEAD.
 
     The commits since then rest on them. The result is None if no such branch is known, or too many commits
@@ -112,7 +112,7 @@ def _bundle_branch(
     context = repository.context
     repository.context = context._replace(deadline=context.deadline - context.left() / 2)
     try:
-        rest = _lasting(repository, head)
+        rest = _list_lasting_commits(repository, head)
         if rest is None or rest == facts["prerequisites"]:
             return False
         bundle = _bundle(repository, dict(facts, prerequisites=rest), unmerged, moved)
@@ -125,12 +125,12 @@ def _bundle_branch(
         repository.context = context
 
 
-def _holder(repository: Repository, commit: str) -> str:
+def _find_holder(repository: Repository, commit: str) -> str:
     """Return the name of a remote that has the commit.
 
     It is `origin` if that is one of several, or if no remote is known to have it.
     """
-    holders = _holders(repository, commit)
+    holders = _list_holders(repository, commit)
     return "origin" if "origin" in holders or not holders else holders[0]
 
 
@@ -138,7 +138,7 @@ def _remote_names(repository: Repository) -> List[str]:
     return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
 
 
-def _holders(repository: Repository, commit: str) -> List[str]:
+def _list_holders(repository: Repository, commit: str) -> List[str]:
     """Return the names of the remotes that have the commit.
 
     A single remote is assumed to have it.
@@ -151,7 +151,7 @@ def _holders(repository: Repository, commit: str) -> List[str]:
     return [remote for remote in remotes if any(name.startswith(f"refs/remotes/{remote}/") for name in names)]
 
 
-def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
+def _find_only_local_remote(repository: Repository, base: Optional[str]) -> Optional[str]:
     """Return the local directory that alone has `base`, or None.
 
     A remote may be a directory of this machine.
@@ -160,5 +160,5 @@ def _only_here(repository: Repository, base: Optional[str]) -> Optional[str]:
     local = {name: url for name, url in urls.items() if re.match(r"file://|[./]", url)}
     if base is None or not local:
         return None
-    holders = _holders(repository, base)
-    return _path(_bare_url(local[holders[0]])) if holders and set(holders) <= set(local) else None
+    holders = _list_holders(repository, base)
+    return _path(_strip_remote_login(local[holders[0]])) if holders and set(holders) <= set(local) else None

@@ -12,13 +12,13 @@ from reprobuild_portable.capture.files import _path
 from reprobuild_portable.capture.limits import BUDGETS, LISTED, UNTRACKED_FILE
 from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.processes import _program, _run
-from reprobuild_portable.capture.repositories.objects import _leave
+from reprobuild_portable.capture.repositories.objects import _leave_file_out
 from reprobuild_portable.capture.repositories.record import take_repository
-from reprobuild_portable.capture.repositories.repository import Files, _unique, find_top
-from reprobuild_portable.capture.repositories.untracked import _no_file
+from reprobuild_portable.capture.repositories.repository import Files, _make_unique_name, find_top
+from reprobuild_portable.capture.repositories.untracked import _find_file_obstacle
 
 
-def _absolute(include: Sequence[str]) -> List[str]:
+def _resolve_directories(include: Sequence[str]) -> List[str]:
     """Return named files by paths with resolved directories.
 
     The file itself may be a link, and stays one.
@@ -54,13 +54,13 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     copies = []
     for place in places:
         path = os.path.relpath(place, folder)
-        reason = _no_file(place)
+        reason = _find_file_obstacle(place)
         if not reason and ".git" in path.lower().split(os.sep):  # no tree of git can hold it
             reason = "special-file"
         copy = os.path.join(top, path)
         reason = reason or _copy(place, copy)
         if reason:
-            _leave(files, os.fsencode(path), reason)
+            _leave_file_out(files, os.fsencode(path), reason)
         else:
             copies.append(copy)
     taken = take_repository(context._replace(include=copies), top, name, False)
@@ -115,7 +115,7 @@ def _take_loose(
     folder = os.path.realpath(os.getcwd())
     if any(not place.startswith(folder.rstrip(os.sep) + os.sep) for place in places):
         folder = os.path.commonpath([os.path.dirname(place) for place in places])
-    name = _unique(os.path.basename(folder) or "files", used)
+    name = _make_unique_name(os.path.basename(folder) or "files", used)
     part = functools.partial(take_included, folder=folder, places=places, name=name)
     record = take(f"included {name}", part, BUDGETS["repository"])
     if record is None:

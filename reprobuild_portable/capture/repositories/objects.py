@@ -14,17 +14,17 @@ from reprobuild_portable.capture.repositories.search import _places
 from reprobuild_portable.secrets.files import secret_file
 
 
-def _ours(repository: Repository) -> Set[str]:
+def _list_own_filters(repository: Repository) -> Set[str]:
     """Return the names of the filters in the configuration."""
     return {key.split(".", 1)[1].rpartition(".")[0] for key in repository.config if key.startswith("filter.")}
 
 
-def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
+def _find_filtered_paths(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
     """Return the paths that a filter other than LFS covers.
 
     The index has no entry for `paths`.
     """
-    stdin, filters = b"".join(path + b"\0" for path in paths), _ours(repository)
+    stdin, filters = b"".join(path + b"\0" for path in paths), _list_own_filters(repository)
     if not stdin or not filters - {"lfs"}:
         return set()
     fields = repository.git("check-attr", "-z", "--stdin", "filter", stdin=stdin).split(b"\0")
@@ -32,7 +32,7 @@ def _hidden(repository: Repository, paths: Iterable[bytes]) -> Set[bytes]:
     return {path for path, name in names if name != b"lfs" and name.decode("utf-8", "replace") in filters}
 
 
-def _object(
+def _write_object(
     repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int
 ) -> Optional[Tuple[bytes, bytes]]:
     """Return mode and id of a file, or None.
@@ -49,31 +49,31 @@ def _object(
             return b"120000", _keep(repository, repository.readlink(path), entry)
         if not stat.S_ISREG(state.st_mode):
             if not stat.S_ISDIR(state.st_mode):
-                _leave(files, path, "special-file")
+                _leave_file_out(files, path, "special-file")
             return None
         if state.st_size > most:
-            _leave(files, path, "too-large", state.st_size)
+            _leave_file_out(files, path, "too-large", state.st_size)
             return None
         with open(repository.open(path), "rb") as stream:
             content = stream.read(most + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        _leave(files, path, "unreadable")
+        _leave_file_out(files, path, "unreadable")
         return None
     if len(content) != state.st_size:
-        _leave(files, path, "changed-meanwhile", state.st_size)
+        _leave_file_out(files, path, "changed-meanwhile", state.st_size)
     oid = repository.id(b"blob %d\0" % len(content) + content).encode()
     if entry is None or oid != entry.oid:
-        rule = _withheld(repository, path, oid, content)
+        rule = _find_withholding_rule(repository, path, oid, content)
         if rule:
-            _leave(files, path, "secret", state.st_size, rule)
+            _leave_file_out(files, path, "secret", state.st_size, rule)
             return None
         repository.add(b"blob", content)
     return _mode(repository, state.st_mode, entry), oid
 
 
-def _withheld(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
+def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, content: bytes) -> str:
     """Return the rule that leaves a new file out.
 
     The rule is empty if the file is captured; git does not have it yet. If there is no time to search a
@@ -114,6 +114,8 @@ def _keep(repository: Repository, content: bytes, entry: Optional[Entry]) -> byt
     return repository.add(b"blob", content)
 
 
-def _leave(files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = "") -> None:
+def _leave_file_out(
+    files: Files, path: bytes, reason: str, size: Optional[int] = None, rule: str = ""
+) -> None:
     entry = {"path": quote(path), "reason": reason, **({} if size is None else {"bytes": size})}
     files.left_out.append({**entry, "rule": rule} if rule else entry)

@@ -13,15 +13,19 @@ from reprobuild_portable.capture.repositories.diff import _diff
 from reprobuild_portable.capture.repositories.history import (
     _base,
     _bundle_branch,
-    _head,
-    _only_here,
+    _find_only_local_remote,
+    _read_head,
     _remotes,
 )
 from reprobuild_portable.capture.repositories.repository import _SETTINGS, Repository, _names
 from reprobuild_portable.capture.repositories.search import _search
-from reprobuild_portable.capture.repositories.staged import _name_unstaged, _staged, _unstage
+from reprobuild_portable.capture.repositories.staged import (
+    _list_staged,
+    _name_unstaged,
+    _remove_staged_secrets,
+)
 from reprobuild_portable.capture.repositories.trees import _trees
-from reprobuild_portable.capture.repositories.untracked import _flags, _ignored
+from reprobuild_portable.capture.repositories.untracked import _list_flagged, _list_ignored
 from reprobuild_portable.capture.repositories.worktree import _entries, _look
 
 
@@ -38,14 +42,14 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
             chapter's recipe, else a `.patch`.
     """
     repository = Repository(top, context)
-    head = _head(repository)
+    head = _read_head(repository)
     base = _base(repository, head)
     entries, unmerged = _entries(repository)
-    staged = _staged(repository, head, unmerged)
-    hidden = _unstage(repository, staged or [], {} if head.commit or unmerged else entries)
+    staged = _list_staged(repository, head, unmerged)
+    hidden = _remove_staged_secrets(repository, staged or [], {} if head.commit or unmerged else entries)
     if hidden:
         entries, unmerged = _entries(repository)
-        staged = _staged(repository, head, unmerged)
+        staged = _list_staged(repository, head, unmerged)
     try:
         files = _look(repository, entries, unmerged)
     finally:
@@ -55,17 +59,17 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
         "object_format": repository.hash,
-        "remotes": _remotes(repository), **base, "only_here": _only_here(repository, base["base"]),
+        "remotes": _remotes(repository), **base, "only_here": _find_only_local_remote(repository, base["base"]),
         "index": index.decode(), "worktree": work.decode(),
         "changed": _names(path for path, entry in files.changed.items() if entry is not None),
         "deleted": _names(path for path, entry in files.changed.items() if entry is None),
         "untracked": _names(files.untracked), "left_out": files.left_out[:LISTED], "lfs": files.large[:LISTED],
         "left_out_count": len(files.left_out), "secrets": [], "unsearched": 0,
         "unmerged": [[mode.decode(), oid.decode(), stage.decode(), quote(path)] for path, mode, oid, stage in unmerged],
-        "flags": _flags(entries, files),
+        "flags": _list_flagged(entries, files),
         "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
-        "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _ignored(repository),
+        "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _list_ignored(repository),
         "inner": files.inner,
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),

@@ -203,11 +203,11 @@ class Repository:
             for step in above.split(b"/") if above else ():
                 outer = folder
                 try:
-                    folder = os.open(_checked(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+                    folder = os.open(_check_name(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
                 finally:
                     os.close(outer)
             self.above = (above, folder)
-        return self.above[1], _checked(name)
+        return self.above[1], _check_name(name)
 
     def add(self, kind: bytes, content: bytes) -> bytes:
         """Write an object into our directory, and return its id."""
@@ -268,7 +268,7 @@ class Repository:
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
-def _checked(name: bytes) -> bytes:
+def _check_name(name: bytes) -> bytes:
     if name.lower() in (b"", b".", b"..", b".git"):
         raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
     return name
@@ -322,8 +322,8 @@ class Head(NamedTuple):
     pushed: bool = False
 
 
-def _unique(stem: str, used: Dict[str, int]) -> str:
+def _make_unique_name(stem: str, used: Dict[str, int]) -> str:
     """Return a unique name for the files of a repository."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", stem).strip(".")[:80] or "repository"
     used[name] = used.get(name, 0) + 1
-    return name if used[name] == 1 else _unique(f"{name}-{used[name]}", used)
+    return name if used[name] == 1 else _make_unique_name(f"{name}-{used[name]}", used)

@@ -26,9 +26,9 @@ def _search(
     repository.context = context
     by_place: Dict[Tuple[str, int, str], bytes] = {}
     try:
-        new = _carried(repository, facts) if new is None else new
+        new = _list_bundle_content(repository, facts) if new is None else new
         new = {oid: path for oid, path in new.items() if oid not in repository.clean}
-        contents, unsearched = _searchable(repository, new)
+        contents, unsearched = _select_searchable(repository, new)
     except GaveUpError:
         return {"secrets": [], "unsearched": max(1, len(new or ()))}
     for oid, content in contents:
@@ -81,25 +81,27 @@ def _commits(repository: Repository, facts: Mapping[str, Any], oids: Set[bytes])
     return by_oid
 
 
-def _carried(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
+def _list_bundle_content(repository: Repository, facts: Dict[str, Any]) -> Dict[bytes, bytes]:
     """Return path by id of all content of a bundle."""
     excluded = [f"^{prerequisite}" for prerequisite in facts["prerequisites"]]
     output = repository.git("rev-list", "--objects", *facts["bundle"]["refs"].values(), *excluded)
     return dict(row.split(b" ", 1) for row in output.split(b"\n") if b" " in row)
 
 
-def _searchable(repository: Repository, new: Mapping[bytes, bytes]) -> Tuple[List[Tuple[bytes, bytes]], int]:
+def _select_searchable(
+    repository: Repository, new: Mapping[bytes, bytes]
+) -> Tuple[List[Tuple[bytes, bytes]], int]:
     """Return the blobs to search, and the number of others.
 
     A blob is given by id and content.
     """
     try:
-        return list(_contents(repository, list(new), SEARCHED)), 0
+        return list(_read_blobs(repository, list(new), SEARCHED)), 0
     except GaveUpError as err:
         if err.reason != "too-large":
             raise
-    chosen, unsearched = _smallest(repository, new)
-    return list(_contents(repository, chosen)), unsearched
+    chosen, unsearched = _select_smallest(repository, new)
+    return list(_read_blobs(repository, chosen)), unsearched
 
 
 def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[int, str]]:
@@ -119,7 +121,7 @@ def _places(content: bytes, context: Context, most: int = LISTED) -> List[Tuple[
     return places
 
 
-def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
+def _select_smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes], int]:
     """Return the smallest blobs, and the number of the others.
 
     Together they have at most `SEARCHED` bytes.
@@ -138,7 +140,9 @@ def _smallest(repository: Repository, oids: Iterable[bytes]) -> Tuple[List[bytes
     return chosen, len(blobs) - len(chosen)
 
 
-def _contents(repository: Repository, oids: Sequence[bytes], most: int = 0) -> Iterator[Tuple[bytes, bytes]]:
+def _read_blobs(
+    repository: Repository, oids: Sequence[bytes], most: int = 0
+) -> Iterator[Tuple[bytes, bytes]]:
     """Return an iterator of id and content of existing blobs.
 
     Raises:

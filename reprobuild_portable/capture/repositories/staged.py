@@ -7,9 +7,9 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.model import GaveUpError
-from reprobuild_portable.capture.repositories.objects import _leave, _withheld
+from reprobuild_portable.capture.repositories.objects import _find_withholding_rule, _leave_file_out
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Head, Repository
-from reprobuild_portable.capture.repositories.search import _searchable
+from reprobuild_portable.capture.repositories.search import _select_searchable
 
 
 class Staged(NamedTuple):
@@ -25,7 +25,7 @@ class Staged(NamedTuple):
     path: bytes
 
 
-def _staged(
+def _list_staged(
     repository: Repository, head: Head, unmerged: Sequence[Tuple[bytes, bytes, bytes, bytes]]
 ) -> Optional[List[Staged]]:
     """Return the staged changes, or None if they are unknown.
@@ -40,7 +40,7 @@ def _staged(
     return [Staged(words[0], words[1], words[2], words[3], path) for words, path in rows]
 
 
-def _unstage(
+def _remove_staged_secrets(
     repository: Repository, staged: Sequence[Staged], unborn: Mapping[bytes, Entry]
 ) -> Dict[bytes, str]:
     """Remove staged secrets from our own copy of the index.
@@ -70,9 +70,9 @@ def _unstage(
     rules: Dict[bytes, str] = {}
     undone = []
     with contextlib.suppress(GaveUpError):  # files not searched here are counted later
-        for oid, content in _searchable(repository, dict.fromkeys(paths, b""))[0]:
+        for oid, content in _select_searchable(repository, dict.fromkeys(paths, b""))[0]:
             for row in paths[oid]:
-                rule = _withheld(repository, row.path, oid, content)
+                rule = _find_withholding_rule(repository, row.path, oid, content)
                 if rule:
                     rules[row.path] = rule
                     undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
@@ -90,4 +90,4 @@ def _name_unstaged(files: Files, hidden: Mapping[bytes, str]) -> None:
     named = {file["path"] for file in files.left_out}
     for path, rule in sorted(hidden.items()):
         if quote(path) not in named:
-            _leave(files, path, "secret", rule=f"{rule}, staged")
+            _leave_file_out(files, path, "secret", rule=f"{rule}, staged")

@@ -28,7 +28,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     """
     here = os.path.join(os.path.realpath(top), ".git")
     for git_folder in dict.fromkeys((folder, common)):
-        outside = next(_links_out(git_folder, common, context), None)
+        outside = next(_list_outside_links(git_folder, common, context), None)
         if outside is not None:
             raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git directory")
     if common != folder:
@@ -38,7 +38,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
             raise GaveUpError(
                 "untrusted", f"{_path(common)} has no worktree here: `git worktree repair` there adds one"
             )
-    elif folder != here and not _claims(folder, top, program, context):
+    elif folder != here and not _has_work_tree(folder, top, program, context):
         raise GaveUpError(
             "untrusted",
             f"{_path(folder)} is the git directory of another directory: "
@@ -46,7 +46,7 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
         )
 
 
-def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
+def _list_outside_links(folder: str, common: str, context: Context) -> Iterator[str]:
     """Yield the links of a git directory that lead outside.
 
     A link into the shared git directory is not one of them.
@@ -67,7 +67,7 @@ def _links_out(folder: str, common: str, context: Context) -> Iterator[str]:
                 waiting.append(entry.path)
 
 
-def _claims(folder: str, top: str, program: str, context: Context) -> bool:
+def _has_work_tree(folder: str, top: str, program: str, context: Context) -> bool:
     """Return whether a git directory has `top` as work tree."""
     for name in ("config.worktree", "config"):
         place = os.path.join(folder, name)

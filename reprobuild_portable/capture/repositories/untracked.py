@@ -11,7 +11,11 @@ from typing import Any, Dict, List, Mapping, Set
 from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import LISTING, UNTRACKED_COUNT, UNTRACKED_FILE, UNTRACKED_TOTAL
 from reprobuild_portable.capture.model import GaveUpError
-from reprobuild_portable.capture.repositories.objects import _hidden, _leave, _object
+from reprobuild_portable.capture.repositories.objects import (
+    _find_filtered_paths,
+    _leave_file_out,
+    _write_object,
+)
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names, find_top
 
 
@@ -35,17 +39,17 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
             state = repository.state(path)
             if state is not None:
                 waiting.append((state.st_size, path, stat.S_ISLNK(state.st_mode)))
-    hidden = _hidden(repository, [path for _, path, _ in waiting])
+    hidden = _find_filtered_paths(repository, [path for _, path, _ in waiting])
     total = count = 0
     for size, path, linked in sorted(waiting):
         if path in hidden and not linked:
-            _leave(files, path, "filtered", size)
+            _leave_file_out(files, path, "filtered", size)
         elif count >= UNTRACKED_COUNT:
-            _leave(files, path, "too-many", size)
+            _leave_file_out(files, path, "too-many", size)
         elif total + size > UNTRACKED_TOTAL or size > UNTRACKED_FILE:
-            _leave(files, path, "too-large", size)
+            _leave_file_out(files, path, "too-large", size)
         else:
-            file_entry = _object(repository, path, None, files, UNTRACKED_FILE)
+            file_entry = _write_object(repository, path, None, files, UNTRACKED_FILE)
             if file_entry is not None:
                 files.untracked[path] = file_entry
                 total, count = total + size, count + 1
@@ -62,15 +66,15 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
         path = os.fsencode(os.path.relpath(place, top))
         if find_top(os.path.dirname(place)) != top or path in known:
             continue
-        reason = _no_file(place)
+        reason = _find_file_obstacle(place)
         if reason:
-            _leave(files, path, reason)
+            _leave_file_out(files, path, reason)
         else:
             paths.append(path)
     return paths
 
 
-def _no_file(place: str) -> str:
+def _find_file_obstacle(place: str) -> str:
     """Return why a path cannot be captured as a file.
 
     The reason is empty for a file or a link.
@@ -82,7 +86,7 @@ def _no_file(place: str) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
-def _ignored(repository: Repository) -> Dict[str, Any]:
+def _list_ignored(repository: Repository) -> Dict[str, Any]:
     """Return the names of ignored files.
 
     A directory is one name. Their content is not captured here.
@@ -95,7 +99,7 @@ def _ignored(repository: Repository) -> Dict[str, Any]:
     return _names(rows.split(b"\0")[:-1])
 
 
-def _flags(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
+def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
     """Return the paths with a flag in the index.
 
     These flags change the output of `git status`.

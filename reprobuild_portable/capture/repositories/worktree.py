@@ -11,10 +11,15 @@ from typing import Dict, List, Match, Optional, Set, Tuple
 from reprobuild_portable.capture.files import _sha256, quote
 from reprobuild_portable.capture.limits import CHANGED_FILE
 from reprobuild_portable.capture.model import GaveUpError
-from reprobuild_portable.capture.repositories.history import _head
-from reprobuild_portable.capture.repositories.objects import _hidden, _leave, _object, _ours
+from reprobuild_portable.capture.repositories.history import _read_head
+from reprobuild_portable.capture.repositories.objects import (
+    _find_filtered_paths,
+    _leave_file_out,
+    _list_own_filters,
+    _write_object,
+)
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository
-from reprobuild_portable.capture.repositories.search import _contents
+from reprobuild_portable.capture.repositories.search import _read_blobs
 from reprobuild_portable.capture.repositories.untracked import _look_untracked
 
 _LFS = re.compile(
@@ -50,10 +55,10 @@ def _look(
     intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
     files = Files({}, {}, [], [], {}, intended, touched)
-    converted, filtered = _converted(repository, entries)
+    converted, filtered = _find_converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
-    pointers = dict(_contents(repository, sorted({entries[path].oid for path in large})))
-    filters = _ours(repository)
+    pointers = dict(_read_blobs(repository, sorted({entries[path].oid for path in large})))
+    filters = _list_own_filters(repository)
     strange = {path for path, name in filtered.items() if name.decode("utf-8", "replace") in filters} - large
     for path, entry in entries.items():
         if entry.mode == b"160000":
@@ -64,7 +69,7 @@ def _look(
         elif path in touched or path in converted or entry.tag not in (b"H", b"M"):
             _look_at(repository, path, entry, files, CHANGED_FILE)
     torn = {path for path, *_ in unmerged} - set(entries)
-    hidden = _hidden(repository, torn)
+    hidden = _find_filtered_paths(repository, torn)
     for path in torn:
         if path in hidden:
             _look_filtered(repository, path, None, True, None, files)
@@ -74,7 +79,9 @@ def _look(
     return files
 
 
-def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set[bytes], Dict[bytes, bytes]]:
+def _find_converted(
+    repository: Repository, entries: Dict[bytes, Entry]
+) -> Tuple[Set[bytes], Dict[bytes, bytes]]:
     """Return the paths that git may convert, and filtered ones.
 
     git converts line ends and encodings, so that the bytes on the disk differ.
@@ -108,7 +115,7 @@ def _converted(repository: Repository, entries: Dict[bytes, Entry]) -> Tuple[Set
 
 def _look_at(repository: Repository, path: bytes, entry: Optional[Entry], files: Files, most: int) -> None:
     """Compare one path with its index entry, byte for byte."""
-    file_entry = _object(repository, path, entry, files, most)
+    file_entry = _write_object(repository, path, entry, files, most)
     # Of a path that is only intended to be added the index has an empty file, and no tree has it.
     if entry is not None and file_entry == (entry.mode, entry.oid) and path not in files.intended:
         return
@@ -130,13 +137,13 @@ def _look_inside(repository: Repository, path: bytes, entry: Entry, files: Files
     if is_folder and os.path.exists(os.path.join(full, ".git")):
         files.inner[path] = full
         with contextlib.suppress(GaveUpError, OSError):
-            head = _head(Repository(full, repository.context)).commit
+            head = _read_head(Repository(full, repository.context)).commit
             if head and head.encode() != entry.oid:
                 files.changed[path] = (b"160000", head.encode())
     elif not is_folder:
         _look_at(repository, path, entry, files, CHANGED_FILE)
     elif any(names for _, _, names in os.walk(full)):
-        _leave(files, path + b"/", "not-initialised")
+        _leave_file_out(files, path + b"/", "not-initialised")
 
 
 def _look_filtered(
@@ -155,7 +162,7 @@ def _look_filtered(
     try:
         state = repository.state(path)
     except OSError:
-        _leave(files, path, "unreadable")
+        _leave_file_out(files, path, "unreadable")
         return
     if state is None:
         files.changed[path] = None
@@ -163,7 +170,7 @@ def _look_filtered(
     size = state.st_size
     large = _LFS.match(pointer or b"")
     if pointer is None:
-        _leave(files, path, "filtered", size)
+        _leave_file_out(files, path, "filtered", size)
     elif (
         large is None or size != int(large.group(2)) or (touched and not _is_content(repository, path, large))
     ):

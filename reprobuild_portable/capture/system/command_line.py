@@ -11,7 +11,7 @@ from reprobuild_portable.capture.files import _bytes, _path, _read, _text
 from reprobuild_portable.capture.limits import LONGEST_WORD
 from reprobuild_portable.capture.model import Context, Taken
 from reprobuild_portable.capture.scrub import _scrub
-from reprobuild_portable.secrets.judges import marked, secrets_of
+from reprobuild_portable.secrets.judges import has_marks, secrets_of
 from reprobuild_portable.secrets.redact import redact
 from reprobuild_portable.secrets.rules import VALUES
 from reprobuild_portable.secrets.search import secret_value
@@ -36,7 +36,7 @@ def take_command(context: Context) -> Taken:
         chain.append(
             {
                 "program": name,
-                "arguments": arguments(
+                "arguments": redact_arguments(
                     _scrub(word, context.secrets)[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace")
                     for word in words
                 ),
@@ -45,7 +45,9 @@ def take_command(context: Context) -> Taken:
         match = re.search(r"(?m)^PPid:\s*(\d+)", _text(f"/proc/{pid}/status"))
         pid = int(match.group(1)) if match else 0
     own_words = [] if context.program else [_scrub(_bytes(word), context.secrets) for word in sys.argv]
-    argv = arguments(word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in own_words)
+    argv = redact_arguments(
+        word[: 16 * LONGEST_WORD].decode("utf-8", "backslashreplace") for word in own_words
+    )
     return Taken({"argv": argv, "folder": _path(os.getcwd()), "processes": chain})
 
 
@@ -53,7 +55,7 @@ def take_command(context: Context) -> Taken:
 _DATABASES = r"mysql(?:dump|admin|import|sh)?|mariadb(?:-[a-z]{1,9})?"
 
 
-def arguments(words: Iterable[str]) -> List[str]:
+def redact_arguments(words: Iterable[str]) -> List[str]:
     """Return the words of a command line without secrets.
 
     `***` replaces a secret, and the value after a secret's name. Secrets are redacted before long words are
@@ -63,7 +65,7 @@ def arguments(words: Iterable[str]) -> List[str]:
     after = program = ""
     database = False
     words = list(words)
-    for word, judged_word in zip(words, _judged_together(words)):
+    for word, judged_word in zip(words, _redact_by_context(words)):
         database = database or re.fullmatch(_DATABASES, os.path.basename(word)) is not None
         name = after.lstrip("-").replace("-", "_")
         login = after in ("-u", "--user", "--proxy-user") and ":" in word
@@ -78,10 +80,10 @@ def arguments(words: Iterable[str]) -> List[str]:
             out.append(f"-p{GONE}" if glued else cut[:LONGEST_WORD])
         program = program if word.startswith("-") else word
         after = word
-    return _judged_together(out)
+    return _redact_by_context(out)
 
 
-def _judged_together(words: Sequence[str]) -> List[str]:
+def _redact_by_context(words: Sequence[str]) -> List[str]:
     """Redact the secrets that the words before them reveal.
 
     Examples are `docker login -p ...` and `wandb login ...`.
@@ -89,7 +91,7 @@ def _judged_together(words: Sequence[str]) -> List[str]:
     line = " ".join(words)
     lowered, masked = line.lower(), list(line)
     for rule in VALUES:
-        for start, end in secrets_of(rule, line) if marked(rule, lowered) else ():
+        for start, end in secrets_of(rule, line) if has_marks(rule, lowered) else ():
             masked[start:end] = "\0" * (end - start)
     text, out, at = "".join(masked), [], 0
     for word in words:

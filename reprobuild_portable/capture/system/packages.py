@@ -25,10 +25,10 @@ def take_dpkg(context: Context) -> Taken:
         raise GaveUpError("not-there")
     automatic = {
         (fields["Package"], fields["Architecture"])
-        for fields in _paragraphs(_read("/var/lib/apt/extended_states", 1 << 26), "Auto-Installed")
+        for fields in _split_paragraphs(_read("/var/lib/apt/extended_states", 1 << 26), "Auto-Installed")
         if fields["Auto-Installed"] == "1"
     }
-    packages = list(_paragraphs(status, "Version", "Status"))
+    packages = list(_split_paragraphs(status, "Version", "Status"))
     native = next((fields["Architecture"] for fields in packages if fields["Package"] == "dpkg"), "")
     rows = []
     for fields in packages:
@@ -47,7 +47,7 @@ def take_dpkg(context: Context) -> Taken:
     return Taken(facts, {"apt-packages.txt": "".join(row + "\n" for _, _, row in sorted(rows)).encode()})
 
 
-def _paragraphs(data: bytes, *names: str) -> Iterator[Dict[str, str]]:
+def _split_paragraphs(data: bytes, *names: str) -> Iterator[Dict[str, str]]:
     """Yield name, architecture and some other fields of each paragraph.
 
     A field that is missing is empty. The file may have megabytes: plain search is ten times as fast as a

@@ -29,7 +29,7 @@ LIBRARIES = (
 )
 
 
-def about(numpy: "Any") -> "Dict[str, Any]":
+def fingerprint_process(numpy: "Any") -> "Dict[str, Any]":
     """Return the fingerprint of a process that has imported NumPy."""
     for name in LOADED:
         with contextlib.suppress(Exception):

@@ -6,7 +6,7 @@ They give versions, threads and kernels.
 import ctypes
 import re
 
-from reprobuild_runtime.fingerprint import mapped
+from reprobuild_runtime.fingerprint import list_mapped_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def libraries() -> "List[Dict[str, Any]]":
     BLAS libraries without such functions are left out.
     """
     entries = []
-    for path in mapped("lib"):
+    for path in list_mapped_files("lib"):
         named = _LIBRARY.search(path)
         try:
             library = ctypes.CDLL(path) if named else None
@@ -52,7 +52,7 @@ def threads(known: "List[Dict[str, Any]]") -> int:
 
 def openmp() -> "Optional[int]":
     """Return the number of OpenMP's threads, None without OpenMP."""
-    for path in mapped("omp"):
+    for path in list_mapped_files("omp"):
         if re.search(r"lib(g|i)?omp\d*[^/]*\.so[^/]*$", path):
             try:
                 return int(ctypes.CDLL(path).omp_get_max_threads())

@@ -43,18 +43,18 @@ def probes(numpy: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
     """Run the probes of `names` in this process."""
     table = bench.ArrayBench(numpy, ask["seed"])  # first of all: it keeps the states of the generators
     say({"threads": blas.threads(blas.libraries())})
-    disturb = ArrayDisturbance(numpy).disturb if ask["stress"] else _nothing
+    disturb = ArrayDisturbance(numpy).disturb if ask["stress"] else _do_nothing
     child.each(register(), table, ask, disturb, say)
 
 
-def scout(numpy: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
+def print_first_facts(numpy: "Any", _ask: "Dict[str, Any]", say: "Say") -> None:
     """Print a start's draws, the platform, and the comparison's controls."""
-    from reprobuild_runtime.probes.arrays.about import about
+    from reprobuild_runtime.probes.arrays.about import fingerprint_process
     from reprobuild_runtime.probes.arrays.comparator import comparator
     from reprobuild_runtime.probes.start import start
 
     say({"start": start()})
-    say({"fingerprint": about(numpy)})
+    say({"fingerprint": fingerprint_process(numpy)})
     say({"expectations": expectations.read(None)})
     say({"comparator": comparator(numpy)})
 
@@ -82,11 +82,11 @@ class ArrayDisturbance:
                 self._kept.append(dirty)  # the next allocations come from elsewhere
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
-TASKS: "Dict[str, Any]" = {"probes": probes, "scout": scout, "controls": controls.controls}
+TASKS: "Dict[str, Any]" = {"probes": probes, "scout": print_first_facts, "controls": controls.controls}
 
 
 def main(argv: "List[str]") -> int:

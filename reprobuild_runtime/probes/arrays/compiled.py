@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reprobuild_runtime.probes.arrays.bench import ArrayBench
 
 
-def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
+def _compile_and_run(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
     """Compile and run a function on the CPU.
 
     It is compiled once in a process. The results are NumPy's arrays.
@@ -27,7 +27,7 @@ def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "Li
 @probe("jax")
 def jax_matmul(b: "ArrayBench") -> "List[Any]":
     single = "float32"
-    return _ran(
+    return _compile_and_run(
         b,
         lambda x, y: (x @ y, (x @ x.T).sum(0)),
         b.randn(256, 384, dtype=single),
@@ -49,7 +49,7 @@ def jax_reductions(b: "ArrayBench") -> "List[Any]":
             x.cumsum(1),
         )
 
-    return _ran(b, compute, b.randn(256, 401, dtype="float32"))
+    return _compile_and_run(b, compute, b.randn(256, 401, dtype="float32"))
 
 
 @probe("jax")
@@ -60,7 +60,7 @@ def jax_scatter(b: "ArrayBench") -> "List[Any]":
     def compute(index: "Any", values: "Any") -> "Any":
         return jax.numpy.zeros(64).at[index].add(values), jax.ops.segment_sum(values, index, 64)
 
-    return _ran(b, compute, b.index(64, 50000), b.randn(50000, dtype="float32"))
+    return _compile_and_run(b, compute, b.index(64, 50000), b.randn(50000, dtype="float32"))
 
 
 @probe("jax")
@@ -74,7 +74,7 @@ def jax_convolution(b: "ArrayBench") -> "List[Any]":
         return jax.grad(loss, argnums=(0, 1))(x, kernel)
 
     shapes = ((4, 8, 24, 24), (16, 8, 3, 3), (4, 16, 24, 24))
-    return _ran(b, compute, *(b.randn(*shape, dtype="float32") for shape in shapes))
+    return _compile_and_run(b, compute, *(b.randn(*shape, dtype="float32") for shape in shapes))
 
 
 @probe("jax")
@@ -89,7 +89,7 @@ def jax_draws(b: "ArrayBench") -> "List[Any]":
             jax.random.gumbel(third, (500,)),
         )
 
-    return _ran(b, compute, jax.random.PRNGKey(b.seed % 2**32))
+    return _compile_and_run(b, compute, jax.random.PRNGKey(b.seed % 2**32))
 
 
 @probe("jax")
@@ -110,4 +110,4 @@ def jax_training(b: "ArrayBench") -> "List[Any]":
     inputs = [
         b.randn(*shape, spread=0, dtype="float32") for shape in ((32, 64), (64, 8), (256, 32), (256, 8))
     ]
-    return _ran(b, train, inputs[0] / 6, inputs[1] / 8, *inputs[2:])
+    return _compile_and_run(b, train, inputs[0] / 6, inputs[1] / 8, *inputs[2:])

@@ -6,6 +6,7 @@ They are a race of threads, uninitialised memory, and an unseeded draw. Each dri
 if one does not, a drift would not have been seen here.
 """
 
+import functools
 import os
 import random
 import sys
@@ -37,14 +38,17 @@ def controls(numpy: "Any", ask: "Dict[str, Any]", say: "Say") -> None:
         say({"begin": "thread_sum"})
         say({"control": "thread_sum", "modes": _race(numpy)})
     for name, compute in (
-        ("completion_order", _completion), ("empty_array", _empty), ("unseeded_generator", _unseeded),
+        ("completion_order", _completion), ("empty_array", _read_uninitialised), ("unseeded_generator", _draw_unseeded),
     ):  # fmt: skip
         say({"begin": name})
-        modes = {mode: _told(lambda: compute(numpy, mode == "cured")) for mode in ("default", "cured")}  # noqa: B023  called at once
+        modes = {
+            mode: _run_repeatedly(functools.partial(compute, numpy, mode == "cured"))
+            for mode in ("default", "cured")
+        }
         say({"control": name, "modes": modes})
 
 
-def fresh(cured: "Dict[str, str]") -> "Dict[str, Any]":
+def make_fresh_control(cured: "Dict[str, str]") -> "Dict[str, Any]":
     """Return the control of a fresh process.
 
     It is NumPy's global generator without the start-up hook, and with it.
@@ -61,7 +65,7 @@ def fresh(cured: "Dict[str, str]") -> "Dict[str, Any]":
     }  # fmt: skip
 
 
-def _told(compute: "Callable[[], Any]") -> "Dict[str, Any]":
+def _run_repeatedly(compute: "Callable[[], Any]") -> "Dict[str, Any]":
     """Run a computation some times, and return its digests or error."""
     began = time.perf_counter()
     try:
@@ -78,23 +82,23 @@ def _race(numpy: "Any") -> "Dict[str, Any]":
     """
     modes: "Dict[str, Any]" = {}
     for size in SIZES:
-        values = _parts(numpy, size)
+        values = _sum_parts(numpy, size)
         ones = numpy.ones_like(values)
         modes = {
-            "default": _told(lambda: _summed(numpy, values, ordered=False)),  # noqa: B023  called at once
-            "cured": _told(lambda: _summed(numpy, values, ordered=True)),  # noqa: B023  called at once
-            "ones": _told(lambda: _summed(numpy, ones, ordered=False)),  # noqa: B023  called at once
+            "default": _run_repeatedly(lambda: _sum_in_order(numpy, values, ordered=False)),  # noqa: B023  called at once
+            "cured": _run_repeatedly(lambda: _sum_in_order(numpy, values, ordered=True)),  # noqa: B023  called at once
+            "ones": _run_repeatedly(lambda: _sum_in_order(numpy, ones, ordered=False)),  # noqa: B023  called at once
         }
         if len(set(modes["default"].get("digests", ()))) > 1:
             break
     return modes
 
 
-def _parts(numpy: "Any", size: int) -> "Any":
+def _sum_parts(numpy: "Any", size: int) -> "Any":
     return numpy.random.RandomState(0).standard_normal((THREADS, 64, size // 64))
 
 
-def _summed(numpy: "Any", values: "Any", *, ordered: bool) -> "Any":
+def _sum_in_order(numpy: "Any", values: "Any", *, ordered: bool) -> "Any":
     """Return the sum of the threads' parts, in one of two orders.
 
     They are the order of arrival, and that of the numbers.
@@ -116,7 +120,7 @@ def _completion(numpy: "Any", ordered: bool) -> "Any":
 
     The threads wait for random times. The orders are that of arrival, and that of the numbers.
     """
-    values = _parts(numpy, 1024)
+    values = _sum_parts(numpy, 1024)
     parts: "List[Any]" = []
 
     def work(number: int) -> None:
@@ -138,14 +142,14 @@ def _collected(numpy: "Any", work: "Callable[[int], None]", parts: "List[Any]", 
     return numpy.asarray(total)
 
 
-def _empty(numpy: "Any", cured: bool) -> "Any":
+def _read_uninitialised(numpy: "Any", cured: bool) -> "Any":
     """Return uninitialised memory, zeros if cured."""
     dirty = [numpy.full(24, random.SystemRandom().random()) for _ in range(50)]
     del dirty
     return numpy.zeros(24) if cured else numpy.empty(24)
 
 
-def _unseeded(numpy: "Any", cured: bool) -> "Any":
+def _draw_unseeded(numpy: "Any", cured: bool) -> "Any":
     """Draw from an entropy-based generator, or a seeded one."""
     seed = 7 if cured else random.SystemRandom().randrange(2**32)
     return numpy.random.RandomState(seed).standard_normal(8)

@@ -21,7 +21,7 @@ def _package(b: "ArrayBench") -> "Any":
     return b.package(_NAME)
 
 
-def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
+def _run_eager_and_graph(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "List[Any]":
     """Run a function on the CPU, eagerly and as a graph.
 
     The graph is traced once in a process. The results are NumPy's arrays.
@@ -37,7 +37,7 @@ def _ran(b: "ArrayBench", function: "Callable[..., Any]", *inputs: "Any") -> "Li
 @probe(_NAME)
 def tensorflow_matmul(b: "ArrayBench") -> "List[Any]":
     tf = _package(b)
-    return _ran(
+    return _run_eager_and_graph(
         b,
         lambda x, y: (tf.matmul(x, y), tf.einsum("ij,kj->ik", x, x)),
         b.randn(256, 384, dtype="float32"),
@@ -55,7 +55,7 @@ def tensorflow_reductions(b: "ArrayBench") -> "List[Any]":
             tf.reduce_logsumexp(x, 1), tf.cumsum(x, 1), tf.nn.moments(x, [0])[1],
         )  # fmt: skip
 
-    return _ran(b, compute, b.randn(256, 401, dtype="float32"))
+    return _run_eager_and_graph(b, compute, b.randn(256, 401, dtype="float32"))
 
 
 @probe(_NAME)
@@ -70,7 +70,7 @@ def tensorflow_scatter(b: "ArrayBench") -> "List[Any]":
             tf.tensor_scatter_nd_add(tf.zeros([64, 16]), index[:, None], values),
         )
 
-    return _ran(b, compute, b.index(64, 20000), b.randn(20000, 16, dtype="float32"))
+    return _run_eager_and_graph(b, compute, b.index(64, 20000), b.randn(20000, 16, dtype="float32"))
 
 
 @probe(_NAME)
@@ -84,7 +84,7 @@ def tensorflow_convolution(b: "ArrayBench") -> "List[Any]":
         return tape.gradient(total, [x, kernel])
 
     shapes = ((4, 24, 24, 8), (3, 3, 8, 16), (4, 24, 24, 16))
-    return _ran(b, compute, *(b.randn(*shape, dtype="float32") for shape in shapes))
+    return _run_eager_and_graph(b, compute, *(b.randn(*shape, dtype="float32") for shape in shapes))
 
 
 @probe(_NAME)
@@ -98,7 +98,7 @@ def tensorflow_embedding(b: "ArrayBench") -> "List[Any]":
             total = tf.reduce_sum(tf.nn.embedding_lookup(table, index) ** 2)
         return tf.convert_to_tensor(tape.gradient(total, table))
 
-    return _ran(b, compute, b.randn(200, 32, dtype="float32"), b.index(200, 8000))
+    return _run_eager_and_graph(b, compute, b.randn(200, 32, dtype="float32"), b.index(200, 8000))
 
 
 @probe(_NAME)

@@ -49,7 +49,7 @@ def sklearn_boosting(b: "ArrayBench") -> "List[Any]":
     return [model.predict_proba(values)]
 
 
-def _centres(b: "ArrayBench") -> "List[Any]":
+def _make_centres(b: "ArrayBench") -> "List[Any]":
     values = b.randn(3000, 16)
     model = (
         b.package("sklearn.cluster").KMeans(8, n_init=1, max_iter=15, random_state=b.seed % 2**32).fit(values)
@@ -63,7 +63,7 @@ def sklearn_kmeans(b: "ArrayBench") -> "List[Any]":
 
     The order is visible with three threads or more.
     """
-    return _centres(b)
+    return _make_centres(b)
 
 
 @probe(_NAME)
@@ -71,7 +71,7 @@ def sklearn_kmeans_one_thread(b: "ArrayBench") -> "List[Any]":
     limits = b.package("threadpoolctl").threadpool_limits
     b.package("sklearn.cluster")
     with limits(limits=1):
-        return _centres(b)
+        return _make_centres(b)
 
 
 @probe(_NAME)
