@@ -39,6 +39,12 @@ FILES = {
     "environment.yml": "conda", "collect_env.txt": "collect_env", "nvidia-smi.txt": "nvidia_smi",
     "rpm-packages.txt": "dpkg_l", "capture.json": "",
 }  # fmt: skip
+# A kind without oddities is fuzzed from its hostile lines.
+FILES |= {
+    name: ""
+    for name in ROWS
+    if not any(file_kinds.kind_of(name) == file_kinds.kind_of(file) for file in FILES)
+}
 EXPORT = """name: e
 channels:
   - defaults
@@ -77,6 +83,8 @@ def sample(random: Random, file: str) -> bytes:
         return CAPTURE.encode()
     if file == "rpm-packages.txt":
         return RPM.encode()
+    if not FILES[file]:
+        return "\n".join(random.choices(ROWS[file], k=random.choice([1, 3, 10]))).format(7).encode()
     texts = [text for text, _ in ODDITIES[FILES[file]].values() if not text.startswith(YAML)]
     chosen = random.sample(texts, min(len(texts), random.choice([1, 3, 10, 40])))
     for number, text in enumerate(chosen):

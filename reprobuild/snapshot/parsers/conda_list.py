@@ -120,7 +120,7 @@ def _extra_row_remark(file: str, number: int, line: str) -> ParseNote | None:
 
 def _parse_row(file: str, number: int, line: str) -> CapturedCondaPackage | None:
     if match := _ADDRESS.fullmatch(line):
-        return _parse_package_url(file, number, line, match["url"], match["hash"] or "")
+        return parse_package_url(file, number, line, match["url"], match["hash"] or "")
     if match := _FILE.fullmatch(line.partition("#")[0]):  # the capture knew no address
         return make_package(file, number, line, match["name"], match["version"], build=match["build"],
                        **_hash_fields(line.partition("#")[2]))  # fmt: skip
@@ -140,9 +140,18 @@ def _parse_row(file: str, number: int, line: str) -> CapturedCondaPackage | None
     return None
 
 
-def _parse_package_url(
+def parse_package_url(
     file: str, number: int, line: str, url: str, digest: str
 ) -> CapturedCondaPackage | None:
+    """Return the package of an address, or None if it is not one of a package.
+
+    Args:
+        file: the name of the captured file.
+        number: of the line, from 1.
+        line: the line, without credentials.
+        url: the address, without credentials.
+        digest: md5 or sha256 in hex, or "".
+    """
     above, _, name = (unquote(part) for part in url.rpartition("/"))  # split first: `%2F` is no slash
     match = _FILE.fullmatch(name)
     if not match or not url.isprintable():
