@@ -22,7 +22,7 @@ from reprobuild.snapshot.parsers import pip_freeze
 NAMES = frozenset({"pip", "setuptools", "wheel"})
 # conda has records of its own packages, and Debian's belong to the base.
 _OTHERS = frozenset({"", "conda", "debian", "rpm"})
-# pip never lists them (pip, commands/freeze.py).
+# pip never lists them (pip, commands/freeze.py). This is about `find_unfrozen`; lines of a freeze are not filtered.
 _NEVER = frozenset({"python", "wsgiref", "argparse", "distribute"})
 
 

@@ -80,7 +80,7 @@ def test_every_origin_has_its_line(
     plant(tmp_path / "site", "lib", direct_url=direct_url)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
     facts = capture.take_distributions(context).facts
-    text = capture._freeze(facts["found"], {})
+    text = capture._format_freeze(facts["found"], {})
     assert text.decode() == line + "\n"
     ((requirement,), remarks) = pip_freeze.parse(text)
     assert {name: getattr(requirement, name) for name in read} == read
@@ -109,7 +109,7 @@ def test_a_version_has_one_line_in_pip_in_the_capture_and_in_the_image(
         check=True,
     )
     monkeypatch.setattr(sys, "path", [str(site)])
-    captured = capture._freeze(capture.take_distributions(context).facts["found"], {}).decode()
+    captured = capture._format_freeze(capture.take_distributions(context).facts["found"], {}).decode()
     assert {said.strip(), captured.strip(), *json.loads(image.stdout)["freeze"]} == {VERSIONS[version]}
 
 
@@ -123,7 +123,7 @@ def test_a_leftover_of_an_interrupted_installation_is_not_the_distribution(
     (tmp_path / "site" / "~ix-1.0.dist-info").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
     facts = capture.take_distributions(context).facts
-    text = capture._freeze(facts["found"], {}).decode()
+    text = capture._format_freeze(facts["found"], {}).decode()
     assert sorted(text.splitlines()) == ["torch==2.0", "~orch==1.0"]
     found, _ = pip_freeze.parse(text.encode())
     assert {(line.kind, line.name) for line in found} == {("index", "torch"), ("leftover", "~orch")}
@@ -159,7 +159,7 @@ def test_the_first_of_each_name_and_what_cannot_be_read(
         "nameless-1.0.dist-info",
         "torn-1.0.dist-info",
     ]
-    text = capture._freeze(facts["found"], {}).decode()
+    text = capture._format_freeze(facts["found"], {}).decode()
     assert text == f"My.Lib==2.0\n# Editable install with no version control (old==0.1)\n-e {project}\n"
 
 
@@ -285,7 +285,7 @@ def test_torch_is_looked_at_where_it_is_loaded(
     ],
 )
 def test_addresses_of_remotes_without_credentials(url: str, bare: str) -> None:
-    assert capture._bare_url(url) == bare
+    assert capture._strip_remote_login(url) == bare
 
 
 def test_a_text_keeps_no_secret_of_the_environment() -> None:

@@ -71,10 +71,10 @@ def test_of_many_threads_one_has_the_claim(tmp_path: Path) -> None:
 
     def rank() -> None:
         start.wait()
-        claim = capture._claim(target, 60)
+        claim = capture._claim_target(target, 60)
         if claim is not None:
             Path(claim, "capture.json").write_text("{}")
-            found.append(capture._publish(claim, target))
+            found.append(capture._publish_directory(claim, target))
 
     threads = [threading.Thread(target=rank) for _ in range(32)]
     for thread in threads:

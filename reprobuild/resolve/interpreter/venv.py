@@ -14,7 +14,8 @@ _VARIABLE = "VIRTUAL_ENV"
 # Debian's Pythons make environments with pip only where one of these is installed:
 # https://packages.debian.org/bookworm/python3-venv, https://packages.debian.org/bookworm/python3-virtualenv
 _MAKERS = ("python{}-venv", "virtualenv", "python3-virtualenv")
-# pip of Debian and Ubuntu wrote it into environments that their Python made: https://bugs.launchpad.net/bugs/1635463
+# pip of Debian and Ubuntu wrote it into environments that their Python made: https://bugs.launchpad.net/bugs/1635463.
+# It is evidence of the interpreter here; `resolve/python/classify.py` excludes the line.
 _PHANTOM = ("pkg-resources", "0.0.0")
 # The Python that a wheel of a file is for alone; one of the stable ABI (abi3) is for later ones, too.
 _WHEEL = re.compile(r".*-cp3(?P<minor>\d{1,3})-cp3(?P=minor)t?-[^/]*\.whl")
