@@ -44,7 +44,7 @@ MOST_IMPORTS = 200  # pairs of packages, of which the first imports the second
 # The one place of each ugly thing: a directory or a module of `reprobuild/`.
 ONLY_IN = {
     "subprocess": ("infra/proc",),
-    "jinja2": ("recipe/render",),
+    "jinja2": ("infra/templates",),
     "click": ("cli",),
     "rich": ("cli",),
     "docker": ("engines", "ecosystems/oci_registry"),  # the SDK reads files of logins, too

@@ -1,6 +1,6 @@
 """Recipe files from a sealed lock, for people and builders.
 
-This is the only module that uses jinja2.
+The templates are in `templates/`.
 
 Templates get flat facts and use only loops and "is it defined"; every value goes through a quoting filter.
 """
@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import tomli_w
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import BuildError
+from reprobuild.infra.templates import Templates, text_templates
 from reprobuild.infra.untrusted.strings import (
     PlainWord,
     ProjectName,
@@ -53,7 +53,7 @@ def render_recipe(lock: SealedLock) -> dict[str, str]:
     They are Dockerfile, Apptainer.def, requirements.txt and pylock.toml.
     """
     facts = _template_facts(lock)
-    texts = {name: _jinja_environment().get_template(f"{name}.j2").render(facts) for name in TEMPLATES}
+    texts = {name: _templates().render(f"{name}.j2", facts) for name in TEMPLATES}
     return {**texts, "pylock.toml": render_pylock(lock)}
 
 
@@ -95,22 +95,13 @@ def parts_file(source: Source, lock: SealedLock) -> str:
 
 
 @cache
-def _jinja_environment() -> jinja2.Environment:
-    environment = jinja2.Environment(  # text files; each value goes through a quoting filter
-        loader=jinja2.FileSystemLoader(template_folder()), undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701  # text files; each value goes through a quoting filter
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
-    environment.filters["sh"] = quote_sh
-    environment.filters["definition"] = quote_definition
-    environment.filters["dockerfile"] = quote_dockerfile
-    environment.filters["workdir"] = quote_workdir
-    environment.filters["json"] = _json_string
-    environment.filters["line"] = _one_line
-    environment.filters["comment"] = _definition_comment
-    for name, kind in _GRAMMARS.items():
-        environment.filters[name] = partial(_check_value, kind)
-    return environment
+def _templates() -> Templates:
+    filters: dict[str, Callable[..., Any]] = {
+        "sh": quote_sh, "definition": quote_definition, "dockerfile": quote_dockerfile, "workdir": quote_workdir,
+        "json": _json_string, "line": _one_line, "comment": _definition_comment,
+    }  # fmt: skip
+    filters |= {name: partial(_check_value, kind) for name, kind in _GRAMMARS.items()}
+    return text_templates(template_folder(), filters)
 
 
 def _check_value(kind: Any, value: Any) -> Any:

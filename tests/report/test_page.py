@@ -13,6 +13,7 @@ from reprobuild.report.html.markup import LONGEST, attribute_text, text
 from reprobuild.report.html.page import render_html
 from reprobuild.report.html.run import job_command
 from reprobuild.verify.verdict import RoundTripDifference
+from tests.conftest import ROOT
 from tests.report.samples import HOSTILE, IMAGE, LONG, Page, full_page, large_page
 from tests.verify.samples import OTHER_TORCHES, make_lock, make_smoke, make_verdict, ruling, wheel
 
@@ -225,3 +226,25 @@ def test_the_command_of_an_image_with_torch_draws_numbers() -> None:
     assert [job_command(make_lock(**more)) for more in ({}, *OTHER_TORCHES.values())] == [drawing] * 4
     for wheels in ((), (wheel("torch", role="build"),)):
         assert job_command(make_lock(wheels=wheels)) == ("python", "--version")
+
+
+# Values in attributes that this program makes: numbers, ids, tones and names of sections.
+OURS = {
+    "answer.tone", "icons[loop.index0]", "section.id", "note.tone", "note.section", "tones[word]", "kind",
+    "list.name", "list.id", "letter", "x", "y", "y - 6", "x - 4", "y - 4", "x - 3", "own", "picture.width",
+    "picture.height", "label.x", "label.y", "bar.width", "id", "part.x", "part.width", "part.number", "block.title",
+    "loop.index0",
+}  # fmt: skip
+
+
+def test_a_captured_value_in_an_attribute_passes_its_filter() -> None:
+    """The text of a value may be an element, which an attribute cannot hold."""
+    templates = sorted((ROOT / "reprobuild/report/html/templates").iterdir())
+    found = {
+        expression.strip()
+        for path in templates
+        for value in re.findall(r'[\w-]+="([^"]*)"', path.read_text())
+        for expression in re.findall(r"\{\{(.*?)\}\}", value)
+    }
+    assert len(templates) > 15
+    assert {one for one in found if not one.endswith("| attr")} == OURS

@@ -1,104 +1,120 @@
 """Further sections of a verdict's page.
 
-They are the workload, an earlier check, the identity of the image, and the availability of inputs.
+They are the workload, an earlier check, the identity of the image, and the remarks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from reprobuild.image.model import Image
 from reprobuild.lock.model import Lock
-from reprobuild.report.html.components import (
-    Section,
-    bullet_list,
-    chip,
-    code_element,
-    fact_list,
-    short_digest,
-    table,
-)
-from reprobuild.report.html.markup import Html, join, tag
+from reprobuild.report.html.components import Section
 from reprobuild.report.html.summary import NEVER, Note
-from reprobuild.report.units import format_bytes
 from reprobuild.verify.determinism.summary import describe_work_bound
-from reprobuild.verify.verdict import Against, Verdict
+from reprobuild.verify.verdict import Against, Deviation, Verdict, WorkComparison
+from reprobuild.verify.workload.conditions import Mount
 
 
-def render_remarks(notes: Sequence[Note], *, fleet: bool) -> Section:
-    """Return the section of remarks and limits of the check.
+class RemarksView(Struct, frozen=True, kw_only=True):
+    """The remarks, and the limits of the check."""
 
-    Each remark links to the section that has more.
-    """
-    items = [
-        tag("li", remark.said, " ", tag("a", "More", href=f"#{remark.section}", aria_label=f"More: {remark.section}"),
-            class_=f"tone {remark.tone}")
-        for remark in notes
-    ]  # fmt: skip
+    notes: Sequence[Note]
+    limits_title: str
+    limits: Sequence[str]
+
+
+def view_remarks(notes: Sequence[Note], *, fleet: bool) -> Section:
+    """Return the section of remarks and limits of the check."""
     title = "What this check cannot cover" if fleet else "What no check on one machine covers"
-    never = join((tag("h3", title), bullet_list(NEVER[fleet:])))
-    parts = ((tag("ul", *items, class_="remarks"),) if items else ()) + (never,)
-    return Section(id="know", title="What to know", parts=parts)
+    view = RemarksView(notes=notes, limits_title=title, limits=NEVER[fleet:])
+    return Section(id="know", title="What to know", view=view)
 
 
-def render_workload(verdict: Verdict) -> Section:
+class WorkloadView(Struct, frozen=True, kw_only=True):
+    """The comparison of the workload's runs; `bound` is empty without one."""
+
+    bound: str
+    comparisons: Sequence[WorkComparison]
+    mounts: Sequence[Mount]
+
+
+def view_workload(verdict: Verdict) -> Section:
     """Return the section that compares the workload's runs."""
-    rows = [
-        (c.name, chip(c.verdict), join((c.detail, *([bullet_list(c.details)] if c.details else []))))
-        for c in verdict.comparisons
-    ]
-    work_table = (table("Your own work", ("work", "answer", "detail"), rows),) if rows else ()
-    runs = (tag("p", f"{describe_work_bound(verdict.work.runs)}."),) if rows and verdict.work else ()
-    mounts = [
-        (m.place, short_digest(m.digest) if m.digest else m.why, f"{m.paths:,}", format_bytes(m.size))
-        for m in (verdict.work.mounts if verdict.work else ())
-    ]
-    mount_table = (table("What it mounted", ("mount", "digest", "paths", "size"), mounts),) if mounts else ()
+    work = verdict.work
+    view = WorkloadView(
+        bound=describe_work_bound(work.runs) if verdict.comparisons and work else "",
+        comparisons=verdict.comparisons,
+        mounts=work.mounts if work else (),
+    )
     note = "None was compared: no workload is in the lock, and none was given to verify."
-    return Section(id="work", title="Your own work", parts=(*runs, *work_table, *mount_table), note=note)
+    return Section(id="work", title="Your own work", note=note, view=view)
 
 
-def render_earlier_verdict(comparison: Against) -> Section:
+class DeviationRow(Struct, frozen=True, kw_only=True):
+    """One difference from an earlier verdict, and its kind in words."""
+
+    kind: str
+    deviation: Deviation
+
+
+class EarlierView(Struct, frozen=True, kw_only=True):
+    """The comparison with an earlier verdict."""
+
+    made: str
+    compared: int
+    verdict: str
+    rows: Sequence[DeviationRow]
+
+
+def view_earlier_verdict(comparison: Against) -> Section:
     """Return the section that compares with an earlier verdict."""
     lists = (
         ("failed", comparison.failed), ("platform", comparison.platform), ("expected there", comparison.other),
         ("other mounts", comparison.mounts), ("not comparable", comparison.unmatched),
         ("changes no result", comparison.beside),
     )  # fmt: skip
-    rows = [
-        (d.name, d.scope, kind, *(_render_digest(value) for value in (d.then, d.now)))
-        for kind, items in lists
-        for d in items
-    ]
-    lead = tag(
-        "p",
-        f"The certificate of {comparison.made}, {comparison.compared:,} digests compared: ",
-        chip(comparison.verdict),
-        ".",
+    view = EarlierView(
+        made=comparison.made,
+        compared=comparison.compared,
+        verdict=comparison.verdict,
+        rows=[DeviationRow(kind=kind, deviation=item) for kind, items in lists for item in items],
     )
-    head = ("what", "scope", "", "then", "now")
-    differences = (table("Differences from the earlier certificate", head, rows),) if rows else ()
-    return Section(id="against", title="Against an earlier certificate", parts=(lead, *differences))
+    return Section(id="against", title="Against an earlier certificate", view=view)
 
 
-def _render_digest(value: str | None) -> Html:
-    return tag("span", "nothing", class_="muted") if value is None else short_digest(value)
+class IdentityFact(Struct, frozen=True):
+    """A fact of the image or the check; `code` is true for a digest, a name or a file."""
+
+    name: str
+    value: str
+    code: bool = False
 
 
-def render_identity(lock: Lock, image: Image, verdict: Verdict) -> Section:
+class IdentityView(Struct, frozen=True, kw_only=True):
+    """The facts that identify image, lock and check."""
+
+    facts: Sequence[IdentityFact]
+
+
+def view_identity(lock: Lock, image: Image, verdict: Verdict) -> Section:
     """Return the section that identifies image, lock and check."""
-    pairs: list[tuple[str, str]] = [
-        ("reference", code_element(image.reference)), ("tree", code_element(image.tree)),
-        ("manifest", code_element(image.manifest)),
-        ("config", code_element(image.config)), ("lock", code_element(f"sha256:{lock.digest}")),
-        ("snapshot", code_element(f"sha256:{lock.snapshot}")), ("builder", image.builder), ("platform", lock.platform),
+    facts = [
+        *(
+            IdentityFact(name, value, code=True)
+            for name, value in (
+                ("reference", image.reference), ("tree", image.tree), ("manifest", image.manifest),
+                ("config", image.config), ("lock", f"sha256:{lock.digest}"), ("snapshot", f"sha256:{lock.snapshot}"),
+            )
+        ),
+        IdentityFact("builder", image.builder), IdentityFact("platform", lock.platform),
+        *(IdentityFact(name, value, code=True) for name, value in (("sif", image.sif), ("sqsh", image.sqsh)) if value),
+        IdentityFact("Python", f"{lock.interpreter.version}: {lock.interpreter.evidence}"),
+        IdentityFact("seed", str(verdict.seed)), IdentityFact("profile", verdict.profile),
+        IdentityFact("engine of the check", verdict.engine or "not told"),
+        IdentityFact("GPUs asked for", verdict.gpus or "none"),
+        IdentityFact("checked", f"{verdict.made}, by reprobuild {verdict.program}"),
     ]  # fmt: skip
-    pairs += [
-        (name, code_element(value)) for name, value in (("sif", image.sif), ("sqsh", image.sqsh)) if value
-    ]
-    pairs += [
-        ("Python", f"{lock.interpreter.version}: {lock.interpreter.evidence}"), ("seed", str(verdict.seed)),
-        ("profile", verdict.profile), ("engine of the check", verdict.engine or "not told"),
-        ("GPUs asked for", verdict.gpus or "none"), ("checked", f"{verdict.made}, by reprobuild {verdict.program}"),
-    ]  # fmt: skip
-    return Section(id="identity", title="Image and check", parts=(fact_list(pairs),))
+    return Section(id="identity", title="Image and check", view=IdentityView(facts=facts))

@@ -1,7 +1,4 @@
-"""Markup from values.
-
-Every value that is not `Html` is text, and is escaped; no value can become markup.
-"""
+"""Markup from values: no value can become markup."""
 
 from __future__ import annotations
 
@@ -17,42 +14,9 @@ LONGEST, HEAD, TAIL = 600, 420, 140
 MARKS = 3
 _MARKS = ("Mn", "Me")  # over, under and around; those of Mc take space of their own
 _AS_EMOJI = "\ufe0f"  # after a symbol this is visible, and ordinary
-# Elements without an end tag, and those of SVG that close themselves, as HTML requires.
-EMPTY = frozenset({"meta", "link", "input"})
-SHAPES = frozenset({"rect", "circle", "path"})
 
 
-class Html(str):
-    """Text that is markup; only functions of this package make it."""
-
-    __slots__ = ()
-
-
-def tag(name: str, /, *children: str, **attributes: str) -> Html:
-    """Return an element.
-
-    Args:
-        name: of the element.
-        children: `Html`, or text, which is escaped.
-        attributes: values are escaped; a trailing underline of a name is dropped (`class_`), others become hyphens.
-            An empty value gives the bare name.
-    """
-    words = [name]
-    for key, value in attributes.items():
-        written = key.rstrip("_").replace("_", "-")
-        words.append(f'{written}="{escape(attribute_text(value))}"' if value else written)
-    opening = " ".join(words)
-    if name in EMPTY or name in SHAPES:
-        return Html(f"<{opening}/>" if name in SHAPES else f"<{opening}>")
-    return Html(f"<{opening}>{join(children)}</{name}>")
-
-
-def join(children: Iterable[str], between: str = "") -> Html:
-    """Return the children joined; text is escaped."""
-    return Html(between.join(child if isinstance(child, Html) else text(child) for child in children))
-
-
-def text(value: str, longest: int | None = LONGEST) -> Html:
+def text(value: str, longest: int | None = LONGEST) -> str:
     """Return a value as readable, inert markup.
 
     Unprintable characters are written out and marked as such.
@@ -68,7 +32,7 @@ def text(value: str, longest: int | None = LONGEST) -> Html:
             shown = ""
         else:
             shown += piece
-    return Html("".join(parts) + escape(shown))
+    return "".join(parts) + escape(shown)
 
 
 def attribute_text(value: str) -> str:

@@ -5,19 +5,18 @@ It has distributions, sources, conda's and system packages, with an index of let
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Source
 from reprobuild.lock.system import Base
-from reprobuild.report.html.components import Section, code_element, fold, short_digest, table
-from reprobuild.report.html.markup import Html, join, tag
+from reprobuild.report.html.components import Section
 
 # A list below this length needs no letters.
 LETTERS_FROM = 30
 _OF = {"Python": "Python", "Conda": "conda", "System": "the system"}
-HEAD = ("name", "version", "from", "sha256")
 
 
 class PackageRow(Struct, frozen=True, kw_only=True):
@@ -35,9 +34,25 @@ class PackageRow(Struct, frozen=True, kw_only=True):
         return first if first.isascii() and first.isalpha() else "0"
 
 
-def render_packages(lock: Lock) -> Section:
+class PackageList(Struct, frozen=True, kw_only=True):
+    """One list of packages; `letters` has the groups of a long list, by letter."""
+
+    id: str
+    name: str
+    packages: Sequence[PackageRow]
+    letters: Sequence[tuple[str, Sequence[PackageRow]]] = ()
+
+
+class PackagesView(Struct, frozen=True, kw_only=True):
+    """The sources, and each list with a package."""
+
+    sources: Sequence[Source]
+    lists: Sequence[PackageList]
+
+
+def view_packages(lock: Lock) -> Section:
     """Return every package of the image."""
-    lists = {
+    rows = {
         "Python": sorted(_python_rows(lock), key=lambda package: package.name.lower()),
         "Conda": [
             PackageRow(name=p.name, version=p.version, origin=f"{p.channel} {p.build}", sha256=p.file.sha256)
@@ -45,19 +60,13 @@ def render_packages(lock: Lock) -> Section:
         ],
         "System": sorted(_system_rows(lock.base), key=lambda package: package.name.lower()),
     }
-    parts = [
-        _render_search(),
-        *(_render_list(name, package_rows) for name, package_rows in lists.items() if package_rows),
-    ]
-    if lock.sources:
-        parts.insert(1, _render_sources(lock))
     system = f"{lock.base.distribution} {lock.base.release}, {lock.platform}"
-    amounts = [
-        f"{len(package_rows):,} of {_OF[name]}" for name, package_rows in lists.items() if package_rows
-    ]
+    amounts = [f"{len(packages):,} of {_OF[name]}" for name, packages in rows.items() if packages]
     lead = f"Python {lock.interpreter.version} on {system}. Packages: {', '.join(amounts) or 'none'}. "
     lead += "The lock has each by its sha256."
-    return Section(id="packages", title="Packages", lead=lead, parts=tuple(parts))
+    lists = [_make_list(name, packages) for name, packages in rows.items() if packages]
+    view = PackagesView(sources=lock.sources, lists=lists)
+    return Section(id="packages", title="Packages", lead=lead, view=view)
 
 
 def _python_rows(lock: Lock) -> Iterator[PackageRow]:
@@ -79,56 +88,10 @@ def _system_rows(base: Base) -> Iterator[PackageRow]:
         yield PackageRow(name=package.name, version=package.version, origin="base image", sha256="")
 
 
-def _render_sources(lock: Lock) -> Html:
-    rows = [
-        (
-            code_element(source.name), code_element(source.commit[:12]), "changed" if source.patch else "as committed",
-            code_element(source.path), "editable" if source.editable else "",
-        )
-        for source in lock.sources
-    ]  # fmt: skip
-    return table("Sources", ("name", "commit", "changes", "place", ""), rows, shown=True)
-
-
-def _render_search() -> Html:
-    """Return the search field, which the script shows.
-
-    Without the script, the letters and the browser's own search are enough.
-    """
-    label = tag("label", "Find a package", for_="find")
-    field = tag("input", id="find", type="search", autocomplete="off", spellcheck="false")
-    return tag("p", label, " ", field, " ", tag("output", id="found", for_="find"), id="search", hidden="")
-
-
-def _render_list(name: str, package_rows: Sequence[PackageRow]) -> Html:
-    """Return one list, with a heading for each letter if it is long."""
-    id_ = f"packages-{name.lower()}"
-    if len(package_rows) < LETTERS_FROM:
-        return fold(
-            f"{name} packages",
-            _render_rows(f"{name} packages", package_rows),
-            count=len(package_rows),
-            id_=id_,
-        )
+def _make_list(name: str, packages: Sequence[PackageRow]) -> PackageList:
+    """Return one list, with a group for each letter if it is long."""
     letters: dict[str, list[PackageRow]] = {}
-    for package in package_rows:
+    for package in packages if len(packages) >= LETTERS_FROM else ():
         letters.setdefault(package.letter, []).append(package)
-    jumps = [
-        tag("a", "0-9" if letter == "0" else letter.upper(), href=f"#{id_}-{letter}",
-            aria_label=f"{name} packages that begin with {letter}")
-        for letter in sorted(letters)
-    ]  # fmt: skip
-    blocks = [
-        join((
-            tag("h4", "0-9" if letter == "0" else letter.upper(), id=f"{id_}-{letter}"),
-            _render_rows(f"{name} packages, {letter}", letters[letter]),
-        ))
-        for letter in sorted(letters)
-    ]  # fmt: skip
-    nav = tag("nav", join(jumps, " "), class_="letters", aria_label=f"{name} packages by letter")
-    return join((nav, fold(f"{name} packages", *blocks, count=len(package_rows), id_=id_)))
-
-
-def _render_rows(caption: str, package_rows: Iterable[PackageRow]) -> Html:
-    rows = [(p.name, p.version, p.origin, short_digest(p.sha256)) for p in package_rows]
-    return table(caption, HEAD, rows, kind="packages")
+    groups = [(letter, letters[letter]) for letter in sorted(letters)]
+    return PackageList(id=f"packages-{name.lower()}", name=name, packages=packages, letters=groups)

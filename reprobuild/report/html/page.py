@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from html import escape
 from importlib.resources import files
+from pathlib import Path
 
 from reprobuild.image.model import Image
+from reprobuild.infra.templates import Templates, html_templates
 from reprobuild.lock.model import Lock
 from reprobuild.report.html import certificate, roundtrip
-from reprobuild.report.html.cluster import Nodes, render_nodes
-from reprobuild.report.html.components import Section
-from reprobuild.report.html.markup import Html, tag
-from reprobuild.report.html.packages import render_packages
-from reprobuild.report.html.probes import render_probes
-from reprobuild.report.html.run import render_commands
+from reprobuild.report.html.cluster import Nodes, view_nodes
+from reprobuild.report.html.components import MOST_ROWS, TONES, Section, brief_digest, format_count
+from reprobuild.report.html.markup import attribute_text, text
+from reprobuild.report.html.packages import view_packages
+from reprobuild.report.html.plot import MODES, SEEN
+from reprobuild.report.html.probes import view_probes
+from reprobuild.report.html.run import view_commands
 from reprobuild.report.html.summary import (
     KNOW,
     Note,
@@ -28,8 +32,10 @@ from reprobuild.report.html.summary import (
     answer_same_results,
     summarise_remarks,
 )
+from reprobuild.report.units import format_bytes
 from reprobuild.verify.verdict import Verdict
 
+_PACKAGE = "reprobuild.report.html"
 # The shape of each answer, drawn in a box of 24.
 _ICONS = {
     "good": "M5 12.5l4.5 4.5L19 7.5", "note": "M5 12.5l4.5 4.5L19 7.5", "bad": "M7 7l10 10M17 7L7 17",
@@ -50,24 +56,29 @@ def render_html(lock: Lock, image: Image, verdict: Verdict, fleet: Nodes | None 
     """
     known, remarks = summarise_remarks(lock, verdict, fleet)
     answers = (answer_same_environment(lock, verdict), answer_same_results(verdict, fleet), known)
-    sections = tuple(_list_sections(lock, image, verdict, remarks, fleet))
-    title = f"{image.reference}: report"
-    head = tag(
-        "head", tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=content_security_policy()),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"), tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title), tag("link", rel="icon", href="data:,"), tag("style", _read_asset("style.css")),
-    )  # fmt: skip
-    body = tag(
-        "body", tag("a", "Skip to the report", href="#report", class_="skip"), _render_header(image, verdict, answers),
-        tag("div", _render_contents(sections),
-            tag("main", *(section.render() for section in sections), id="report", tabindex="-1"), class_="layout"),
-        tag("footer", tag("p", f"Made by reprobuild {verdict.program}. verdict.json has all of the check, "
-                               "reprobuild.lock all inputs by their sha256.")),
-        tag("script", _read_asset("script.js")),
-    )  # fmt: skip
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    facts = {
+        "image": image, "verdict": verdict, "answers": answers, "icons": [_find_icon(answer) for answer in answers],
+        "sections": tuple(_list_sections(lock, image, verdict, remarks, fleet)), "policy": content_security_policy(),
+    }  # fmt: skip
+    return _templates().render("page.html.j2", facts) + "\n"
+
+
+def _find_icon(answer: ReportAnswer) -> str:
+    return _ICONS["know" if answer.question == KNOW and answer.tone != "good" else answer.tone]
+
+
+@cache
+def _templates() -> Templates:
+    filters: dict[str, Callable[[str], str]] = {
+        "attr": lambda value: escape(attribute_text(value)),  # an attribute takes no element
+        "whole": lambda value: text(value, longest=None),
+        "asset": _read_asset,
+    }
+    facts = {
+        "tones": TONES, "most_rows": MOST_ROWS, "modes": MODES, "seen_words": SEEN, "brief_digest": brief_digest,
+        "count": format_count, "format_bytes": format_bytes,
+    }  # fmt: skip
+    return html_templates(Path(str(files(_PACKAGE).joinpath("templates"))), text, filters, facts)
 
 
 def content_security_policy() -> str:
@@ -91,56 +102,26 @@ def _list_sections(
     remarks: Sequence[Note],
     fleet: Nodes | None,
 ) -> Iterator[Section]:
-    yield certificate.render_remarks(remarks, fleet=fleet is not None)
-    yield roundtrip.render_round_trip(verdict)
-    yield roundtrip.render_deviations(lock)
-    yield roundtrip.render_environment(lock)
-    yield render_packages(lock)
-    yield render_probes(verdict)
-    yield certificate.render_workload(verdict)
+    yield certificate.view_remarks(remarks, fleet=fleet is not None)
+    yield roundtrip.view_round_trip(verdict)
+    yield roundtrip.view_deviations(lock)
+    yield roundtrip.view_environment(lock)
+    yield view_packages(lock)
+    yield view_probes(verdict)
+    yield certificate.view_workload(verdict)
     if fleet:
-        yield render_nodes(fleet)
+        yield view_nodes(fleet)
     if verdict.against:
-        yield certificate.render_earlier_verdict(verdict.against)
-    yield render_commands(lock, image, verdict)
-    yield roundtrip.render_conflicts(lock)
-    yield roundtrip.render_captured_lines(lock)
-    yield certificate.render_identity(lock, image, verdict)
-
-
-def _render_header(image: Image, verdict: Verdict, answers: Sequence[ReportAnswer]) -> Html:
-    summary = f"Checked {verdict.made} with seed {verdict.seed} and profile {verdict.profile}"
-    summary += f", by {verdict.engine}." if verdict.engine else "."
-    return tag(
-        "header", tag("p", "reprobuild report", class_="brand"), tag("h1", image.reference),
-        tag("p", summary, class_="muted"),
-        tag("div", *(_render_answer(answer) for answer in answers), class_="answers"),
-    )  # fmt: skip
-
-
-def _render_answer(answer: ReportAnswer) -> Html:
-    shape = "know" if answer.question == KNOW and answer.tone != "good" else answer.tone
-    icon = tag(
-        "svg", tag("path", d=_ICONS[shape]), viewBox="0 0 24 24", width="28", height="28", aria_hidden="true"
-    )
-    return tag(
-        "div", tag("h2", answer.question), tag("p", icon, tag("strong", answer.word), class_="word"),
-        tag("p", answer.sentence), class_=f"answer {answer.tone}",
-    )  # fmt: skip
-
-
-def _render_contents(sections: Sequence[Section]) -> Html:
-    links = [tag("li", tag("a", section.title, href=f"#{section.id}")) for section in sections]
-    return tag("nav", tag("ul", *links), class_="contents", aria_label="Sections")
+        yield certificate.view_earlier_verdict(verdict.against)
+    yield view_commands(lock, image, verdict)
+    yield roundtrip.view_conflicts(lock)
+    yield roundtrip.view_captured_lines(lock)
+    yield certificate.view_identity(lock, image, verdict)
 
 
 @cache
-def _read_asset(name: str) -> Html:
-    """Return a file of this package as markup.
-
-    It is ours, so no value is in it.
-    """
-    return Html(files("reprobuild.report.html").joinpath(name).read_text(encoding="utf-8"))
+def _read_asset(name: str) -> str:
+    return files(_PACKAGE).joinpath(name).read_text(encoding="utf-8")
 
 
 def _content_hash(content: str) -> str:

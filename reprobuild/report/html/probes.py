@@ -7,22 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reprobuild.report.html.components import (
-    BRIEF,
-    Section,
-    bullet_list,
-    chip,
-    code_element,
-    fact_list,
-    fold,
-    format_count,
-    table,
-)
-from reprobuild.report.html.markup import Html, join, tag
-from reprobuild.report.html.plot import MODES, SEEN, plot_probes
+from msgspec import Struct
+
+from reprobuild.report.html.components import BRIEF, Section, format_count
+from reprobuild.report.html.plot import MODES, SEEN, Picture, plot_probes
 from reprobuild.report.html.summary import describe_coverage
 from reprobuild.verify.determinism.document import flatten_fingerprint
-from reprobuild.verify.verdict import ControlVerdict, Mode, ProbeVerdict, Smoke, Verdict
+from reprobuild.verify.verdict import Collectives, ControlVerdict, Mode, ProbeVerdict, Smoke, Verdict
 
 _DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 LEGEND = (
@@ -36,46 +27,95 @@ ARRAYS_LEGEND = (
 )
 
 
-def render_probes(verdict: Verdict) -> Section:
+class ProbeCell(Struct, frozen=True, kw_only=True):
+    """The result of a probe in one mode; `bad` is true for drift and errors."""
+
+    answer: str
+    detail: str
+    digest: str
+    bad: bool
+
+
+class ProbeRow(Struct, frozen=True, kw_only=True):
+    """One probe, with a cell for each mode that has a result."""
+
+    name: str
+    form: str
+    documentation: str
+    verdict: str
+    why: str
+    cells: Sequence[ProbeCell | None]
+
+
+class ControlRow(Struct, frozen=True, kw_only=True):
+    """One control, with a line for each mode."""
+
+    name: str
+    device: str
+    verdict: str
+    why: str
+    lines: Sequence[str]
+
+
+class CollectivesView(Struct, frozen=True, kw_only=True):
+    """The sums between processes."""
+
+    verdict: str
+    description: str
+    probes: Sequence[ProbeRow]
+    controls: Sequence[ControlRow]
+
+
+class DeviceView(Struct, frozen=True, kw_only=True):
+    """The determinism tests of one device; `odd` are probes that were not identical in every mode."""
+
+    name: str
+    verdict: str
+    coverage: str
+    pictures: Sequence[Picture]
+    probes: Sequence[ProbeRow]
+    odd: Sequence[ProbeRow]
+    legend: str
+    controls: Sequence[ControlRow]
+    effective: int
+    comparator: Sequence[tuple[str, str]]
+    collectives: CollectivesView | None
+    facts: Sequence[tuple[str, str]]
+
+
+class ProbesView(Struct, frozen=True, kw_only=True):
+    """The determinism tests by device."""
+
+    devices: Sequence[DeviceView]
+
+
+def view_probes(verdict: Verdict) -> Section:
     """Return the section on the determinism tests and their controls."""
-    parts = [
-        part
-        for number, smoke in enumerate(verdict.smoke)
-        for part in _render_device(smoke, f"smoke-{number}")
-    ]
+    devices = [_view_device(smoke) for smoke in verdict.smoke]
     lead = (
         "Small computations that are known to differ from run to run where something is wrong, each done again and "
         "again in two fresh containers, and compared byte by byte."
     )
     note = "No smoke test was run, or the image has neither torch nor NumPy."
-    return Section(id="probes", title="Probes", lead=lead if parts else "", parts=tuple(parts), note=note)
+    view = ProbesView(devices=devices)
+    return Section(id="probes", title="Probes", lead=lead if devices else "", note=note, view=view)
 
 
-def _render_device(smoke: Smoke, id_: str) -> Iterator[Html]:
-    name = _DEVICES[smoke.device]
-    yield tag("h3", f"On the {name}: ", chip(smoke.verdict))
-    yield tag("p", describe_coverage(smoke))
-    if smoke.probes:
-        yield plot_probes(smoke.probes, id_)
-        odd = [probe for probe in smoke.probes if not _is_uniform(probe)]
-        if odd:
-            caption = f"What was not identical in every mode, {name}"
-            yield _render_table(caption, odd, shown=True)
-        legend = ARRAYS_LEGEND if smoke.libraries else LEGEND
-        every = _render_table(f"All probes, {name}", smoke.probes)
-        yield fold("All probes as a table", tag("p", legend, class_="muted"), every, count=len(smoke.probes))
-    if smoke.controls:
-        good = sum(control.verdict == "effective" for control in smoke.controls)
-        lead = (
-            f"Work that is known to drift: {good} of {len(smoke.controls)} drifted, and stopped when cured."
-        )
-        yield fold(
-            "Controls", tag("p", lead), _render_controls(smoke.controls, name), count=len(smoke.controls)
-        )
-    yield from _render_comparator(smoke, name)
-    yield from _render_collectives(smoke, name, f"{id_}-several")
-    yield fold(
-        "Platform and settings", fact_list([*_setting_pairs(smoke), *flatten_fingerprint(smoke.fingerprint)])
+def _view_device(smoke: Smoke) -> DeviceView:
+    words = {True: "told apart", False: "NOT told apart"}
+    return DeviceView(
+        name=_DEVICES[smoke.device],
+        verdict=smoke.verdict,
+        coverage=describe_coverage(smoke),
+        pictures=plot_probes(smoke.probes),
+        probes=[_view_probe(probe) for probe in smoke.probes],
+        odd=[_view_probe(probe) for probe in smoke.probes if not _is_uniform(probe)],
+        legend=ARRAYS_LEGEND if smoke.libraries else LEGEND,
+        controls=_view_controls(smoke.controls),
+        effective=sum(control.verdict == "effective" for control in smoke.controls),
+        comparator=[(change, words[answer]) for change, answer in sorted((smoke.comparator or {}).items())],
+        collectives=_view_collectives(smoke.collectives) if smoke.collectives else None,
+        facts=[*_setting_pairs(smoke), *flatten_fingerprint(smoke.fingerprint)],
     )
 
 
@@ -85,28 +125,15 @@ def _is_uniform(probe: ProbeVerdict) -> bool:
     return calm and all(mode.verdict in ("IDENTICAL", "SKIPPED") for mode in probe.modes.values())
 
 
-def _render_comparator(smoke: Smoke, name: str) -> Iterator[Html]:
-    if smoke.comparator:
-        words = {True: "told apart", False: "NOT told apart"}
-        rows = [(change, chip(words[answer])) for change, answer in sorted(smoke.comparator.items())]
-        content = table(f"Changes that the comparison must tell apart, {name}", ("change", "answer"), rows)
-        yield fold("Changes that the comparison must tell apart", content, count=len(rows))
-
-
-def _render_collectives(smoke: Smoke, name: str, id_: str) -> Iterator[Html]:
-    several = smoke.collectives
-    if several is None:
-        return
-    yield tag("h3", f"Between processes, {name}: ", chip(several.verdict))
+def _view_collectives(several: Collectives) -> CollectivesView:
     ranks = f"{several.backend}, {format_count(several.world, 'rank')}" if several.backend else several.why
     by = f"; algorithms: {', '.join(several.algorithms)}" if several.algorithms else ""
-    yield tag("p", f"{ranks}{by}")
-    if several.probes:
-        content = _render_table(f"Collectives, {name}", several.probes)
-        yield fold("All sums between processes as a table", content, count=len(several.probes), id_=id_)
-    if several.controls:
-        content = _render_controls(several.controls, f"{name}, between processes")
-        yield fold("Controls of these", content, count=len(several.controls))
+    return CollectivesView(
+        verdict=several.verdict,
+        description=f"{ranks}{by}",
+        probes=[_view_probe(probe) for probe in several.probes],
+        controls=_view_controls(several.controls),
+    )
 
 
 def _setting_pairs(smoke: Smoke) -> Iterator[tuple[str, str]]:
@@ -117,50 +144,38 @@ def _setting_pairs(smoke: Smoke) -> Iterator[tuple[str, str]]:
     yield "seconds", f"{smoke.seconds:.0f}"
 
 
-def _render_controls(controls: Sequence[ControlVerdict], name: str) -> Html:
-    rows = [
-        (
-            c.name,
-            c.device,
-            chip(c.verdict),
-            c.why,
-            bullet_list(_mode_line(name, m) for name, m in c.modes.items()),
+def _view_controls(controls: Sequence[ControlVerdict]) -> list[ControlRow]:
+    return [
+        ControlRow(
+            name=control.name,
+            device=control.device,
+            verdict=control.verdict,
+            why=control.why,
+            lines=[_mode_line(name, mode) for name, mode in control.modes.items()],
         )
-        for c in controls
+        for control in controls
     ]
-    return table(f"Controls, {name}", ("control", "device", "answer", "why", "seen"), rows)
 
 
 def _mode_line(name: str, mode: Mode) -> str:
     return f"{name}: " + ", ".join(word for word in _describe_mode(mode) if word)
 
 
-def _render_table(caption: str, verdicts: Sequence[ProbeVerdict], *, shown: bool = False) -> Html:
-    rows = [
-        (
-            join((p.name, _small_text(" ".join((p.kind, p.dtype, p.shape)).strip()), _render_documentation(p))),
-            join((chip(p.verdict), _small_text(p.why))), *(_render_cell(p.modes.get(name)) for name in MODES),
-        )
-        for p in verdicts
-    ]  # fmt: skip
-    return table(caption, ("probe", "answer", *MODES), rows, shown=shown, kind="probes")
+def _view_probe(probe: ProbeVerdict) -> ProbeRow:
+    return ProbeRow(
+        name=probe.name,
+        form=" ".join((probe.kind, probe.dtype, probe.shape)).strip(),
+        documentation="" if probe.documented == "none" else f"torch's text: {probe.documented}",
+        verdict=probe.verdict,
+        why=probe.why,
+        cells=[_view_mode(probe.modes[name]) if name in probe.modes else None for name in MODES],
+    )
 
 
-def _render_documentation(probe: ProbeVerdict) -> Html:
-    return _small_text("" if probe.documented == "none" else f"torch's text: {probe.documented}")
-
-
-def _small_text(text: str) -> Html:
-    return tag("small", text) if text else Html("")
-
-
-def _render_cell(mode: Mode | None) -> Html:
-    if mode is None:
-        return Html("")
-    answer, more = _describe_mode(mode)
-    word = tag("span", answer, class_="bad") if mode.verdict in ("DRIFT", "ERROR") else answer
-    start = tag("small", code_element(mode.digest[:BRIEF])) if mode.digest else Html("")
-    return join((word, _small_text(more), start))
+def _view_mode(mode: Mode) -> ProbeCell:
+    answer, detail = _describe_mode(mode)
+    bad = mode.verdict in ("DRIFT", "ERROR")
+    return ProbeCell(answer=answer, detail=detail, digest=(mode.digest or "")[:BRIEF], bad=bad)
 
 
 def _describe_mode(mode: Mode) -> tuple[str, str]:

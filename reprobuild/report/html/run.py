@@ -6,12 +6,14 @@ Its commands work unchanged in the directory of this page.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+
+from msgspec import Struct
 
 from reprobuild.image.model import Image
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
 from reprobuild.report.html.components import Section
-from reprobuild.report.html.markup import Html, tag, text
 from reprobuild.verify.verdict import Verdict
 
 SEED = 7
@@ -19,14 +21,28 @@ SEED = 7
 _GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all"), "apptainer": ("--nv",)}
 
 
-def render_commands(lock: Lock, image: Image, verdict: Verdict) -> Section:
+class CommandBlock(Struct, frozen=True, kw_only=True):
+    """The commands of one engine, one a line."""
+
+    title: str
+    note: str
+    commands: str
+
+
+class CommandsView(Struct, frozen=True, kw_only=True):
+    """The commands of each engine."""
+
+    blocks: Sequence[CommandBlock]
+
+
+def view_commands(lock: Lock, image: Image, verdict: Verdict) -> Section:
     """Return commands for each engine.
 
     They have this image's name and the captured job's own command.
     """
     with_gpu = verdict.determinism.gpu != "not-applicable"
-    parts = [
-        part
+    blocks = [
+        CommandBlock(title=title, note=note, commands=commands)
         for title, note, commands in (
             ("reprobuild", "Whichever engine there is; the image is loaded into it where it is not there yet.",
              reprobuild_command(lock)),
@@ -36,13 +52,12 @@ def render_commands(lock: Lock, image: Image, verdict: Verdict) -> Section:
              podman_commands(lock, image, gpu=with_gpu)),
             ("Apptainer", _describe_sif(image), apptainer_commands(lock, image, gpu=with_gpu)),
         )
-        for part in (tag("h3", title), tag("p", note, class_="muted"), _command_block(commands, title))
     ]  # fmt: skip
     lead = (
         "In the directory of this page. Every run logs its seed, and has no network. Dockerfile and Apptainer.def make "
         "the same tree without reprobuild; their first lines say how."
     )
-    return Section(id="running", title="How to run it", lead=lead, parts=tuple(parts))
+    return Section(id="running", title="How to run it", lead=lead, view=CommandsView(blocks=blocks))
 
 
 def reprobuild_command(lock: Lock) -> str:
@@ -100,12 +115,3 @@ def _describe_sif(image: Image) -> str:
     if image.sif:
         return "The SIF in this directory is the same image."
     return "Apptainer runs a SIF, which is made of the same lock first; mksquashfs is needed."
-
-
-def _command_block(commands: str, name: str) -> Html:
-    """Return commands in the form for typing.
-
-    They are never shortened, and a long line wraps.
-    """
-    lines = [tag("code", text(line, longest=None)) for line in commands.split("\n")]
-    return tag("pre", *lines, aria_label=f"Commands for {name}", role="group")
