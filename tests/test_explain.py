@@ -422,8 +422,7 @@ def test_bytecode_made_anew(tmp_path: Path) -> None:
     found = explained(one, results(made, tmp_path / "other"))
     path = f"{SITE}/pkg/__pycache__/a.cpython-311.pyc"
     assert blamed(found) == {("realised", "bytecode of pkg"): ("yes", {path})}
-    assert found.files[0].kind == "bytecode"
-    assert found.files[0].detail.endswith("from the same source")
+    assert found.files[0].detail == "line 1: 'code1' and 'other'"
 
 
 def test_what_no_input_explains_comes_first(tmp_path: Path) -> None:
@@ -515,7 +514,7 @@ def test_large_files_are_not_looked_into(tmp_path: Path, monkeypatch: pytest.Mon
         "small": ("content", "line 1: '1' and '2'"),
         "b1": ("content", "not looked into: 150 bytes of other files were"),
         "large": ("content", "too large to be looked into: 101 and 101 bytes"),
-        "var/log/large": ("log", "too large to be looked into: 102 and 102 bytes"),
+        "var/log/large": ("content", "too large to be looked into: 102 and 102 bytes"),
     }
     assert "3 files were not looked into, as each says" in found.notes
 

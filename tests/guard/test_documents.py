@@ -48,7 +48,6 @@ UNTYPED = {
     "infra/sandbox/launch.py:": "what this program hands to its own launcher",
     "lock/recorded.py:as_dict": "what a type of the lock, already checked, says of itself",
     "infra/untrusted/strings.py:is_valid": "the type is an argument, of one string",
-    "compare/images/classify.py:_same_json": "two files are compared, and nothing of them is used",
     "image/layers/layers.py:layer_items": "what this program wrote into the recipe of a layer",
     "store/tar_listing.py:decode_listing": "the value of a line that is not UTF-8, converted to `Entry` at once",
     "resolve/builds/projects.py:tables": "pyproject.toml of a source: each value is tested where it is taken",

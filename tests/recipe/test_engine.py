@@ -131,7 +131,7 @@ def test_diff_finds_a_planted_file(built_example: Built, tmp_path: Path) -> None
         ("added", f"{site}/planted.py", ("", "")),
         ("content", f"{site}/numpy/version.py", ("python", "numpy")),
         ("content", "usr/bin/cat", ("system", "coreutils")),
-        ("cache", "etc/ld.so.cache", ("realised", "base tree")),
+        ("content", "etc/ld.so.cache", ("realised", "base tree")),
     }
     assert [culprit.explains for culprit in found.culprits] == ["unknown", "no", "no", "no"]
 

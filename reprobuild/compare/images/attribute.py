@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.compare.images.classify import source_of
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.layers.plan import virtual_environment_parts
 from reprobuild.infra.tar.entries import TarEntry
@@ -215,6 +214,20 @@ def candidate_inputs(path: str, origins: Origins) -> list[Input]:
     if path == PREFIX[1:] or path.startswith(f"{PREFIX[1:]}/"):
         return [INTERPRETER] if path in {part.path for part in virtual_environment_parts(lock)} else []
     return [BASE]
+
+
+def source_of(path: str) -> str:
+    """Return the source path of a compiled module (PEP 3147).
+
+    It is "" if the name does not determine it.
+    """
+    folder, _, name = path.rpartition("/")
+    if not name.endswith(".pyc"):
+        return ""
+    if folder == "__pycache__" or folder.endswith("/__pycache__"):
+        above = folder[: -len("__pycache__")]
+        return f"{above}{name.split('.')[0]}.py" if name.count(".") >= 2 else ""
+    return f"{path[:-1]}"
 
 
 def built_paths(lock: Lock | None) -> frozenset[tuple[str, str]]:

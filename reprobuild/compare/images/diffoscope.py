@@ -1,7 +1,4 @@
-"""The output of diffoscope, if installed, on unexplained files.
-
-These files have a difference of no known kind.
-"""
+"""The output of diffoscope, if installed, on files with another content."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ It shows only files that everyone may read.
 
 from __future__ import annotations
 
-from reprobuild.compare.images.classify import first_difference
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild_portable import secrets
 
@@ -46,6 +45,18 @@ def quote_difference(first: bytes, second: bytes, *, quote: bool) -> str:
         return f"line {number} differs in what looks like a secret or in its end"
     parts = _shorten_lines(texts[0], texts[1])
     return f"line {number}: {parts[0]!r} and {parts[1]!r}"
+
+
+def first_difference(first: bytes, second: bytes) -> int:
+    """Return the offset of the first byte that differs."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:  # equal up to `low`, and not equal up to `high` or at its end
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _is_text(content: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Explanation of the differences of two images.
 
-Each difference has a kind and the input that caused it. Each layer is read once as a stream; contents of
+Each difference has its place and the input that caused it. Each layer is read once as a stream; contents of
 files that differ are then fetched into a scratch directory, up to a limit. Memory is bounded by the number of
 files, not by their size.
 """
@@ -28,7 +28,6 @@ from reprobuild.compare.images.attribute import (
     origin_file_hashes,
     read_origins,
 )
-from reprobuild.compare.images.classify import Source, classify, classify_unread, source_of
 from reprobuild.compare.images.diffoscope import DiffoscopeResult, run_diffoscope
 from reprobuild.compare.images.excerpt import quote_difference, quoting_obstacle
 from reprobuild.compare.images.scan import Known, Scanned, choose_pairs, fetch_contents, scan_image
@@ -50,7 +49,6 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
-from reprobuild_portable import secrets
 
 LOCK = "reprobuild.lock"
 LABEL = "org.reprobuild.lock"
@@ -173,10 +171,11 @@ def _compare_scanned(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say
         contents = scratch / "contents"
         contents.mkdir()
         say(f"{len({file.path for file in files})} paths differ; looking into them")
-        files, more = _with_kinds(pair, files, contents)
+        files, more = _with_excerpts(pair, files, contents)
         files, blamed = _with_culprits(pair, files, contents, locks)
         notes += more
-        deeper, more = run_diffoscope(pair, files, contents, env, say)
+        unexplained_first = sorted(files, key=lambda file: file.culprit != NONE)
+        deeper, more = run_diffoscope(pair, unexplained_first, contents, env, say)
         notes += more
     sides = [_summarise_image(scanned, lock) for scanned, lock in zip(pair, locks, strict=True)]
     return ImageDiff(
@@ -213,13 +212,13 @@ def _read_locks(pair: Pair) -> tuple[list[Lock | None], list[str]]:
     return [locks.get(str(label)) for label in labels], notes
 
 
-# --- kinds -----------------------------------------------------------------------------------
+# --- contents --------------------------------------------------------------------------------
 
 
-def _with_kinds(
+def _with_excerpts(
     pair: Pair, files: list[FileChange], contents: Path
 ) -> tuple[list[FileChange], list[str]]:  # fmt: skip
-    """Return the changes with kinds, and notes."""
+    """Return the changes with the first difference of each content, and notes."""
     pairs = {f.path: (pair[0].tree[f.path], pair[1].tree[f.path]) for f in files if f.kind == "content"}
     read, left_out = choose_pairs(pairs, LARGEST, MOST)
     needed = {entry.sha256 for both in read.values() for entry in both}
@@ -227,32 +226,21 @@ def _with_kinds(
         fetch_contents(scanned, needed | origin_file_hashes(scanned.tree, LARGEST), contents)
     changes = []
     for file in files:
-        if file.kind != "content":
-            changes.append(file)
-        elif file.path in read:
-            changes.append(_examine_file(pair, file, contents))
-        else:
-            kind = classify_unread(file.path).kind
-            changes.append(msgspec.structs.replace(file, kind=kind, detail=left_out[file.path]))
+        if file.kind == "content":
+            detail = (
+                _excerpt(read[file.path], file.path, contents) if file.path in read else left_out[file.path]
+            )
+            file = msgspec.structs.replace(file, detail=detail)
+        changes.append(file)
     notes = [f"{len(left_out)} files were not looked into, as each says"] if left_out else []
     return changes, notes
 
 
-def _examine_file(pair: Pair, file: FileChange, contents: Path) -> FileChange:
-    first, second = ((contents / digest).read_bytes() for digest in (file.one, file.other))
-    source = source_of(file.path)
-    sources = [scanned.tree.get(source) if source else None for scanned in pair]
-    state: Source = "absent" if not all(sources) else "different"
-    if sources[0] and sources[1] and sources[0].sha256 == sources[1].sha256:
-        state = "same"
-    finding = classify(file.path, first, second, state)
-    detail = secrets.redact(finding.detail)
-    if finding.kind in ("content", "order", "log", "cache"):
-        entries = [scanned.tree[file.path] for scanned in pair]
-        reason = quoting_obstacle(file.path, entries[0], entries[1], (first, second))
-        where = quote_difference(first, second, quote=not reason)
-        detail = "; ".join(part for part in (detail, where, reason and f"not quoted: {reason}") if part)
-    return msgspec.structs.replace(file, kind=finding.kind, detail=detail)
+def _excerpt(entries: tuple[TarEntry, TarEntry], path: str, contents: Path) -> str:
+    first, second = ((contents / entry.sha256).read_bytes() for entry in entries)
+    reason = quoting_obstacle(path, entries[0], entries[1], (first, second))
+    where = quote_difference(first, second, quote=not reason)
+    return f"{where}; not quoted: {reason}" if reason else where
 
 
 # --- inputs ----------------------------------------------------------------------------------

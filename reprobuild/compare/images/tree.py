@@ -25,11 +25,8 @@ from reprobuild.lock.diff import Change
 from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
 from reprobuild_portable import secrets
 
-# In the order for people: the least explained kinds come first.
-KINDS = (
-    "content", "type", "added", "removed", "mode", "owner", "link", "attributes", "device", "identity", "order",
-    "time", "bytecode", "build-id", "log", "cache",
-)  # fmt: skip
+# In the order for people.
+KINDS = ("content", "type", "added", "removed", "mode", "owner", "link", "attributes", "device")
 LEVELS = ("different", "tree", "config", "manifest")
 Level = Literal["different", "tree", "config", "manifest"]
 RUNTIME = frozenset(RuntimeConfig().digest_part())
@@ -40,7 +37,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
     """A difference at a path.
 
     A path with another mode and another content has two. `one` and `other` are the two values; of a content,
-    its sha256. `detail` is the evidence for `kind`, or the position of the first difference. `culprit` is the
+    its sha256. `detail` is the first difference of two contents, or the reason why it is not shown. `culprit` is the
     input that provided the file, as (kind, name) as in `compare`; both empty if unknown.
     """
 
@@ -53,10 +50,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
 
 def compare_trees(first: Tree, second: Tree) -> list[FileChange]:
-    """Return every difference of two merged trees, by path.
-
-    Contents have the kind "content" for now.
-    """
+    """Return every difference of two merged trees, by path."""
     changes: list[FileChange] = []
     for path in sorted({*first, *second}):
         first_entry, second_entry = first.get(path), second.get(path)
