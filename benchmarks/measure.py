@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PROGRAM = (sys.executable, "-c", "from reprobuild.cli import main; main()")
+PROGRAM = (sys.executable, "-c", "from reprobuild.cli.main import main; main()")
 
 
 class NotRunError(Exception):

@@ -24,8 +24,9 @@ import msgspec  # noqa: E402  after the path
 from msgspec import Struct  # noqa: E402  after the path
 from scan_variables import scan  # noqa: E402  after the path
 
-from reprobuild import cli, errors  # noqa: E402  after the path
+from reprobuild import errors  # noqa: E402  after the path
 from reprobuild.cli import common  # noqa: E402  after the path
+from reprobuild.cli import main as cli  # noqa: E402  after the path
 from reprobuild.config.overrides import ArchiveDecision, BuildDecision, Decisions, WorkloadDecision  # noqa: E402  after the path
 from reprobuild.config.services import read_services  # noqa: E402  after the path
 

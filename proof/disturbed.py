@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from proof.clock import live_later
-from reprobuild.cli import main
+from reprobuild.cli.main import main
 
 if __name__ == "__main__":
     live_later()

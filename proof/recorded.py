@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reprobuild.builders import adopt, apptainer, leftovers, registry
-from reprobuild.cli import main
+from reprobuild.cli.main import main
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.recipe.runtime_config import RuntimeConfig
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from reprobuild.cli import main
+from reprobuild.cli.main import main
 
 main()

@@ -173,7 +173,11 @@ def test_few_packages_import_each_other() -> None:
         ("infra/http/client", "import subprocess", "imports subprocess"),
         ("verify/check", "from torch import nn", "imports torch"),
         ("recipe/image_config", "import jinja2", "imports jinja2"),
-        ("store/store", "from reprobuild.cli import main", "imports cli, which is not in a layer before it"),
+        (
+            "store/store",
+            "from reprobuild.cli.main import main",
+            "imports cli, which is not in a layer before it",
+        ),
         ("errors", "from reprobuild import infra", "imports infra, which is not in a layer before it"),
         (
             "resolve/resolver",

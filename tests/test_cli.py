@@ -22,8 +22,9 @@ import click
 import msgspec
 import pytest
 
-from reprobuild import cli, errors
+from reprobuild import errors
 from reprobuild.builders.registry import BUILDERS, NATIVE
+from reprobuild.cli import main as cli
 from reprobuild.engines.model import Finished, Task
 from reprobuild.engines.registry import ENGINES
 from reprobuild.image.engine_name import encode_named_index, own_name
@@ -139,6 +140,7 @@ def test_verbs_are_the_modules() -> None:
         "overrides",
         "documents",
         "interrupt",
+        "main",
         "progress",
         "streams",
     }

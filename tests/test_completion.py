@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import cli
+from reprobuild.cli import main as cli
 from tests.conftest import ROOT, reprobuild
 from tests.unpacked import unpack_packages
 
@@ -140,7 +140,7 @@ def test_what_shells_ask(tmp_path: Path) -> None:
     done = reprobuild(env=env)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"plain,{name}" for name in cli.COMMANDS]
-    script = "import sys; from reprobuild import cli; cli.run_line([]); print(*sys.modules)"
+    script = "import sys; from reprobuild.cli import main as cli; cli.run_line([]); print(*sys.modules)"
     argv = [sys.executable, "-c", script]
     loaded = subprocess.run(
         argv, env=env, cwd=ROOT, capture_output=True, text=True, check=True

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprobuild import cli
 from reprobuild.builders.native import build_image
+from reprobuild.cli import main as cli
 from reprobuild.compare.images import diffoscope
 from reprobuild.compare.images import tree as difference
 from reprobuild.compare.images.attribute import read_origins

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from reprobuild import cli
+from reprobuild.cli import main as cli
 from reprobuild.errors import UsageError
 from tests.conftest import PROGRAM
 from tests.test_cli import Said as Said

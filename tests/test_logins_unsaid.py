@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from reprobuild import cli
 from reprobuild.cli import common
+from reprobuild.cli import main as cli
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.model import split_credentials
 from reprobuild_portable import secrets

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from reprobuild import cli
+from reprobuild.cli import main as cli
 from tests.conftest import ROOT
 
 sys.path.append(str(ROOT / "dev"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import cli
+from reprobuild.cli import main as cli
 from reprobuild.config.overrides import Decisions, read_decisions
 from reprobuild.errors import LockError, UsageError
 from reprobuild.infra.suggest import did_you_mean

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from reprobuild.builders.native import build_image
-from reprobuild.cli import _explain
+from reprobuild.cli.main import _explain
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra import atomic
 from reprobuild.infra.atomic import add_path_to_errors, atomic_directory, private_directory, write_file

@@ -1,5 +1,5 @@
 """`python -m reprobuild.cli`."""
 
-from reprobuild.cli import main
+from reprobuild.cli.main import main
 
 main()

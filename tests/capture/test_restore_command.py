@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.cli import run_line
+from reprobuild.cli.main import run_line
 from tests.capture.repositories import ENV, content, git, new_origin, place, status, take, write
 from tests.capture.test_restore import change, pack_of, plant
 from tests.conftest import ROOT, reprobuild

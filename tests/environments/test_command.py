@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild import cli
+from reprobuild.cli import main as cli
 from reprobuild.compare.environments.open import Running, compare
 from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.errors import SnapshotError

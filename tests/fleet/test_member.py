@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from reprobuild.cli import cli
+from reprobuild.cli.main import cli
 from reprobuild.cluster import worker
 from reprobuild.verify.certificate.read import read_certificate
 from reprobuild.verify.verdict import Determinism, V

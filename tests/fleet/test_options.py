@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from reprobuild.cli import cli
+from reprobuild.cli.main import cli
 from reprobuild.errors import UsageError
 
 JOB = "--nodes 2 --repository h/n"

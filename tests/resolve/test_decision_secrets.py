@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild import cli
+from reprobuild.cli import main as cli
 from reprobuild.config.overrides import ArchiveDecision, BuildDecision, Decisions, WorkloadDecision
 from reprobuild.context import RunContext
 from reprobuild.errors import LockError, UsageError

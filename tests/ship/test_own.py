@@ -29,7 +29,7 @@ def test_pip_installs_them_without_an_index_and_the_program_runs(wheels: list[Pa
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
     options = ["--no-compile", "--disable-pip-version-check", "--target", target]
     subprocess.run([*argv, *options, "reprobuild"], env=env, check=True)
-    program = f"import sys; sys.path[:0] = [{str(target)!r}]; from reprobuild.cli import main; main()"
+    program = f"import sys; sys.path[:0] = [{str(target)!r}]; from reprobuild.cli.main import main; main()"
     for arguments, wanted in (
         (["--version"], b"reprobuild, version "),
         (["bundle", "--help"], b"--split SIZE"),

@@ -75,7 +75,7 @@ def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tm
 FAILING = """
 import errno, sys
 from reprobuild.store import gc as collect
-from reprobuild.cli import main
+from reprobuild.cli.main import main
 real, lost = collect.hash_open, sys.argv.pop(1)
 def read(path):
     if path.name == lost:

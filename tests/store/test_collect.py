@@ -187,7 +187,8 @@ def test_without_locks_only_what_is_old_is_removed(made: Made, tmp_path: Path) -
     done = gc(made.store, tmp_path / "x.lock", prefix=WITHOUT)
     assert (done["removed"]["files"], done["young"]["files"]) == (0, 2)
     # A change time cannot be set: the clock of the process is, as far as it looks at files.
-    program = "import time; t = time.time; time.time = lambda: t() + 4 * 86400; from reprobuild.cli import main; main()"
+    later_clock = "import time; t = time.time; time.time = lambda: t() + 4 * 86400"
+    program = f"{later_clock}; from reprobuild.cli.main import main; main()"
     argv = [*WITHOUT, sys.executable, "-c", program, "store", "gc", "--store", str(made.store.root)]
     later = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True)
     assert "2 files (8 B) removed" in later.stdout
