@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.measure import Figure, alternate, compare, peak_of, time_process
-from tests.fleet.samples import certificate, changed
+from tests.cluster.samples import certificate, changed
 
 NODES = 10_000
 DISTINCT = 100

@@ -30,10 +30,10 @@ from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK
 from reprobuild.realise.realise import realise
 from reprobuild.store.store import Store
-from tests.guard import fuzz_documents as documents
-from tests.guard.fuzz import fuzz
 from tests.snapshot import fuzz as reading
 from tests.squashfs import squashfs_tools
+from tests.untrusted import fuzz_documents as documents
+from tests.untrusted.fuzz import fuzz
 
 FUZZ_SECONDS = 600
 

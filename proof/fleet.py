@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from reprobuild.output.directory import read_image
+from tests.cluster.planted import NODES, PROBES, Cluster, Outcome, Trial, named, prepare
 from tests.conftest import apptainer_environment
-from tests.fleet.planted import NODES, PROBES, Cluster, Outcome, Trial, named, prepare
 
 MODULES = ("reprobuild/engines", "reprobuild/cluster", "reprobuild_runtime/probes", "reprobuild/verify")
 RUNS = 20
@@ -75,21 +75,23 @@ def judged(number: int, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return the judgement of a run, and its answers."""
     odd, hangs, dies = (NODES[(number + place) % 3] for place in range(3))
     first, second = outcomes
-    groups = [one.nodes for one in first.fleet.groups]
+    groups = [one.nodes for one in first.cluster.groups]
     drifts = [
-        (one.verdict, {node for each in one.drifts for node in each.nodes}) for one in first.fleet.collectives
+        (one.verdict, {node for each in one.drifts for node in each.nodes})
+        for one in first.cluster.collectives
     ]
     right = (
-        (first.code, named(first.fleet), first.fleet.silent, groups) == (8, {odd: set(PROBES)}, (), [NODES]),
+        (first.code, named(first.cluster), first.cluster.silent, groups)
+        == (8, {odd: set(PROBES)}, (), [NODES]),
         drifts == [("drift", {odd})],
         second.code == 9
-        and {each.node: each.kind for each in second.fleet.silent} == {hangs: "hangs", dies: "died"}
-        and [one.nodes for one in second.fleet.groups] == [(odd,)],
+        and {each.node: each.kind for each in second.cluster.silent} == {hangs: "hangs", dies: "died"}
+        and [one.nodes for one in second.cluster.groups] == [(odd,)],
     )
     return {
         "run": number, "right": list(right),
-        "named": {node: sorted(names) for node, names in named(first.fleet).items()},
-        "silent": [msgspec.to_builtins(each) for each in (*first.fleet.silent, *second.fleet.silent)],
+        "named": {node: sorted(names) for node, names in named(first.cluster).items()},
+        "silent": [msgspec.to_builtins(each) for each in (*first.cluster.silent, *second.cluster.silent)],
     }  # fmt: skip
 
 

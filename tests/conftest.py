@@ -37,7 +37,7 @@ settings.load_profile("untimed")
 pytest_plugins = ("tests.system.base", "tests.engines.small")
 
 # Tests on the example's store take longer than all the rest: these of them run with the rest, on their own store.
-MORE = ("tests/fleet/", "tests/e2e/test_guides.py")
+MORE = ("tests/cluster/", "tests/e2e/test_guides.py")
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"

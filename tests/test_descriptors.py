@@ -16,7 +16,7 @@ import pytest
 from reprobuild.infra import atomic, directory_fd
 from reprobuild.infra.atomic import private_directory, write_file
 from reprobuild.infra.directory_fd import files_below, remove
-from tests.fleet.samples import as_nobody
+from tests.cluster.samples import as_nobody
 
 # Put a link in the place of a directory just before its rights are changed.
 SWAPS = """

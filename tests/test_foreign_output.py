@@ -14,8 +14,8 @@ from reprobuild.image.oci.write import name_annotations
 from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT, engine_name, read_image
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
+from tests.distribute.folders import certificate_of
 from tests.image.made import Made
-from tests.ship.folders import certificate_of
 from tests.store.sealing import built, gc, sealed
 
 FOREIGN = "localhost/myapp:latest"
@@ -76,11 +76,11 @@ def test_the_name_that_the_user_gave_stays(out: Path, made: Made) -> None:
 
 
 def papers(out: Path) -> bytes:
-    """Write a certificate of the image, a page and a fleet, and return the certificate."""
+    """Write a certificate of the image, a page and a cluster, and return the certificate."""
     forged = certificate_of(*read_image(out))
     (out / VERDICT).write_bytes(forged)
     (out / REPORT).write_text("<script>1</script>")
-    (out / "fleet.json").write_text("{}")
+    (out / "cluster.json").write_text("{}")
     return forged
 
 
@@ -97,7 +97,7 @@ def test_papers_of_others_do_not_become_those_of_the_image(stated: bool, out: Pa
     aside = out / f"verdict-{hashlib.sha256(forged).hexdigest()[:12]}.json"
     assert aside.read_bytes() == forged
     assert f"{out / VERDICT} is not known to be of this image: it is kept as {aside}" in done.stderr
-    for name in (REPORT, "fleet.json", "image.sif"):
+    for name in (REPORT, "cluster.json", "image.sif"):
         assert not (out / name).exists()
         assert f"removed {out / name}: it is not known to be of this image" in done.stderr
     assert not (out / VERDICT).exists()
@@ -114,7 +114,7 @@ def test_papers_of_the_image_that_was_made_here_stay(out: Path, made: Made) -> N
         assert done.returncode == 0, done.stderr
         assert "not known" not in done.stderr
         assert {name: (out / name).stat().st_mtime_ns for name in before} == before
-    assert (out / "fleet.json").exists()
+    assert (out / "cluster.json").exists()
 
 
 def test_papers_of_another_image_that_was_made_here_do_not_stay(out: Path, made: Made) -> None:
@@ -122,7 +122,7 @@ def test_papers_of_another_image_that_was_made_here_do_not_stay(out: Path, made:
     papers(out)
     built(sealed(made, "beta"), out.parent / "other.lock", made.store, out)
     assert len(list(out.glob("verdict-*.json"))) == 1
-    assert not {VERDICT, REPORT, "fleet.json"} & {path.name for path in out.iterdir()}
+    assert not {VERDICT, REPORT, "cluster.json"} & {path.name for path in out.iterdir()}
 
 
 @pytest.mark.parametrize("kind", ["link", "text", "folder"])

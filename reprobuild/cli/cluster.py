@@ -12,7 +12,7 @@ from reprobuild.cli import common, documents
 from reprobuild.cluster import check, kubernetes_commands, kubernetes_job, slurm_allocation, worker
 from reprobuild.cluster.aggregate import ClusterResult
 from reprobuild.cluster.report import write_cluster_result
-from reprobuild.cluster.text import render_fleet
+from reprobuild.cluster.text import render_cluster
 from reprobuild.context import RunContext
 from reprobuild.image.model import Image
 from reprobuild.infra import proc
@@ -53,13 +53,15 @@ def _make_verify_options(*, no_controls: bool, **options: Any) -> VerifyOptions:
 
 
 def _report_result(
-    lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult, as_json: bool
+    lock: Lock, image: Image, out: Path, session: RunContext, cluster: ClusterResult, as_json: bool
 ) -> int:
     """Print and save the answer, and return the exit code."""
     # The answer is printed first, so that it is known even if the files cannot be written.
-    documents.print_json(check.json_document(fleet)) if as_json else common.print_result(render_fleet(fleet))
-    write_cluster_result(lock, image, out, session, fleet)
-    return fleet.exit_code
+    documents.print_json(check.json_document(cluster)) if as_json else common.print_result(
+        render_cluster(cluster)
+    )
+    write_cluster_result(lock, image, out, session, cluster)
+    return cluster.exit_code
 
 
 @click.group()
@@ -109,10 +111,10 @@ def run(
     )  # fmt: skip
     session = common.make_session(store)
     proc.check_installed()
-    fleet = check.check_slurm(
+    cluster = check.check_slurm(
         lock, image, out, session, _make_verify_options(**options), request, PROGRAM, collectives=collectives
     )
-    return _report_result(lock, image, out, session, fleet, as_json)
+    return _report_result(lock, image, out, session, cluster, as_json)
 
 
 @command.command()
@@ -199,8 +201,8 @@ def gather(out: Path, folder: Path, store: Path | None, as_json: bool) -> int:
     """
     lock, image = directory.read_image(out)
     session = common.make_session(store)
-    fleet = check.check_folder(lock, image, folder, check.answer_table(lock, session), session)
-    return _report_result(lock, image, out, session, fleet, as_json)
+    cluster = check.check_folder(lock, image, folder, check.answer_table(lock, session), session)
+    return _report_result(lock, image, out, session, cluster, as_json)
 
 
 @command.command()
@@ -224,5 +226,5 @@ def gather_pods(
     lock, image = directory.read_image(out)
     session = common.make_session(store)
     certificates = check.judge_pods(lock, image, folder, session, _make_verify_options(**options), nodes)
-    fleet = check.check_folder(lock, image, certificates, check.answer_table(lock, session), session)
-    return _report_result(lock, image, out, session, fleet, as_json)
+    cluster = check.check_folder(lock, image, certificates, check.answer_table(lock, session), session)
+    return _report_result(lock, image, out, session, cluster, as_json)

@@ -289,17 +289,17 @@ def _read_certificate(path: Path, image: ExpectedImage) -> Certificate:
     return certificate
 
 
-def count_nodes(fleet: ClusterResult) -> Mapping[str, int]:
+def count_nodes(cluster: ClusterResult) -> Mapping[str, int]:
     """Return the numbers of nodes, silent nodes and groups."""
-    return {"nodes": len(fleet.asked), "silent": len(fleet.silent), "groups": len(fleet.groups)}
+    return {"nodes": len(cluster.asked), "silent": len(cluster.silent), "groups": len(cluster.groups)}
 
 
-def list_deviating_nodes(fleet: ClusterResult) -> Iterator[tuple[str, Group, list[str]]]:
+def list_deviating_nodes(cluster: ClusterResult) -> Iterator[tuple[str, Group, list[str]]]:
     """Yield each node that drifts or differs from its group.
 
     Each comes with its group and the names of those answers.
     """
-    for peer_group in fleet.groups:
+    for peer_group in cluster.groups:
         answers_by_node: dict[str, list[str]] = {}
         for outlier in peer_group.odd:
             if outlier.kind != "missing":

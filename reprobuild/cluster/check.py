@@ -52,7 +52,7 @@ def check_slurm(
     table = answer_table(lock, session)
     session.store.release()  # the check takes long, and the nodes use it
     start = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
-    folder = out.absolute() / "fleet" / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
+    folder = out.absolute() / "cluster" / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
     command = [*program, *node_command(out, session, checks, folder)]
     wished = not checks.probes if collectives is None else collectives
     with allocate_nodes(request, session.env, session.say) as job:

@@ -31,10 +31,10 @@ REPEATS, THOROUGH = 3, 30  # of each collective in each round
 PORTS = range(20_000, 30_000)  # below those that Linux itself gives to programs
 
 
-def devices_of(fleet: ClusterResult) -> dict[Device, tuple[str, ...]]:
+def devices_of(cluster: ClusterResult) -> dict[Device, tuple[str, ...]]:
     """Return the nodes that answered, by kind of device, sorted."""
     nodes_by_device: dict[Device, set[str]] = {}
-    for group in fleet.groups:
+    for group in cluster.groups:
         nodes_by_device.setdefault(group.device, set()).update(group.nodes)
     return {device: tuple(sorted(nodes)) for device, nodes in sorted(nodes_by_device.items())}
 

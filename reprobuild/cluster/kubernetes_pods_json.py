@@ -19,7 +19,7 @@ PODS = "pods.json"
 LARGEST = 256 << 20
 INDEX = "batch.kubernetes.io/job-completion-index"
 HINT = (
-    "fill the directory with the commands that `reprobuild cluster job` prints; docs/fleets.md has them, too"
+    "fill the directory with the commands that `reprobuild cluster job` prints; docs/cluster.md has them, too"
 )
 # A node's name in Kubernetes is the name of a file here; a pod's name begins one. Those of our job are short.
 _NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

@@ -29,7 +29,7 @@ from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
 from reprobuild.infra.untrusted.strings import Digest, Line, OptionalAbsolutePath, Text
 from reprobuild.lock.model import Lock
-from reprobuild.output.directory import FLEET, REPORT, VERDICT, is_built_here
+from reprobuild.output.directory import CLUSTER_RESULT, REPORT, VERDICT, is_built_here
 from reprobuild.report.html.cluster import Met, Nodes, OutlierRow, Peers
 from reprobuild.report.html.page import render_html
 from reprobuild.verify.certificate.read import read_certificate
@@ -38,7 +38,7 @@ _LARGEST = 256 << 20  # of thousands of nodes
 
 
 class _Former(Struct, frozen=True, kw_only=True):
-    """The fields read from OUT/fleet.json.
+    """The fields read from OUT/cluster.json.
 
     They are the image's tree, the directory of the nodes' answers, notes and time.
     """
@@ -50,39 +50,39 @@ class _Former(Struct, frozen=True, kw_only=True):
 
 
 def write_cluster_result(
-    lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult
+    lock: Lock, image: Image, out: Path, session: RunContext, cluster: ClusterResult
 ) -> None:
-    """Write OUT/fleet.json, and the nodes on the page.
+    """Write OUT/cluster.json, and the nodes on the page.
 
     The page is OUT/report.html. A failure to write is logged, and raises no error.
     """
     try:
-        write_file(out / FLEET, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n")
+        write_file(out / CLUSTER_RESULT, msgspec.json.format(msgspec.json.encode(cluster)) + b"\n")
     except OSError as err:
-        session.say(f"warning: {FLEET} is not written: {err}")
-    _write_page(lock, image, out, session, fleet)
+        session.say(f"warning: {CLUSTER_RESULT} is not written: {err}")
+    _write_page(lock, image, out, session, cluster)
 
 
 def read_nodes(lock: Lock, image: Image, out: Path, session: RunContext) -> Nodes | None:
-    """Return the nodes of OUT/fleet.json for the page, or None.
+    """Return the nodes of OUT/cluster.json for the page, or None.
 
     They are returned only if that file is of this image. The answers of the nodes are read and compared again: that
     file, which may have come with the directory, is not trusted. A failure is logged, and raises no error.
     """
     try:
-        fleet = msgspec.json.decode(read_plain(out / FLEET, _LARGEST), type=_Former)
-        if fleet.tree != image.tree:
+        cluster = msgspec.json.decode(read_plain(out / CLUSTER_RESULT, _LARGEST), type=_Former)
+        if cluster.tree != image.tree:
             return None
-        folder = _answers_directory(image, out, fleet.folder, session)
+        folder = _answers_directory(image, out, cluster.folder, session)
         if folder is None:
             session.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
             return None
         table = answer_table(lock, session)
-        result = check_folder(lock, image, folder, table, session, (), fleet.notes, timestamp=fleet.made)
+        result = check_folder(lock, image, folder, table, session, (), cluster.notes, timestamp=cluster.made)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError, ReproError) as err:
-        session.say(f"warning: the nodes are not on {REPORT}: {FLEET}: {escape_text(str(err))}")
+        session.say(f"warning: the nodes are not on {REPORT}: {CLUSTER_RESULT}: {escape_text(str(err))}")
         return None
     return render_nodes(result)
 
@@ -94,14 +94,14 @@ def _answers_directory(image: Image, out: Path, stated: str, session: RunContext
     not followed there. Another directory of the caller counts only for an image that was built here, because
     its contents appear on the page.
     """
-    name = f"fleet/{Path(stated).name}"
+    name = f"cluster/{Path(stated).name}"
     if stated and is_unlinked(out, name) and (out / name).is_dir():
         return out / name
     known = bool(stated) and Path(stated).is_dir() and is_built_here(image, out, session.store)
     return Path(stated) if known else None
 
 
-def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, fleet: ClusterResult) -> None:
+def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, cluster: ClusterResult) -> None:
     """Write the page if OUT has this image's verdict.
 
     Otherwise the page stays as it is.
@@ -112,19 +112,19 @@ def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, fleet:
         verdict = read_certificate(out).verdict
         if verdict.image != image.manifest:
             return
-        write_file(out / REPORT, render_html(lock, image, verdict, render_nodes(fleet)).encode())
+        write_file(out / REPORT, render_html(lock, image, verdict, render_nodes(cluster)).encode())
     except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
         session.say(f"warning: {REPORT} is not written again: {err}")
 
 
-def render_nodes(fleet: ClusterResult) -> Nodes:
+def render_nodes(cluster: ClusterResult) -> Nodes:
     """Return the part of a cluster's result for the page."""
     wrong = [
         OutlierRow(node=node, said=f"drifts, or differs from {len(group.nodes) - 1} of its platform, on "
             f"{group.device}, in {len(answers)} answers", answers=tuple(answers))
-        for node, group, answers in list_deviating_nodes(fleet)
+        for node, group, answers in list_deviating_nodes(cluster)
     ]  # fmt: skip
-    for group in fleet.groups:
+    for group in cluster.groups:
         parted: dict[str, list[str]] = {}
         for split in group.parted:
             for name in (name for names in split.sides.values() for name in names):
@@ -134,14 +134,14 @@ def render_nodes(fleet: ClusterResult) -> Nodes:
             OutlierRow(node=name, said=text, answers=tuple(answers)) for name, answers in parted.items()
         ]
     drifting_nodes = {
-        missing_node.node for missing_node in fleet.silent if missing_node.kind == "drifts"
+        missing_node.node for missing_node in cluster.silent if missing_node.kind == "drifts"
     }  # that is an answer, and a bad one
     silent = [
         OutlierRow(node=missing_node.node, said=f"{SILENT[missing_node.kind]}: {missing_node.why}")
-        for missing_node in fleet.silent
+        for missing_node in cluster.silent
     ]
     wrong += [row for row in silent if row.node in drifting_nodes]
-    wrong += _drifting_rows(fleet)
+    wrong += _drifting_rows(cluster)
     groups = tuple(
         Peers(
             device=group.device,
@@ -150,42 +150,42 @@ def render_nodes(fleet: ClusterResult) -> Nodes:
             compared=group.compared,
             platform=group.platform,
         )
-        for group in fleet.groups
+        for group in cluster.groups
     )
-    notes = [f"{', '.join(question.nodes)}: {question.why}" for question in fleet.open]
+    notes = [f"{', '.join(question.nodes)}: {question.why}" for question in cluster.open]
     notes += [
         f"{name} on {group.device} is not compared: it drifts with the image's profile on {', '.join(names)}"
-        for group in fleet.groups
+        for group in cluster.groups
         for name, names in group.loose.items()
     ]
     notes += [
         f"collectives on {result.device}: {consequence_line(result)}"
-        for result in fleet.collectives
+        for result in cluster.collectives
         if attribute_drift(result)[1]
     ]
-    notes += [more for group in fleet.groups if (more := unprobed_note(group))]
-    notes += [f"{name}: answered, and was not asked; it is not counted" for name in fleet.strangers]
+    notes += [more for group in cluster.groups if (more := unprobed_note(group))]
+    notes += [f"{name}: answered, and was not asked; it is not counted" for name in cluster.strangers]
     notes += [
         f"across the groups on {difference.device}, {len(difference.answers)} of {difference.compared} answers "
         "differ, as is expected"
-        for difference in fleet.across
+        for difference in cluster.across
     ]
     return Nodes(
-        verdict=fleet.verdict, asked=len(fleet.asked), wrong=tuple(wrong), lacking=tuple(_lacking_rows(fleet)),
+        verdict=cluster.verdict, asked=len(cluster.asked), wrong=tuple(wrong), lacking=tuple(_lacking_rows(cluster)),
         groups=groups,
         silent=tuple(row for row in silent if row.node not in drifting_nodes),
-        notes=(*notes, *map(escape_text, fleet.notes)),
+        notes=(*notes, *map(escape_text, cluster.notes)),
         collectives=tuple(
             Met(title=collectives_title(result), verdict=MET[result.verdict], said=tuple(result_lines(result)))
-            for result in fleet.collectives
+            for result in cluster.collectives
         ) or (Met(title="collectives between nodes", verdict=MET["not-run"], said=()),),
-        made=escape_text(fleet.made), folder=escape_text(fleet.folder),
+        made=escape_text(cluster.made), folder=escape_text(cluster.folder),
     )  # fmt: skip
 
 
-def _drifting_rows(fleet: ClusterResult) -> Iterator[OutlierRow]:
+def _drifting_rows(cluster: ClusterResult) -> Iterator[OutlierRow]:
     """Yield the nodes that drifting collectives name, with the collectives."""
-    for result in fleet.collectives:
+    for result in cluster.collectives:
         collectives: dict[tuple[str, str], list[str]] = {}
         for drift in attribute_drift(result)[0]:
             fault = "is not the same each time" if drift.kind == "runs" else "is other than on most ranks"
@@ -198,9 +198,9 @@ def _drifting_rows(fleet: ClusterResult) -> Iterator[OutlierRow]:
             yield OutlierRow(node=name, said=text, answers=tuple(names))
 
 
-def _lacking_rows(fleet: ClusterResult) -> Iterator[OutlierRow]:
+def _lacking_rows(cluster: ClusterResult) -> Iterator[OutlierRow]:
     """Yield the nodes that lack their peers' answers."""
-    for group in fleet.groups:
+    for group in cluster.groups:
         absent: dict[str, list[str]] = {}
         for nodes, answers in list_lacking_nodes(group):
             for name in nodes:

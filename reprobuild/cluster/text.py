@@ -24,24 +24,24 @@ MET = {
 }  # fmt: skip
 
 
-def render_fleet(fleet: ClusterResult) -> str:
+def render_cluster(cluster: ClusterResult) -> str:
     """Return the text for people: deviating nodes first, then groups."""
     lines = [
-        *_deviation_lines(fleet),
-        *_silence_lines(fleet.silent),
-        *_missing_lines(fleet),
-        *_question_lines(fleet),
-        *_group_lines(fleet),
-        *_collectives_lines(fleet),
+        *_deviation_lines(cluster),
+        *_silence_lines(cluster.silent),
+        *_missing_lines(cluster),
+        *_question_lines(cluster),
+        *_group_lines(cluster),
+        *_collectives_lines(cluster),
         "",
     ]
-    answered = len(fleet.asked) - len(fleet.silent)
-    lines.append(f"fleet: {fleet.verdict}; {answered} of {len(fleet.asked)} nodes answered")
+    answered = len(cluster.asked) - len(cluster.silent)
+    lines.append(f"cluster: {cluster.verdict}; {answered} of {len(cluster.asked)} nodes answered")
     return "\n".join(lines)
 
 
-def _deviation_lines(fleet: ClusterResult) -> Iterator[str]:
-    for node, group, answers in list_deviating_nodes(fleet):
+def _deviation_lines(cluster: ClusterResult) -> Iterator[str]:
+    for node, group, answers in list_deviating_nodes(cluster):
         peers = len(group.nodes) - 1
         same = {outlier.answer for outlier in group.odd if outlier.node == node and outlier.kind == "drift"}
         verb = "drifts, and differs" if same and len(same) < len(answers) else "drifts" if same else "differs"
@@ -50,7 +50,7 @@ def _deviation_lines(fleet: ClusterResult) -> Iterator[str]:
             "drift, or hardware that computes wrongly"
         )
         yield f"  {abbreviate_names(answers, SHOWN_ANSWERS)}"
-    for group in fleet.groups:
+    for group in cluster.groups:
         for split in group.parted[:SHOWN_ANSWERS]:
             sides = "; ".join(
                 f"{abbreviate_names(nodes, SHOWN_NODES)}: {value}"
@@ -66,8 +66,8 @@ def _silence_lines(silent: Sequence[MissingNode]) -> Iterator[str]:
         yield f"{missing_node.node}: {SILENT[missing_node.kind]}: {missing_node.why}"
 
 
-def _missing_lines(fleet: ClusterResult) -> Iterator[str]:
-    for group in fleet.groups:
+def _missing_lines(cluster: ClusterResult) -> Iterator[str]:
+    for group in cluster.groups:
         for nodes, answers in list_lacking_nodes(group):
             node_text, answer_text = (
                 abbreviate_names(nodes, SHOWN_NODES),
@@ -93,16 +93,16 @@ def list_lacking_nodes(group: Group) -> Iterator[tuple[tuple[str, ...], list[str
     yield from answers_by_nodes.items()
 
 
-def _question_lines(fleet: ClusterResult) -> Iterator[str]:
-    for question in fleet.open:
+def _question_lines(cluster: ClusterResult) -> Iterator[str]:
+    for question in cluster.open:
         yield f"{abbreviate_names(question.nodes, SHOWN_NODES)}: {question.why}"
-    for name in fleet.strangers:
+    for name in cluster.strangers:
         yield f"{name}: answered, and was not asked; it is not counted"
-    yield from fleet.notes
+    yield from cluster.notes
 
 
-def _group_lines(fleet: ClusterResult) -> Iterator[str]:
-    for number, group in enumerate(fleet.groups, 1):
+def _group_lines(cluster: ClusterResult) -> Iterator[str]:
+    for number, group in enumerate(cluster.groups, 1):
         yield ""
         yield f"group {number}, {group.device}: {platform_title(group)}"
         yield (
@@ -118,7 +118,7 @@ def _group_lines(fleet: ClusterResult) -> Iterator[str]:
             yield f"  {more}"
         if len(group.nodes) < 2:
             yield "  alone on its platform: nothing is known of it by comparison"
-    for difference in fleet.across:
+    for difference in cluster.across:
         yield ""
         yield (
             f"across the groups on {difference.device} {len(difference.answers)} of {difference.compared} "
@@ -127,11 +127,11 @@ def _group_lines(fleet: ClusterResult) -> Iterator[str]:
         )
 
 
-def _collectives_lines(fleet: ClusterResult) -> Iterator[str]:
+def _collectives_lines(cluster: ClusterResult) -> Iterator[str]:
     yield ""
-    if not fleet.collectives:
+    if not cluster.collectives:
         yield "collectives between nodes: not run"
-    for result in fleet.collectives:
+    for result in cluster.collectives:
         yield f"{collectives_title(result)}: {MET[result.verdict]}"
         yield from (f"  {line}" for line in result_lines(result))
 

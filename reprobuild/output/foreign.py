@@ -12,7 +12,7 @@ from pathlib import Path
 
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
-from reprobuild.output.directory import FLEET, REPORT, VERDICT
+from reprobuild.output.directory import CLUSTER_RESULT, REPORT, VERDICT
 from reprobuild.verify.certificate.read import LARGEST, is_certificate
 
 # The parts of a bundle beside the files that `build` writes. A file of such a name may be the user's own.
@@ -32,7 +32,7 @@ def set_aside(out: Path, say: Callable[[str], None]) -> None:
     """
     if os.path.lexists(out / VERDICT):
         _set_verdict_aside(out / VERDICT, say)
-    for path in (out / REPORT, out / FLEET):
+    for path in (out / REPORT, out / CLUSTER_RESULT):
         if os.path.lexists(path):
             path.unlink()
             say(f"removed {path}: it is not known to be of this image")

@@ -19,10 +19,10 @@ from reprobuild.report.text import render_snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild_runtime import capture
 from tests.capture.repositories import LEAN, PROGRAM, document
-from tests.guard.elves import elf
 from tests.interpreters import MINOR, site_python
 from tests.interpreters import PROGRAM as SYSTEM
 from tests.snapshot.samples import SECRETS
+from tests.untrusted.elves import elf
 
 SECRET = next(iter(SECRETS.values()))
 LIBRARY = f"lib/python{MINOR}"

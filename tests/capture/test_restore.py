@@ -19,7 +19,7 @@ from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.snapshot.parsers.capture_json import DAMAGED, load_capture, unquote_path
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV, document, git, new_origin, take, write
-from tests.guard.fuzz import resident
+from tests.untrusted.fuzz import resident
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -23,7 +23,7 @@ from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store
 from tests.conda.test_linking import BINARY, NALA, PYTHON
 from tests.conda_packages import Spec, index_channel, write_package
-from tests.drills.dead import FAULTS, MANNERS, Scene
+from tests.fault_injection.dead import FAULTS, MANNERS, Scene
 from tests.resolve.served import Reply, Served
 from tests.verify.samples import make_lock
 

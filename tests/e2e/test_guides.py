@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cluster.planted import PACKAGES, SLURM
 from tests.conftest import EXAMPLE, ROOT, Built
 from tests.e2e.guides import GuideError, here, run_guide
-from tests.fleet.planted import PACKAGES, SLURM
 
 GOOD = """\
 # Title

@@ -16,8 +16,8 @@ import pytest
 from reprobuild.output.directory import read_image
 from reprobuild_portable.hashing import hash_file
 from tests.conftest import EXAMPLE, Built, reprobuild
+from tests.distribute.counted import Counted
 from tests.registry.conftest import HTPASSWD, PASSWORD, ROOT, docker_login, encoded
-from tests.ship.counted import Counted
 
 sys.path.insert(0, str(ROOT / "dev"))
 from private_registry import Registry, prepare  # a script of dev/, which is no package

@@ -16,9 +16,9 @@ from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import read_certificate
 from reprobuild_portable.hashing import hash_file
 from tests.conftest import PROGRAM, ROOT, Built
+from tests.distribute.test_bundle import ALONE
 from tests.engines.conftest import PRIVATE_ENGINE, packages_in_use
 from tests.engines.small import Small
-from tests.ship.test_bundle import ALONE
 
 APART = (sys.executable, str(ROOT / "tests" / "e2e" / "apart.py"))
 TRAIN = (

@@ -33,10 +33,10 @@ from reprobuild.realise.uninstall import remove_replaced
 from reprobuild.recipe.payload import pack_runtime
 from reprobuild.recipe.render import render_recipe
 from reprobuild_portable.hashing import hash_file
-from tests.guard.elves import elf
 from tests.image.made import EPOCH, Made, file, folder, make_tar, symlink
 from tests.interpreters import MINOR, PROGRAM, SYSCONFIG, VERSION, fake_build, make_build, small_root
 from tests.recipe.test_install import install, native, seen
+from tests.untrusted.elves import elf
 
 ONLY = ("encodings", "collections", "importlib", "json", "re", "lib-dynload")
 HOME = "opt/python"

@@ -22,8 +22,8 @@ from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock, SealedLock, encode
 from reprobuild.recipe.image_config import UNREADABLE, environ_file
 from reprobuild.recipe.render import render_recipe
-from tests.guard.types_walk import strings
 from tests.recipe.full_lock import full_lock, replaced, texts
+from tests.untrusted.types_walk import strings
 
 BAD = (
     "\n    touch PWNED\n#", "\nRUN touch PWNED\n", "\n%post\n    touch PWNED\n", "\r", "\rRUN touch PWNED\r", '"',

@@ -33,8 +33,8 @@ from reprobuild.snapshot.capture_model import CaptureFacts, PackedInterpreter
 from reprobuild.snapshot.model import Snapshot, Variable
 from reprobuild.snapshot.model import SourceLocation as Site
 from reprobuild.store.store import Store
-from tests.guard.elves import elf
 from tests.snapshot.samples import SECRETS
+from tests.untrusted.elves import elf
 
 SECRET = next(iter(SECRETS.values()))
 PREFIX = "/sw/python/3.11.7"

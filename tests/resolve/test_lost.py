@@ -20,7 +20,7 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from tests.conda_packages import Spec, index_channel, write_package
-from tests.drills.dead import MANNERS
+from tests.fault_injection.dead import MANNERS
 from tests.system.samples import index, stanza
 
 NO_BUILDS = "UV_PYTHON_DOWNLOADS_JSON_URL"

@@ -24,8 +24,8 @@ from reprobuild.resolve.system.wheel_libraries import ElfFile, open_wheels, read
 from reprobuild.snapshot.model import Snapshot, SystemPackage
 from reprobuild.snapshot.parsers import conda_list as conda_lists
 from reprobuild.store.store import Store
-from tests.guard.elves import AARCH64, elf
 from tests.system.samples import index, package, stanza
+from tests.untrusted.elves import AARCH64, elf
 
 MODULE = "pkg/_ext.cpython-311-x86_64-linux-gnu.so"
 

@@ -25,11 +25,11 @@ from reprobuild.errors import ReproError
 from reprobuild.report.text import render_snapshot
 from reprobuild.snapshot import file_kinds
 from reprobuild.snapshot.read import read_snapshot
-from tests.guard.mutations import any_bytes
 from tests.snapshot.hostile import ROWS
 from tests.snapshot.oddities import YAML
 from tests.snapshot.oddity_table import ODDITIES
 from tests.snapshot.samples import covered, written
+from tests.untrusted.mutations import any_bytes
 
 SECONDS = 20
 # File of a kind: the oddities that are of this kind.

@@ -17,9 +17,9 @@ from reprobuild.pipeline import verify as checks
 from reprobuild.pipeline.verify import VerifyOptions, verify
 from reprobuild.recipe.image_config import image_config
 from reprobuild.verify.certificate.read import LARGEST, is_certificate
+from tests.distribute.folders import make_results, make_session
 from tests.image.layouts import write_image
 from tests.registry.pushing import file, layer
-from tests.ship.folders import make_results, make_session
 from tests.verify.samples import PreparedEngine, good_answers
 
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----\n"

@@ -162,7 +162,7 @@ LARGEST_FOLDERS = 16 << 20  # characters in the names of all directories
 MOST_DEEP = 32  # parts of a path
 
 
-# Every file that a bundle can have, and the directories of all others. fleet.json is not among them: a check of the
+# Every file that a bundle can have, and the directories of all others. cluster.json is not among them: a check of the
 # receiver writes it into an output directory, so it would be believed as the receiver's.
 FILES = (
     *CHANGED, "Apptainer.def", "Dockerfile", "README.md", "image.json", "image.sif", "provenance.intoto.json",

@@ -1,7 +1,7 @@
 r"""String types of untrusted documents, each with its grammar.
 
 A document model has no plain `str`: each field names one of these types, and msgspec checks the grammar while
-it reads. `tests/guard/test_strings.py` walks the models. The patterns end in `\Z`, because `$` also matches
+it reads. `tests/untrusted/test_strings.py` walks the models. The patterns end in `\Z`, because `$` also matches
 before a line break.
 """
 

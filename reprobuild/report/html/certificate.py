@@ -26,10 +26,10 @@ class RemarksView(Struct, frozen=True, kw_only=True):
     limits: Sequence[str]
 
 
-def view_remarks(notes: Sequence[Note], *, fleet: bool) -> Section:
+def view_remarks(notes: Sequence[Note], *, cluster: bool) -> Section:
     """Return the section of remarks and limits of the check."""
-    title = "What this check cannot cover" if fleet else "What no check on one machine covers"
-    view = RemarksView(notes=notes, limits_title=title, limits=NEVER[fleet:])
+    title = "What this check cannot cover" if cluster else "What no check on one machine covers"
+    view = RemarksView(notes=notes, limits_title=title, limits=NEVER[cluster:])
     return Section(id="know", title="What to know", view=view)
 
 

@@ -43,7 +43,7 @@ _ICONS = {
 }  # fmt: skip
 
 
-def render_html(lock: Lock, image: Image, verdict: Verdict, fleet: Nodes | None = None) -> str:
+def render_html(lock: Lock, image: Image, verdict: Verdict, cluster: Nodes | None = None) -> str:
     """Return the report as one HTML page.
 
     Every value is escaped, shortened if it is long, and cannot act.
@@ -52,13 +52,13 @@ def render_html(lock: Lock, image: Image, verdict: Verdict, fleet: Nodes | None 
         lock: the inputs of the image, and the resolution of each captured line.
         image: the record in `image.json`.
         verdict: of the check.
-        fleet: the result of a check of many nodes, if there was one.
+        cluster: the result of a check of many nodes, if there was one.
     """
-    known, remarks = summarise_remarks(lock, verdict, fleet)
-    answers = (answer_same_environment(lock, verdict), answer_same_results(verdict, fleet), known)
+    known, remarks = summarise_remarks(lock, verdict, cluster)
+    answers = (answer_same_environment(lock, verdict), answer_same_results(verdict, cluster), known)
     facts = {
         "image": image, "verdict": verdict, "answers": answers, "icons": [_find_icon(answer) for answer in answers],
-        "sections": tuple(_list_sections(lock, image, verdict, remarks, fleet)), "policy": content_security_policy(),
+        "sections": tuple(_list_sections(lock, image, verdict, remarks, cluster)), "policy": content_security_policy(),
     }  # fmt: skip
     return _templates().render("page.html.j2", facts) + "\n"
 
@@ -100,17 +100,17 @@ def _list_sections(
     image: Image,
     verdict: Verdict,
     remarks: Sequence[Note],
-    fleet: Nodes | None,
+    cluster: Nodes | None,
 ) -> Iterator[Section]:
-    yield certificate.view_remarks(remarks, fleet=fleet is not None)
+    yield certificate.view_remarks(remarks, cluster=cluster is not None)
     yield roundtrip.view_round_trip(verdict)
     yield roundtrip.view_deviations(lock)
     yield roundtrip.view_environment(lock)
     yield view_packages(lock)
     yield view_probes(verdict)
     yield certificate.view_workload(verdict)
-    if fleet:
-        yield view_nodes(fleet)
+    if cluster:
+        yield view_nodes(cluster)
     if verdict.against:
         yield certificate.view_earlier_verdict(verdict.against)
     yield view_commands(lock, image, verdict)

@@ -76,22 +76,22 @@ def answer_same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
     return ReportAnswer(question=SAME, tone="good", word=word, sentence=f"{sentence}.")
 
 
-def answer_same_results(verdict: Verdict, fleet: Nodes | None = None) -> ReportAnswer:
+def answer_same_results(verdict: Verdict, cluster: Nodes | None = None) -> ReportAnswer:
     """Answer whether two runs on one machine gave equal bytes."""
     tone, word, sentence = _rate_results(verdict)
-    if fleet and fleet.verdict == "differ" and word != "No":
+    if cluster and cluster.verdict == "differ" and word != "No":
         tone, word = "bad", "Not on every node"
         sentence = (
             "Nodes of one platform gave different bytes, or drift: "
-            f"{_join_first([row.node for row in fleet.wrong])}."
+            f"{_join_first([row.node for row in cluster.wrong])}."
         )
-    elif fleet and fleet.verdict == "inconclusive" and word.startswith("Yes"):
+    elif cluster and cluster.verdict == "inconclusive" and word.startswith("Yes"):
         tone, word = "open", "Known in part"
         sentence = (
-            f"{sentence[:-1]}; whether {format_count(fleet.asked, 'node')} compute the same is not known."
+            f"{sentence[:-1]}; whether {format_count(cluster.asked, 'node')} compute the same is not known."
         )
-    elif fleet and fleet.verdict == "same" and word.startswith("Yes"):
-        sentence = f"{sentence[:-1]}; {fleet.asked:,} nodes agree, each with those of its platform."
+    elif cluster and cluster.verdict == "same" and word.startswith("Yes"):
+        sentence = f"{sentence[:-1]}; {cluster.asked:,} nodes agree, each with those of its platform."
     return ReportAnswer(question=COMPUTE, tone=tone, word=word, sentence=sentence)
 
 
@@ -136,10 +136,10 @@ def _rate_results(verdict: Verdict) -> tuple[Tone, str, str]:
 
 
 def summarise_remarks(
-    lock: Lock, verdict: Verdict, fleet: Nodes | None = None
+    lock: Lock, verdict: Verdict, cluster: Nodes | None = None
 ) -> tuple[ReportAnswer, tuple[Note, ...]]:
     """Summarise the remarks in an answer, and return both."""
-    remarks = (*_node_remarks(fleet), *_list_remarks(lock, verdict))
+    remarks = (*_node_remarks(cluster), *_list_remarks(lock, verdict))
     if not remarks:
         sentence = "The check covered all that a check on one machine can cover."
         return ReportAnswer(question=KNOW, tone="good", word="Nothing unusual", sentence=sentence), ()
@@ -181,30 +181,30 @@ def _list_remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
         yield Note(tone="none", said=sentence, brief=brief, section="environment")
 
 
-def _node_remarks(fleet: Nodes | None) -> Iterator[Note]:
+def _node_remarks(cluster: Nodes | None) -> Iterator[Note]:
     """Yield the remarks on many nodes."""
-    if fleet is None:
+    if cluster is None:
         return
-    if number := len({row.node for row in fleet.wrong}):
+    if number := len({row.node for row in cluster.wrong}):
         brief = f"{format_count(number, 'node')} {'differs' if number == 1 else 'differ'} from others of one platform"
         sentence = (
             f"{brief}, or {'drifts' if number == 1 else 'drift'}: "
-            f"{_join_first([row.node for row in fleet.wrong])}."
+            f"{_join_first([row.node for row in cluster.wrong])}."
         )
         yield Note(tone="bad", said=sentence, brief=brief, section="nodes")
-    if fleet.verdict == "inconclusive":
-        brief = f"the check of {format_count(fleet.asked, 'node')} is inconclusive"
+    if cluster.verdict == "inconclusive":
+        brief = f"the check of {format_count(cluster.asked, 'node')} is inconclusive"
         sentence = f"{brief[0].upper()}{brief[1:]}: not all that it asked for was answered and compared."
         yield Note(tone="open", said=sentence, brief=brief, section="nodes")
-    if number := len({row.node for row in fleet.lacking}):
+    if number := len({row.node for row in cluster.lacking}):
         brief = (
             f"{format_count(number, 'node')} {'lacks' if number == 1 else 'lack'} answers that others gave"
         )
-        sentence = f"{brief}: {_join_first([row.node for row in fleet.lacking])}."
+        sentence = f"{brief}: {_join_first([row.node for row in cluster.lacking])}."
         yield Note(tone="open", said=sentence, brief=brief, section="nodes")
-    if fleet.silent:
-        brief = f"{format_count(len(fleet.silent), 'node')} gave no answer"
-        sentence = f"{brief}: {_join_first([row.node for row in fleet.silent])}."
+    if cluster.silent:
+        brief = f"{format_count(len(cluster.silent), 'node')} gave no answer"
+        sentence = f"{brief}: {_join_first([row.node for row in cluster.silent])}."
         yield Note(tone="open", said=sentence, brief=brief, section="nodes")
 
 

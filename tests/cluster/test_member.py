@@ -1,0 +1,47 @@
+"""One node of a cluster answers for itself: certificate, a line, and an exit code. Its containers are prepared here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from reprobuild.cli.main import cli
+from reprobuild.cluster import worker
+from reprobuild.verify.certificate.read import read_certificate
+from reprobuild.verify.verdict import Determinism, V
+from tests.cluster.samples import certificate
+from tests.image.made import Made
+from tests.store.sealing import built, sealed
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "collectives", "code"),
+    [
+        ("identical", "not-applicable", "identical", 0),
+        ("identical", "identical", "identical", 0),
+        ("identical", "identical", "not-covered", 9),  # one GPU
+        ("identical", "not-covered", "not-covered", 9),
+        ("inconclusive", "not-applicable", "identical", 9),
+        ("identical", "drift", "not-covered", 8),
+        ("drift", "not-applicable", "identical", 8),
+    ],
+)
+def test_a_node_answers_as_verify_does_and_leaves_its_certificate(
+    cpu: V, gpu: V, collectives: V, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, out, folder = Made(tmp_path / "made"), tmp_path / "out", tmp_path / "nodes"
+    built(sealed(made, "alpha"), tmp_path / "given.lock", made.store, out)
+    made.store.release()
+    verdict = certificate(determinism=Determinism(cpu=cpu, gpu=gpu, collectives=collectives))
+    assert verdict.round_trip == "not-run"
+    monkeypatch.setattr(worker, "examine", lambda *_: verdict)
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    words = ["cluster", "worker", str(out), "--output", str(folder), "--store", str(made.store.root)]
+    done = CliRunner().invoke(cli, words, standalone_mode=False)
+    assert (done.exception, done.return_value) == (None, code)
+    assert f"n1: cpu {cpu}, gpu {gpu}, collectives {collectives}\n" in done.output
+    left = read_certificate(folder / "n1.json").verdict
+    assert msgspec.json.encode(left) == msgspec.json.encode(verdict)
