@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import hashlib
+import importlib
 import os
 import tempfile
 from collections.abc import Iterator
