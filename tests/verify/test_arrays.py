@@ -12,7 +12,8 @@ import pytest
 import reprobuild_runtime
 from reprobuild.lock.model import Lock, Workload
 from reprobuild.report.determinism import verdict_lines
-from reprobuild.report.html.probes import ARRAYS_LEGEND, LEGEND, render_probes
+from reprobuild.report.html.page import render_html
+from reprobuild.report.html.probes import ARRAYS_LEGEND, LEGEND
 from reprobuild.report.html.summary import answer_same_results, describe_coverage
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import Certificate, read_verdict
@@ -23,6 +24,7 @@ from reprobuild.verify.determinism.platform import platform_facts
 from reprobuild.verify.determinism.run import container_options
 from reprobuild.verify.determinism.summary import describe_scope
 from reprobuild.verify.verdict import Determinism, Verdict
+from tests.report.samples import IMAGE
 from tests.verify.samples import (
     SHA,
     PreparedEngine,
@@ -148,7 +150,7 @@ def test_all_is_well() -> None:
         f"{total - 1} of {total} probes gave the same bytes ({words}), each in 10 runs"
     )
     assert f"({words}) gave the same bytes in every run" in answer_same_results(verdict).sentence
-    page = "".join(map(str, render_probes(verdict).parts))
+    page = render_html(make_lock(), IMAGE, verdict)
     assert ARRAYS_LEGEND.partition("threads, ")[2] in page
     assert LEGEND.rpartition(". ")[2] not in page
     assert read_verdict(msgspec.json.encode(verdict), "x") == verdict

@@ -16,7 +16,7 @@ from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import UsageError
 from reprobuild.output.directory import summary_document
 from reprobuild.report.determinism import verdict_lines
-from reprobuild.report.html.certificate import render_earlier_verdict, render_workload
+from reprobuild.report.html.page import render_html
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import Certificate, read_verdict, refuse_other_work
 from reprobuild.verify.verdict import Against, Verdict, WorkComparison
@@ -214,7 +214,7 @@ def test_another_mount_is_inconclusive_and_said(then: Verdict, now: Verdict, sai
     lines = verdict_lines(msgspec.structs.replace(now, against=found))
     assert f"  other mounts, so your work is not compared: {said}" in lines
     assert f"  computed with other mounts: your work: artefact a: {'1' * 12} -> {'2' * 12}" in lines
-    assert "/data" in str(render_earlier_verdict(found).parts)
+    assert "/data" in render_html(make_lock(), IMAGE, msgspec.structs.replace(now, against=found))
 
 
 def test_equal_work_with_another_mount_is_no_proof() -> None:
@@ -226,7 +226,7 @@ def test_mounts_are_told_with_the_work() -> None:
     assert f"  mount /data: {'a' * 12} (1,200 paths, 5.0 GB)" in lines
     lines = verdict_lines(of_mount("", why="it has more than 64 GiB"))
     assert "  mount /data: no digest, so --against cannot compare your work: it has more than 64 GiB" in lines
-    assert "What it mounted" in str(render_workload(of_mount(ONE)).parts)
+    assert "What it mounted" in render_html(make_lock(), IMAGE, of_mount(ONE))
 
 
 def test_the_document_has_comparisons_and_mounts() -> None:
