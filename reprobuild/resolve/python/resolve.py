@@ -2,8 +2,9 @@
 
 The files have the captured version, for the captured interpreter.
 
-A freeze is closed: versions are not resolved again, and dependencies are not followed. `classify` decides the source of a
-line, `ecosystems.pypi.choose` the file of an index, `archives` the lines that name one file, and `rulings` has the texts.
+A freeze is closed: versions are not resolved again, and dependencies are not followed. `classify` decides the source of
+a line, `ecosystems.pypi.choose` the file of an index, `archives` the lines that name one file, and `rulings` has the
+texts.
 """
 
 from __future__ import annotations
