@@ -39,4 +39,4 @@ def command(first: str, second: str, everything: bool, as_json: bool) -> int:
         documents.print_json(msgspec.to_builtins(comparison))
     else:
         common.print_result(render_comparison(comparison, everything=everything))
-    return 0 if comparison.same else 1
+    return 0 if comparison.is_same else 1

@@ -43,7 +43,7 @@ def command(
     """
     result = rebuild.rebuild(out, target, common.make_session(store, offline=offline), builder)
     if as_json:
-        documents.print_json({**msgspec.to_builtins(result), "same": result.same(level)})
+        documents.print_json({**msgspec.to_builtins(result), "same": result.is_same(level)})
     else:
         common.print_result(render_rebuilt(result, level, everything=verbose))
     return result.exit_code(level)

@@ -169,11 +169,11 @@ def _explain_unfinished(folder: Path, unfinished_nodes: Sequence[Node]) -> Itera
     waited = any(not node.came for node in unfinished_nodes)
     nodes_by_kind: dict[str, tuple[list[Node], str]] = {}
     for node in unfinished_nodes:
-        if not (waited and node.came and not node.said):
+        if not (waited and node.came and not node.reason):
             why, kind = explain_unfinished(folder, node)
             nodes_by_kind.setdefault(kind, ([], why))[0].append(node)
     rare_first = sorted(
-        nodes_by_kind.values(), key=lambda pair: (pair[0][0].came, len(pair[0]), bool(pair[0][0].said))
+        nodes_by_kind.values(), key=lambda pair: (pair[0][0].came, len(pair[0]), bool(pair[0][0].reason))
     )
     yield from (
         f"{abbreviate_names([node.name for node in nodes], SHOWN)} {why}" for nodes, why in rare_first

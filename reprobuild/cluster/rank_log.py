@@ -104,7 +104,7 @@ class Node:
         self.ranks: dict[int, Rank] = {}
 
     @property
-    def said(self) -> str:
+    def reason(self) -> str:
         """The node's or a rank's reason for not finishing.
 
         It is the node's own text, or empty.
@@ -148,8 +148,8 @@ def explain_unfinished(folder: Path, node: Node) -> tuple[str, str]:
     The key ignores numbers, because ranks repeat a reason with their own number, ports and addresses.
     """
     state = "came, and did not come to the end" if node.came else "did not come to the rendezvous"
-    if node.said:
-        return f"{state}: {node.said}", re.sub(r"\d+", "0", f"{state}: {node.said}")
+    if node.reason:
+        return f"{state}: {node.reason}", re.sub(r"\d+", "0", f"{state}: {node.reason}")
     texts = {}
     for suffix in (LOST, LOG, ENDED):
         path = folder / f"{node.name}{suffix}"

@@ -96,7 +96,7 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
     An intact SIF that is already there stays.
     """
     find_usable_program(env)
-    cache = Cache.of(env)
+    cache = Cache.open_user_cache(env)
     image = read_layout(layout)
     if not {image.manifest, image.config_digest} & set(digests):
         raise EngineError(
@@ -105,10 +105,10 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
         )
     with cache.locked():
         sif, named = cache.find_by_manifest(image.manifest), cache.find(reference)
-        is_intact = sif is not None and cache.whole(sif)
+        is_intact = sif is not None and cache.is_complete(sif)
         if not is_intact:
             _check_squashfs(env)
-            with cache.made(image) as folder:
+            with cache.open_new(image) as folder:
                 write_sif(image, folder, DEFINITION, env)
         cache.call(reference, image.manifest)
         return not is_intact or named != sif
@@ -127,7 +127,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     with _scratch_directory() as folder:
         code = _follow(reference, task, env, folder, streams.take)
         return Finished(
-            code=code, stdout=streams.of(1), stderr=streams.of(2),
+            code=code, stdout=streams.read(1), stderr=streams.read(2),
             outputs=_collect_outputs(folder / "outputs", task.kept) if task.outputs else {},
         )  # fmt: skip
 
@@ -163,7 +163,7 @@ def _follow(
 ) -> int:  # fmt: skip
     program = find_usable_program(env)
     _check_user(task.user)
-    cache = Cache.of(env)
+    cache = Cache.open_user_cache(env)
     sif = cache.find(reference)
     if sif is None or not cache.file(sif).exists():
         raise EngineError(f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it")

@@ -54,7 +54,7 @@ class Cache(Struct, frozen=True):
     folder: Path
 
     @classmethod
-    def of(cls, env: Mapping[str, str]) -> Cache:
+    def open_user_cache(cls, env: Mapping[str, str]) -> Cache:
         """Return the user's cache, with its directory made.
 
         Raises:
@@ -95,15 +95,15 @@ class Cache(Struct, frozen=True):
         Its file is not checked. None also means an unreadable record.
         """
         try:
-            return self._kept(read_plain(self._name(reference), _LARGEST).decode())
+            return self._find_kept(read_plain(self._name(reference), _LARGEST).decode())
         except (OSError, UnicodeDecodeError):
             return None
 
     def find_by_manifest(self, manifest: str) -> CachedSif | None:
         """Return the image with a manifest digest."""
-        return self._kept(manifest.partition(":")[2])
+        return self._find_kept(manifest.partition(":")[2])
 
-    def _kept(self, digest: str) -> CachedSif | None:
+    def _find_kept(self, digest: str) -> CachedSif | None:
         if not re.fullmatch(r"[0-9a-f]{64}", digest):
             return None
         try:
@@ -119,7 +119,7 @@ class Cache(Struct, frozen=True):
         """Return the SIF of an image."""
         return self.folder / f"{sif.manifest.partition(':')[2]}.sif"
 
-    def whole(self, sif: CachedSif) -> bool:
+    def is_complete(self, sif: CachedSif) -> bool:
         """Return whether the SIF has the bytes that were written.
 
         The whole file is read.
@@ -130,7 +130,7 @@ class Cache(Struct, frozen=True):
             return False
 
     @contextlib.contextmanager
-    def made(self, image: Layout) -> Iterator[Path]:
+    def open_new(self, image: Layout) -> Iterator[Path]:
         """Yield a directory for `image.sif`, and keep that file.
 
         The caller holds the file lock.

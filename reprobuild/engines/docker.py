@@ -299,7 +299,7 @@ def _run(container: Container, task: Task, pool: Executor) -> Finished:
         ) from None
     reading.result()
     return Finished(
-        code=code, stdout=streams.of(1), stderr=streams.of(2),
+        code=code, stdout=streams.read(1), stderr=streams.read(2),
         outputs=_collect_outputs(container, task) if task.outputs else {},
     )  # fmt: skip
 

@@ -102,7 +102,7 @@ class Streams:
         if len(buffer) > 2 * self.LARGEST:
             del buffer[: -self.LARGEST]
 
-    def of(self, stream: int) -> bytes:
+    def read(self, stream: int) -> bytes:
         """Return the kept bytes of a stream."""
         buffer = self.held[stream]
         return bytes(buffer if stream == 1 else buffer[-self.LARGEST :])

@@ -165,7 +165,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
             run_podman(env, "cp", "-", f"{container}:/", purpose="make the output directory", stdin=folder)
         code = _start(container, task, env, streams.take)
         outputs = _collect_outputs(container, task, env) if task.outputs else {}
-    return Finished(code=code, stdout=streams.of(1), stderr=streams.of(2), outputs=outputs)
+    return Finished(code=code, stdout=streams.read(1), stderr=streams.read(2), outputs=outputs)
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:

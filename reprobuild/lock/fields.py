@@ -74,7 +74,7 @@ class _Place(Struct, frozen=True):
             return _Place(self.eyes, path, f"{self.place}.{name}" if self.place else name)
         return _Place(self.eyes, path, self.place, f"{self.field}.{name}" if self.field else name, self.item)
 
-    def at(self, key: str, item: Struct) -> _Place:
+    def child(self, key: str, item: Struct) -> _Place:
         return _Place(self.eyes, f"{self.path}[{key}]", self.place, self.field, self.item or item)
 
     def change(self, first: Any, second: Any) -> FieldChange:
@@ -149,7 +149,7 @@ def _compare_items(first: Sequence[Struct], second: Sequence[Struct], place: _Pl
         )
         for number, (a, b) in enumerate(pairs):
             # Several items of one name are numbered among those that differ.
-            yield from _compare_values(a, b, place.at(f"{key}, {number + 1}" if number else key, a or b))
+            yield from _compare_values(a, b, place.child(f"{key}, {number + 1}" if number else key, a or b))
 
 
 def _group_by_key(items: Sequence[Struct]) -> dict[str, list[Struct]]:

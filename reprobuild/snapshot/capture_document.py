@@ -160,6 +160,6 @@ class CaptureDocument(Struct, frozen=True):
     notes: tuple[Text, ...] | UnsetType = UNSET
     interpreter: PackedInterpreter | UnsetType | None = UNSET
 
-    def without(self, part: str) -> bool:
+    def lacks(self, part: str) -> bool:
         """Return whether the capture looked for an absent part."""
         return part in self.parts and self.parts[part].outcome == "not-there"

@@ -72,7 +72,7 @@ def archive(served: Served) -> AptArchive:
 
 
 def listed_of(served: Served, store: Store, folder: Path) -> ListedPackagesFile:
-    (found,) = indexes(store, folder).at(archive(served), TIME)
+    (found,) = indexes(store, folder).open_at(archive(served), TIME)
     return found
 
 
@@ -84,12 +84,12 @@ def test_an_index_is_read_and_then_nothing_is_asked_again(
 ) -> None:
     served.give(SIGNED, inrelease(packed, suffix))
     served.give(PACKAGES + suffix, packed)
-    (listed,) = indexes(store, tmp_path / "k").at(archive(served), TIME)
+    (listed,) = indexes(store, tmp_path / "k").open_at(archive(served), TIME)
     file = indexes(store, tmp_path / "k").read(listed)
     assert (file.content, file.uri, file.automatic) == (PLAIN, f"{served.url}/a/20231114T221320Z/", True)
     asked = len(served.asked)
     again = indexes(store, tmp_path / "k", offline=True)
-    assert again.read(again.at(archive(served), TIME)[0]).content == PLAIN
+    assert again.read(again.open_at(archive(served), TIME)[0]).content == PLAIN
     assert len(served.asked) == asked
 
 
@@ -101,13 +101,13 @@ def test_an_expired_index_is_taken_as_it_was(served: Served, store: Store, tmp_p
 
 def test_no_suite_at_all_is_not_found(served: Served, store: Store, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"/a/20231114T221320Z/ has none of made") as caught:
-        indexes(store, tmp_path / "k").at(archive(served), TIME)
+        indexes(store, tmp_path / "k").open_at(archive(served), TIME)
     assert caught.value.hint == "it did not exist then, or is not the archive of that release"
 
 
 def refused(served: Served, store: Store, folder: Path) -> FetchError:
     with pytest.raises(FetchError) as caught:
-        indexes(store, folder).at(archive(served), TIME)
+        indexes(store, folder).open_at(archive(served), TIME)
     return caught.value
 
 
@@ -137,7 +137,7 @@ def test_the_keys_of_an_archive_are_looked_for_once(served: Served, store: Store
 
     counted = ArchiveIndexes(Net(), store, keyring, ("amd64",))
     for time in (TIME, TIME + 3600):
-        counted.at(archive(served), time)
+        counted.open_at(archive(served), time)
     assert len(asked) == 1
 
 
@@ -227,7 +227,7 @@ def test_credentials_of_an_archive_stay_out_of_what_is_kept(
         url=own.url.replace("//", "//me:hunter2@"), pockets=own.pockets, components=own.components
     )
     asked = indexes(store, tmp_path / "k")
-    file = asked.read(asked.at(with_login, TIME)[0])
+    file = asked.read(asked.open_at(with_login, TIME)[0])
     assert "hunter2" not in file.uri
     kept = b"".join(path.read_bytes() for path in store.root.rglob("*") if path.is_file())
     assert b"hunter2" not in kept

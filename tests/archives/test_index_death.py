@@ -46,7 +46,7 @@ def read(server: Dying, store: Store, folder: Path) -> bytes:
     net = Net(manners=RetryPolicy(read=0.3, tries=3, pause=0.01, page=1_000_000))
     indexes = ArchiveIndexes(net, store, lambda _: ring, ("amd64",))
     where = AptArchive(url=f"{server.url}/a/{{time}}/", pockets=("made",), components=("main",))
-    (listed,) = indexes.at(where, TIME)
+    (listed,) = indexes.open_at(where, TIME)
     return indexes.read(listed).content
 
 

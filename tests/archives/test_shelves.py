@@ -322,9 +322,9 @@ BINFILES = {
 def test_when_files_were_first_seen(served: Served) -> None:
     served.give("/mr/binary/tool/1%3A1.0-1/binfiles?fileinfo=1", json.dumps(BINFILES).encode())
     seen = FirstSeen(f"{served.url}/mr/binary/{{name}}/{{version}}/binfiles?fileinfo=1", NET)
-    assert seen.of("tool", "1:1.0-1") == (1701302400, 1701400800)
-    assert seen.of("tool", "2") == ()
+    assert seen.list_times("tool", "1:1.0-1") == (1701302400, 1701400800)
+    assert seen.list_times("tool", "2") == ()
     served.give("/mr/binary/tool/3/binfiles?fileinfo=1", b"oops")
     with pytest.raises(FetchError, match="answered something else") as caught:
-        seen.of("tool", "3")
+        seen.list_times("tool", "3")
     assert caught.value.hint == "try again later, or give the files with `--deb`"

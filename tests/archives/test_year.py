@@ -134,7 +134,7 @@ class Outcome:
         indexes = ArchiveIndexes(net, store, lambda archive: rings[archive.keys[0]], ("amd64",))
         past = Past(archives_in(archives, world.shape), indexes, {package.name for package in packages})
         shelves: list[PackageSource] = [StoreSource(store, index.distribution, index.release)]
-        seen = FirstSeen(f"{archives.url}/mr/binary/{{name}}/{{version}}/binfiles?fileinfo=1", net).of
+        seen = FirstSeen(f"{archives.url}/mr/binary/{{name}}/{{version}}/binfiles?fileinfo=1", net).list_times
         if world.shape is UBUNTU:
             service = Launchpad(f"{archives.url}/devel", net)
             shelves.append(LaunchpadSource(service, index.release, (), net, store))

@@ -50,7 +50,7 @@ def only(found: EnvironmentComparison) -> EnvironmentDifference:
 
 def test_a_snapshot_and_itself() -> None:
     found = compared(SNAPSHOT, SNAPSHOT)
-    assert (found.differences, found.same) == ([], True)
+    assert (found.differences, found.is_same) == ([], True)
     assert ("environment", "values of secrets are not kept") in unsaid(found)
     assert {item.kind for item in found.not_compared if item.reason == "neither tells of it"} == {
         "interpreter", "conda", "job", "gpu", "machine", "release", "recipe", "realised",
@@ -177,7 +177,7 @@ def test_files_of_one_build_of_conda(
     found = compared(*sides)
     seen = [(d.kind, d.name, *d.aspects, d.one, d.other) for d in found.differences]
     assert seen == ([("python", "torch", *shown), ("conda", "mkl", *shown)] if shown else [])
-    assert found.same == (shown is None)
+    assert found.is_same == (shown is None)
 
 
 def test_one_version_of_conda_and_of_pip(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_noise_alone_is_no_difference(tmp_path: Path) -> None:
     one = make_snapshot(tmp_path / "one", env_txt="A=1\nSLURM_JOB_ID=1\nPWD=/a\n")
     other = make_snapshot(tmp_path / "other", env_txt="A=1\nSLURM_JOB_ID=2\n")
     found = compared(one, other)
-    assert found.same
+    assert found.is_same
     assert names(found) == [("environment", "PWD"), ("environment", "SLURM_JOB_ID")]
     text = render_comparison(found)
     assert text.startswith(
@@ -356,7 +356,7 @@ def test_of_two_output_directories_only_the_locks_are_compared_and_that_is_said(
         (tmp_path / name / "image").mkdir()
         (tmp_path / name / "image" / "index.json").write_bytes(b"destroyed")
     found = compared(tmp_path / "one", tmp_path / "other")
-    assert found.same
+    assert found.is_same
     first = render_comparison(found).splitlines()[0]
     assert first == "no difference between the two locks; no image was read"
 

@@ -39,7 +39,7 @@ def rows(found: EnvironmentComparison) -> list[tuple[object, ...]]:
 @given(SIDES)
 def test_a_side_is_the_same_as_itself(side: Environment) -> None:
     found = compare_sides(side, side)
-    assert (found.differences, found.same) == ([], True)
+    assert (found.differences, found.is_same) == ([], True)
 
 
 @given(SIDES, SIDES)
@@ -47,7 +47,7 @@ def test_the_other_way_round_is_the_mirror(one: Environment, other: Environment)
     there, back = compare_sides(one, other), compare_sides(other, one)
     assert [mirrored(difference) for difference in back.differences] == rows(there)
     assert len(there.not_compared) == len(back.not_compared)
-    assert there.same == back.same
+    assert there.is_same == back.is_same
 
 
 @given(SIDES, SIDES)

@@ -110,7 +110,7 @@ def compared(one: Lock, other: Lock, folder: Path) -> EnvironmentComparison:
 def check(one: Lock, other: Lock, silent: bool, folder: Path) -> None:
     for a, b in ((one, other), (other, one)):
         found = compared(a, b, folder)
-        assert found.same == silent, [(d.name, d.one, d.other) for d in found.differences]
+        assert found.is_same == silent, [(d.name, d.one, d.other) for d in found.differences]
         assert (compare_locks(a, b) == []) == silent
         text = render_comparison(found)
         assert text.startswith("no difference between the two locks;" if silent else "likeliest: ")
@@ -200,7 +200,7 @@ def test_a_secret_that_differs_is_told_without_its_value(tmp_path: Path) -> None
 
 def test_a_variable_that_is_noise_counts_in_an_image(tmp_path: Path) -> None:
     found = compared(with_variable("PWD", "/a"), with_variable("PWD", "/b"), tmp_path)
-    assert not found.same
+    assert not found.is_same
     assert render_comparison(found).startswith("likeliest: environment[PWD].value: /a -> /b (")
 
 

@@ -23,7 +23,7 @@ def of_files(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> Enviro
     assert [(d.kind, d.name, d.one, d.other) for d in found.differences] == [
         (d.kind, d.name, d.other, d.one) for d in back.differences
     ]
-    assert found.same == back.same
+    assert found.is_same == back.is_same
     for side in sides:
         assert compared(side, side).differences == []
     return found
@@ -227,7 +227,7 @@ def test_files_that_a_capture_left_out_are_named(tmp_path: Path) -> None:
     capture = {"repositories": [repository("job", "1" * 40, left_out=left, left_out_count=3)]}
     sides = [make_snapshot(tmp_path / name, capture, env_txt="A=1\n") for name in ("one", "other")]
     found = compared(*sides)
-    assert found.same
+    assert found.is_same
     names = ("job/config.ini", "job: 2 more, which are not named")
     assert grave(found) == [
         ("job", f"{called} leaves the content of files out", names) for called in ("A", "B")

@@ -54,7 +54,7 @@ def test_files_variables_and_decisions_in_their_order(tmp_path: Path) -> None:
         "https://other.test/x/special": "https://other.test/t/tk-abcdefghij/x/special",
     }
     assert found.mirrors["conda-forge"] == ("https://near.test/cf",)
-    assert [place.url for place in meaning(found).of("conda-forge")] == ["https://near.test/cf"]
+    assert [place.url for place in meaning(found).list_channels("conda-forge")] == ["https://near.test/cf"]
 
 
 def test_tokens_in_every_place_of_an_address(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_tokens_in_every_place_of_an_address(tmp_path: Path) -> None:
         "https://mirror.test": "https://mirror.test/t/to_k3",
         "https://own.test/own": "https://own.test/t/to_k4/own",
     }
-    asked = [place for name in (None, "own") for place in meaning(found).of(name)]
+    asked = [place for name in (None, "own") for place in meaning(found).list_channels(name)]
     assert [place.url for place in asked] == [
         "https://site.test/api/conda/main", "https://alias.test/lab", "https://mirror.test", "https://own.test/own",
     ]  # fmt: skip
@@ -90,25 +90,31 @@ def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
 def test_names_and_addresses() -> None:
     plain = meaning(Channels())
     forge = Channel("conda-forge", "https://conda.anaconda.org/conda-forge")
-    assert plain.of("conda-forge") == plain.of("https://conda.anaconda.org/conda-forge/") == [forge]
-    assert plain.of("pkgs/main") == [Channel("pkgs/main", "https://repo.anaconda.com/pkgs/main")]
-    assert [place.name for place in plain.of("defaults")] == ["pkgs/main", "pkgs/r"]
-    assert plain.of("https://host.test/x") == [Channel("https://host.test/x", "https://host.test/x")]
-    assert [place.name for place in plain.of(None, ("nvidia",))] == ["nvidia"]
+    assert (
+        plain.list_channels("conda-forge")
+        == plain.list_channels("https://conda.anaconda.org/conda-forge/")
+        == [forge]
+    )
+    assert plain.list_channels("pkgs/main") == [Channel("pkgs/main", "https://repo.anaconda.com/pkgs/main")]
+    assert [place.name for place in plain.list_channels("defaults")] == ["pkgs/main", "pkgs/r"]
+    assert plain.list_channels("https://host.test/x") == [
+        Channel("https://host.test/x", "https://host.test/x")
+    ]
+    assert [place.name for place in plain.list_channels(None, ("nvidia",))] == ["nvidia"]
     assert plain.otherwise("nvidia") == plain.otherwise(None, ("nvidia",)) == plain.otherwise(None) == []
     mine = meaning(Channels(order=("mine",)))
-    assert [place.name for place in mine.of(None)] == ["mine"]
+    assert [place.name for place in mine.list_channels(None)] == ["mine"]
     assert [place.name for place in mine.otherwise(None)] == ["pkgs/main", "pkgs/r"]
 
 
 def test_a_mirror_stands_for_the_channel_of_its_name() -> None:
     mirror = meaning(Channels(order=("https://mirror.test/conda-forge",)))
-    assert mirror.of("conda-forge") == [Channel("conda-forge", "https://mirror.test/conda-forge")]
+    assert mirror.list_channels("conda-forge") == [Channel("conda-forge", "https://mirror.test/conda-forge")]
     aliased = meaning(Channels(alias="https://site.test"))
-    assert aliased.of("bioconda") == [Channel("bioconda", "https://site.test/bioconda")]
-    assert aliased.of("https://site.test/bioconda") == aliased.of("bioconda")
+    assert aliased.list_channels("bioconda") == [Channel("bioconda", "https://site.test/bioconda")]
+    assert aliased.list_channels("https://site.test/bioconda") == aliased.list_channels("bioconda")
     own = meaning(Channels(custom={"conda-forge": "file:///srv/conda"}))
-    assert own.of("https://conda.anaconda.org/conda-forge") == [
+    assert own.list_channels("https://conda.anaconda.org/conda-forge") == [
         Channel("conda-forge", "file:///srv/conda/conda-forge")
     ]
 
@@ -131,7 +137,7 @@ def test_a_folder_of_this_machine_is_a_channel_by_configuration_alone(
     captured: str, channels: Channels, url: str | None
 ) -> None:
     found = meaning(channels)
-    assert [place.url for place in found.of(captured)] == ([url] if url else [])
+    assert [place.url for place in found.list_channels(captured)] == ([url] if url else [])
     assert bool(found.withheld(captured)) == (url is None)
 
 

@@ -116,7 +116,7 @@ def _with_containers(
 
 
 def _with_apptainer(image: str, env: Mapping[str, str]) -> Iterator[Way]:
-    cache = Cache.of(env)
+    cache = Cache.open_user_cache(env)
     kept = cache.find(image)
     assert kept
     sif = os.fsencode(cache.file(kept))

@@ -319,7 +319,7 @@ def test_a_user_without_privileges(
     env = apptainer_environment(tmp_path, "--own", users=users)
     assert apptainer.version(env) == apptainer.version(caller)
     apptainer.load(tiny.layout, tiny.reference, tiny.digests, caller)
-    kept = Cache.of(caller).find(tiny.reference)
+    kept = Cache.open_user_cache(caller).find(tiny.reference)
     assert kept
     task = Task(arguments=("sh", "-c", f"{WRITES}; {NETWORK}; echo $ENTRYPOINT; exit 7"), outputs="/results")
     monkeypatch.setattr(os, "geteuid", lambda: 1)

@@ -11,7 +11,7 @@ def test_what_is_short_is_whole() -> None:
     streams = Streams()
     for number, piece in ((1, b"a"), (2, b"x"), (1, b"b"), (2, b"y")):
         streams.take(number, piece)
-    assert (streams.of(1), streams.of(2)) == (b"ab", b"xy")
+    assert (streams.read(1), streams.read(2)) == (b"ab", b"xy")
 
 
 def test_of_output_without_end_the_beginning_is_kept_and_of_errors_the_end(
@@ -23,5 +23,7 @@ def test_of_output_without_end_the_beginning_is_kept_and_of_errors_the_end(
         for stream in (1, 2):
             streams.take(stream, b"%03d" % number)
             assert sum(map(len, streams.held.values())) <= 11 + 3 * 10
-    assert streams.of(1) == b"00000100200"  # a byte more than the bound: the reader sees that there was more
-    assert streams.of(2) == b"6997998999"
+    assert (
+        streams.read(1) == b"00000100200"
+    )  # a byte more than the bound: the reader sees that there was more
+    assert streams.read(2) == b"6997998999"

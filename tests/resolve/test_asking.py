@@ -183,7 +183,7 @@ def test_an_index_of_the_machine_that_cannot_be_reached_is_said_once(tmp_path: P
     texts = ("torch==2.3.0+cu121", "open", *(f"tool{number}==1.0" for number in range(40)))
     began = time.monotonic()
     assert (
-        files.of("tool0", "1.0") == []
+        files.list_files("tool0", "1.0") == []
     )  # what a base is chosen by, before the lines are resolved and refused
     found = resolve_requirements([requirement(text) for text in texts], files, TARGET, known)
     assert time.monotonic() - began < 40  # the patience of one try is 7.5 s, and 16 lines are asked at once
@@ -201,7 +201,7 @@ def test_a_list_that_was_refused_once_is_not_had_later(served: Served, tmp_path:
     path = f"{public.url.removeprefix(served.url)}/tool/"
     kept = served.replies[path]
     served.give(path, Reply(status=401))
-    assert files.of("tool", "1.0") == []
+    assert files.list_files("tool", "1.0") == []
     served.replies[path] = kept
     with pytest.raises(FetchError, match="gives no list of the files of tool"):
         files.offers("tool", "1.0")

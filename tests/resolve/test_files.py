@@ -573,14 +573,14 @@ def test_a_link_that_is_no_address_is_passed_over(served: Served) -> None:
     made = Index(served)
     made.add("pkg-1.0-py3-none-any.whl", url="https://[x")
     made.add("pkg-1.0-py2.py3-none-any.whl")
-    found = lists(made.url).of("pkg", "1.0")
+    found = lists(made.url).list_files("pkg", "1.0")
     assert [item.filename for item in found] == ["pkg-1.0-py2.py3-none-any.whl"]
 
 
 def test_a_page_of_links_with_one_that_is_no_address(served: Served) -> None:
     name = "pkg-1.0-py3-none-any.whl"
     url = served.give("/links", f'<a href="https://[x/{name}">a</a> <a href="{name}">b</a>'.encode())
-    assert [item.url for item in lists(links=(url,)).of("pkg", "1.0")] == [f"{served.url}/{name}"]
+    assert [item.url for item in lists(links=(url,)).list_files("pkg", "1.0")] == [f"{served.url}/{name}"]
 
 
 @pytest.mark.parametrize("name", ["pytorch", "PyTorch", "pytorch_gpu"])

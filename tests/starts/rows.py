@@ -112,7 +112,7 @@ def restored(scene: Scene) -> object:
 
 def follow(scene: Scene) -> object:
     """Run a container of Apptainer: its image is in the cache."""
-    cache = apptainer.Cache.of(scene.env)
+    cache = apptainer.Cache.open_user_cache(scene.env)
     digest = "sha256:" + 64 * "a"
     (cache.folder / f"{64 * 'a'}.sif").touch()
     (cache.folder / f"{64 * 'a'}.json").write_text(

@@ -317,7 +317,7 @@ def channel(random: Random, world: World, place: Path) -> None:
     world.answers.content, world.answers.kind, world.answers.login = (
         structured(random, json.dumps(_REPODATA).encode()), "application/json", False
     )  # fmt: skip
-    Repodata(Net(), place).of(world.answers.url, "noarch", "six")
+    Repodata(Net(), place).list_packages(world.answers.url, "noarch", "six")
 
 
 def archive(random: Random, world: World, place: Path) -> None:

@@ -99,7 +99,7 @@ class EnvironmentComparison(Struct, frozen=True, kw_only=True):
         return sorted(chain(self.differ, self.only_in_one, self.only_in_other), key=_sort_key)
 
     @property
-    def same(self) -> bool:
+    def is_same(self) -> bool:
         """Whether only noise differs."""
         return all(difference.noise for difference in self.differences)
 

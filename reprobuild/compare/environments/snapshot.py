@@ -135,7 +135,7 @@ def _add_lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: Captu
             for package in snapshot.packages
             if package.mark != "residual"
         )
-    elif captured and captured.without("dpkg"):
+    elif captured and captured.lacks("dpkg"):
         gathered.begin("system")
     if snapshot.rpms:
         gathered.packages((rpm.name, rpm.version, rpm.architecture, "") for rpm in snapshot.rpms)
@@ -148,13 +148,13 @@ def _add_lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: Captu
         gathered.begin("module")
         for module in snapshot.modules:
             gathered.add("module", module.name, {"version": module.version})
-    elif captured and captured.without("modules"):
+    elif captured and captured.lacks("modules"):
         gathered.begin("module")
 
 
 def _add_conda(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureDocument | None) -> None:
     """Add conda's lists, including pip's packages in them."""
-    if snapshot.conda or (captured and captured.without("conda")):
+    if snapshot.conda or (captured and captured.lacks("conda")):
         gathered.begin("conda")
     for package in snapshot.conda:
         if package.channel == PYPI:
@@ -184,7 +184,7 @@ def _add_captured_facts(gathered: EnvironmentBuilder, captured: CaptureDocument)
             facts["implementation"] = python.implementation
         gathered.add("interpreter", "python", facts)
         _add_fact(gathered, "machine", "libc", python.libc)
-    if captured.gpu or captured.without("gpu"):
+    if captured.gpu or captured.lacks("gpu"):
         gathered.begin("gpu")
     for name, value in _gpu_facts(captured.gpu) if captured.gpu else ():
         _add_fact(gathered, "gpu", name, value)
@@ -226,7 +226,7 @@ def _unstated_facts(gathered: EnvironmentBuilder, captured: CaptureDocument | No
     """
     every = {"GPU", "driver", *_GPU_FIELDS.values(), *_HEADERS.values()}
     inside = {"CUDA of torch", "loaded libraries", NEWEST_CUDA, "torch of the report", "cuDNN of the report"}
-    whole = captured is not None and (captured.gpu is not None or captured.without("gpu"))
+    whole = captured is not None and (captured.gpu is not None or captured.lacks("gpu"))
     return frozenset(inside if whole else every | inside) - gathered.known.get("gpu", {}).keys()
 
 

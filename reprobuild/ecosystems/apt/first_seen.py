@@ -39,7 +39,7 @@ class FirstSeen:
     def __init__(self, url: str, net: Net) -> None:
         self._url, self._net = url, net
 
-    def of(self, name: str, version: str) -> tuple[int, ...]:
+    def list_times(self, name: str, version: str) -> tuple[int, ...]:
         """Return the times when a version's files were first seen.
 
         They are in seconds since 1970, the earliest first.

@@ -86,7 +86,7 @@ class ArchiveIndexes:
         self._keyrings: dict[str, AptKeyring] = {}
         self._architectures = architectures
 
-    def at(self, archive: AptArchive, time: int | None = None) -> tuple[ListedPackagesFile, ...]:
+    def open_at(self, archive: AptArchive, time: int | None = None) -> tuple[ListedPackagesFile, ...]:
         """Return the indexes of an archive.
 
         Args:
@@ -109,7 +109,9 @@ class ArchiveIndexes:
                 hint="it did not exist then, or is not the archive of that release",
             )
         return tuple(
-            index for pocket, release in releases for index in self._listed(archive, url, pocket, release)
+            index
+            for pocket, release in releases
+            for index in self._list_pocket(archive, url, pocket, release)
         )
 
     def read(self, index: ListedPackagesFile) -> PackagesFile:
@@ -164,7 +166,7 @@ class ArchiveIndexes:
             self._store.remember(key, self._store.add(content))
         return release
 
-    def _listed(
+    def _list_pocket(
         self, archive: AptArchive, url: str, pocket: str, release: SignedRelease
     ) -> Iterator[ListedPackagesFile]:
         for component in archive.components:

@@ -33,7 +33,7 @@ class ChannelResolver:
     def __init__(self, channels: Channels, public: str, defaults: str, known: tuple[str, ...]) -> None:
         self._channels, self._public, self._defaults, self._known = channels, public, defaults, known
 
-    def of(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Channel]:
+    def list_channels(self, captured: str | None, among: tuple[str, ...] = ()) -> list[Channel]:
         """Return the possible channels of a package; see `withheld`.
 
         Args:
@@ -56,7 +56,7 @@ class ChannelResolver:
         """
         if captured is not None or among:
             return []
-        known = {place.url for place in self.of(None)}
+        known = {place.url for place in self.list_channels(None)}
         return [place for place in self._places("defaults") if place.url not in known]
 
     def name(self, url: str) -> str:

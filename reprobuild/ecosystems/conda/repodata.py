@@ -79,7 +79,7 @@ class Repodata:
         if not missing:
             return
         if url not in self._files:
-            self._files[url] = self._bring(url, self._folder / str(len(self._files)))
+            self._files[url] = self._fetch_list(url, self._folder / str(len(self._files)))
         file, records = self._files[url], []
         if file is not None:
             job = {"file": str(file), "channel": channel, "subdir": subdir, "names": missing}
@@ -93,7 +93,7 @@ class Repodata:
             matches = [record for record in records if (split_filename(record.filename) or ("",))[0] == name]
             self._found[url, name] = tuple(sorted(matches, key=lambda record: record.filename))
 
-    def of(self, channel: str, subdir: str, name: str) -> tuple[RepodataEntry, ...]:
+    def list_packages(self, channel: str, subdir: str, name: str) -> tuple[RepodataEntry, ...]:
         """Return the packages of one name in a channel.
 
         Raises:
@@ -102,7 +102,7 @@ class Repodata:
         self.load(channel, subdir, {name})
         return self._found[f"{channel}/{subdir}", name]
 
-    def _bring(self, url: str, file: Path) -> Path | None:
+    def _fetch_list(self, url: str, file: Path) -> Path | None:
         """Fetch the list of a subdir; return None if missing."""
         packed = file.with_suffix(".zst")
         with contextlib.suppress(NotFoundError):

@@ -168,7 +168,7 @@ class OciRepository:
             if not _is_referrers_list(answer):
                 if url != first:
                     raise self._lie("breaks off a list")
-                return Referrers(found=self._described(self._listed(digest)), api=False)
+                return Referrers(found=self._described(self._read_referrers(digest)), api=False)
             descriptors += self._described(self._read(answer.content))
             if not answer.next_page:
                 return Referrers(found=tuple(descriptors), api=True)
@@ -182,14 +182,14 @@ class OciRepository:
 
         Entries of others stay. Two concurrent writers may lose each other's entries; another push adds them.
         """
-        before = self._listed(digest)  # unchanged: it may have fields that are not read here
+        before = self._read_referrers(digest)  # unchanged: it may have fields that are not read here
         known = {descriptor.digest for descriptor in self._described(before)}
         new = [descriptor for descriptor in added if descriptor.digest not in known]
         if new:
             index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*before, *new]}
             self.put_manifest(msgspec.json.encode(index), INDEX, _referrers_tag(digest))
 
-    def _listed(self, digest: str) -> tuple[msgspec.Raw, ...]:
+    def _read_referrers(self, digest: str) -> tuple[msgspec.Raw, ...]:
         try:
             return self._read(self.manifest(_referrers_tag(digest), INDEX))
         except NotFoundError:

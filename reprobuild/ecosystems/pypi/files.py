@@ -141,7 +141,7 @@ class FileLists:
         led = self._led(project, version)
         return [self._offer(place, project, version, len(self._places)) for place in led]
 
-    def of(self, name: str, version: str) -> list[IndexDistribution]:
+    def list_files(self, name: str, version: str) -> list[IndexDistribution]:
         """Return the files of one version on all indexes.
 
         Files of a service count only if no index has one. An index that cannot be reached counts as empty:

@@ -53,7 +53,7 @@ class _Digests:
         self._files = files
         self._known: dict[tuple[int, int] | None, str] = {}
 
-    def of(self, name: str) -> str:
+    def find(self, name: str) -> str:
         place = self._files.place(name)
         if place not in self._known:
             with self._files.open(name) as stream:
@@ -65,7 +65,7 @@ class _Digests:
 
         The bytes of a blob are checked when they are used.
         """
-        return isinstance(name, str) and (name == f"blobs/sha256/{digests[0]}" or self.of(name) in digests)
+        return isinstance(name, str) and (name == f"blobs/sha256/{digests[0]}" or self.find(name) in digests)
 
 
 def check_repositories(files: ImageFiles, layers: Sequence[str], read: Callable[[str], bytes]) -> None:
@@ -92,7 +92,7 @@ def check_repositories(files: ImageFiles, layers: Sequence[str], read: Callable[
     digests = _Digests(files)
     for chain in filter(None, chains):
         same = len(chain) == len(layers) and all(
-            files.place(old) == files.place(new) or digests.of(old) == digests.of(new)
+            files.place(old) == files.place(new) or digests.find(old) == digests.find(new)
             for old, new in zip(chain, layers, strict=True)
         )
         if not same:

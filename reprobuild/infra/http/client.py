@@ -251,7 +251,7 @@ class Net:
                 led = origin(place) != origin(url)
                 login = encode_login(self.netrc.login(place, configured=self._configured, led=led))
             response = self._own.session.request(
-                method, place if alone else self.hidden.whole(place), headers=dict(headers),
+                method, place if alone else self.hidden.with_secrets(place), headers=dict(headers),
                 auth=login or NoAuth(), stream=True, data=self._own.rewind_body(body), allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip
@@ -272,7 +272,7 @@ class Net:
         # Addresses of redirections may be anything: requests lets some errors of parsers through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
             final = UnreachedError(
-                f"{url} cannot be reached: {self.hidden.shown(innermost_cause(err))}", hint=_UNREACHABLE
+                f"{url} cannot be reached: {self.hidden.redact(innermost_cause(err))}", hint=_UNREACHABLE
             )
             if is_temporary(err):
                 raise RetryableError(final) from None
@@ -308,5 +308,5 @@ class Net:
         """
         if response.url == url or not response.history:
             return ""
-        place = self.hidden.shown(response.url.partition("?")[0])
+        place = self.hidden.redact(response.url.partition("?")[0])
         return f" (which leads to {split_credentials(place)[0]})"

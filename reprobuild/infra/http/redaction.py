@@ -38,7 +38,7 @@ class UrlRedactor:
             self._links[clean] = url
         return clean
 
-    def whole(self, url: str) -> str:
+    def with_secrets(self, url: str) -> str:
         """Return the address to request, with its secrets."""
         if url in self._links:
             return self._links[url]
@@ -50,7 +50,7 @@ class UrlRedactor:
         address = place + url.removeprefix(clean)
         return f"{address}{'&' if '?' in address else '?'}{query}" if query else address
 
-    def shown(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a text for display; servers may have written it.
 
         Secrets in its addresses are redacted.

@@ -59,7 +59,7 @@ class _Strings:
     def __init__(self, stream: IO[bytes], start: int, size: int) -> None:
         self._stream, self._start, self._size = stream, start, size
 
-    def at(self, place: int) -> str:
+    def name_at(self, place: int) -> str:
         """Return the name at an offset, or "".
 
         It is empty if it is missing, or longer than a file's name can be.
@@ -78,7 +78,7 @@ def _read(elf: ELFFile, stream: IO[bytes]) -> Elf:
     values = dict(reversed(tags))  # the first of a kind counts
     start = _place(values["DT_STRTAB"], segments) if "DT_STRTAB" in values else 0
     strings = _Strings(stream, start, values.get("DT_STRSZ", 0) if start else 0)
-    needed = [strings.at(value) for tag, value in tags if tag == "DT_NEEDED"]
+    needed = [strings.name_at(value) for tag, value in tags if tag == "DT_NEEDED"]
     versions: Iterator[str] = iter(())
     if "DT_VERNEED" in values:
         versions = islice(
@@ -86,7 +86,7 @@ def _read(elf: ELFFile, stream: IO[bytes]) -> Elf:
         )
     return Elf(
         machine=str(header["e_machine"]),
-        soname=strings.at(values["DT_SONAME"]) if "DT_SONAME" in values else "",
+        soname=strings.name_at(values["DT_SONAME"]) if "DT_SONAME" in values else "",
         needed=tuple(dict.fromkeys(name for name in needed if name)),
         versions=tuple(dict.fromkeys(name for name in versions if name)),
     )
@@ -150,7 +150,7 @@ def _versions(structs: Any, stream: IO[bytes], at: int, strings: _Strings) -> It
         below = at + file["vn_aux"]
         for _ in range(file["vn_cnt"]):
             version = struct_parse(structs.Elf_Vernaux, stream, below)
-            yield strings.at(version["vna_name"])
+            yield strings.name_at(version["vna_name"])
             if not version["vna_next"]:
                 break
             below += version["vna_next"]

@@ -85,7 +85,7 @@ class RebuildResult(Struct, frozen=True, kw_only=True):
         """Return the digests up to a level."""
         return self.rows if level == "all" else self.rows[: LEVELS.index(level)]
 
-    def same(self, level: Level = "all") -> bool:
+    def is_same(self, level: Level = "all") -> bool:
         """Return whether all digests up to a level are equal.
 
         Digests of forms that were not made are ignored.
@@ -97,7 +97,7 @@ class RebuildResult(Struct, frozen=True, kw_only=True):
 
         It is 0 if all are equal, 1 if one differs, and 9 if one was not made.
         """
-        if not self.same(level):
+        if not self.is_same(level):
             return 1
         return 0 if all(row.now for row in self.counted(level)) else InconclusiveError.exit_code
 
@@ -222,7 +222,7 @@ def _add_reasons(result: RebuildResult, session: RunContext) -> RebuildResult:
     explanation, why = None, ""
     if any(row.damage for row in result.rows if row.name == "tree"):
         why = f"the image in {result.out} is damaged"
-    elif not result.same("manifest"):
+    elif not result.is_same("manifest"):
         try:
             explanation = compare_images(result.out, result.rebuilt, session.env, session.say)
         except (UsageError, EngineError, BuildError) as err:  # of the first image, which may be missing

@@ -47,11 +47,11 @@ def _verdict(result: RebuildResult, level: Level) -> str:
     counted = result.counted(level)
     if any(row.damage for row in counted):
         return f"rebuilt in {result.rebuilt}: {result.out} does not hold the image that it states"
-    if not result.same(level):
+    if not result.is_same(level):
         return f"rebuilt in {result.rebuilt}: another image than {result.out} holds"
     if result.exit_code(level):
         return f"rebuilt in {result.rebuilt}: the same, as far as it was made"
     if any(row.name in result.absent for row in counted):
         return f"rebuilt in {result.rebuilt}: the digests that {result.out} states"
-    beyond = "" if result.same() else f" up to its {level}"
+    beyond = "" if result.is_same() else f" up to its {level}"
     return f"rebuilt in {result.rebuilt}: the same image{beyond}"

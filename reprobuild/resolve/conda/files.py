@@ -101,14 +101,14 @@ class CondaFiles:
         if folders and not self._places(package):
             raise CondaRefusedError("conda-package", _describe_unread_channels(folders))
         try:
-            return self._find_by_address(package) if _is_proven(package) else self._listed(package)
+            return self._find_by_address(package) if _is_proven(package) else self._find_listed(package)
         except CondaRefusedError as err:
             raise CondaRefusedError(
                 err.kind, f"{err}; {_describe_unread_channels(folders)}" if folders else str(err)
             ) from None
 
     def _places(self, package: CapturedCondaPackage) -> list[Channel]:
-        return self._meaning.of(package.channel, package.among or ())
+        return self._meaning.list_channels(package.channel, package.among or ())
 
     def _find_by_address(self, package: CapturedCondaPackage) -> Chosen:
         """Return the file of a line with address and hash.
@@ -120,7 +120,7 @@ class CondaFiles:
         for place in places:
             url = f"{place.url}/{subdir}/{filename}"
             try:
-                file = self._bring(filename, url, package)
+                file = self._fetch_file(filename, url, package)
             except NotFoundError:
                 continue
             return Chosen(file=file, channel=place.name, subdir=subdir, reason=f"{filename} from {place.url}")
@@ -129,7 +129,7 @@ class CondaFiles:
             "conda-package", problem + describe_near_packages(package, self._named(package, places))
         )
 
-    def _listed(self, package: CapturedCondaPackage) -> Chosen:
+    def _find_listed(self, package: CapturedCondaPackage) -> Chosen:
         """Return the file for an incomplete line, from channel lists."""
         places = self._places(package)
         matches, others = self._search(package, places)
@@ -164,7 +164,7 @@ class CondaFiles:
             file = Artefact(filename=best.filename, sha256=best.sha256, size=best.size, url=url)
         else:
             try:
-                file = self._bring(best.filename, url, package, best.md5)
+                file = self._fetch_file(best.filename, url, package, best.md5)
             except NotFoundError:
                 rest = [entry for entry in self._named(package, places) if entry.filename != best.filename]
                 problem = f"{place.url} lists {best.filename}, and has no such file"
@@ -181,7 +181,7 @@ class CondaFiles:
         others: list[RepodataEntry] = []
         for place in places:
             for subdir in self._subdirs:
-                for entry in self._repodata.of(place.url, subdir, package.name):
+                for entry in self._repodata.list_packages(place.url, subdir, package.name):
                     if _matches_entry(package, entry):
                         matches.append((place, subdir, entry))
                     else:
@@ -197,7 +197,7 @@ class CondaFiles:
         for place in places:
             for subdir in self._subdirs:
                 with contextlib.suppress(FetchError):
-                    entries += self._repodata.of(place.url, subdir, read_identity(package)[0])
+                    entries += self._repodata.list_packages(place.url, subdir, read_identity(package)[0])
         return entries
 
     def _compare(self, package: CapturedCondaPackage, entry: RepodataEntry, place: Channel) -> None:
@@ -211,7 +211,7 @@ class CondaFiles:
                     f"{place.url} has another {entry.filename} now: {kind} {now}, not {captured}",
                 )
 
-    def _bring(self, filename: str, url: str, package: CapturedCondaPackage, md5: str = "") -> Artefact:
+    def _fetch_file(self, filename: str, url: str, package: CapturedCondaPackage, md5: str = "") -> Artefact:
         """Return a file by its hash.
 
         The hash is captured, remembered, or computed here once after a comparison with its md5.

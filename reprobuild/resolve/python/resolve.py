@@ -207,7 +207,7 @@ class _Finder:
             return self._locked(line, choice)
         if any(offer.files for offer in offers):
             return None, rule_unfit_files(line, self._target, offers)
-        if line.hashes and (others := self._files.of(line.name, version)):
+        if line.hashes and (others := self._files.list_files(line.name, version)):
             return None, rule_other_hash(line, others)
         if lookup.instead:
             return None, rule_system_line(line, lookup, self._around.base, self._around.image)

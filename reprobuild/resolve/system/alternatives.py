@@ -39,7 +39,7 @@ class Ways:
         self._groups: dict[Dependency, Fulfilment] = {}
         self._relations: dict[tuple[Relation, str], Fulfilment] = {}
 
-    def of(self, need: Dependency) -> Fulfilment:
+    def list_ways(self, need: Dependency) -> Fulfilment:
         """Return the ways in order of preference.
 
         They are ordered by alternative, then own names before providers, native before foreign.
@@ -47,12 +47,14 @@ class Ways:
         fulfilment = self._groups.get(need)
         if fulfilment is None:
             fulfilment = tuple(
-                package for relation in need.group for package in self._one(relation, need.architecture)
+                package
+                for relation in need.group
+                for package in self._list_relation_ways(relation, need.architecture)
             )
             self._groups[need] = fulfilment
         return fulfilment
 
-    def _one(self, relation: Relation, wanting: str) -> Fulfilment:
+    def _list_relation_ways(self, relation: Relation, wanting: str) -> Fulfilment:
         key = (relation, wanting)
         if key not in self._relations:
             ways = ((name, self._versions(name, relation, wanting)) for name in self._keys(relation.name))

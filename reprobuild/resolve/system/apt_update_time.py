@@ -139,7 +139,7 @@ class _Bounds:
                 score += _SURE + (0 if claim.sure else _LIKELY)
         return score, against
 
-    def most(self, start: int, end: int) -> int:
+    def highest_score(self, start: int, end: int) -> int:
         """Return the highest possible score between neighbouring samples."""
         total = 0
         for number, claim in enumerate(self.claims):
@@ -215,7 +215,7 @@ def _next_time(times: Sequence[int], bounds: _Bounds, reached: int, now: int) ->
     Of equal windows, it is the latest.
     """
     windows = [
-        (bounds.most(start, end), start, end)
+        (bounds.highest_score(start, end), start, end)
         for start, end in itertools.pairwise(times)
         if end - start > RESOLUTION and start < now
     ]

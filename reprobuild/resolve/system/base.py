@@ -178,7 +178,7 @@ def resolve_with_search(
         except ContradictionError as err:
             index = _with_missing_versions(packages, index, search, err)
             continue
-        more = search.more(lacking(rulings), index)
+        more = search.extend_index(lacking(rulings), index)
         if more is None:
             return base, rulings, index
         index = more
@@ -196,7 +196,7 @@ def _with_missing_versions(
     """
     lost = [package for package in packages if package.mark != "residual" and not _is_in(index, package)]
     about = [package for package in lost if package.name in err.names]
-    more = search.more(about, index) or search.more(lost, index)
+    more = search.extend_index(about, index) or search.extend_index(lost, index)
     if more is None:
         raise err
     return more
@@ -221,7 +221,7 @@ def make_search(
     launchpad = Launchpad(services["launchpad"].url, around.net)
     keys = _Keys(services, launchpad, around.net, around.key_folders)
     foreign = foreign_architectures(snapshot.packages, index.architecture, decisions.drop)
-    indexes = ArchiveIndexes(around.net, around.store, keys.of, (index.architecture, *foreign))
+    indexes = ArchiveIndexes(around.net, around.store, keys.keyring_of, (index.architecture, *foreign))
     dated = tuple(archive for archive in archives if archive.dated)
     present = [archive for archive in archives if not archive.dated]
     if not index.essential:  # this machine's apt has no source for the release
@@ -237,7 +237,7 @@ def make_search(
     return Search(
         snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
         hints=_moment_hints(snapshot.apt_lists), say=around.say,
-        first_seen=first_seen.of if index.distribution == "debian" else None,
+        first_seen=first_seen.list_times if index.distribution == "debian" else None,
         present=CurrentArchives(present, indexes),
     )  # fmt: skip
 
@@ -267,7 +267,7 @@ class _Keys:
         self._server = services["keyserver"].url
         self._launchpad, self._net, self._folders = launchpad, net, tuple(folders)
 
-    def of(self, archive: AptArchive) -> AptKeyring:
+    def keyring_of(self, archive: AptArchive) -> AptKeyring:
         """Return the keyring of an archive.
 
         Raises:
@@ -296,7 +296,7 @@ def with_version_source(ruling: Resolution, search: Search) -> Resolution:
 
     If the version was not found, the searched places are added.
     """
-    package = search.at(ruling.line)
+    package = search.find_line(ruling.line)
     if package is None:
         return ruling
     source = search.found.get((package.name, package.version, package.architecture))

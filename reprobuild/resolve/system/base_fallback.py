@@ -193,7 +193,7 @@ def _line_glibc(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tu
     if line.version is None:
         return None
     least: tuple[Glibc, str] | None = None
-    for item in lists.of(line.name, line.version):
+    for item in lists.list_files(line.name, line.version):
         if same_version(item.version, line.version) and (fitting := item.tags & tags):
             candidate = (glibc_of(fitting), f"{item.filename}, {line.place}")
             least = candidate if least is None or candidate[0] < least[0] else least

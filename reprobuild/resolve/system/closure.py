@@ -109,7 +109,7 @@ class Closure:
         """Return the first package with a need that a package satisfies."""
         for key, choice in chosen.items():
             for group in choice.candidate.needs:
-                ways = self._ways.of(Dependency(group, choice.candidate.architecture))
+                ways = self._ways.list_ways(Dependency(group, choice.candidate.architecture))
                 if any(candidate in versions for _, versions in ways):
                     return key
         return None
@@ -161,7 +161,7 @@ class Closure:
 
         Captured packages come first, then chosen ones, then all.
         """
-        keys = [key for key, candidates in self._ways.of(need) if pick(key) in candidates]
+        keys = [key for key, candidates in self._ways.list_ways(need) if pick(key) in candidates]
         for known in (self._captured, chosen):
             for key in keys:
                 if key in known:
@@ -185,7 +185,7 @@ class Closure:
         Any version of it counts.
         """
         for group in candidate.needs:
-            ways = self._ways.of(Dependency(group, candidate.architecture))
+            ways = self._ways.list_ways(Dependency(group, candidate.architecture))
             yield from [key for key, _ in ways if key in self._captured][:1]
 
 

@@ -53,14 +53,14 @@ class Past:
         """All moments that were looked up."""
         return tuple(sample for sample in self._samples.values() if sample is not None)
 
-    def look(self, time: int) -> Sample | None:
+    def find_offer(self, time: int) -> Sample | None:
         """Return the archives' offer at a moment, None without data.
 
         Raises:
             SilentError: one of them does not answer.
         """
         if time not in self._samples:
-            indexes = self._at(time)
+            indexes = self._open_at(time)
             offered: dict[Key, tuple[str, ...]] = {}
             for index in indexes:
                 if index.automatic:
@@ -70,9 +70,9 @@ class Past:
             self._samples[time] = Sample(time, offered) if indexes else None
         return self._samples[time]
 
-    def whole(self, time: int) -> tuple[PackagesFile, ...]:
+    def list_indexes(self, time: int) -> tuple[PackagesFile, ...]:
         """Return every index of a moment."""
-        return tuple(self._indexes.read(index) for index in self._at(time))
+        return tuple(self._indexes.read(index) for index in self._open_at(time))
 
     def stanzas(self, time: int, name: str, version: str) -> tuple[PackagesFile, ...]:
         """Return a version's entries in the indexes of a moment.
@@ -80,7 +80,7 @@ class Past:
         Other entries are left out.
         """
         files = []
-        for index in self._at(time):
+        for index in self._open_at(time):
             if version in self._read_versions(index).get(name, ()):
                 file = self._indexes.read(index)
                 paragraphs = [
@@ -91,7 +91,7 @@ class Past:
                 files.append(PackagesFile(uri=file.uri, content=b"\n\n".join(paragraphs), automatic=False))
         return tuple(files)
 
-    def _at(self, time: int) -> tuple[ListedPackagesFile, ...]:
+    def _open_at(self, time: int) -> tuple[ListedPackagesFile, ...]:
         return tuple(index for archive in self._archives for index in self._ask(archive, time))
 
     def _ask(self, archive: AptArchive, time: int) -> Sequence[ListedPackagesFile]:
@@ -104,7 +104,7 @@ class Past:
         key = (archive.url, time)
         if key not in self._listed:
             try:
-                indexes = self._indexes.at(archive, time)
+                indexes = self._indexes.open_at(archive, time)
                 for index in indexes:
                     self._read_versions(index)
             except NotFoundError:
@@ -143,7 +143,7 @@ class CurrentArchives:
         self._indexes = indexes
         self.silent: dict[str, str] = {}
 
-    def whole(self) -> tuple[PackagesFile, ...]:
+    def list_indexes(self) -> tuple[PackagesFile, ...]:
         """Return every index of the answering archives, only once.
 
         A second call returns an empty tuple.
@@ -151,7 +151,7 @@ class CurrentArchives:
         files: list[PackagesFile] = []
         for archive in self._archives:
             try:
-                files += [self._indexes.read(index) for index in self._indexes.at(archive)]
+                files += [self._indexes.read(index) for index in self._indexes.open_at(archive)]
             except FetchError as err:
                 self.silent[without_credentials(archive.url)] = str(err)
         self._archives = ()

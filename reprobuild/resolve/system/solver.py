@@ -131,7 +131,7 @@ class PackagePool:
         for candidate_number, candidate in enumerate(self._candidates):  # the list grows in the loop
             for group in candidate.needs:
                 need = Dependency(group, candidate.architecture)
-                fulfilment = ways.of(need)
+                fulfilment = ways.list_ways(need)
                 self._restrict(
                     f"needs({candidate_number},{self._need(need, fulfilment)})",
                     Needs(candidate, need, bool(fulfilment)),

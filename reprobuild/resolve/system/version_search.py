@@ -80,11 +80,11 @@ class Search:
             for url, why in archives.silent.items()
         }
 
-    def at(self, line: int) -> SystemPackage | None:
+    def find_line(self, line: int) -> SystemPackage | None:
         """Return the package of a line of the list."""
         return next((package for package in self._packages if package.place.line == line), None)
 
-    def more(self, packages: Sequence[SystemPackage], index: SystemIndex) -> SystemIndex | None:
+    def extend_index(self, packages: Sequence[SystemPackage], index: SystemIndex) -> SystemIndex | None:
         """Return the index with found packages, or None.
 
         It is None if all sources were tried.
@@ -95,13 +95,13 @@ class Search:
             )
             if (then := self.begin(index)) is not None:
                 return then
-        if packages and self._present and (whole := self._present.whole()):
+        if packages and self._present and (whole := self._present.list_indexes()):
             # Unnamed packages are not taken from there: they must be of the same moment as the rest.
             return index.with_files(structs.replace(file, automatic=False) for file in whole)
         rest = [package for package in packages if self._key(package) not in self._tried]
         if not rest:
             return None
-        files = [file for package in rest for file in self._one(package)]
+        files = [file for package in rest for file in self._search_version(package)]
         return index.with_files(files) if files else None
 
     def begin(self, index: SystemIndex) -> SystemIndex | None:
@@ -117,7 +117,7 @@ class Search:
 
     def now(self, index: SystemIndex) -> SystemIndex | None:
         """Return the index with current archives, None if all are silent."""
-        files = self._present.whole() if self._present else ()
+        files = self._present.list_indexes() if self._present else ()
         return index.with_files(files) if files else None
 
     def _infer_indexes(self) -> tuple[PackagesFile, ...]:
@@ -126,19 +126,21 @@ class Search:
         if past is None:
             return ()
         claims = claims_of(self._packages, self._native)
-        self.moment = self._query_archives(lambda: infer_moment(claims, past.look, self._now, self._hints))
+        self.moment = self._query_archives(
+            lambda: infer_moment(claims, past.find_offer, self._now, self._hints)
+        )
         if self.moment is None:  # without a list, the present is as good as any moment
-            return () if claims else self._query_archives(lambda: past.whole(self._now)) or ()
+            return () if claims else self._query_archives(lambda: past.list_indexes(self._now)) or ()
         self._say(f"system: {describe_moment(self.moment)}")
         time = self.moment.time
-        sample = self._query_archives(lambda: past.look(time))
+        sample = self._query_archives(lambda: past.find_offer(time))
         for package in self._packages:
             offered = sample.versions.get(self._place(package), ()) if sample else ()
             if package.version in offered and not self._on_mirror(package):
                 self.found.setdefault(
                     self._file_key(package), FoundVersion(label=f"the archive of {format_instant(time)}")
                 )
-        return self._query_archives(lambda: past.whole(time)) or ()
+        return self._query_archives(lambda: past.list_indexes(time)) or ()
 
     def _query_archives(self, question: Callable[[], T]) -> T | None:
         """Query the dated archives, without those that fall silent.
@@ -155,7 +157,7 @@ class Search:
                     self._say(f"system: the archive {url} is left out: {past.silent[url]}")
         return None
 
-    def _one(self, package: SystemPackage) -> tuple[PackagesFile, ...]:
+    def _search_version(self, package: SystemPackage) -> tuple[PackagesFile, ...]:
         """Search all sources for one version; return its entries."""
         self._tried.add(self._key(package))
         looked = self.looked.setdefault(self._key(package), ["this machine's mirror"])
@@ -179,7 +181,9 @@ class Search:
             return ()
         place, version = self._place(package), package.version
         end = min(self._now, self.moment.before or self._now)
-        sample = self._query_archives(lambda: find_version(place, version, past.look, end, past.samples))
+        sample = self._query_archives(
+            lambda: find_version(place, version, past.find_offer, end, past.samples)
+        )
         sample = sample or self._search_first_sighting(package, looked)
         silent = "".join(f", without {url}" for url in past.silent)
         looked.append(f"the dated archives{silent}")
@@ -204,7 +208,7 @@ class Search:
             looked.append(f"the dates of files ({err})")
             return None
         for time in (sighting + later for sighting in times for later in _SOON):
-            sample = self._query_archives(partial(past.look, time))
+            sample = self._query_archives(partial(past.find_offer, time))
             if sample and package.version in sample.versions.get(self._place(package), ()):
                 return sample
         return None

@@ -54,7 +54,7 @@ def parse(data: bytes, file: str = "collect_env.txt") -> Read:
     reader = _Reader(file)
     for number, row in enumerate(rows, 1):
         reader.read(number, row.strip())
-    reader.settle()
+    reader.finish()
     remarks = [*text.empty_file_remarks(file, rows), *reader.remarks]
     if any(row.strip() for row in rows) and not reader.reports:
         remarks.append(text.remark(file, 1, "", "not a report of collect_env", understood=False))
@@ -125,7 +125,7 @@ class _Reader:
         if not match or (key not in _KEYS and key not in _SECTIONS):
             return False
         if key == _HEAD:
-            self.settle()
+            self.finish()
             self.section = "main"
         if key in _SECTIONS and not match["value"]:
             self.section, self.named = _SECTIONS[key], False
@@ -189,7 +189,7 @@ class _Reader:
             self.facts[-1] = ReportedValue(place=last.place, name=last.name, value=value, lines=last.lines)
         self.open = None
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """End a report."""
         self._close()
         if self.facts:

@@ -71,7 +71,7 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
         if row.strip():
             reader.read(number, row.strip())
     reader.end()
-    requirements, repeated = merge_duplicates(reader.hashes.given(reader.requirements))
+    requirements, repeated = merge_duplicates(reader.hashes.with_hashes(reader.requirements))
     return requirements, (*text.empty_file_remarks(file, rows), *reader.remarks, *repeated)
 
 
@@ -110,13 +110,13 @@ class _Reader:
             return
         self.hashes.above = None
         if not _EDITABLE.fullmatch(bare):
-            self.settle()
+            self.finish()
         if not any(form(number, bare) for form in forms):
             self._remark(number, line, _describe_rejection(bare), understood=False)
         elif hashes:
             self._read_hashes(number, line, hashes)
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Keep an announced editable whose path never came.
 
         Its name and version are known, its place is not.
@@ -131,7 +131,7 @@ class _Reader:
 
         Each report says whether the distribution is in the freeze.
         """
-        self.settle()
+        self.finish()
         rests = pip_freeze_warnings.strip_first_letters(self.requirements)
         for number, line, name in self.ignored:
             known = pip_freeze_warnings.has_successor(name, rests)
@@ -143,7 +143,7 @@ class _Reader:
 
     def _read_comment(self, number: int, line: str) -> None:
         if match := _EDITABLE_COMMENT.fullmatch(line):
-            self.settle()
+            self.finish()
             self.pending = _Pending(match["name"], match["version"], number, line)
         elif re.match(r"##\s*(!!|FIXME)", line):
             self._remark(number, line, "pip could not tell where the next one came from", understood=False)

@@ -49,7 +49,7 @@ class Hashes:
         if self.above is not None:
             self._known.setdefault(self.above, []).extend(sha256 for sha256 in hashes if sha256)
 
-    def given(self, requirements: Sequence[Requirement]) -> list[Requirement]:
+    def with_hashes(self, requirements: Sequence[Requirement]) -> list[Requirement]:
         """Return the requirements with their hashes."""
         return [
             with_hashes(line, self._known[place]) if self._known.get(place) and line.kind in _FILES else line

@@ -56,7 +56,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     why: Text = ""
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether it is IDENTICAL and free of contradictions."""
         single_digest = self.digest is not None and self.distinct == 1 and self.repeats > 0
         return self.verdict == "IDENTICAL" and single_digest

@@ -143,9 +143,9 @@ def _judge_control(answer: ControlAnswer) -> ControlVerdict:
         why = shorten_reason(answer.why) or "it was not seen drifting: a drift would not have been seen here"
     elif cure is not None and cure.verdict == "DRIFT":
         verdict, why = "drift", f"{cure.distinct} different results, {name}, where there must be one"
-    elif cure is None or not cure.whole or cure.repeats < 2:
+    elif cure is None or not cure.is_whole or cure.repeats < 2:
         why = shorten_reason(answer.why) or f"nothing shows that it stops ({name})"
-    elif ones is not None and not ones.whole:
+    elif ones is not None and not ones.is_whole:
         why = "adding ones drifts as well, and cannot: the test itself is at fault"
     else:
         verdict = "effective"

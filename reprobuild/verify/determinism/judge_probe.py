@@ -168,7 +168,7 @@ def judge_mode(
             "inconclusive",
             f"torch refused, and its own text does not say so: {shorten_reason(result.why)}",
         )
-    if not result.whole or not later.whole or result.repeats < 2:
+    if not result.is_whole or not later.is_whole or result.repeats < 2:
         return "inconclusive", f"an answer that says less than IDENTICAL: {result.repeats} runs"
     if result.digest != later.digest:
         return "drift", f"{result.digest} in one container and {later.digest} in another"

@@ -144,7 +144,7 @@ class _Restored:
                 hint="name a directory that is not there yet",
             )
         self._init()
-        address = self._bring(candidates)
+        address = self._fetch_commits(candidates)
         self._mark_shallow()
         if pack:
             self._unpack(pack)
@@ -190,7 +190,7 @@ class _Restored:
                 spec = f"+refs/heads/*:refs/remotes/{remote.name}/*"
                 self.git("config", f"remote.{remote.name}.fetch", spec, purpose="note a remote")
 
-    def _bring(self, candidates: Sequence[Address]) -> Address | None:
+    def _fetch_commits(self, candidates: Sequence[Address]) -> Address | None:
         """Fetch the remote's commits; return the address with all."""
         refused: list[str] = []
         for address in candidates:
@@ -214,14 +214,14 @@ class _Restored:
     def _fetch(self, address: Address) -> None:
         program.check_address(address.place, SnapshotError)
         spec = f"+refs/heads/*:refs/remotes/{address.remote}/*"
-        self._take(address, spec, purpose=f"fetch {display_address(address.place)}")
+        self._fetch_ref(address, spec, purpose=f"fetch {display_address(address.place)}")
         for oid in self._missing_prerequisites():
             try:
-                self._take(address, oid, purpose=f"fetch commit {oid[:12]}")
+                self._fetch_ref(address, oid, purpose=f"fetch commit {oid[:12]}")
             except proc.ProcessFailedError:
                 continue  # reported below, for all of them
 
-    def _take(self, address: Address, ref: str, purpose: str) -> None:
+    def _fetch_ref(self, address: Address, ref: str, purpose: str) -> None:
         program.fetch(
             self.target / ".git",
             address.place,
