@@ -41,7 +41,7 @@ def item(path: Any, sha256: Any = X, size: Any = 1) -> dict[str, Any]:
 def write(path: Path, manifest: bytes, content: bytes = b"x" * 4096) -> Path:
     """Write a file that begins with a manifest, whatever is in it."""
     head = form.header("bundle.json", len(manifest), 0)
-    path.write_bytes(head + manifest + bytes(form.pad(len(manifest))) + content)
+    path.write_bytes(head + manifest + bytes(form.padding_size(len(manifest))) + content)
     return path
 
 
@@ -180,7 +180,7 @@ def test_a_bomb_is_refused_before_a_byte_is_written(results: Results, tmp_path: 
 def sparse(file: Path, raw: bytes) -> Path:
     """Make a file as long as its manifest wants it; where the file system cannot, as long as it can."""
     members = form.members_of(raw)
-    os.truncate(file, form.length(512 + len(raw) + form.pad(len(raw)), members, 0))
+    os.truncate(file, form.bundle_size(512 + len(raw) + form.padding_size(len(raw)), members, 0))
     return file
 
 
@@ -380,7 +380,7 @@ def test_what_no_bundle_of_ours_has_is_not_unpacked(
     name: str, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a check here would write into an output directory would be believed as of that check."""
-    told = f"it holds {form.escaped(name)}, and no bundle of the form 1 does"
+    told = f"it holds {form.escape_text(name)}, and no bundle of the form 1 does"
     files = (*form.FILES, name)
     with monkeypatch.context() as careless:
         for place in (f"{form.__name__}.FILES", "reprobuild_portable.unbundle.manifest.FILES"):
@@ -441,7 +441,7 @@ def test_what_stands_in_the_way_is_never_followed(results: Results, tmp_path: Pa
     assert hint.startswith("mend that, and run it again: it goes on with what stands in ")
     assert [path.name for path in victim.iterdir()] == ["precious"]
     (tmp_path / ".out.unbundling").unlink()
-    with form._alone(str(tmp_path / ".out.unbundling")):
+    with form._lock_work(str(tmp_path / ".out.unbundling")):
         said, hint = refused(tmp_path / "b.tar", tmp_path / "out")
     assert "another process unpacks into" in said
     assert hint == "run it again when that has ended"

@@ -47,7 +47,6 @@ def apt(*architectures: str) -> str:
         ({"conda-explicit.txt": EXPLICIT.format("linux-aarch64")}, "linux/arm64"),
         ({"capture.json": capture("aarch64")}, "linux/arm64"),
         ({"capture.json": capture("aarch64", python=False)}, "linux/arm64"),
-        ({"capture.json": '{"capture": 1, "repositories": [], "machine": {"uname": 3}}'}, "linux/amd64"),
         ({"collect-env.txt": REPORT.format("aarch64")}, "linux/arm64"),
         ({"collect-env.txt": REPORT.format("x86_64"), "capture.json": capture("x86_64")}, "linux/amd64"),
         ({"collect-env.txt": "PyTorch version: 2\nPython platform: macOS-14.5-arm64-arm-64bit\n"}, "linux/amd64"),
