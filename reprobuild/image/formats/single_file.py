@@ -31,6 +31,9 @@ from reprobuild_portable.hashing import hash_file, hash_stream
 Kind = Literal["sif", "sqsh"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+# The name of each kind for `--format`.
+_FORMATS: dict[Kind, str] = {"sif": "sif", "sqsh": "squashfs"}
+
 
 def single_file_name(kind: Kind) -> str:
     """Return the name of a file in the output directory."""
@@ -63,7 +66,7 @@ def keep_matching_singles(
             digests[kind] = digest
             continue
         else:
-            why = f"it is not known to be of this image; write it with --{kind}"
+            why = f"it is not known to be of this image; write it with --format {_FORMATS[kind]}"
         path.unlink()
         say(f"removed {path}: {why}")
     return msgspec.structs.replace(image, **digests)
