@@ -62,7 +62,11 @@ def places(file: Path) -> list[tuple[int, int, str]]:
             if not member.link:
                 found.append((begin, begin + member.size, f"{member.path} is damaged: sha256 "))
                 found.append(
-                    (begin + member.size, begin + form._stored_size(member), f"what follows {member.path} is not")
+                    (
+                        begin + member.size,
+                        begin + form._stored_size(member),
+                        f"what follows {member.path} is not",
+                    )
                 )
         found.append((found[-1][1], bundle.end, "its end is not empty"))
     return [place for place in found if place[0] < place[1]]
