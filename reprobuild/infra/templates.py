@@ -45,7 +45,7 @@ def html_templates(
     """
 
     def finalize(value: object) -> Markup:
-        return value if isinstance(value, Markup) else Markup(text(str(value)))  # noqa: S704  # `text` escapes
+        return value if isinstance(value, Markup) else Markup(text(str(value)))  # noqa: S704  # `text` escapes it
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, autoescape=True,
@@ -58,4 +58,4 @@ def html_templates(
 
 
 def _as_markup(function: Callable[[str], str]) -> Callable[[object], Markup]:
-    return lambda value: Markup(function(str(value)))  # noqa: S704  # the function escapes
+    return lambda value: Markup(function(str(value)))  # noqa: S704  # each filter escapes its value
