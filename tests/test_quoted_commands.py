@@ -47,6 +47,7 @@ ALLOWED = {
     "distribute/text.py: against": "it is empty, or quotes",
     "distribute/bundle_writer.py: least": "a number",
     "snapshot/parsers/capture_json.py: NEWEST": "a constant",
+    "image/formats/single_file.py: _FORMATS[kind]": "a constant",
     "reprobuild_runtime/capture.py: words[0]": "a subcommand of git that this file names",
 }
 

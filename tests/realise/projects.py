@@ -88,7 +88,7 @@ class Bench:
 def rebuilt(bench: Bench, lock: Lock, name: str) -> BuiltWheel:
     """Build a project of a lock, whatever the store remembers."""
     one = next(one for one in (*lock.sdists, *lock.sources) if one.name == name)
-    tree = realise_base((lock.devel if one.building.compiles else None) or lock.base, bench.store, EPOCH)
+    tree = realise_base((lock.build_base if one.building.compiles else None) or lock.base, bench.store, EPOCH)
     root = Root(folder=provide_root(tree, bench.store), layered=True)
     needs = [wheel for wheel in lock.wheels if wheel.file.sha256 in one.building.requires]
     return build_wheel(one, needs, lock, root, bench.store)
