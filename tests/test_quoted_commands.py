@@ -34,7 +34,7 @@ ALLOWED = {
     "config/profiles.py: name": "of our profiles",
     "report/html/run.py: SEED": "a constant",
     "resolve/architecture.py: ' or --platform '.join(MACHINES)": "a constant",
-    "resolve/builds/prebuilt.py: _read_projects()[sdist.name].service": "of our data file",
+    "resolve/python/prebuilt.py: _read_projects()[sdist.name].service": "of our data file",
     "resolve/interpreter/choice.py: 't' * ran[0].free_threaded": "a letter or none",
     "resolve/sources/captured_sources.py: _source_option(repository, here)": "it quotes",
     "resolve/sources/resolutions.py: fits": "words behind the command",

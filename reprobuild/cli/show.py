@@ -16,7 +16,7 @@ from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.environment.triage import triage_snapshot
-from reprobuild.resolve.python.other_pip import find_other_pip
+from reprobuild.resolve.interpreter.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import find_origin
 from reprobuild.snapshot.read import read_snapshot
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 from reprobuild.doctor.preflight.gpus import find_cuda_target
+from reprobuild.ecosystems.pypi.torch_build import recall_torch_build
 from reprobuild.lock.distributions import distributions, environment_wheels
 from reprobuild.lock.model import Lock
 from reprobuild.resolve.cuda.rules import CudaTarget
-from reprobuild.resolve.cuda.torch_build import recall_torch_build
 from reprobuild.store.store import Store
 from reprobuild.verify.determinism.document import flatten_fingerprint
 from reprobuild.verify.verdict import Verdict

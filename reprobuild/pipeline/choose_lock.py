@@ -12,8 +12,8 @@ from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK
 from reprobuild.output.foreign import lock_backup_path
+from reprobuild.resolve.markers import select_environment_lines
 from reprobuild.resolve.override_secrets import refuse_secrets
-from reprobuild.resolve.python.markers import select_environment_lines
 from reprobuild.resolve.resolver import lock_sources, resolve_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.roots import is_lock_of_here, record_lock, remember_lock

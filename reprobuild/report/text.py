@@ -21,7 +21,7 @@ from reprobuild.report.determinism import verdict_lines
 from reprobuild.report.difference import safe_text
 from reprobuild.report.machine import machine_lines
 from reprobuild.resolve.cuda.evidence import determine_cuda
-from reprobuild.resolve.python.other_pip import find_other_pip
+from reprobuild.resolve.interpreter.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import VendorOrigin
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.verify.determinism.summary import describe_scope

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.errors import LockError
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.python.other_pip import OTHER
+from reprobuild.resolve.interpreter.other_pip import OTHER
 from reprobuild.resolve.python.python_versions import format_python_ranges
 from reprobuild.snapshot.file_kinds import field_of
 

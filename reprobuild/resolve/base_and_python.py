@@ -34,11 +34,13 @@ from reprobuild.resolve.interpreter.choice import (
     try_choose_build,
     with_build,
 )
+from reprobuild.resolve.interpreter.evidence import PythonEvidence
 from reprobuild.resolve.interpreter.local import find_local
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError, find_build
 from reprobuild.resolve.python.context import filter_index_lines
-from reprobuild.resolve.python.debian_names import packages_of
+from reprobuild.resolve.python.debian_names import find_freeze_packages
 from reprobuild.resolve.python.unreachable import check_availability
+from reprobuild.resolve.python.wheel_glibc import find_wheel_glibc
 from reprobuild.resolve.system.base import BaseRequest, ReleaseBase
 from reprobuild.resolve.system.base_fallback import ReleaseNeed, choose_default_release, derive_release_need
 from reprobuild.resolve.system.image import ImageBase, ImageDecision
@@ -53,8 +55,8 @@ _NEEDED = ("libc6", "tzdata")
 class ResolveRequest(Struct, frozen=True, kw_only=True):
     """The input of a resolution: snapshot, decisions, and derived facts.
 
-    `lines` are those of the freeze that an index has. `architecture` is in Debian's spelling, `machine` in the
-    kernel's.
+    `evidence` is that for the interpreter. `lines` are those of the freeze that an index has. `architecture` is in
+    Debian's spelling, `machine` in the kernel's.
     """
 
     snapshot: Snapshot
@@ -62,6 +64,7 @@ class ResolveRequest(Struct, frozen=True, kw_only=True):
     platform: str
     architecture: str
     machine: str
+    evidence: PythonEvidence
     interpreter: Interpreter
     triage: EnvDecision
     lines: tuple[Requirement, ...]
@@ -129,16 +132,15 @@ def find_base_and_python(subject: ResolveRequest, files: FileLists, around: Reso
         except NoBuildError as err:
             return find_local(version, subject.snapshot.reports, subject.machine, err, around)
 
-    snapshot = subject.snapshot
-    choice = try_choose_build(_select_interpreter(subject, around), snapshot, find)
+    choice = try_choose_build(_select_interpreter(subject, around), subject.evidence, find)
     try:
         choice, system = _choose_provider(subject, choice, find, files, around)
-        freeze_packages = _freeze_packages(snapshot)
+        freeze_packages = find_freeze_packages(subject.snapshot.requirements)
         base, packages = system.pin(called=freeze_packages)
     except (LockError, FetchError) as err:
         check_availability((choice.lost, err) if choice.lost else (), (), ())
         raise
-    settled = finalise_interpreter(choice, base, snapshot, find)
+    settled = finalise_interpreter(choice, base, subject.evidence, find)
     if settled.interpreter.kind != choice.interpreter.kind:
         system.roots = _roots(subject, settled.interpreter)
         base, packages = system.pin(called=freeze_packages)
@@ -161,10 +163,6 @@ def _select_interpreter(subject: ResolveRequest, around: ResolveContext) -> Inte
         around.say(f"python: the captured Python {packed.version} is not used, because `--python` was given")
         return subject.interpreter
     return adopt_captured_interpreter(subject.snapshot, subject.machine, around) or subject.interpreter
-
-
-def _freeze_packages(snapshot: Snapshot) -> dict[str, str]:
-    return {package: "the freeze" for line in snapshot.requirements for package in packages_of(line.name)}
 
 
 def _roots(subject: ResolveRequest, interpreter: Interpreter) -> tuple[str, ...]:
@@ -212,7 +210,7 @@ def _choose_provider(
         and interpreter.kind == "system"
         and not system.has(f"python{interpreter.minor}")
     ):
-        choice = try_choose_build(make_standalone(interpreter), snapshot, find)
+        choice = try_choose_build(make_standalone(interpreter), subject.evidence, find)
         system.roots = _roots(subject, choice.interpreter)
     return choice, system
 
@@ -225,7 +223,8 @@ def _default_release(
     If no release has that Python, any other suitable one is used, for a standalone build.
     """
     lines = filter_index_lines(subject.lines, around.services)
-    need = derive_release_need(subject.snapshot, choice.interpreter, lines, files, subject.machine)
+    of_wheels = find_wheel_glibc(lines, choice.interpreter, files, subject.machine)
+    need = derive_release_need(subject.snapshot, choice.interpreter, of_wheels)
     need = need.with_conda(*subject.conda.glibc) if subject.conda else need
     offered = configured_releases(around.env, subject.architecture)
     try:

@@ -22,7 +22,7 @@ from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.file import VERSION
 from reprobuild.lock.model import Lock, Resolution, Workload
-from reprobuild.lock.python import Source
+from reprobuild.lock.python import Interpreter, Source
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.lock.system import EPOCH, Artefact, Base
@@ -33,7 +33,7 @@ from reprobuild.resolve.base_packages import add_libraries
 from reprobuild.resolve.builds.build_base import choose_build_base
 from reprobuild.resolve.builds.build_requires import BuildWheelSource, lock_build_wheels
 from reprobuild.resolve.builds.extensions import Toolkit
-from reprobuild.resolve.builds.prebuilt import use_prebuilt_wheels
+from reprobuild.resolve.completeness import rule_list
 from reprobuild.resolve.conda.environment import add_activation_variables
 from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.context import ResolveContext
@@ -41,14 +41,14 @@ from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.environment.path_mapping import PathMap, unquote_directory
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter.choice import resolve_interpreter, rule_guessed_python
-from reprobuild.resolve.interpreter.evidence import describe_unused_modules
+from reprobuild.resolve.interpreter.evidence import PythonEvidence, describe_unused_modules, gather_evidence
+from reprobuild.resolve.interpreter.other_pip import rule_other_pip
 from reprobuild.resolve.line_resolutions import exclude_unlisted, rule_dropped, rule_unread
+from reprobuild.resolve.markers import select_environment_lines
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.python.base_distributions import OF_BASE, Below
-from reprobuild.resolve.python.completeness import rule_list
 from reprobuild.resolve.python.context import make_file_lists, make_line_context
-from reprobuild.resolve.python.markers import select_environment_lines
-from reprobuild.resolve.python.other_pip import rule_other_pip
+from reprobuild.resolve.python.prebuilt import use_prebuilt_wheels
 from reprobuild.resolve.python.python_versions import common_pythons
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, check_availability
@@ -83,14 +83,16 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, around: ResolveCo
 
 
 def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
-    subject = _make_request(snapshot, decisions)
-    captured_python = subject.interpreter.version
+    platform = check_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
+    evidence = gather_evidence(snapshot)
+    interpreter = resolve_interpreter(evidence, decisions.python)
     other_pip = rule_other_pip(snapshot)
-    snapshot, elsewhere = select_environment_lines(snapshot, captured_python, subject.machine, decisions.drop)
-    if elsewhere:
-        subject = _make_request(snapshot, decisions)
+    snapshot, elsewhere = select_environment_lines(
+        snapshot, interpreter.version, MACHINES[platform][1], decisions.drop
+    )
+    subject = _make_request(snapshot, decisions, platform, evidence, interpreter)
     subject = _with_conda(subject, around)
-    for remark in (*describe_unused_modules(snapshot), *describe_unused_overrides(decisions, snapshot)):
+    for remark in (*describe_unused_modules(evidence), *describe_unused_overrides(decisions, snapshot)):
         around.say(f"warning: {remark}")
     files = make_file_lists(decisions, around.services, around)
     lost: tuple[Lost, ...] = subject.conda.lost if subject.conda else ()
@@ -117,7 +119,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         *subject.triage.rulings,
         *ground.rulings,
         *rule_guessed_python(
-            snapshot,
+            evidence,
             decisions.python,
             ground.interpreter,
             lambda: common_pythons(subject.lines, files, target, wheels_only=True),
@@ -215,14 +217,19 @@ def _with_conda(subject: ResolveRequest, around: ResolveContext) -> ResolveReque
     )
 
 
-def _make_request(snapshot: Snapshot, decisions: Decisions) -> ResolveRequest:
-    platform = check_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
+def _make_request(
+    snapshot: Snapshot,
+    decisions: Decisions,
+    platform: str,
+    evidence: PythonEvidence,
+    interpreter: Interpreter,
+) -> ResolveRequest:
     architecture, machine = MACHINES[platform]
     every = (*snapshot.requirements, *snapshot.unlisted)
     lines = (line for line in every if not is_named(line.name, decisions.drop))
     return ResolveRequest(
         snapshot=snapshot, decisions=decisions, platform=platform, architecture=architecture, machine=machine,
-        interpreter=resolve_interpreter(snapshot, decisions.python), triage=triage_snapshot(snapshot, decisions),
+        evidence=evidence, interpreter=interpreter, triage=triage_snapshot(snapshot, decisions),
         lines=tuple(line for line in lines if line.kind not in ("editable", "vcs")),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from reprobuild.lock.python import Wheel
 from reprobuild.lock.requirements import find_missing_names
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.acceptance import accept_deviations
-from reprobuild.resolve.python.completeness import rule_list
+from reprobuild.resolve.completeness import rule_list
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze

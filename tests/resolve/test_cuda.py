@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reprobuild.ecosystems.pypi.torch_build import TorchBuild, read_torch_build, recall_torch_build
 from reprobuild.errors import BuildError
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact, Base, Deb
@@ -20,7 +21,6 @@ from reprobuild.resolve.cuda.rules import (
     find_code_kind,
     minimum_driver,
 )
-from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build, recall_torch_build
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store

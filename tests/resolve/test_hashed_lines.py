@@ -13,8 +13,8 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.model import Resolution
+from reprobuild.resolve.markers import select_environment_lines
 from reprobuild.resolve.python.archives import download_file
-from reprobuild.resolve.python.markers import select_environment_lines
 from reprobuild.resolve.python.resolve import LineContext, ResolvedLines, resolve_requirements
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import msgspec
 import pytest
 
 from reprobuild.errors import LockError
+from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Interpreter
 from reprobuild.lock.system import STANDALONE, Artefact, Base, Deb
 from reprobuild.resolve.acceptance import accept_deviations
@@ -16,7 +19,7 @@ from reprobuild.resolve.interpreter.choice import (
     resolve_interpreter,
     rule_guessed_python,
 )
-from reprobuild.resolve.interpreter.evidence import describe_unused_modules
+from reprobuild.resolve.interpreter.evidence import describe_unused_modules, gather_evidence
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.snapshot.model import Snapshot, SystemPackage, Variable
 from reprobuild.snapshot.parsers import capture_json_report, collect_env, env, modules, rpm
@@ -62,7 +65,7 @@ def alone(version: str, evidence: str) -> Interpreter:
     ],
 )  # fmt: skip
 def test_the_systems_python(given: Snapshot, expected: Interpreter) -> None:
-    assert resolve_interpreter(given, None) == expected
+    assert resolve_interpreter(gather_evidence(given), None) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ def test_the_systems_python(given: Snapshot, expected: Interpreter) -> None:
 )  # fmt: skip
 def test_what_evidence_cannot_decide(given: Snapshot, said: str, hint: str) -> None:
     with pytest.raises(LockError) as caught:
-        resolve_interpreter(given, None)
+        resolve_interpreter(gather_evidence(given), None)
     assert said in str(caught.value)
     assert caught.value.hint.startswith(hint)
 
@@ -97,13 +100,15 @@ def test_what_evidence_cannot_decide(given: Snapshot, said: str, hint: str) -> N
 )
 def test_the_users_word(given: Snapshot, decided: str, version: str) -> None:
     minor = ".".join(version.split(".")[:2])
-    assert resolve_interpreter(given, decided) == found(version, minor, "decided by the user")
+    assert resolve_interpreter(gather_evidence(given), decided) == found(
+        version, minor, "decided by the user"
+    )
 
 
 @pytest.mark.parametrize("decided", ["3", "2.7", "3t", "3.x", "python3.11", "3.11.2rc1", ""])
 def test_what_is_no_version(decided: str) -> None:
     with pytest.raises(LockError, match="is not a version of Python") as caught:
-        resolve_interpreter(snapshot(*APT), decided)
+        resolve_interpreter(gather_evidence(snapshot(*APT)), decided)
     assert caught.value.hint == "write it as 3.11 or 3.11.2"
 
 
@@ -116,7 +121,7 @@ def test_what_is_no_version(decided: str) -> None:
     ],
 )
 def test_the_users_word_that_the_system_has_not(given: Snapshot, decided: str, version: str) -> None:
-    assert resolve_interpreter(given, decided) == alone(version, "decided by the user")
+    assert resolve_interpreter(gather_evidence(given), decided) == alone(version, "decided by the user")
 
 
 def seen(
@@ -156,7 +161,7 @@ def seen(
     ],
 )  # fmt: skip
 def test_what_saw_the_interpreter(given: Snapshot, evidence: str) -> None:
-    assert resolve_interpreter(given, None) == found("3.11.2", "3.11", evidence)
+    assert resolve_interpreter(gather_evidence(given), None) == found("3.11.2", "3.11", evidence)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +177,10 @@ def test_what_saw_the_interpreter(given: Snapshot, evidence: str) -> None:
 )  # fmt: skip
 def test_what_saw_two_interpreters(given: Snapshot, said: str, hint: str) -> None:
     with pytest.raises(LockError) as caught:
-        resolve_interpreter(given, None)
+        resolve_interpreter(gather_evidence(given), None)
     assert said in str(caught.value)
     assert caught.value.hint.startswith(hint)
-    assert resolve_interpreter(given, "3.11").evidence == "decided by the user"
+    assert resolve_interpreter(gather_evidence(given), "3.11").evidence == "decided by the user"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +197,7 @@ def test_what_saw_two_interpreters(given: Snapshot, said: str, hint: str) -> Non
 )  # fmt: skip
 def test_another_python_than_the_systems(given: Snapshot, expected: Interpreter) -> None:
     """A standalone build of it; without a package list the release's own is compared first."""
-    assert resolve_interpreter(given, None) == expected
+    assert resolve_interpreter(gather_evidence(given), None) == expected
 
 
 def test_another_minor_version_than_the_one_that_ran_is_an_error() -> None:
@@ -200,7 +205,7 @@ def test_another_minor_version_than_the_one_that_ran_is_an_error() -> None:
         LockError,
         match=r"Python 3\.12 was decided, and the environment ran 3\.11\.7 \(capture, capture\.json:1\)",
     ) as caught:
-        resolve_interpreter(seen(*BOTH, capture="3.11.7"), "3.12")
+        resolve_interpreter(gather_evidence(seen(*BOTH, capture="3.11.7")), "3.12")
     assert caught.value.hint == "another minor version is another environment: --python 3.11.7"
 
 
@@ -223,9 +228,9 @@ def based(version: str, name: str = "python3.11") -> Base:
 
 
 def chosen(given: Snapshot, decided: str | None, base: Base) -> InterpreterChoice:
-    return finalise_interpreter(
-        choose_build(resolve_interpreter(given, decided), given, find), base, given, find
-    )
+    evidence = gather_evidence(given)
+    choice = choose_build(resolve_interpreter(evidence, decided), evidence, find)
+    return finalise_interpreter(choice, base, evidence, find)
 
 
 @pytest.mark.parametrize(
@@ -278,11 +283,12 @@ def test_another_patch_release_is_a_deviation(
 
 
 def test_no_build_and_no_python_of_the_system() -> None:
+    evidence = gather_evidence(seen(*APT, capture="3.12.1"))
     with pytest.raises(
         LockError,
         match=r"Python 3\.12\.1 \(capture, capture\.json:1\) is not among the captured packages, and uv knows no",
     ) as caught:
-        choose_build(resolve_interpreter(seen(*APT, capture="3.12.1"), None), seen(*APT), find)
+        choose_build(resolve_interpreter(evidence, None), evidence, find)
     assert caught.value.hint == "name a mirror"
 
 
@@ -297,13 +303,13 @@ def test_no_build_and_no_python_of_the_system() -> None:
 )
 def test_the_python_of_an_rpm_host(listed: str, version: str) -> None:
     rpms, _ = rpm.parse(f"{listed}\n".encode())
-    assert resolve_interpreter(Snapshot(digest="", rpms=rpms), None).version == version
+    assert resolve_interpreter(gather_evidence(Snapshot(digest="", rpms=rpms)), None).version == version
 
 
 def test_two_pythons_of_an_rpm_host() -> None:
     rpms, _ = rpm.parse(b"python3.11 3.11.7-1.el9 x86_64\npython3.12 3.12.1-1.el9 x86_64\n")
     with pytest.raises(LockError, match="no file of the snapshot shows which") as caught:
-        resolve_interpreter(Snapshot(digest="", rpms=rpms), None)
+        resolve_interpreter(gather_evidence(Snapshot(digest="", rpms=rpms)), None)
     assert caught.value.hint == SAY
 
 
@@ -318,7 +324,7 @@ def test_two_pythons_of_an_rpm_host() -> None:
     ],
 )  # fmt: skip
 def test_a_module_that_was_loaded_and_did_not_run_is_said(given: Snapshot, said: list[str]) -> None:
-    assert list(describe_unused_modules(given)) == said
+    assert list(describe_unused_modules(gather_evidence(given))) == said
 
 
 def free(*packages: SystemPackage, listed: str = "", version: str = "3.13.1") -> Snapshot:
@@ -343,7 +349,7 @@ PLAIN_13 = package("python3.13", "3.13.1-1")
     ],
 )  # fmt: skip
 def test_a_free_threaded_python_is_no_ordinary_one(given: Snapshot) -> None:
-    wanted = resolve_interpreter(given, None)
+    wanted = resolve_interpreter(gather_evidence(given), None)
     assert (wanted.version, wanted.kind, wanted.executable) == (
         "3.13.1",
         "standalone",
@@ -355,24 +361,28 @@ def test_a_free_threaded_python_is_no_ordinary_one(given: Snapshot) -> None:
         asked.append(version)
         return Build(version="3.13.1", file=BUILD)
 
+    evidence = gather_evidence(given)
     choice = finalise_interpreter(
-        choose_build(wanted, given, known), based("3.13.1-1", "python3.13"), given, known
+        choose_build(wanted, evidence, known), based("3.13.1-1", "python3.13"), evidence, known
     )
     assert (asked, choice.interpreter.file, choice.rulings) == (["3.13.1t"], BUILD, ())
     with pytest.raises(
         LockError, match=r"3\.13\.1 \(.*\) is free-threaded, which no package .* is, and uv"
     ) as caught:
-        choose_build(wanted, given, find)  # though the system has an ordinary 3.13.1
+        choose_build(wanted, evidence, find)  # though the system has an ordinary 3.13.1
     assert caught.value.hint == "name a mirror"
 
 
 def test_the_users_word_on_free_threading() -> None:
-    assert resolve_interpreter(free(PLAIN_13), "3.13.1t").free_threaded
-    assert resolve_interpreter(snapshot(PLAIN_13), "3.13t").executable == "/opt/python/bin/python3.13t"
+    assert resolve_interpreter(gather_evidence(free(PLAIN_13)), "3.13.1t").free_threaded
+    assert (
+        resolve_interpreter(gather_evidence(snapshot(PLAIN_13)), "3.13t").executable
+        == "/opt/python/bin/python3.13t"
+    )
     with pytest.raises(
         LockError, match=r"3\.13 was decided, and the environment ran 3\.13\.1, free-thr"
     ) as caught:
-        resolve_interpreter(free(PLAIN_13), "3.13")
+        resolve_interpreter(gather_evidence(free(PLAIN_13)), "3.13")
     assert caught.value.hint == "an ordinary Python is another environment: --python 3.13.1t"
 
 
@@ -395,15 +405,21 @@ def variables(text: str) -> tuple[Variable, ...]:
 )  # fmt: skip
 def test_the_systems_python_is_a_guess_where_variables_lead_to_another(text: str, words: str) -> None:
     given = msgspec.structs.replace(snapshot(*APT), variables=variables(text))
-    chosen = resolve_interpreter(given, None)
+    chosen = resolve_interpreter(gather_evidence(given), None)
     assert chosen.version == "3.11.2"
-    (ruling,) = rule_guessed_python(given, None, chosen, tuple)
+    (ruling,) = rule_guessed_python(gather_evidence(given), None, chosen, tuple)
     assert (ruling.outcome, ruling.kind, ruling.subject) == ("replaced", "python-guess", "python")
     assert words in ruling.reason
-    assert rule_guessed_python(given, "3.11.2", chosen, tuple) == ()
+    assert rule_guessed_python(gather_evidence(given), "3.11.2", chosen, tuple) == ()
     with pytest.raises(LockError, match=r"--python X\.Y\.Z"):
         accept_deviations([ruling], [])
     assert accept_deviations([ruling], ["python-guess"])[0].accepted
+
+
+def guessed(given: Snapshot, pinned: Callable[[], Collection[str]]) -> tuple[Resolution, ...]:
+    """Return the deviation of a guessed Python that nobody decided."""
+    evidence = gather_evidence(given)
+    return rule_guessed_python(evidence, None, resolve_interpreter(evidence, None), pinned)
 
 
 VENV = "PATH=/home/a/v/bin:/usr/local/bin:/usr/bin:/bin\nVIRTUAL_ENV=/home/a/v\n"
@@ -423,7 +439,9 @@ def test_the_systems_python_is_a_guess_for_a_virtual_environment_alone(
     text: str, pinned: tuple[str, ...]
 ) -> None:
     given = msgspec.structs.replace(snapshot(*APT), variables=variables(text))
-    (ruling,) = rule_guessed_python(given, None, resolve_interpreter(given, None), lambda: pinned)
+    (ruling,) = rule_guessed_python(
+        gather_evidence(given), None, resolve_interpreter(gather_evidence(given), None), lambda: pinned
+    )
     assert (ruling.outcome, ruling.kind, ruling.file) == ("replaced", "python-guess", "env.txt")
     assert (
         "VIRTUAL_ENV is /home/a/v, and no file says which Python made it; say which one ran" in ruling.reason
@@ -449,7 +467,12 @@ def test_the_systems_python_is_no_guess_where_something_ties_the_environment_to_
     given = msgspec.structs.replace(
         snapshot(*packages), variables=variables(text), requirements=tuple(map(requirement, lines))
     )
-    assert rule_guessed_python(given, None, resolve_interpreter(given, None), lambda: pinned) == ()
+    assert (
+        rule_guessed_python(
+            gather_evidence(given), None, resolve_interpreter(gather_evidence(given), None), lambda: pinned
+        )
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -469,18 +492,26 @@ def test_what_ties_no_environment_to_the_systems_python(
     given = msgspec.structs.replace(
         snapshot(*packages), variables=variables(text), requirements=tuple(map(requirement, lines))
     )
-    (ruling,) = rule_guessed_python(given, None, resolve_interpreter(given, None), tuple)
+    (ruling,) = rule_guessed_python(
+        gather_evidence(given), None, resolve_interpreter(gather_evidence(given), None), tuple
+    )
     assert ruling.kind == "python-guess"
 
 
 def test_a_python_that_a_file_shows_is_no_guess() -> None:
     given = snapshot(*BOTH, module="Python/3.12.4-GCCcore-13.2.0")
     given = msgspec.structs.replace(given, variables=variables("PATH=/apps/Python/3.12.4/bin:/usr/bin\n"))
-    assert rule_guessed_python(given, None, resolve_interpreter(given, None), tuple) == ()
+    assert (
+        rule_guessed_python(
+            gather_evidence(given), None, resolve_interpreter(gather_evidence(given), None), tuple
+        )
+        == ()
+    )
 
 
 def test_a_list_that_names_python_as_a_package_shows_it() -> None:
     lines = (requirement("python==3.8.10"), requirement("numpy==1.24.0"))
-    chosen = resolve_interpreter(msgspec.structs.replace(snapshot(*APT), requirements=lines), None)
+    given = msgspec.structs.replace(snapshot(*APT), requirements=lines)
+    chosen = resolve_interpreter(gather_evidence(given), None)
     assert (chosen.version, chosen.kind) == ("3.8.10", "standalone")
     assert chosen.evidence == "python==3.8.10, requirements.txt:1"

@@ -18,6 +18,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.lock.python import Interpreter
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.choice import choose_build, make_standalone
+from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.resolve.interpreter.local import find_local
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.snapshot.read import read_snapshot
@@ -119,7 +120,7 @@ def test_the_lock_has_it_as_a_captured_one(scene: Scene) -> None:
     wanted = make_standalone(
         Interpreter(version=VERSION, executable=f"/usr/bin/python{MINOR}", evidence="capture")
     )
-    choice = choose_build(wanted, read_snapshot(scene.folder), scene.find)
+    choice = choose_build(wanted, gather_evidence(read_snapshot(scene.folder)), scene.find)
     found = choice.interpreter
     assert (found.kind, found.version, found.executable) == (
         "captured", VERSION, f"/opt/python/bin/python{MINOR}"

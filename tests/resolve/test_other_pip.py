@@ -10,7 +10,7 @@ import pytest
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import LockError
 from reprobuild.report.text import render_snapshot
-from reprobuild.resolve.python.other_pip import find_other_pip
+from reprobuild.resolve.interpreter.other_pip import find_other_pip
 from reprobuild.resolve.resolver import resolve_snapshot
 from tests.resolve.small import around, snapshot, use_debian, write_wheel
 from tests.snapshot.test_unlisted import document, one

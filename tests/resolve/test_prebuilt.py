@@ -13,16 +13,16 @@ from reprobuild.config.overrides import BuildDecision, Decisions
 from reprobuild.config.services import read_services
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.target import WheelTarget
+from reprobuild.ecosystems.pypi.torch_build import read_torch_build
 from reprobuild.errors import BuildError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.builds import prebuilt
-from reprobuild.resolve.builds.prebuilt import use_prebuilt_wheels
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.cuda.torch_build import read_torch_build
+from reprobuild.resolve.python import prebuilt
+from reprobuild.resolve.python.prebuilt import use_prebuilt_wheels
 from reprobuild.resolve.python.resolve import ResolvedLines
 from reprobuild.resolve.python.rulings import BUILT, make_resolution
 from reprobuild.resolve.resolver import resolve_snapshot

@@ -12,6 +12,7 @@ import pytest
 from msgspec import UNSET
 
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.snapshot.parsers import python_version
 from reprobuild.snapshot.read import read_snapshot
 from tests.conftest import ROOT
@@ -29,7 +30,7 @@ def test_what_this_interpreter_prints(tmp_path: Path) -> None:
     assert report.python == platform.python_version()
     assert report.machine == sysconfig.get_platform().removeprefix("linux-")
     assert [remark for remark in snapshot.remarks if not remark.understood] == []
-    assert resolve_interpreter(snapshot, None).version == platform.python_version()
+    assert resolve_interpreter(gather_evidence(snapshot), None).version == platform.python_version()
 
 
 def test_the_recipe_of_the_readme_takes_the_python() -> None:
@@ -73,5 +74,5 @@ def test_it_outweighs_the_systems_list(tmp_path: Path) -> None:
     (tmp_path / "python.txt").write_text(
         "Python 3.12.1 (main, Dec  8 2023, 05:40:51) [GCC 12.2.0]\nlinux-x86_64\n"
     )
-    chosen = resolve_interpreter(read_snapshot(tmp_path), None)
+    chosen = resolve_interpreter(gather_evidence(read_snapshot(tmp_path)), None)
     assert (chosen.version, chosen.evidence, chosen.kind) == ("3.12.1", "python, python.txt:1", "standalone")

@@ -17,12 +17,13 @@ from reprobuild.infra.http.client import Net
 from reprobuild.lock.model import Lock
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.interpreter.evidence import gather_evidence
+from reprobuild.resolve.python.wheel_glibc import find_wheel_glibc, glibc_of
 from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.resolve.system.base_fallback import (
     ReleaseNeed,
     choose_default_release,
     derive_release_need,
-    glibc_of,
 )
 from reprobuild.resolve.system.release import known_releases
 from reprobuild.snapshot.model import Snapshot
@@ -70,8 +71,9 @@ def lists(tmp_path: Path) -> FileLists:
 
 
 def needed(snapshot: Snapshot, lists: FileLists, python: str | None = "3.11") -> ReleaseNeed:
-    interpreter = resolve_interpreter(snapshot, python)
-    return derive_release_need(snapshot, interpreter, snapshot.requirements, lists, "x86_64")
+    interpreter = resolve_interpreter(gather_evidence(snapshot), python)
+    of_wheels = find_wheel_glibc(snapshot.requirements, interpreter, lists, "x86_64")
+    return derive_release_need(snapshot, interpreter, of_wheels)
 
 
 def test_the_wheels_of_a_free_threaded_python(tmp_path: Path) -> None:

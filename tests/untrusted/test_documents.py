@@ -17,7 +17,7 @@ SHIPPED = {
     "compare/environments/ranking.py:ranking_rules",
     "doctor/preflight/processor.py:check_processor", "config/profiles.py:_read_data",
     "resolve/builds/backends.py:read_backend_rules",
-    "resolve/builds/extensions.py:_read_extensions", "resolve/builds/prebuilt.py:_read_projects",
+    "resolve/builds/extensions.py:_read_extensions", "resolve/python/prebuilt.py:_read_projects",
     "resolve/cuda/rules.py:_read_table",
     "resolve/python/debian_names.py:_read_names", "resolve/environment/environment.py:read_environment_rules",
     "resolve/environment/modules.py:read_module_families", "resolve/system/release.py:known_releases",

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from reprobuild.ecosystems.pypi.torch_build import TorchBuild, read_torch_build, recall_torch_build
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.infra import proc
 from reprobuild.infra.display import display_text
@@ -25,7 +26,6 @@ from reprobuild.resolve.cuda.rules import (
     compat_package,
     runtime_package,
 )
-from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build, recall_torch_build
 from reprobuild.store.store import Store
 
 # A driver before 510 does not know `compute_cap`, and rejects the whole query.

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct, structs
 from packaging.utils import canonicalize_name
 
+from reprobuild.ecosystems.pypi.torch_build import TorchBuild, read_torch_build
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Base
 from reprobuild.resolve.cuda.packages import cuda_of
 from reprobuild.resolve.cuda.rules import CudaTarget, DriverGpu, check_cuda_target, runtime_package
-from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
 from reprobuild.snapshot.model import Snapshot, SourceLocation, SystemPackage
 from reprobuild.store.store import Store
 

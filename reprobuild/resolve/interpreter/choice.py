@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -18,17 +18,10 @@ from reprobuild.errors import LockError
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Interpreter
 from reprobuild.lock.system import STANDALONE, Base
-from reprobuild.resolve.interpreter.evidence import (
-    Seen,
-    default_minor,
-    find_other_python,
-    find_pythons,
-    rpm_python,
-    system_pythons,
-)
+from reprobuild.resolve.interpreter.evidence import PythonEvidence, Seen
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.resolve.interpreter.venv import find_unsupported_venv
-from reprobuild.snapshot.model import Snapshot, SourceLocation
+from reprobuild.snapshot.model import SourceLocation
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
 PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
@@ -52,11 +45,11 @@ class InterpreterChoice(Struct, frozen=True, kw_only=True):
     lost: LockError | None = None
 
 
-def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
+def resolve_interpreter(evidence: PythonEvidence, decided: str | None) -> Interpreter:
     """Choose the interpreter of the image.
 
     Args:
-        snapshot: the captured environment.
+        evidence: of the captured environment.
         decided: the user's override, `X.Y` or `X.Y.Z`, followed by `t` for a free-threaded one.
 
     Returns:
@@ -66,17 +59,17 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     Raises:
         LockError: there is no evidence, or the evidence contradicts itself or the user's override.
     """
-    system = system_pythons(snapshot)
+    system = evidence.system
     if decided is not None:
-        return _apply_python_decision(decided, snapshot, system)
-    if python := _find_agreed_python(snapshot):
-        return _choose_interpreter(python, snapshot, system)
-    if not system and (rpm := rpm_python(snapshot)):
+        return _apply_python_decision(decided, evidence)
+    if python := _find_agreed_python(evidence):
+        return _choose_interpreter(python, system, evidence.has_packages)
+    if not system and (rpm := evidence.rpm):
         return _system_interpreter(rpm.version, rpm.evidence)
     if not system:
         raise LockError("no file of the snapshot shows which Python it was", hint=HINT)
     if len(system) > 1:
-        default = default_minor(snapshot)
+        default = evidence.default_minor
         if default not in system:
             raise LockError(f"the system has several Pythons: {', '.join(system.values())}", hint=HINT)
         system = {default: system[default]}
@@ -84,7 +77,7 @@ def resolve_interpreter(snapshot: Snapshot, decided: str | None) -> Interpreter:
     return _system_interpreter(version, f"apt-packages.txt lists python{minor}")
 
 
-def choose_build(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
+def choose_build(interpreter: Interpreter, evidence: PythonEvidence, find: Find) -> InterpreterChoice:
     """Find the build of a standalone interpreter.
 
     Without a build, return the system's Python of the captured list.
@@ -105,20 +98,20 @@ def choose_build(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> In
                 f"system is, and {err}",
                 hint=err.hint,
             ) from None
-        version = system_pythons(snapshot).get(interpreter.minor)
+        version = evidence.system.get(interpreter.minor)
         if version is None:
             raise NoPythonError(
                 f"Python {interpreter.version} ({interpreter.evidence}) is not among the captured packages, and {err}",
                 hint=err.hint,
             ) from None
         return _make_choice(
-            _system_interpreter(version, interpreter.evidence), snapshot, interpreter.version, str(err)
+            _system_interpreter(version, interpreter.evidence), evidence, interpreter.version, str(err)
         )
-    return _make_choice(with_build(interpreter, build), snapshot)
+    return _make_choice(with_build(interpreter, build), evidence)
 
 
 def finalise_interpreter(
-    choice: InterpreterChoice, base: Base, snapshot: Snapshot, find: Find
+    choice: InterpreterChoice, base: Base, evidence: PythonEvidence, find: Find
 ) -> InterpreterChoice:
     """Compare the system's Python with that of the base.
 
@@ -135,34 +128,37 @@ def finalise_interpreter(
     if f"{version}.".startswith(f"{interpreter.version}."):
         return InterpreterChoice(
             interpreter=base_interpreter,
-            rulings=choice.rulings or _make_choice(base_interpreter, snapshot).rulings,
+            rulings=choice.rulings or _make_choice(base_interpreter, evidence).rulings,
         )
     try:
         build = find(interpreter.version)
     except NoBuildError as err:
-        return _make_choice(base_interpreter, snapshot, interpreter.version, str(err))
-    return _make_choice(with_build(interpreter, build), snapshot)
+        return _make_choice(base_interpreter, evidence, interpreter.version, str(err))
+    return _make_choice(with_build(interpreter, build), evidence)
 
 
 def rule_guessed_python(
-    snapshot: Snapshot, decided: str | None, interpreter: Interpreter, pinned: Callable[[], Collection[str]]
+    evidence: PythonEvidence,
+    decided: str | None,
+    interpreter: Interpreter,
+    pinned: Callable[[], Collection[str]],
 ) -> tuple[Resolution, ...]:
     """Return the deviation of a guessed system Python.
 
     The variables lead to another Python, or no evidence supports this one.
 
     Args:
-        snapshot: the captured environment.
+        evidence: of the captured environment.
         decided: the user's override, if any.
         interpreter: the chosen one.
         pinned: asks for which `X.Y` every pinned release has a wheel.
     """
-    if decided is not None or find_pythons(snapshot) or interpreter.kind == "conda":
+    if decided is not None or evidence.pythons or interpreter.kind == "conda":
         return ()
-    other = find_other_python(snapshot)
+    other = evidence.other
     words = f"{other[1]}, which may be another Python" if other else ""
-    if other is None and system_pythons(snapshot):
-        other = find_unsupported_venv(snapshot, interpreter.minor, pinned)
+    if other is None and evidence.system:
+        other = find_unsupported_venv(evidence.venv, interpreter.minor, pinned)
         words = other[1] if other else ""
     if other is None:
         return ()
@@ -180,13 +176,13 @@ def make_standalone(interpreter: Interpreter) -> Interpreter:
     return msgspec.structs.replace(interpreter, kind="standalone", executable=executable)
 
 
-def try_choose_build(interpreter: Interpreter, snapshot: Snapshot, find: Find) -> InterpreterChoice:
+def try_choose_build(interpreter: Interpreter, evidence: PythonEvidence, find: Find) -> InterpreterChoice:
     """Find the build as `choose_build` does, but tolerate a missing one.
 
     Then the result has no file, so that resolving goes on.
     """
     try:
-        return choose_build(interpreter, snapshot, find)
+        return choose_build(interpreter, evidence, find)
     except NoPythonError as err:
         return InterpreterChoice(interpreter=interpreter, lost=err)
 
@@ -213,15 +209,13 @@ def format_build_version(interpreter: Interpreter) -> str:
 
 
 def _make_choice(
-    interpreter: Interpreter, snapshot: Snapshot, version: str = "", why: str = ""
+    interpreter: Interpreter, evidence: PythonEvidence, version: str = "", why: str = ""
 ) -> InterpreterChoice:
     """Return the choice, with a resolution for another patch release.
 
     The other release is the captured one, or `version`.
     """
-    captured = [
-        python for python in find_pythons(snapshot) if _minor_version(python.version) == interpreter.minor
-    ]
+    captured = [python for python in evidence.pythons if _minor_version(python.version) == interpreter.minor]
     fits = any(f"{interpreter.version}.".startswith(f"{python.version}.") for python in captured)
     place = captured[0].place if captured else None
     if (fits or not captured) and not version:
@@ -240,7 +234,7 @@ def _make_choice(
     return InterpreterChoice(interpreter=interpreter, rulings=(ruling,))
 
 
-def _find_agreed_python(snapshot: Snapshot) -> Seen | None:
+def _find_agreed_python(evidence: PythonEvidence) -> Seen | None:
     """Return the most exact version that files show.
 
     A version that was only loaded counts if no file shows one that ran.
@@ -248,13 +242,12 @@ def _find_agreed_python(snapshot: Snapshot) -> Seen | None:
     Raises:
         LockError: two of them differ, or conda's Python has an unknown version.
     """
-    all_pythons = find_pythons(snapshot)
+    all_pythons = evidence.pythons
     pythons = [python for python in all_pythons if python.ran] or all_pythons
     if not pythons:
-        conda = [line for line in snapshot.requirements if line.kind == "conda"]
-        if conda:
+        if evidence.conda_line:
             raise LockError(
-                f"the environment ran Python of conda, unknown ({conda[0].place} was built by conda)",
+                f"the environment ran Python of conda, unknown ({evidence.conda_line} was built by conda)",
                 hint=HINT,
             )
         return None
@@ -269,7 +262,7 @@ def _find_agreed_python(snapshot: Snapshot) -> Seen | None:
     return msgspec.structs.replace(first, free_threaded=any(python.free_threaded for python in pythons))
 
 
-def _choose_interpreter(python: Seen, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
+def _choose_interpreter(python: Seen, system: Mapping[str, str], has_packages: bool) -> Interpreter:
     """Return the system's Python if its version may fit.
 
     Else return a standalone build.
@@ -280,7 +273,7 @@ def _choose_interpreter(python: Seen, snapshot: Snapshot, system: dict[str, str]
     if python.free_threaded:
         plain = _system_interpreter(version, evidence)
         return make_standalone(msgspec.structs.replace(plain, executable=f"{plain.executable}t"))
-    if not snapshot.packages:
+    if not has_packages:
         return _system_interpreter(version, evidence)
     system_version = system.get(_minor_version(version), "")
     if system_version and f"{system_version}.".startswith(f"{version}."):
@@ -288,11 +281,11 @@ def _choose_interpreter(python: Seen, snapshot: Snapshot, system: dict[str, str]
     return make_standalone(_system_interpreter(version, evidence))
 
 
-def _apply_python_decision(decided: str, snapshot: Snapshot, system: dict[str, str]) -> Interpreter:
+def _apply_python_decision(decided: str, evidence: PythonEvidence) -> Interpreter:
     if not re.fullmatch(r"3\.\d+(\.\d+)?t?", decided):
         raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
     word, decided, free = decided, decided.removesuffix("t"), decided.endswith("t")
-    ran = [python for python in find_pythons(snapshot) if python.ran]
+    ran = [python for python in evidence.pythons if python.ran]
     same = [python for python in ran if _minor_version(python.version) == _minor_version(decided)]
     if ran and not same:
         raise LockError(
@@ -306,11 +299,11 @@ def _apply_python_decision(decided: str, snapshot: Snapshot, system: dict[str, s
             hint=f"an ordinary Python is another environment: --python {shlex.quote(other.version)}t",
         )
     exact = next((python.version for python in same if python.version.startswith(f"{decided}.")), decided)
-    version = exact if snapshot.packages and _minor_version(decided) not in system else decided
+    version = exact if evidence.has_packages and _minor_version(decided) not in evidence.system else decided
     decision = Seen(
         version=version, evidence="decided by the user", place=SourceLocation("python", 0), free_threaded=free
     )
-    return _choose_interpreter(decision, snapshot, system)
+    return _choose_interpreter(decision, evidence.system, evidence.has_packages)
 
 
 def _minor_version(version: str) -> str:

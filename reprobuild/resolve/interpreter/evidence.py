@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.resolve.interpreter.venv import VenvEvidence, gather_venv_evidence
 from reprobuild.snapshot.model import CapturedCondaPackage, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_names import INTERPRETER
 
@@ -37,29 +38,51 @@ class Seen(Struct, frozen=True, kw_only=True):
     free_threaded: bool = False
 
 
-def find_pythons(snapshot: Snapshot) -> list[Seen]:
-    """Return the Pythons in reports, conda's lists, and modules.
+class PythonEvidence(Struct, frozen=True, kw_only=True):
+    """The facts of a snapshot about its Python.
 
-    The system's own lists are left out.
+    `pythons` are those in reports, conda's lists, the freeze and modules; `modules` are the last ones. `system`
+    is {X.Y: X.Y.Z} of the distribution's interpreters, `default_minor` the `X.Y` of its `python3`, or empty. `rpm` is
+    an rpm host's. `has_packages`: a list of the system's packages was captured. `other` is the variable that leads to
+    another Python, in words. `conda_line` is the first line of the freeze that conda built.
     """
-    return [
-        *_report_pythons(snapshot), *_conda_pythons(snapshot), *_freeze_pythons(snapshot), *_module_pythons(snapshot)
-    ]  # fmt: skip
+
+    pythons: tuple[Seen, ...] = ()
+    modules: tuple[Seen, ...] = ()
+    system: dict[str, str] = {}
+    default_minor: str = ""
+    rpm: Seen | None = None
+    has_packages: bool = False
+    other: tuple[SourceLocation, str] | None = None
+    conda_line: SourceLocation | None = None
+    venv: VenvEvidence | None = None
 
 
-def describe_unused_modules(snapshot: Snapshot) -> Iterable[str]:
+def gather_evidence(snapshot: Snapshot) -> PythonEvidence:
+    """Read the facts of a snapshot about its Python, each once."""
+    modules = tuple(_module_pythons(snapshot))
+    installed = (*_report_pythons(snapshot), *_conda_pythons(snapshot), *_freeze_pythons(snapshot))
+    return PythonEvidence(
+        pythons=(*installed, *modules), modules=modules, system=_system_pythons(snapshot),
+        default_minor=_default_minor(snapshot), rpm=_rpm_python(snapshot), has_packages=bool(snapshot.packages),
+        other=_find_other_python(snapshot), venv=gather_venv_evidence(snapshot),
+        conda_line=next((line.place for line in snapshot.requirements if line.kind == "conda"), None),
+    )  # fmt: skip
+
+
+def describe_unused_modules(evidence: PythonEvidence) -> Iterable[str]:
     """Yield a message for each loaded but unused Python module.
 
     The environment ran on another Python.
     """
-    ran = next((python for python in find_pythons(snapshot) if python.ran), None)
-    for module in _module_pythons(snapshot) if ran else ():
+    ran = next((python for python in evidence.pythons if python.ran), None)
+    for module in evidence.modules if ran else ():
         assert ran is not None
         if not f"{module.version}.".startswith(f"{ran.version}."):
             yield f"{module.evidence} was loaded, and the environment ran Python {ran.version} ({ran.evidence})"
 
 
-def find_other_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
+def _find_other_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
     """Return the variable that leads to a non-system Python, or None.
 
     The value is described in words.
@@ -84,7 +107,7 @@ def find_other_python(snapshot: Snapshot) -> tuple[SourceLocation, str] | None:
     return None
 
 
-def system_pythons(snapshot: Snapshot) -> dict[str, str]:
+def _system_pythons(snapshot: Snapshot) -> dict[str, str]:
     """Return {X.Y: X.Y.Z} of the distribution's interpreters."""
     versions = {}
     for package in snapshot.packages:
@@ -95,7 +118,7 @@ def system_pythons(snapshot: Snapshot) -> dict[str, str]:
     return versions
 
 
-def default_minor(snapshot: Snapshot) -> str:
+def _default_minor(snapshot: Snapshot) -> str:
     """Return the `X.Y` of `python3` in the captured Debian packages.
 
     It is empty if they do not have it.
@@ -106,7 +129,7 @@ def default_minor(snapshot: Snapshot) -> str:
     return ""
 
 
-def rpm_python(snapshot: Snapshot) -> Seen | None:
+def _rpm_python(snapshot: Snapshot) -> Seen | None:
     """Return an rpm host's Python: the only one, or `python3`."""
     pythons: dict[str, Seen] = {}
     for rpm in snapshot.rpms:

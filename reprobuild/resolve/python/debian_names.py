@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.snapshot.model import SystemPackage
+from reprobuild.snapshot.model import Requirement, SystemPackage
 
 # Marks that only Debian and Ubuntu write into a version: 2.4.0+ubuntu3, 0.23ubuntu1, 1.1build1, 20.13.0+ds.
 _MARK = re.compile(r"\d(?:ubuntu|build)\d|[+~](?:ubuntu|dfsg|deb|ds)(?:\d|$)")
@@ -65,6 +65,11 @@ def packages_of(name: str) -> tuple[str, ...]:
     return (
         known or f"python3-{project.removeprefix('python-')}", f"python3-{project}", f"python3-{name.lower()}", project,
     )  # fmt: skip
+
+
+def find_freeze_packages(lines: Iterable[Requirement]) -> dict[str, str]:
+    """Return {package: "the freeze"} of likely system packages for the lines of a freeze."""
+    return {package: "the freeze" for line in lines for package in packages_of(line.name)}
 
 
 def find_system_package(name: str, version: str, packages: Mapping[str, str]) -> Brought | None:

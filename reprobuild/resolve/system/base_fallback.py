@@ -10,32 +10,20 @@ must be the captured one.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator
 
 import msgspec
 from msgspec import Struct
-from packaging.tags import Tag
 
-from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.target import WheelTarget
-from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import LockError
 from reprobuild.lock.python import Interpreter
-from reprobuild.resolve.python.resolve import WORKERS
+from reprobuild.resolve.python.wheel_glibc import Glibc
 from reprobuild.resolve.system.release import DistributionRelease, Known, known_releases
-from reprobuild.snapshot.model import Requirement, Snapshot
+from reprobuild.snapshot.model import Snapshot
 
-_ANY = (2, 99)  # a glibc that every wheel fits
-# The names of PEP 513, 571 and 599, from before the tag had the glibc itself.
-_LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
-_TAG = re.compile(
-    r"(?P<legacy>manylinux(?:1|2010|2014))_.*|manylinux_(?P<major>\d{1,3})_(?P<minor>\d{1,3})_.*"
-)
 _GLIBC = re.compile(r"(?i)g(?:nu )?libc\D{0,3}(\d{1,2})\.(\d{1,3})(?!\d)")
 _RPM_GLIBC = re.compile(r"(?:\d+:)?(\d{1,2})\.(\d{1,3})(?:\.\d+)*-")
 
-Glibc = tuple[int, int]
 _NONE: tuple[Glibc, str] = ((0, 0), "nothing tells one")
 
 
@@ -65,35 +53,21 @@ class ReleaseNeed(Struct, frozen=True, kw_only=True):
 
 
 def derive_release_need(
-    snapshot: Snapshot,
-    interpreter: Interpreter,
-    lines: Iterable[Requirement],
-    lists: FileLists,
-    machine: str,
+    snapshot: Snapshot, interpreter: Interpreter, of_wheels: tuple[Glibc, str] | None
 ) -> ReleaseNeed:
     """Derive the requirements on a system without a package list.
 
     Args:
         snapshot: its reports and rpm packages describe the host.
         interpreter: the Python that was decided or seen.
-        lines: the lines of the freeze with files on an index.
-        lists: the file lists of the machine's indexes.
-        machine: in the spelling of wheels, `x86_64`.
+        of_wheels: the oldest glibc for the wheels of the freeze, with the evidence.
     """
-    python = ".".join(interpreter.version.split(".")[:2])
-    target = WheelTarget(python=python, glibc=_ANY, machine=machine, free_threaded=interpreter.free_threaded)
-    tags = frozenset(target.tags())
-    with ThreadPoolExecutor(WORKERS) as pool:
-        of_wheels = [
-            minimum for minimum in pool.map(lambda line: _line_glibc(line, lists, tags), lines) if minimum
-        ]
-    glibc, glibc_from = max(
-        (*of_wheels, *_host_glibc(snapshot)), key=lambda minimum: minimum[0], default=_NONE
-    )
+    minimums = [*([of_wheels] if of_wheels else []), *_host_glibc(snapshot)]
+    glibc, glibc_from = max(minimums, key=lambda minimum: minimum[0], default=_NONE)
     family, number = _report_family(snapshot)
     return ReleaseNeed(
-        python=python if interpreter.kind == "system" else "", python_from=interpreter.evidence, glibc=glibc,
-        glibc_from=glibc_from, family=family, number=number,
+        python=interpreter.minor if interpreter.kind == "system" else "", python_from=interpreter.evidence,
+        glibc=glibc, glibc_from=glibc_from, family=family, number=number,
     )  # fmt: skip
 
 
@@ -142,23 +116,6 @@ def choose_default_release(
     return DistributionRelease(distribution=best.distribution, codename=best.codename, evidence=evidence)
 
 
-def glibc_of(tags: Iterable[Tag]) -> Glibc:
-    """Return the oldest glibc for a wheel of these tags.
-
-    It is (0, 0) if any will do (`any`, `linux`).
-    """
-    versions = []
-    for tag in tags:
-        match = _TAG.fullmatch(tag.platform)
-        if not match:
-            versions.append((0, 0))
-        elif match["legacy"]:
-            versions.append(_LEGACY[match["legacy"]])
-        else:
-            versions.append((int(match["major"]), int(match["minor"])))
-    return min(versions, default=(0, 0))
-
-
 def _describe_release(release: Known) -> str:
     return f"{release.label} has Python {release.python} and glibc {_format_glibc(release.glibc)}"
 
@@ -183,21 +140,6 @@ def _remedy(need: ReleaseNeed) -> str:
         f"give this machine's apt a source for a release that fits{known}, or decide: `--base debian/bookworm`, or "
         "another Python, `--python X.Y`"
     )
-
-
-def _line_glibc(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tuple[Glibc, str] | None:
-    """Return the oldest glibc for a captured line's wheels.
-
-    Return None if there is no such wheel.
-    """
-    if line.version is None:
-        return None
-    least: tuple[Glibc, str] | None = None
-    for item in lists.list_files(line.name, line.version):
-        if same_version(item.version, line.version) and (fitting := item.tags & tags):
-            candidate = (glibc_of(fitting), f"{item.filename}, {line.place}")
-            least = candidate if least is None or candidate[0] < least[0] else least
-    return least
 
 
 def _host_glibc(snapshot: Snapshot) -> Iterator[tuple[Glibc, str]]:

@@ -14,7 +14,7 @@ from reprobuild.config.services import Service, fill_address
 from reprobuild.errors import LockError
 from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.cuda.packages import cuda_packages
-from reprobuild.resolve.interpreter.evidence import find_pythons
+from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.resolve.system.release import infer_release, known_releases
 from reprobuild.resolve.vendor.recognise import Recognised, read_image_table
 from reprobuild.snapshot.model import Snapshot
@@ -169,7 +169,7 @@ def _aws_reference(snapshot: Snapshot, service: Service) -> str:
     name = f"{'huggingface-' if hugging else ''}{framework}-{job}"
     label = re.search(r"\+(cu\d+|cpu)$", torch)
     python, ubuntu = (
-        next((sighting.version for sighting in find_pythons(snapshot)), ""),
+        next((sighting.version for sighting in gather_evidence(snapshot).pythons), ""),
         _ubuntu_version(snapshot),
     )
     if not (label and python and ubuntu) or (hugging and not transformers):

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name, parse_sdist_filename
 
 from reprobuild.config.services import Service, fill_address
 from reprobuild.ecosystems.pypi.target import WheelTarget
+from reprobuild.ecosystems.pypi.torch_build import TorchBuild, read_torch_build
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.http.model import NotFoundError, split_credentials
@@ -29,7 +30,6 @@ from reprobuild.infra.untrusted.metadata import read_metadata
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.cuda.torch_build import TorchBuild, read_torch_build
 from reprobuild.resolve.python.archives import download_file
 from reprobuild.resolve.python.resolve import ResolvedLines
 from reprobuild.resolve.python.rulings import BUILT
@@ -49,7 +49,7 @@ class _Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @cache
 def _read_projects() -> dict[str, _Project]:
-    text = (files("reprobuild.resolve.builds") / "prebuilt.toml").read_bytes()
+    text = (files("reprobuild.resolve.python") / "prebuilt.toml").read_bytes()
     read = msgspec.toml.decode(text, type=dict[str, tuple[_Project, ...]])
     return {project.name: project for project in read["project"]}
 
