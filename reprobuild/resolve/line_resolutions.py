@@ -1,4 +1,4 @@
-"""Resolutions of lines that lead to no input of the lock."""
+"""Resolutions of lines, and of those that lead to no input of the lock."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from reprobuild.config.overrides import is_named
-from reprobuild.lock.model import Resolution
+from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.snapshot.file_kinds import field_of, is_environment
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import Requirement, Snapshot
 
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
+
+
+def make_resolution(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
+    """Return the resolution of a line."""
+    return Resolution(
+        file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,
+        reason=reason, kind=kind, captured=line.text,
+    )  # fmt: skip
 
 
 def rule_unread(snapshot: Snapshot) -> list[Resolution]:
@@ -36,7 +44,7 @@ def rule_unread(snapshot: Snapshot) -> list[Resolution]:
 def rule_dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Resolution]:
     """Return resolutions for the lines that a decision drops."""
     return [
-        _exclude_line(line.place.file, line.place.line, line.name, "dropped by decision", line.text)
+        make_resolution(line, "excluded", "dropped by decision", "decision")
         for line in (*snapshot.requirements, *snapshot.unlisted)
         if is_named(line.name, drop)
     ]
@@ -54,9 +62,3 @@ def exclude_unlisted(rulings: Iterable[Resolution], snapshot: Snapshot) -> tuple
         else ruling
         for ruling in rulings
     )
-
-
-def _exclude_line(file: str, line: int, subject: str, reason: str, captured: str) -> Resolution:
-    return Resolution(
-        file=file, line=line, subject=subject, outcome="excluded", reason=reason, captured=captured, kind="decision"
-    )  # fmt: skip

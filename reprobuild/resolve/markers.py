@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.overrides import is_named
 from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, marker_environment
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.python.rulings import make_resolution
+from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version
 

@@ -21,10 +21,11 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python import prebuilt
 from reprobuild.resolve.python.prebuilt import use_prebuilt_wheels
 from reprobuild.resolve.python.resolve import ResolvedLines
-from reprobuild.resolve.python.rulings import BUILT, make_resolution
+from reprobuild.resolve.python.rulings import BUILT
 from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.store import Store

@@ -24,7 +24,8 @@ from reprobuild.infra.http.client import Net
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.python.rulings import BUILT, describe_yank, make_resolution, rule_missing_hash
+from reprobuild.resolve.line_resolutions import make_resolution
+from reprobuild.resolve.python.rulings import BUILT, describe_yank, rule_missing_hash
 from reprobuild.snapshot.model import Requirement
 from reprobuild.store.store import Store
 

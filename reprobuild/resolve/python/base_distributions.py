@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.python.rulings import make_resolution
+from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.snapshot.model import Requirement
 
 OF_BASE = "base-distribution"  # the kind of a line that a distribution of the base covers

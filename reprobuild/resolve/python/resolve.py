@@ -25,6 +25,7 @@ from reprobuild.ecosystems.pypi.target import WheelTarget as WheelTarget
 from reprobuild.errors import FetchError
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Sdist, Wheel
+from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.archives import resolve_archive
 from reprobuild.resolve.python.base_distributions import Below, rule_base_distribution
 from reprobuild.resolve.python.classify import Lookup, look_up_line
@@ -37,7 +38,6 @@ from reprobuild.resolve.python.rulings import (
     describe_missing_version,
     describe_yank,
     find_unlabelled_version,
-    make_resolution,
     rule_ambiguous_index,
     rule_missing_hash,
     rule_other_hash,

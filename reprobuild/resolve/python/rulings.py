@@ -10,7 +10,8 @@ from reprobuild.ecosystems.pypi.files import IndexDistribution, IndexOffer
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import nearest_versions, public_version, same_version
 from reprobuild.errors import FetchError
-from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.lock.model import Resolution
+from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.classify import Lookup
 from reprobuild.resolve.python.python_versions import format_python_ranges, pythons_of
 from reprobuild.snapshot.model import Requirement
@@ -20,14 +21,6 @@ BUILT = "; built from its source, once"  # for projects without a wheel
 # Of a file without a published hash.
 BROUGHT = "; no sha256 of it is published, so it is what stood there when the lock was made"
 _NIGHTLY = "; nightly builds are removed after about 60 days"
-
-
-def make_resolution(line: Requirement, outcome: Outcome, reason: str, kind: str = "") -> Resolution:
-    """Return the resolution of a line."""
-    return Resolution(
-        file=line.place.file, line=line.place.line, subject=line.name, outcome=outcome,
-        reason=reason, kind=kind, captured=line.text,
-    )  # fmt: skip
 
 
 def describe_yank(file: IndexDistribution) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from packaging.utils import canonicalize_name
 
 from reprobuild.lock.model import Resolution
+from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.base_distributions import Below
 from reprobuild.resolve.python.classify import Lookup
 from reprobuild.resolve.python.debian_names import same_release
-from reprobuild.resolve.python.rulings import make_resolution
 from reprobuild.snapshot.model import Requirement
 
 NOTHING = Below()
