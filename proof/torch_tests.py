@@ -32,7 +32,7 @@ SEED = "7"
 WAYS: Mapping[str, str] = {"bare": "", "torch": "torch", "strict": "strict"}
 MODULES = tuple(
     f"reprobuild_runtime/{part}"
-    for part in ("entrypoint", "importhook", "launch", "profiles", "seeding", "startup")
+    for part in ("entrypoint", "importhook", "settings", "profiles", "seeding", "startup")
 )
 
 

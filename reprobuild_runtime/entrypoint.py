@@ -16,7 +16,7 @@ import sys
 sys.dont_write_bytecode = True  # leave no trace in the container
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # it is run by its path
 
-from reprobuild_runtime import init, launch  # noqa: E402  after the path
+from reprobuild_runtime import settings, supervise  # noqa: E402  after the path
 from reprobuild_runtime.seeding import options  # noqa: E402  after the path
 
 TYPE_CHECKING = False
@@ -45,16 +45,16 @@ def main(argv: "List[str]") -> int:
     """Run the command, or a shell; return the exit code."""
     uncoerce_locale()
     try:
-        launch.settle(os.environ)
+        settings.settle(os.environ)
     except ValueError as err:
-        seed_hint = f"give {launch.SEED}=N, or leave it out and a seed is drawn and logged"
-        launch.print_line(f"reprobuild: error: {err}")
-        launch.print_line(f"reprobuild: hint: {getattr(err, 'hint', seed_hint)}")
+        seed_hint = f"give {settings.SEED}=N, or leave it out and a seed is drawn and logged"
+        settings.print_line(f"reprobuild: error: {err}")
+        settings.print_line(f"reprobuild: hint: {getattr(err, 'hint', seed_hint)}")
         return 125
     for line in options.uncovered(argv):
-        launch.print_line(f"reprobuild: {line}")
+        settings.print_line(f"reprobuild: {line}")
     command = argv or ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"]
-    return init.look_after(command) if os.getpid() == 1 else init.replace_process(command)
+    return supervise.look_after(command) if os.getpid() == 1 else supervise.replace_process(command)
 
 
 if __name__ == "__main__":

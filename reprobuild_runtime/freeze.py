@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # it is run by its path
 
-from reprobuild_runtime import freezeline, launch
+from reprobuild_runtime import freezeline, settings
 from reprobuild_runtime.gittree import tree_id
 
 # ruff: noqa: TID251  the environment says where sources/ is
@@ -143,7 +143,7 @@ def freeze_lines(distributions: "List[Dict[str, Any]]") -> "List[str]":
 
 
 def _sources() -> "Dict[str, Any]":
-    recorded = os.path.join(launch.folder(os.environ), "sources")
+    recorded = os.path.join(settings.folder(os.environ), "sources")
     sources: "Dict[str, Any]" = {}
     for name in sorted(os.listdir(recorded)) if os.path.isdir(recorded) else ():
         with open(os.path.join(recorded, name), encoding="utf-8") as file:

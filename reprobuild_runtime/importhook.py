@@ -6,7 +6,7 @@ It does not import the module, or change how it is found.
 import sys
 from _thread import get_ident
 
-import reprobuild_runtime.forks  # noqa: F401  it counts from interpreter start on
+import reprobuild_runtime.fork_ids  # noqa: F401  it counts from interpreter start on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -39,9 +39,9 @@ def start() -> None:
         for name in ("PYTHONHASHSEED", "REPROBUILD_SEED", "REPROBUILD_SEED_EXPLICIT", "REPROBUILD_SETTLED"):
             GIVEN[name] = os.environ.get(name, "")
         if not _is_settled():
-            from reprobuild_runtime import launch
+            from reprobuild_runtime import settings
 
-            launch.settle_late(os.environ)
+            settings.settle_late(os.environ)
         finder = Finder(WATCHED, _handle_import)
         for name in WATCHED:
             if name in sys.modules:
@@ -77,14 +77,14 @@ def _is_settled() -> bool:
 def _handle_import(name: str, module: object) -> None:
     try:  # imports only here: most interpreters do not reach this
         if name == "venv":
-            from reprobuild_runtime.seeding import venvs
+            from reprobuild_runtime.seeding import venv_hook
 
-            venvs.hook_into(module)
+            venv_hook.hook_into(module)
             return
-        from reprobuild_runtime import launch, profiles, record
+        from reprobuild_runtime import profiles, record, settings
         from reprobuild_runtime.seeding import libraries
 
-        in_force = launch.read(os.environ)
+        in_force = settings.read(os.environ)
         if in_force is not None:
             libraries.after_import(name, module, in_force[0])
             if name in profiles.WATCHED:
@@ -96,9 +96,9 @@ def _handle_import(name: str, module: object) -> None:
 
 
 def _handle_failure(err: Exception, where: str = "") -> None:
-    from reprobuild_runtime import launch
+    from reprobuild_runtime import settings
 
-    launch.print_line(f"reprobuild: seeding hook failed: {where}{type(err).__name__}: {err}")
+    settings.print_line(f"reprobuild: seeding hook failed: {where}{type(err).__name__}: {err}")
 
 
 start()

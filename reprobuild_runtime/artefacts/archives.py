@@ -15,13 +15,13 @@ import tempfile
 import zipfile
 import zlib
 
-from reprobuild_runtime.artefacts.distance import BLOCK, KINDS
-from reprobuild_runtime.artefacts.found import Collector, UnreadableError
-from reprobuild_runtime.artefacts.lines import NUMBERS, unique
+from reprobuild_runtime.artefacts.findings import Collector, UnreadableError
+from reprobuild_runtime.artefacts.nested import Walk
 from reprobuild_runtime.artefacts.pickles import read_torch
 from reprobuild_runtime.artefacts.plain import numpy_dtype
 from reprobuild_runtime.artefacts.sections import Array, FileSection, compare_arrays
-from reprobuild_runtime.artefacts.trees import Walk
+from reprobuild_runtime.artefacts.text_formats import NUMBERS, unique
+from reprobuild_runtime.artefacts.ulp import BLOCK, KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

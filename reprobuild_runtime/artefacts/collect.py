@@ -33,7 +33,7 @@ if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our f
     del sys.path[0]
 sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
-from reprobuild_runtime import entrypoint, init  # noqa: E402  after the path
+from reprobuild_runtime import entrypoint, supervise  # noqa: E402  after the path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def main(argv: "List[str]") -> int:
     before = states(patterns)
     began = time.time()
     children: "List[int]" = []
-    code = init.look_after(command, children.append)
+    code = supervise.look_after(command, children.append)
     index: "Dict[str, Any]" = {
         "code": code,
         "began": began,

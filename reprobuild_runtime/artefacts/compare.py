@@ -28,13 +28,13 @@ if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our f
     del sys.path[0]
 sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
-from reprobuild_runtime.artefacts import archives, events, lines, pickles  # noqa: E402  after the path
-from reprobuild_runtime.artefacts.distance import BLOCK  # noqa: E402  after the path
-from reprobuild_runtime.artefacts.excuses import ExcuseRules  # noqa: E402  after the path
-from reprobuild_runtime.artefacts.found import Collector, UnreadableError  # noqa: E402  after the path
+from reprobuild_runtime.artefacts import archives, events, pickles, text_formats  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.findings import Collector, UnreadableError  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.ignore_rules import ExcuseRules  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.moments import Run  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.nested import Walk  # noqa: E402  after the path
 from reprobuild_runtime.artefacts.sections import Array, FileSection, compare_arrays  # noqa: E402  after the path
-from reprobuild_runtime.artefacts.trees import Walk  # noqa: E402  after the path
+from reprobuild_runtime.artefacts.ulp import BLOCK  # noqa: E402  after the path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,8 +125,9 @@ def compare_format(kind: str, name: str, first_path: str, second_path: str, coll
 
 
 _COMPARE = {
-    "npy": archives.compare_npy, "safetensors": archives.compare_safetensors, "JSON lines": lines.compare_json_lines,
-    "JSON": lines.compare_json, "csv": lines.compare_csv, "text": lines.compare_text,
+    "npy": archives.compare_npy, "safetensors": archives.compare_safetensors,
+    "JSON lines": text_formats.compare_json_lines, "JSON": text_formats.compare_json, "csv": text_formats.compare_csv,
+    "text": text_formats.compare_text,
     "event file of TensorBoard": events.compare_events,
 }  # fmt: skip
 
@@ -226,7 +227,7 @@ def shorten_lines(texts: "List[str]") -> "List[str]":
 
 def _text_or_bytes(first_path: str, second_path: str, collector: "Collector") -> str:
     try:
-        lines.compare_text(first_path, second_path, collector)
+        text_formats.compare_text(first_path, second_path, collector)
     except UnreadableError:
         compare_bytes(first_path, second_path, collector)
         return "bytes"

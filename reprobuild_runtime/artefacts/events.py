@@ -10,8 +10,8 @@ import os
 import struct
 from itertools import zip_longest
 
-from reprobuild_runtime.artefacts.found import Collector, UnreadableError
-from reprobuild_runtime.artefacts.trees import Walk
+from reprobuild_runtime.artefacts.findings import Collector, UnreadableError
+from reprobuild_runtime.artefacts.nested import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

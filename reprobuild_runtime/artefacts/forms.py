@@ -7,7 +7,7 @@ import hashlib
 import re
 import struct
 
-from reprobuild_runtime.artefacts.found import UnreadableError
+from reprobuild_runtime.artefacts.findings import UnreadableError
 from reprobuild_runtime.artefacts.sections import Array
 
 TYPE_CHECKING = False

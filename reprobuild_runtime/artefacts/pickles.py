@@ -11,8 +11,8 @@ import os
 import pickle
 import struct
 
+from reprobuild_runtime.artefacts.findings import UnreadableError
 from reprobuild_runtime.artefacts.forms import OrderedDict
-from reprobuild_runtime.artefacts.found import UnreadableError
 from reprobuild_runtime.artefacts.plain import Plain, element_size
 from reprobuild_runtime.artefacts.records import Bytes, Calls, Outside, PickleCall, Storage, text
 from reprobuild_runtime.artefacts.sections import FileSection

@@ -5,11 +5,11 @@ They become tensors and NumPy's arrays, and named parts.
 
 # ruff: noqa: B905  zip has no `strict` before Python 3.10
 
-from reprobuild_runtime.artefacts.distance import KINDS
+from reprobuild_runtime.artefacts.findings import UnreadableError
 from reprobuild_runtime.artefacts.forms import DEEPEST, Members, Opaque, OrderedDict, canonical, reached
-from reprobuild_runtime.artefacts.found import UnreadableError
 from reprobuild_runtime.artefacts.records import Outside, PickleCall, Storage, text
 from reprobuild_runtime.artefacts.sections import Array, FileSection
+from reprobuild_runtime.artefacts.ulp import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 They record the calls that it asks for, and the objects outside of it.
 """
 
-from reprobuild_runtime.artefacts.found import UnreadableError
+from reprobuild_runtime.artefacts.findings import UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

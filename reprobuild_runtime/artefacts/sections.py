@@ -8,7 +8,8 @@ They are compared piece by piece.
 import math
 import os
 
-from reprobuild_runtime.artefacts.distance import (
+from reprobuild_runtime.artefacts.findings import Collector, UnreadableError
+from reprobuild_runtime.artefacts.ulp import (
     BLOCK,
     KINDS,
     RAW,
@@ -17,7 +18,6 @@ from reprobuild_runtime.artefacts.distance import (
     count_specials,
     describe,
 )
-from reprobuild_runtime.artefacts.found import Collector, UnreadableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

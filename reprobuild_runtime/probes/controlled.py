@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 
-from reprobuild_runtime import launch
+from reprobuild_runtime import settings
 from reprobuild_runtime.probes import controls, processes
 from reprobuild_runtime.probes.arrays import controls as arrays
 from reprobuild_runtime.probes.gather import environ_of
@@ -101,7 +101,7 @@ def _describe_blame(problem: str, mode: "Dict[str, Any]") -> str:
 
 def _fresh_controls(ask: "Dict[str, Any]") -> "List[Dict[str, Any]]":
     seed = str(ask["seed"])
-    cured = {launch.SEED: seed, launch.EXPLICIT: "1", launch.HASH_SEED: seed}
+    cured = {settings.SEED: seed, settings.EXPLICIT: "1", settings.HASH_SEED: seed}
     entries = []
     numpy = [arrays.make_fresh_control(cured)] if ask["subject"] == "arrays" else []
     for control in [*controls.list_fresh_controls(cured), *numpy]:

@@ -6,7 +6,7 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from reprobuild_runtime import launch
+from reprobuild_runtime import settings
 from reprobuild_runtime.probes import child, expectations, processes, stress
 from reprobuild_runtime.probes.judge import judge
 
@@ -146,7 +146,7 @@ def environ_of(mode: str, seed: int, subject: str = "torch") -> "Dict[str, str]"
     The seed is chosen, and `default` has no profile.
     """
     environ = dict(os.environ)
-    environ[launch.SEED], environ[launch.EXPLICIT] = str(seed), "1"
+    environ[settings.SEED], environ[settings.EXPLICIT] = str(seed), "1"
     if mode == "default":
         environ["REPROBUILD_PROFILE"] = "log-only"
         for name in PROFILE_VARIABLES:

@@ -2,7 +2,7 @@
 
 import json
 
-from reprobuild_runtime import launch
+from reprobuild_runtime import settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def read(text: str) -> "Dict[str, Any]":
         raise ValueError("device is cpu or cuda, not {!r}".format(full["device"]))
     if full["subject"] not in SUBJECTS:
         raise ValueError("subject is torch or arrays, not {!r}".format(full["subject"]))
-    launch.check(full["seed"])
+    settings.check(full["seed"])
     for name in _FLAGS:
         if type(full[name]) is not bool:
             raise ValueError(f"{name} is true or false, not {full[name]!r}")

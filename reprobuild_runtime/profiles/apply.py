@@ -5,7 +5,7 @@ Contradicting values are reported.
 
 import sys
 
-from reprobuild_runtime import settled
+from reprobuild_runtime import applied_env
 from reprobuild_runtime.profiles import choose
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ def export(environ: "MutableMapping[str, str]", entries: "Iterable[Mapping[str, 
             if not any(word.split("=")[0] == flag for word in (have or "").split()):
                 environ[name] = f"{have} {entry['value']}" if have else entry["value"]
         elif entry["value"] is not None and (have is None or _is_anothers(environ, entry)):
-            settled.put(environ, name, entry["value"])
+            applied_env.put(environ, name, entry["value"])
         if not choose.is_valid(entry, environ.get(name)):
             contradictions.append(describe_contradiction(entry, environ.get(name)))
     return contradictions
@@ -43,7 +43,7 @@ def _is_anothers(environ: "Mapping[str, str]", entry: "Mapping[str, Any]") -> bo
     This profile's entry does not allow its value.
     """
     name = entry["name"]
-    return settled.has_our_value(environ, name) and not choose.is_valid(entry, environ[name])
+    return applied_env.has_our_value(environ, name) and not choose.is_valid(entry, environ[name])
 
 
 def describe_contradiction(entry: "Mapping[str, Any]", value: object) -> str:

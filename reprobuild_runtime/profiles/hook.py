@@ -8,8 +8,8 @@ Flags are set after an import, and all settings when user code asks.
 import os
 import sys
 
-from reprobuild_runtime import launch, settled
-from reprobuild_runtime.profiles import apply, choose, kernels, refusals, versions
+from reprobuild_runtime import applied_env, settings
+from reprobuild_runtime.profiles import apply, choose, kernels, nondeterministic_ops, versions
 from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def after_import(name: str, module: "Any") -> None:
     A program that imports a framework also gets a message here if its hash order is lost, and no process could report
     it before: other programs do not (the output of `python -I -c` may be read by a program).
     """
-    launch.say_hash_order(os.environ)
+    settings.say_hash_order(os.environ)
     try:
         profiles = choose.names(os.environ.get(choose.PROFILE))
     except choose.UnknownProfileError:
@@ -41,17 +41,17 @@ def after_import(name: str, module: "Any") -> None:
         apply.export(
             os.environ, [entry for entry in entries if not entry.get("append") and not _bound(entry)]
         )
-        refusals.install(profiles)
+        nondeterministic_ops.install(profiles)
         for problem in kernels.settle(module):
-            launch.print_line("reprobuild: " + problem)
+            settings.print_line("reprobuild: " + problem)
     for problem in set_flags(apply.select_flags(name, entries)):
-        launch.print_line("reprobuild: " + problem)
+        settings.print_line("reprobuild: " + problem)
     if os.environ.get(apply.CHECKED) != "1" and ranks.rank(os.environ) == 0:
         rules = [rule for rule in choose.list_argument_rules(profiles, path) if _module(rule) == name]
         if rules:
             os.environ[apply.CHECKED] = "1"  # workers have the same one
         for problem in apply.check_arguments(rules, sys.argv):
-            launch.print_line(f"reprobuild: profile {','.join(profiles)}: {problem}")
+            settings.print_line(f"reprobuild: profile {','.join(profiles)}: {problem}")
 
 
 def _read(entry: "Dict[str, Any]") -> object:
@@ -103,7 +103,7 @@ def enforce(profile: "Optional[str]") -> "List[str]":
     except choose.UnknownProfileError as err:
         if profile is not None:
             raise
-        launch.print_line(f"reprobuild: no profile is in force: {err}")
+        settings.print_line(f"reprobuild: no profile is in force: {err}")
         return _hash_seed()
     if profile is not None:
         os.environ[choose.PROFILE] = ",".join(profiles)  # children and later imports do the same
@@ -122,13 +122,13 @@ def enforce(profile: "Optional[str]") -> "List[str]":
         if name in sys.modules:
             late += set_flags(apply.select_flags(name, entries))
     if "torch" in sys.modules and entries:
-        refusals.install(profiles)
+        nondeterministic_ops.install(profiles)
         late += kernels.settle(sys.modules["torch"])
     return late
 
 
 def _hash_seed() -> "List[str]":
-    if launch.hash_order_is_chosen():
+    if settings.hash_order_is_chosen():
         return []
     return ["PYTHONHASHSEED: the order of sets was drawn when this interpreter started"]
 
@@ -141,7 +141,7 @@ def _take_back(named: "Container[str]") -> "List[str]":
     every = choose.data()["profiles"].values()
     known = {entry["name"]: entry for profile in every for entry in profile["settings"]}
     stays: "Dict[str, List[str]]" = {}
-    for name in settled.names(os.environ):
+    for name in applied_env.names(os.environ):
         if name in known and name not in named:
             del os.environ[name]
             stays.setdefault(_bound(known[name]), []).append(name)

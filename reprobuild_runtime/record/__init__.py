@@ -25,10 +25,10 @@ def watch(name: str, module: "Any") -> None:
         module: the module.
     """
     try:
-        from reprobuild_runtime.record import keep
+        from reprobuild_runtime.record import writer
 
-        keep.watch(name)
+        writer.watch(name)
     except Exception as err:
-        from reprobuild_runtime import launch
+        from reprobuild_runtime import settings
 
-        launch.print_line(f"reprobuild: no record is written: {type(err).__name__}: {err}")
+        settings.print_line(f"reprobuild: no record is written: {type(err).__name__}: {err}")

@@ -3,8 +3,8 @@
 It is for user code and for the start-up hook (docs/seeds.md).
 
 `enforce` is for users, `libraries` has a seeder for each library, `entropy` the numbers for generators without a seed,
-`streams` their computation, `place` and `ranks` the identity of this process, `inherited` the seed of a process with an
-empty environment, `workers` the helpers for torch's DataLoader.
+`seed_streams` their computation, `process_id` and `ranks` the identity of this process, `inherit_env` the seed of a
+process with an empty environment, `workers` the helpers for torch's DataLoader.
 """
 
 TYPE_CHECKING = False

@@ -5,8 +5,8 @@
 import os
 import sys
 
-from reprobuild_runtime import launch, profiles
-from reprobuild_runtime.seeding import libraries, ranks, streams
+from reprobuild_runtime import profiles, settings
+from reprobuild_runtime.seeding import libraries, ranks, seed_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,18 +48,18 @@ def enforce_reproducibility(
 
         choose.names(profile)  # a wrong one changes no settings
     chosen, explicit, lines = _choose(seed)
-    launch.log_seed(chosen)
+    settings.log_seed(chosen)
     for line in lines:
-        launch.print_line("reprobuild: " + line)
-    launch.export(os.environ, chosen, explicit)
-    streams.begin(chosen, enforced=True)
+        settings.print_line("reprobuild: " + line)
+    settings.export(os.environ, chosen, explicit)
+    seed_streams.begin(chosen, enforced=True)
     for name, seeder in libraries.SEEDERS.items():
         module = import_or_say(name) if name in IMPORTED else sys.modules.get(name)
         if module is not None:
             seeder(module, chosen)
     libraries.record_state_read()
     for late in profiles.enforce(explicit, profile):
-        launch.print_line(f"reprobuild: too late for this process: {late}")
+        settings.print_line(f"reprobuild: too late for this process: {late}")
     return chosen
 
 
@@ -71,15 +71,15 @@ def _choose(seed: "Optional[int]") -> "Tuple[int, bool, List[str]]":
     """Return the seed, whether the user chose it, and messages."""
     launched = _launched()
     if seed is not None:
-        return launch.check(seed), True, []
+        return settings.check(seed), True, []
     if launched is not None and launched[1]:
         return launched[0], True, []
     _draws.append(len(_draws))
     if launched is None:
-        drawn, _, lines = ranks.settle(os.environ, None, launch.draw)
+        drawn, _, lines = ranks.settle(os.environ, None, settings.draw)
         _launches[:] = [(drawn, False)]
         return drawn, False, lines
-    return launched[0] if len(_draws) == 1 else streams.further_seed(launched[0], len(_draws)), False, []
+    return launched[0] if len(_draws) == 1 else seed_streams.further_seed(launched[0], len(_draws)), False, []
 
 
 def _launched() -> "Optional[Tuple[int, bool]]":
@@ -89,7 +89,7 @@ def _launched() -> "Optional[Tuple[int, bool]]":
     """
     if not _launches:
         try:
-            _launches.append(launch.read(os.environ))
+            _launches.append(settings.read(os.environ))
         except ValueError:
             _launches.append(None)  # the start-up hook has complained
     return _launches[0]
@@ -106,7 +106,7 @@ def import_or_say(name: str) -> "Any":
         return importlib.import_module(name)
     except ModuleNotFoundError as err:
         if err.name != name.partition(".")[0]:
-            launch.print_line(f"reprobuild: {name} is not seeded: {err}")
+            settings.print_line(f"reprobuild: {name} is not seeded: {err}")
     except Exception as err:
-        launch.print_line(f"reprobuild: {name} is not seeded: {type(err).__name__}: {err}")
+        settings.print_line(f"reprobuild: {name} is not seeded: {type(err).__name__}: {err}")
     return None

@@ -1,6 +1,6 @@
 """Numbers for generators that were made without a seed.
 
-They are numbers of `streams` instead of the system's entropy.
+They are numbers of `seed_streams` instead of the system's entropy.
 
 `random.Random()` and NumPy's `default_rng()`, `PCG64()`, `RandomState()`, `SeedSequence()` are then the same each time,
 and distinct in each process. The system's entropy itself (`os.urandom`, `secrets`, `uuid`, `SystemRandom`) is left
@@ -10,8 +10,8 @@ alone: keys and names that must be unique come from it. For that reason `tempfil
 
 import sys
 
-from reprobuild_runtime import launch
-from reprobuild_runtime.seeding import streams
+from reprobuild_runtime import settings
+from reprobuild_runtime.seeding import seed_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def steady_random(random: "Any") -> None:
     def seed(self: "Any", a: "Any" = None, version: int = 2) -> "Any":
         if a is None:
             try:
-                if streams.seed_in_force() is not None and not _is_for_names():
-                    a = streams.next_bits("random", 512)
+                if seed_streams.seed_in_force() is not None and not _is_for_names():
+                    a = seed_streams.next_bits("random", 512)
             except Exception as err:
                 _say_once(err)
         return original(self, a, version)
@@ -71,7 +71,7 @@ def _say_once(err: Exception) -> None:
     """
     if not _said:
         _said.append(str(err))
-        launch.print_line(f"reprobuild: a generator is not seeded: {type(err).__name__}: {err}")
+        settings.print_line(f"reprobuild: a generator is not seeded: {type(err).__name__}: {err}")
 
 
 def steady_numpy(numpy_random: "Any") -> bool:
@@ -89,8 +89,8 @@ def steady_numpy(numpy_random: "Any") -> bool:
 
         def randbits(k: int) -> int:
             try:
-                if streams.seed_in_force() is not None:
-                    return streams.next_bits("numpy", k)
+                if seed_streams.seed_in_force() is not None:
+                    return seed_streams.next_bits("numpy", k)
             except Exception as err:
                 _say_once(err)
             return int(original(k))

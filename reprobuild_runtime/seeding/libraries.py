@@ -8,8 +8,8 @@ They are called right after an import, or by `enforce_reproducibility`.
 import os
 import sys
 
-from reprobuild_runtime import launch
-from reprobuild_runtime.seeding import entropy, place, streams, torches
+from reprobuild_runtime import settings
+from reprobuild_runtime.seeding import entropy, process_id, seed_streams, torch_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def seed_random(random: "Any", seed: int) -> None:
     """
     entropy.steady_random(random)
     random.seed(seed)
-    _left["random"] = (place.name_process(), place.count_forks(), random.getstate())
-    place.in_forked_children(_seed_forked, getattr(random, "_inst", random))
+    _left["random"] = (process_id.name_process(), process_id.count_forks(), random.getstate())
+    process_id.in_forked_children(_seed_forked, getattr(random, "_inst", random))
 
 
 # The process that each was seeded for, its depth of forks, and the resulting state.
@@ -37,11 +37,11 @@ _PROGRAM = "the program"  # no process has this name
 def _seed_forked() -> None:
     """Seed `random` for the current process."""
     random: "Any" = sys.modules.get("random")
-    seed = streams.seed_in_force()
+    seed = seed_streams.seed_in_force()
     if random is not None and seed is not None and "random" in _left:
-        where = place.name_process()
+        where = process_id.name_process()
         random.seed(f"{seed}/{where}")
-        _left["random"] = (where, place.count_forks(), random.getstate())
+        _left["random"] = (where, process_id.count_forks(), random.getstate())
 
 
 def watch_workers(util: "Any", seed: int) -> None:
@@ -68,22 +68,22 @@ def watch_workers(util: "Any", seed: int) -> None:
 
 def _seed_worker() -> None:
     try:
-        where = place.name_process()
+        where = process_id.name_process()
         random: "Any" = sys.modules.get("random")
         if random is not None and _has_inherited_seed("random", where, random.getstate):
             _seed_forked()
         numpy_random: "Any" = sys.modules.get("numpy.random")
-        seed = streams.seed_in_force()
+        seed = seed_streams.seed_in_force()
         if numpy_random is not None and seed is not None:
             in_this_process = (
-                _left.get("numpy.random", ("", -1, None))[1] == place.count_forks()
+                _left.get("numpy.random", ("", -1, None))[1] == process_id.count_forks()
             )  # else copied by a fork
             if in_this_process and _has_inherited_seed(
                 "numpy.random", where, lambda: _numpy_state(numpy_random)
             ):
-                seed_numpy(numpy_random, streams.process_seed(seed))
+                seed_numpy(numpy_random, seed_streams.process_seed(seed))
     except Exception as err:
-        launch.print_line(f"reprobuild: this worker is not seeded: {type(err).__name__}: {err}")
+        settings.print_line(f"reprobuild: this worker is not seeded: {type(err).__name__}: {err}")
 
 
 def _has_inherited_seed(name: str, where: str, state: "Callable[[], object]") -> bool:
@@ -111,9 +111,9 @@ def _call(action: "Callable[[], None]") -> None:
 def seed_numpy(numpy_random: "Any", seed: int) -> None:
     """Seed NumPy's global generator, and steady unseeded ones."""
     numpy_random.seed(seed)
-    _left["numpy.random"] = (place.name_process(), place.count_forks(), _numpy_state(numpy_random))
+    _left["numpy.random"] = (process_id.name_process(), process_id.count_forks(), _numpy_state(numpy_random))
     if not entropy.steady_numpy(numpy_random):
-        launch.print_line(
+        settings.print_line(
             "reprobuild: this NumPy's generators cannot be told a seed: default_rng() is not reproducible"
         )
 
@@ -132,14 +132,14 @@ def _numpy_state(numpy_random: "Any") -> object:
 
 def seed_torch(torch: "Any", seed: int) -> None:
     """Seed torch on every device."""
-    torches.seed_torch(torch, seed)
+    torch_devices.seed_torch(torch, seed)
 
 
 def seed_accelerator(module: "Any", seed: int) -> None:
     """Seed an accelerator that a package has just added to torch."""
     torch = sys.modules.get("torch")
     if torch is not None:
-        torches.seed_accelerators(torch, seed)
+        torch_devices.seed_accelerators(torch, seed)
 
 
 def seed_tensorflow(tensorflow: "Any", seed: int) -> None:
@@ -162,7 +162,7 @@ def seed_cupy(cupy: "Any", seed: int) -> None:
     """
     before = os.environ.get("CUPY_SEED", "")
     if before not in ("", str(seed), *_cupy):
-        launch.print_line(f"reprobuild: CuPy is not seeded: CUPY_SEED={before[:80]!r} was set before")
+        settings.print_line(f"reprobuild: CuPy is not seeded: CUPY_SEED={before[:80]!r} was set before")
         return
     _cupy[:] = [str(seed)]
     os.environ["CUPY_SEED"] = str(seed)
@@ -229,9 +229,9 @@ def after_import(name: str, module: "Any", seed: int) -> None:
 
     A library that is loaded a second time and has kept its generator, as compiled modules do, is left alone, too.
     """
-    streams.begin(seed)
+    seed_streams.begin(seed)
     if name in SEEDERS and _is_new(name, module):
-        SEEDERS[name](module, streams.process_seed(seed) if name in EACH_ITS_OWN else seed)
+        SEEDERS[name](module, seed_streams.process_seed(seed) if name in EACH_ITS_OWN else seed)
 
 
 # The global generator of a library; for the others, the module itself counts.

@@ -9,8 +9,8 @@ https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader
 
 import os
 
-from reprobuild_runtime import launch
-from reprobuild_runtime.seeding import enforce, libraries, ranks, streams
+from reprobuild_runtime import settings
+from reprobuild_runtime.seeding import enforce, libraries, ranks, seed_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def seed_worker(worker_id: int) -> None:
     torch = enforce.import_or_say("torch")
     if torch is None:
         raise RuntimeError("seed_worker is for the workers of torch's DataLoader, and torch does not import")
-    seed = torch.initial_seed() % launch.LIMIT
+    seed = torch.initial_seed() % settings.LIMIT
     rank = ranks.rank(os.environ)
     if rank:
-        seed = streams.further_seed(seed, rank)
+        seed = seed_streams.further_seed(seed, rank)
         torch.manual_seed(seed)
     for name in libraries.EACH_ITS_OWN:
         module = enforce.import_or_say(name)
@@ -51,7 +51,7 @@ def generator(seed: int) -> "Any":
         ValueError: the seed is not an integer from 0 to 2**32 - 1.
         RuntimeError: torch cannot be imported.
     """
-    checked = launch.check(seed)
+    checked = settings.check(seed)
     torch = enforce.import_or_say("torch")
     if torch is None:
         raise RuntimeError("generator makes a torch.Generator, and torch does not import")

@@ -155,9 +155,9 @@ def test_numpy_and_plain_python_count_the_same(torch_python: Path, tmp_path: Pat
     program = f"""
 import random, struct, sys
 sys.path.insert(0, {str(ROOT)!r})
-from reprobuild_runtime.artefacts import distance
+from reprobuild_runtime.artefacts import ulp
 draw = random.Random(5)
-for name, kind in distance.KINDS.items():
+for name, kind in ulp.KINDS.items():
     pieces = [bytearray(draw.randbytes(16384)) for _ in range(2)]
     pieces[1][:8192] = pieces[0][:8192]
     for special in (b"\\0" * 8, b"\\x80" * 8, b"\\xff" * 8, b"\\0" * 7 + b"\\x80"):
@@ -165,10 +165,10 @@ for name, kind in distance.KINDS.items():
         pieces[draw.randrange(2)][at : at + 8] = special
     told = []
     for numpy in (True, False):
-        distance._found[:] = [] if numpy else [None]
-        tally = distance.Tally(kind)
+        ulp._found[:] = [] if numpy else [None]
+        tally = ulp.Tally(kind)
         tally.add(0, bytes(pieces[0]), bytes(pieces[1]))
-        assert distance._found[0] is not None or not numpy
+        assert ulp._found[0] is not None or not numpy
         told.append({{key: value for key, value in vars(tally).items() if key != "kind"}})
     assert told[0] == told[1], (name, told)
     assert told[0]["differing"] > 900, name

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from reprobuild_runtime.artefacts import archives
-from reprobuild_runtime.artefacts.excuses import ExcuseRules
+from reprobuild_runtime.artefacts.ignore_rules import ExcuseRules
 from reprobuild_runtime.artefacts.moments import Run
 from tests.determinism.test_compare import (
     NOW,

@@ -130,8 +130,8 @@ def test_a_rank_that_the_program_sets_counts_at_once(hooked: Environment) -> Non
         "import os, json, random\nfound = []\n"
         "for rank in ('', '1', '2', '1'):\n"
         "    os.environ['RANK'] = rank\n"
-        "    from reprobuild_runtime.seeding import place; found.append(place.name_process())\n"
-        "os.environ = {'RANK': '4'}; found.append(place.name_process()); print(json.dumps(found))"
+        "    from reprobuild_runtime.seeding import process_id; found.append(process_id.name_process())\n"
+        "os.environ = {'RANK': '4'}; found.append(process_id.name_process()); print(json.dumps(found))"
     )
     assert hooked.run(code, env=SEVEN).json == ["", "rank 1", "rank 2", "rank 1", "rank 4"]
 
@@ -168,9 +168,9 @@ def test_digits_that_are_none_are_no_rank(hooked: Environment, name: str) -> Non
 
 def test_what_cannot_be_drawn_comes_from_the_system_and_is_said_once(torch_python: Path) -> None:
     code = (
-        "import json, random, numpy as np; from reprobuild_runtime.seeding import streams\n"
+        "import json, random, numpy as np; from reprobuild_runtime.seeding import seed_streams\n"
         "def broken(data): raise OSError('no hash')\n"
-        "streams.sha512 = broken\n"
+        "seed_streams.sha512 = broken\n"
         "print(json.dumps([random.Random().random(), random.Random().random(), np.random.default_rng().random()]))"
     )
     rans = [run(str(torch_python), "-c", code, env=SEVEN) for _ in range(2)]

@@ -13,7 +13,7 @@ from conftest import ROOT, RUNTIME, Environment, Ran, run
 
 sys.path.insert(0, str(ROOT))
 from reprobuild_runtime import profiles
-from reprobuild_runtime.profiles import apply, choose, kernels, refusals, versions
+from reprobuild_runtime.profiles import apply, choose, kernels, nondeterministic_ops, versions
 
 ENTRYPOINT = [sys.executable, "-I", "-S", str(RUNTIME / "entrypoint.py")]
 DATA = json.loads((RUNTIME / "profiles" / "profiles.json").read_text())
@@ -349,10 +349,10 @@ def test_a_flag_that_a_release_lacks_or_refuses_is_said_and_the_others_are_set(h
     ],
 )
 def test_the_hint_names_operation_alternative_and_profile(operation: str, words: str) -> None:
-    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", ("strict",))
+    said = nondeterministic_ops.hint(f"{operation} {nondeterministic_ops.TEXT}, but you set", ("strict",))
     assert said.startswith(words)
     assert said.endswith(". Profile strict switched it on; the profile `torch` refuses nothing")
-    said = refusals.hint(f"{operation} {refusals.TEXT}, but you set", ("megatron",))
+    said = nondeterministic_ops.hint(f"{operation} {nondeterministic_ops.TEXT}, but you set", ("megatron",))
     assert said.endswith(". The program switched it on, not the profile (megatron)")
 
 

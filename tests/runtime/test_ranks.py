@@ -14,7 +14,7 @@ from conftest import ROOT, RUNTIME, Environment, run
 
 sys.path.insert(0, str(ROOT))
 ranks = importlib.import_module("reprobuild_runtime.seeding.ranks")
-inherited = importlib.import_module("reprobuild_runtime.seeding.inherited")
+inherited = importlib.import_module("reprobuild_runtime.seeding.inherit_env")
 options = importlib.import_module("reprobuild_runtime.seeding.options")
 
 SLURM = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "3"}
@@ -234,8 +234,8 @@ def test_parents_that_cannot_be_read_end_the_search(monkeypatch: pytest.MonkeyPa
 def test_only_our_variables_are_taken() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from reprobuild_runtime.seeding import inherited\n"
-        "found = {'B': 'own'}; print(inherited.inherit_variables(found, ('A', 'B')), sorted(found.items()))"
+        "from reprobuild_runtime.seeding import inherit_env\n"
+        "found = {'B': 'own'}; print(inherit_env.inherit_variables(found, ('A', 'B')), sorted(found.items()))"
     )
     scrubbed = SCRUBBED.replace("'-c'", "'-S', '-c'")
     done = subprocess.run(
@@ -303,8 +303,8 @@ def test_such_an_environment_runs_silently_where_our_folder_is_not(tmp_path: Pat
     shutil.copytree(RUNTIME, ours / RUNTIME.name)
     made = tmp_path / "made"
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import venv; from reprobuild_runtime.seeding import venvs\n"
-        "venvs.hook_into(venv); venv.create(sys.argv[2], symlinks=True)"
+        "import sys; sys.path.insert(0, sys.argv[1]); import venv; from reprobuild_runtime.seeding import venv_hook\n"
+        "venv_hook.hook_into(venv); venv.create(sys.argv[2], symlinks=True)"
     )
     assert run(sys.executable, "-c", code, str(ours), str(made)).err == ""
     python, env = str(made / "bin" / "python"), {"REPROBUILD_SEED": "7", "REPROBUILD_SEED_EXPLICIT": "0"}

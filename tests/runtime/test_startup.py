@@ -54,7 +54,7 @@ def test_a_child_of_a_settled_process_imports_next_to_nothing_of_ours(hooked: En
     code = "import sys; print(sorted(m for m in sys.modules if m.startswith('reprobuild')))"
     ours = [
         "reprobuild_runtime",
-        "reprobuild_runtime.forks",
+        "reprobuild_runtime.fork_ids",
         "reprobuild_runtime.importhook",
         "reprobuild_runtime.startup",
     ]

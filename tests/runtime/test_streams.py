@@ -115,11 +115,11 @@ def test_a_thread_that_threading_does_not_know(hooked: Environment) -> None:
 
 def test_names_of_threads_take_no_memory_without_end(hooked: Environment) -> None:
     code = (
-        "from reprobuild_runtime.seeding import streams\nstreams.MOST_THREADS = 10\nfound = set()\n"
+        "from reprobuild_runtime.seeding import seed_streams\nseed_streams.MOST_THREADS = 10\nfound = set()\n"
         "for n in range(200):\n"
         "    t = threading.Thread(target=lambda: found.add(random.Random().random()), name=f'n{n % 40}')\n"
         "    t.start(); t.join()\n"
-        "print(len(found), len(streams._in_force[0].names) <= 10)"
+        "print(len(found), len(seed_streams._in_force[0].names) <= 10)"
     )
     assert hooked.run(START + code, env=SEVEN).out == "200 True\n"
 

@@ -20,7 +20,7 @@ from reprobuild_portable import secrets
 
 LONGEST = 400  # characters of a line of details
 MOST = 60  # lines of details of one artefact
-# The kinds that `reprobuild_runtime/artefacts/excuses.py` counts; `spaces` is the padding of a number that may differ.
+# The kinds of `reprobuild_runtime/artefacts/ignore_rules.py`; `spaces` is the padding of a number that may differ.
 KINDS_EXCUSED = (
     "time", "rate", "memory", "host", "process", "run", "folder", "address", "spaces", "ignored",
 )  # fmt: skip

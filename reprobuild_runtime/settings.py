@@ -8,7 +8,7 @@ They are the seed in force and the image's variables.
 import os
 import sys
 
-from reprobuild_runtime import settled
+from reprobuild_runtime import applied_env
 
 TYPE_CHECKING = False  # importing typing would cost every process some milliseconds
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read(environ: "MutableMapping[str, str]") -> "Optional[Tuple[int, bool]]":
         return None
     if chosen not in ("", "0", "1"):
         raise ValueError(f"{EXPLICIT} is 0 or 1, not {chosen[:80]!r}")
-    another = bool(environ.get(settled.NAME)) and not settled.has_our_value(environ, SEED)
+    another = bool(environ.get(applied_env.NAME)) and not applied_env.has_our_value(environ, SEED)
     return parse(text), chosen != "0" or another
 
 
@@ -80,10 +80,10 @@ def export(environ: "MutableMapping[str, str]", seed: int, explicit: bool) -> No
 
     A PYTHONHASHSEED that is not ours stays.
     """
-    settled.put(environ, SEED, str(seed))
+    applied_env.put(environ, SEED, str(seed))
     environ[EXPLICIT] = "1" if explicit else "0"
-    if not environ.get(HASH_SEED) or settled.has_our_value(environ, HASH_SEED):
-        settled.put(environ, HASH_SEED, str(seed))
+    if not environ.get(HASH_SEED) or applied_env.has_our_value(environ, HASH_SEED):
+        applied_env.put(environ, HASH_SEED, str(seed))
 
 
 def folder(environ: "MutableMapping[str, str]") -> str:
@@ -96,9 +96,9 @@ def apply_variables(environ: "MutableMapping[str, str]") -> None:
     where = folder(environ)
     path = where + "/environ.json"
     if os.path.exists(path):
-        from reprobuild_runtime import environfile
+        from reprobuild_runtime import env_file
 
-        environfile.apply(path)
+        env_file.apply(path)
     environ[APPLIED] = where
 
 
@@ -158,17 +158,17 @@ def settle_late(environ: "MutableMapping[str, str]") -> None:
         apply_variables(environ)
     recovered = False
     if SEED not in environ:
-        from reprobuild_runtime.seeding import inherited
+        from reprobuild_runtime.seeding import inherit_env
 
-        names = (SEED, EXPLICIT, FROM, PROFILE, settled.NAME, HASH_SAID, RECORD)
-        recovered = inherited.inherit_variables(environ, names)
+        names = (SEED, EXPLICIT, FROM, PROFILE, applied_env.NAME, HASH_SAID, RECORD)
+        recovered = inherit_env.inherit_variables(environ, names)
     environ_seed = read(environ)
     first = not environ.get(EXPLICIT)
     # Settled by a process above, which has logged it. PYTHONHASHSEED may still be lost on the way, but a line from each
     # child would appear in outputs that programs read.
-    above = settled.has_our_value(environ, SEED) or (recovered and not first)
+    above = applied_env.has_our_value(environ, SEED) or (recovered and not first)
     seed, explicit, lines = _in_force(environ, environ_seed)
-    another = bool(environ.get(settled.NAME)) and not above
+    another = bool(environ.get(applied_env.NAME)) and not above
     export(environ, seed, explicit)
     if first or another or environ_seed != (seed, explicit):
         log_seed(seed)
@@ -229,11 +229,11 @@ def hash_order_is_chosen() -> bool:
     variables = given_at_start()
     if sys.flags.ignore_environment or not variables.get(HASH_SEED, "").isdigit():
         return False
-    if not variables.get(settled.NAME):
+    if not variables.get(applied_env.NAME):
         return variables.get(EXPLICIT) != "0"
-    if not settled.has_our_value(variables, HASH_SEED):
+    if not applied_env.has_our_value(variables, HASH_SEED):
         return True
-    return variables.get(EXPLICIT) != "0" and settled.has_our_value(variables, SEED)
+    return variables.get(EXPLICIT) != "0" and applied_env.has_our_value(variables, SEED)
 
 
 def given_at_start() -> "Mapping[str, str]":

@@ -9,9 +9,9 @@ import math
 import re
 from itertools import chain, zip_longest
 
+from reprobuild_runtime.artefacts.findings import Collector, UnreadableError, quoted
 from reprobuild_runtime.artefacts.forms import Exact, canonical
-from reprobuild_runtime.artefacts.found import Collector, UnreadableError, quoted
-from reprobuild_runtime.artefacts.trees import Walk
+from reprobuild_runtime.artefacts.nested import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 from _thread import _local, get_ident
 from itertools import count
 
-from reprobuild_runtime.seeding import place
+from reprobuild_runtime.seeding import process_id
 
 # The hash is loaded now: at a draw, a program may have no files left that it can open. The small module that `random`
 # uses, too, if there is one: hashlib takes longer than all else together.
@@ -50,7 +50,7 @@ def begin(seed: int, enforced: bool = False) -> None:
     Counters restart for another seed, or if the program itself enforces one.
     """
     if enforced or seed_in_force() != seed:
-        place.in_forked_children(_use_one_thread)
+        process_id.in_forked_children(_use_one_thread)
         _in_force[:] = [_InForce(seed, enforced)]
 
 
@@ -69,7 +69,9 @@ def next_bits(kind: str, bits: int) -> int:
     if "name" not in counters:
         counters["name"] = _thread(state)
     turn = counters[kind] = counters.get(kind, -1) + 1
-    return number(f"{state.seed}/{state.since}{place.name_process()}/{counters['name']}/{kind}/{turn}", bits)
+    return number(
+        f"{state.seed}/{state.since}{process_id.name_process()}/{counters['name']}/{kind}/{turn}", bits
+    )
 
 
 def process_seed(seed: int) -> int:
@@ -77,7 +79,7 @@ def process_seed(seed: int) -> int:
 
     It is the seed itself in the first process.
     """
-    where = place.name_process()
+    where = process_id.name_process()
     return number(f"{seed}/{where}/global", 32) if where else seed
 
 

@@ -6,7 +6,7 @@ They are those that a recipe's own syntax cannot carry, for example several line
 import json
 import os
 
-from reprobuild_runtime.launch import print_line
+from reprobuild_runtime.settings import print_line
 
 
 def apply(path: str) -> None:

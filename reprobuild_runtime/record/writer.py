@@ -9,9 +9,9 @@ import json
 import os
 import sys
 
-from reprobuild_runtime import launch
+from reprobuild_runtime import settings
 from reprobuild_runtime.profiles import apply, choose, hook
-from reprobuild_runtime.record import effective
+from reprobuild_runtime.record import readback
 from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ def watch(name: str) -> None:
     if _records and _records[-1].process == os.getpid():
         _records[-1].begin(name)
         return
-    where = os.environ.get(launch.RECORD, DEFAULT)
+    where = os.environ.get(settings.RECORD, DEFAULT)
     if where in ("", "0"):
         return
     record = ProcessRecord(os.path.abspath(where))
@@ -89,8 +89,8 @@ class ProcessRecord:
     def begin(self, name: str) -> None:
         """Record requested and effective settings after a framework's import."""
         self.frameworks.append(name)
-        request = effective.requested()
-        now = effective.take()
+        request = readback.requested()
+        now = readback.take()
         self.start = {"requested": display_request(request), "effective": now}
         for override in overrides(request, "start"):
             self.overrides.setdefault(override["setting"], override)
@@ -107,10 +107,10 @@ class ProcessRecord:
         try:
             self._end()
         except Exception as err:
-            launch.print_line(f"reprobuild: the record is not complete: {type(err).__name__}: {err}")
+            settings.print_line(f"reprobuild: the record is not complete: {type(err).__name__}: {err}")
 
     def _end(self) -> None:
-        request = effective.requested()
+        request = readback.requested()
         changed = []
         for override in overrides(request, "exit"):
             known = self.overrides.get(override["setting"])
@@ -120,7 +120,7 @@ class ProcessRecord:
         kind = getattr(sys, "last_type", None)
         final = {
             "requested": display_request(request),
-            "effective": effective.take(),
+            "effective": readback.take(),
             "exception": getattr(kind, "__name__", None),
         }
         self._write(final)
@@ -129,7 +129,7 @@ class ProcessRecord:
                 f"{override['setting']} {override['effective']} (asked for: {override['requested']})"
                 for override in changed
             )
-            launch.print_line(
+            settings.print_line(
                 f"reprobuild: at exit not as asked for: {apply.display_value(text, 800)}" + self._place()
             )
 
@@ -165,7 +165,7 @@ class ProcessRecord:
         except OSError as err:
             self.failed = True
             where = apply.display_value(os.path.dirname(self.path))
-            launch.print_line(f"reprobuild: no record is written: {err.strerror}: {where}")
+            settings.print_line(f"reprobuild: no record is written: {err.strerror}: {where}")
             _remove(part)
 
 
@@ -192,7 +192,7 @@ def overrides(request: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]"
     deviations = []
     for entry in request["entries"]:
         if choose.is_variable(entry):
-            value = effective.variable(entry["name"])
+            value = readback.variable(entry["name"])
             same, valid = value == entry["value"] or _is_appended(entry, value), choose.is_valid(entry, value)
             have: object = value
         elif _module(entry) in sys.modules:
@@ -207,8 +207,8 @@ def overrides(request: "Mapping[str, Any]", when: str) -> "List[Dict[str, Any]]"
             continue
         if not same:
             deviations.append(_override(entry["name"], apply.requested_value(entry), have, valid, when))
-    if request["explicit"] and not launch.hash_order_is_chosen():
-        deviations.append(_override(launch.HASH_SEED, str(request["seed"]), None, False, when))
+    if request["explicit"] and not settings.hash_order_is_chosen():
+        deviations.append(_override(settings.HASH_SEED, str(request["seed"]), None, False, when))
     return deviations + _seed(request, when)
 
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, RUNTIME, TORCH, Environment, make_environment, run
 
 sys.path.insert(0, str(ROOT))
-from reprobuild_runtime import settled
+from reprobuild_runtime import applied_env
 
 ENTRYPOINT = [sys.executable, "-I", "-S", str(RUNTIME / "entrypoint.py")]
 TORCH_OF_A_SEED = TORCH.replace("return 2**40 + 5", "return calls[-1][1]")
@@ -144,8 +144,8 @@ for name, value in list(os.environ.items()):
 with open("/proc/self/stat") as file:
     fields = file.read().rpartition(")")[2].split()
 ctypes.memset(int(fields[47]), 120, int(fields[48]) - int(fields[47]))  # as setproctitle does it
-from reprobuild_runtime import launch
-print(launch.hash_order_is_chosen(), open("/proc/self/environ").read()[:3])
+from reprobuild_runtime import settings
+print(settings.hash_order_is_chosen(), open("/proc/self/environ").read()[:3])
 """
 
 
@@ -162,12 +162,12 @@ def test_what_profiles_set_can_be_noted() -> None:
             if "." not in entry["name"] and entry["value"] is not None and not entry.get("append"):
                 assert entry["value"].split() == [entry["value"]]
     environ = {"A": "1"}
-    settled.put(environ, "A", "2")
-    settled.put(environ, "B", "3")
-    settled.put(environ, "A", "4")
+    applied_env.put(environ, "A", "2")
+    applied_env.put(environ, "B", "3")
+    applied_env.put(environ, "A", "4")
     environ["B"] = "5"
-    assert settled.names(environ) == ["A"]
-    assert [settled.has_our_value(environ, name) for name in "ABC"] == [True, False, False]
+    assert applied_env.names(environ) == ["A"]
+    assert [applied_env.has_our_value(environ, name) for name in "ABC"] == [True, False, False]
 
 
 ENFORCE = (

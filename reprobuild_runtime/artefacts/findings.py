@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
-    from reprobuild_runtime.artefacts.excuses import ExcuseRules
+    from reprobuild_runtime.artefacts.ignore_rules import ExcuseRules
 
 TOLD = 20  # differences in a report
 MOST = 100  # excused keys in a report

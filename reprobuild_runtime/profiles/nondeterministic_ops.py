@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from reprobuild_runtime import launch
+from reprobuild_runtime import settings
 from reprobuild_runtime.profiles import choose
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def _print_refusal(error: object) -> None:
     try:
         text = str(error) if isinstance(error, RuntimeError) else ""
         if TEXT in text:
-            launch.print_line("reprobuild: hint: " + hint(text, _installed[-1]))
+            settings.print_line("reprobuild: hint: " + hint(text, _installed[-1]))
     except Exception:  # an exiting interpreter has enough to report
         pass
 

@@ -10,7 +10,7 @@ import os
 import sys
 from functools import partial
 
-from reprobuild_runtime import launch
+from reprobuild_runtime import settings
 from reprobuild_runtime.profiles import apply, choose
 
 TYPE_CHECKING = False
@@ -129,7 +129,7 @@ def take() -> "Dict[str, Any]":
         "threads": {
             "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         },
-        "hash_order_is_chosen": launch.hash_order_is_chosen(),
+        "hash_order_is_chosen": settings.hash_order_is_chosen(),
     }
 
 
@@ -162,7 +162,7 @@ def _cuda_states(torch: "Any") -> "Optional[str]":
 
 def requested() -> "Dict[str, Any]":
     """Return the requested seed, its origin, the profile, and settings."""
-    environ_seed = launch.read(os.environ)
+    environ_seed = settings.read(os.environ)
     seed, explicit = environ_seed if environ_seed is not None else (None, False)
     entries: "List[Dict[str, Any]]" = []
     names: "List[str]" = []

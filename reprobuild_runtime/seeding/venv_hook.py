@@ -60,6 +60,6 @@ def _write(folder: str) -> None:
             with open(os.path.join(site, name), "w", encoding="ascii") as file:
                 file.write(text.format(ours=ascii(directory)))
     except OSError as err:
-        from reprobuild_runtime.launch import print_line
+        from reprobuild_runtime.settings import print_line
 
         print_line(f"reprobuild: the environment at {folder} has no seeding hook: {err}")

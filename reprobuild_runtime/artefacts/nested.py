@@ -8,7 +8,7 @@ They have dictionaries, lists, arrays and single values.
 import struct
 from collections import Counter
 
-from reprobuild_runtime.artefacts.distance import steps
+from reprobuild_runtime.artefacts.findings import LONGEST, Collector, UnreadableError, quoted
 from reprobuild_runtime.artefacts.forms import (
     DEEPEST,
     Exact,
@@ -19,8 +19,8 @@ from reprobuild_runtime.artefacts.forms import (
     canonical,
     type_name,
 )
-from reprobuild_runtime.artefacts.found import LONGEST, Collector, UnreadableError, quoted
 from reprobuild_runtime.artefacts.sections import Array, compare_arrays
+from reprobuild_runtime.artefacts.ulp import steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

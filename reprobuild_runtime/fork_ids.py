@@ -46,9 +46,9 @@ def _leave_fork_name(number: int, named: bool) -> None:
     if named and len(above) <= LONGEST:
         os.environ[ABOVE] = f"{above}/fork {number}".lstrip("/")
     elif named:
-        from reprobuild_runtime.seeding import place
+        from reprobuild_runtime.seeding import process_id
 
-        place.leave_name(f"{above}/fork {number}")
+        process_id.leave_name(f"{above}/fork {number}")
 
 
 if hasattr(os, "register_at_fork"):

@@ -13,7 +13,7 @@ subinterpreter has its number. Process ids, times and addresses, which differ ea
 import os
 import sys
 
-from reprobuild_runtime import forks
+from reprobuild_runtime import fork_ids
 from reprobuild_runtime.seeding import ranks
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _path: "List[Tuple[str, int]]" = []  # for each fork above: the worker that forked, and the number of the fork
 _in_children: "List[Tuple[Callable[[], None], object]]" = []
-_above = os.environ.get(forks.ABOVE, "")[: forks.LONGEST + 99]
+_above = os.environ.get(fork_ids.ABOVE, "")[: fork_ids.LONGEST + 99]
 _names: "Dict[Tuple[object, ...], str]" = {}  # the last name, by its parts
 
 
@@ -122,8 +122,8 @@ def in_forked_children(action: "Callable[[], None]", module: object = None) -> N
 
 def watch_forks() -> None:
     """Name forked children from now on."""
-    if not forks.told:
-        forks.told.append(_renew_child)
+    if not fork_ids.told:
+        fork_ids.told.append(_renew_child)
 
 
 def _renew_child(number: int, named: bool) -> None:
@@ -139,8 +139,8 @@ def leave_name(name: str) -> None:
 
     A long name is replaced by a number.
     """
-    if len(name) > forks.LONGEST:
-        from reprobuild_runtime.seeding import streams
+    if len(name) > fork_ids.LONGEST:
+        from reprobuild_runtime.seeding import seed_streams
 
-        name = f"{streams.number(name, 256):064x}"
-    os.environ[forks.ABOVE] = name
+        name = f"{seed_streams.number(name, 256):064x}"
+    os.environ[fork_ids.ABOVE] = name

@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 
-from reprobuild_runtime.launch import print_line
+from reprobuild_runtime.settings import print_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
