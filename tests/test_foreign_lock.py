@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.cli.common import make_session
+from reprobuild.cli.common import make_context
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import ReproError
@@ -53,7 +53,7 @@ def chosen(
 ) -> tuple[Lock, list[str]]:
     """Return the lock that a run follows, and what it says; each run has a process of its own, and so a store."""
     lines: list[str] = []
-    made = make_session(store, offline=offline, folder=out.parent)
+    made = make_context(store, offline=offline, folder=out.parent)
     session = RunContext(
         store=made.store, net=made.net, env=made.env, folder=made.folder, now=made.now, say=lines.append,
         progress=lambda *_: None,

@@ -33,11 +33,11 @@ def command(
     Example:
       reprobuild build reprobuild.lock -o frozen
     """
-    session = common.make_session(store, offline=offline)
+    context = common.make_context(store, offline=offline)
     input_lock = read_lock(lock_path)
-    with gc_root(input_lock, lock_path, session.store, "build"):
+    with gc_root(input_lock, lock_path, context.store, "build"):
         lock, image = from_snapshot.build_from_lock(
-            input_lock, out, session, common.make_build_options(**options)
+            input_lock, out, context, common.make_build_options(**options)
         )
     if as_json:
         documents.print_json(directory.summary_document(lock, image, None, out))

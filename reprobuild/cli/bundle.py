@@ -39,10 +39,10 @@ def command(
     Example:
       reprobuild bundle frozen -o frozen.tar --include wheels,debs
     """
-    session = common.make_session(store)
+    context = common.make_context(store)
     options = BundleOptions(parts=parse_parts(parts), key=key, split=parse_size(split) if split else 0)
     done = bundle(
-        out, target, session.store, options, session.env, say=session.say, progress=session.progress
+        out, target, context.store, options, context.env, say=context.say, progress=context.progress
     )
     if as_json:
         documents.print_json(msgspec.to_builtins(done))

@@ -53,14 +53,14 @@ def _make_verify_options(*, no_controls: bool, **options: Any) -> VerifyOptions:
 
 
 def _report_result(
-    lock: Lock, image: Image, out: Path, session: RunContext, cluster: ClusterResult, as_json: bool
+    lock: Lock, image: Image, out: Path, context: RunContext, cluster: ClusterResult, as_json: bool
 ) -> int:
     """Print and save the answer, and return the exit code."""
     # The answer is printed first, so that it is known even if the files cannot be written.
     documents.print_json(check.json_document(cluster)) if as_json else common.print_result(
         render_cluster(cluster)
     )
-    write_cluster_result(lock, image, out, session, cluster)
+    write_cluster_result(lock, image, out, context, cluster)
     return cluster.exit_code
 
 
@@ -109,12 +109,12 @@ def run(
         nodes=nodes or 0, partition=partition, time=time_limit, options=tuple(split_srun_args(srun_args)),
         deadline=timeout,
     )  # fmt: skip
-    session = common.make_session(store)
+    context = common.make_context(store)
     proc.check_installed()
     cluster = check.check_slurm(
-        lock, image, out, session, _make_verify_options(**options), request, PROGRAM, collectives=collectives
+        lock, image, out, context, _make_verify_options(**options), request, PROGRAM, collectives=collectives
     )
-    return _report_result(lock, image, out, session, cluster, as_json)
+    return _report_result(lock, image, out, context, cluster, as_json)
 
 
 @command.command()
@@ -155,7 +155,7 @@ def job(
         selector=kubernetes_job.parse_labels(labels), deadline=timeout,
     )  # fmt: skip
     checks = _make_verify_options(**options)
-    documents.print_json(check.kubernetes_manifest(lock, image, common.make_session(store), checks, request))
+    documents.print_json(check.kubernetes_manifest(lock, image, common.make_context(store), checks, request))
     common.write_output(2, kubernetes_commands.shell_commands(request, out, checks, store).encode())
 
 
@@ -178,9 +178,9 @@ def work(out: Path, target: Path, store: Path | None, as_json: bool, **options: 
       pdsh -w node[01-64] reprobuild cluster worker /shared/frozen --output /shared/certificates
     """
     lock, image = directory.read_image(out)
-    session = common.make_session(store)
-    node = worker.node_name(session, socket.gethostname())
-    verdict = worker.check_node(lock, image, out, session, _make_verify_options(**options), target, node)
+    context = common.make_context(store)
+    node = worker.node_name(context, socket.gethostname())
+    verdict = worker.check_node(lock, image, out, context, _make_verify_options(**options), target, node)
     documents.print_json(check.json_document(verdict)) if as_json else common.print_result(
         worker.node_line(node, verdict)
     )
@@ -200,9 +200,9 @@ def gather(out: Path, folder: Path, store: Path | None, as_json: bool) -> int:
       reprobuild cluster gather /shared/frozen /shared/certificates
     """
     lock, image = directory.read_image(out)
-    session = common.make_session(store)
-    cluster = check.check_folder(lock, image, folder, check.answer_table(lock, session), session)
-    return _report_result(lock, image, out, session, cluster, as_json)
+    context = common.make_context(store)
+    cluster = check.check_folder(lock, image, folder, check.answer_table(lock, context), context)
+    return _report_result(lock, image, out, context, cluster, as_json)
 
 
 @command.command()
@@ -224,7 +224,7 @@ def gather_pods(
       reprobuild cluster gather-pods frozen pods --nodes 64
     """
     lock, image = directory.read_image(out)
-    session = common.make_session(store)
-    certificates = check.judge_pods(lock, image, folder, session, _make_verify_options(**options), nodes)
-    cluster = check.check_folder(lock, image, certificates, check.answer_table(lock, session), session)
-    return _report_result(lock, image, out, session, cluster, as_json)
+    context = common.make_context(store)
+    certificates = check.judge_pods(lock, image, folder, context, _make_verify_options(**options), nodes)
+    cluster = check.check_folder(lock, image, certificates, check.answer_table(lock, context), context)
+    return _report_result(lock, image, out, context, cluster, as_json)

@@ -220,7 +220,7 @@ def make_build_options(
     )  # fmt: skip
 
 
-def make_session(
+def make_context(
     store: Path | None,
     *,
     offline: bool = False,

@@ -32,9 +32,9 @@ def command(first: str, second: str, everything: bool, as_json: bool) -> int:
     Example:
       reprobuild compare repro/4242 here
     """
-    session = common.make_session(None)
+    context = common.make_context(None)
     python, env = common.find_active_python()
-    comparison = compare(first, second, Running(python=python, env=env), session.env, session.say)
+    comparison = compare(first, second, Running(python=python, env=env), context.env, context.say)
     if as_json:
         documents.print_json(msgspec.to_builtins(comparison))
     else:

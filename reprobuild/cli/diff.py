@@ -30,8 +30,8 @@ def command(first: str, second: str, level: str, verbose: bool, as_json: bool) -
     Example:
       reprobuild diff frozen-june frozen
     """
-    session = common.make_session(None)
-    explanation = compare_images(first, second, session.env, session.say)
+    context = common.make_context(None)
+    explanation = compare_images(first, second, context.env, context.say)
     if as_json:
         documents.print_json(msgspec.to_builtins(explanation))
     else:

@@ -40,16 +40,16 @@ def command(
       reprobuild doctor frozen
       reprobuild doctor
     """
-    session = common.make_session(store, offline=offline, caches=False)
+    context = common.make_context(store, offline=offline, caches=False)
     subject = read_subject(image) if image else None
     probed = read_services(common.parse_pairs("--service", services))
     asking = "" if image or offline else f", and asking {len(probed)} services"
-    session.say(f"looking at this machine{asking}")
-    host = inspect_host(session.env, default_directories(session.env, session.store.root, Path.cwd() / out))
+    context.say(f"looking at this machine{asking}")
+    host = inspect_host(context.env, default_directories(context.env, context.store.root, Path.cwd() / out))
     if subject:
-        diagnosis = judge_fit(*subject, host, cuda_code(*subject, session.store))
+        diagnosis = judge_fit(*subject, host, cuda_code(*subject, context.store))
     else:
-        diagnosis = diagnose(host, probed, offline=offline, netrc=session.net.netrc)
+        diagnosis = diagnose(host, probed, offline=offline, netrc=context.net.netrc)
     diagnosis = without_logins(diagnosis)
     subject_name = f"this machine for {image}" if image else "this machine"
     if as_json:

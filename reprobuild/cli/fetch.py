@@ -27,8 +27,8 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
       reprobuild fetch frozen/reprobuild.lock
     """
     lock = read_lock(lock_path)
-    session = common.make_session(store, caches=caches)
-    fetch_count = fetch_lock(lock, lock_path, session)
+    context = common.make_context(store, caches=caches)
+    fetch_count = fetch_lock(lock, lock_path, context)
     file_count = len(list_artefacts(lock))
     if as_json:
         documents.print_json({"files": file_count, "fetched": fetch_count})

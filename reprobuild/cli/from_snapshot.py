@@ -48,7 +48,7 @@ def command(
     decisions, folder = make_decisions(directory, decisions_path, **options)
     making = common.make_build_options(tag=tag, builder=builder, formats=formats, compressor=compressor)
     doubted = unconfirmed_sources(directory, decisions_path, **options)
-    session = common.make_session(store, offline=offline, folder=folder, doubted=doubted)
+    context = common.make_context(store, offline=offline, folder=folder, doubted=doubted)
     checks = VerifyOptions(
         engine=engine,
         control=not no_controls,
@@ -58,7 +58,7 @@ def command(
         thorough=thorough,
     )
     lock, image, verdict = from_snapshot.build_from_snapshot(
-        directory, out, decisions, session, making,
+        directory, out, decisions, context, making,
         lock_path=lock_path, checks=None if no_verify else checks, nodes=read_nodes,
     )  # fmt: skip
     if as_json:

@@ -49,11 +49,11 @@ def command(
 
         decisions, folder = make_decisions(directory, decisions_path, **options)
         doubted = unconfirmed_sources(directory, decisions_path, **options)
-        session = common.make_session(store, folder=folder, pip=pip, doubted=doubted)
-        lock = resolve_snapshot(read_snapshot(directory), decisions, session.resolve_context(directory))
+        context = common.make_context(store, folder=folder, pip=pip, doubted=doubted)
+        lock = resolve_snapshot(read_snapshot(directory), decisions, context.resolve_context(directory))
     write_new_lock(lock, target)
-    remember_lock(lock, session.store)
-    record_lock(lock, target, session.store, "lock")
+    remember_lock(lock, context.store)
+    record_lock(lock, target, context.store, "lock")
     if as_json:
         documents.print_json(
             {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(find_conflicts(lock))}

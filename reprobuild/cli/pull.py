@@ -31,8 +31,8 @@ def command(
     Example:
       reprobuild pull registry.example/team/train:1 -o frozen
     """
-    session, named = common.make_session(store), common.parse_pairs("--service", services)
-    pulled = pull(reference, out, session, named, platform)
+    context, named = common.make_context(store), common.parse_pairs("--service", services)
+    pulled = pull(reference, out, context, named, platform)
     if as_json:
         documents.print_json(pulled.document)
     else:

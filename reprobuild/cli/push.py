@@ -28,7 +28,7 @@ def command(out: Path, reference: str, services: tuple[str, ...], store: Path | 
     """
     lock, image = directory.read_image(out)
     pushed = push(
-        lock, image, out, reference, common.make_session(store), common.parse_pairs("--service", services)
+        lock, image, out, reference, common.make_context(store), common.parse_pairs("--service", services)
     )
     if as_json:
         documents.print_json(pushed.document)

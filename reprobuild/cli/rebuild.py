@@ -41,7 +41,7 @@ def command(
       reprobuild rebuild frozen --offline
       reprobuild rebuild frozen -o again --level tree
     """
-    result = rebuild.rebuild(out, target, common.make_session(store, offline=offline), builder)
+    result = rebuild.rebuild(out, target, common.make_context(store, offline=offline), builder)
     if as_json:
         documents.print_json({**msgspec.to_builtins(result), "same": result.is_same(level)})
     else:

@@ -87,7 +87,7 @@ def command(out: Path, srun_args: str | None, arguments: tuple[str, ...], **opti
       reprobuild run frozen --srun-args '-N 2' -- torchrun --nnodes 2 train.py
     """
     leave_signals_to_jobs()
-    session, run_options = common.make_session(None), RunOptions(**options)
+    context, run_options = common.make_context(None), RunOptions(**options)
     if srun_args is not None:
-        return slurm.run(out, arguments, session, common.write_output, run_options, srun_args)
-    return run.run(out, arguments, session, common.write_output, run_options)
+        return slurm.run(out, arguments, context, common.write_output, run_options, srun_args)
+    return run.run(out, arguments, context, common.write_output, run_options)

@@ -40,9 +40,9 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
     Example:
       reprobuild store gc frozen/reprobuild.lock --dry-run
     """
-    session = common.make_session(store)
-    session.say("looking which files some lock needs")
-    result = collect.collect(session.store, locks, dry_run=dry_run, empty=empty)
+    context = common.make_context(store)
+    context.say("looking which files some lock needs")
+    result = collect.collect(context.store, locks, dry_run=dry_run, empty=empty)
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:
@@ -62,12 +62,12 @@ def share(group: str, store: Path | None, as_json: bool) -> None:
     Example:
       reprobuild store share --group lab --store /scratch/lab/store
     """
-    session = common.make_session(store, sharing=True)
-    share_with(session.store, group)
+    context = common.make_context(store, sharing=True)
+    share_with(context.store, group)
     if as_json:
-        documents.print_json({"store": str(session.store.root), "group": group})
+        documents.print_json({"store": str(context.store.root), "group": group})
     else:
-        common.print_result(f"{session.store.root} is shared with the group {group}")
+        common.print_result(f"{context.store.root} is shared with the group {group}")
 
 
 @command.command()
@@ -82,13 +82,13 @@ def join(folder: Path, as_json: bool) -> None:
     Example:
       reprobuild store join /scratch/lab/store
     """
-    session = common.make_session(folder, sharing=True)
-    owner = join_with(session.store, session.say)
+    context = common.make_context(folder, sharing=True)
+    owner = join_with(context.store, context.say)
     if as_json:
-        documents.print_json({"store": str(session.store.root), "owner": owner})
+        documents.print_json({"store": str(context.store.root), "owner": owner})
     else:
         common.print_result(
-            f"{session.store.root} of {owner} is joined: each of its writers is trusted as you are"
+            f"{context.store.root} of {owner} is joined: each of its writers is trusted as you are"
         )
 
 
@@ -102,9 +102,9 @@ def check(store: Path | None, as_json: bool) -> int:
     Example:
       reprobuild store check
     """
-    session = common.make_session(store)
-    session.say("reading every file of the store")
-    result = collect.check(session.store, session.progress)
+    context = common.make_context(store)
+    context.say("reading every file of the store")
+    result = collect.check(context.store, context.progress)
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:

@@ -30,9 +30,9 @@ def command(file: Path, out: Path, signers: Path | None, store: Path | None, as_
     Example:
       reprobuild unbundle frozen.tar -o frozen
     """
-    session = common.make_session(store)
+    context = common.make_context(store)
     done = unbundle(
-        file, out, session.store, session.env, signers=signers, say=session.say, progress=session.progress
+        file, out, context.store, context.env, signers=signers, say=context.say, progress=context.progress
     )
     if as_json:
         documents.print_json(msgspec.to_builtins(done))

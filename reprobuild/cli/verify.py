@@ -111,8 +111,8 @@ def command(
         runs=runs,
         probes=probes,
     )
-    session = common.make_session(store)
-    verdict = verify(lock, image, out, session, checks, read_nodes)
+    context = common.make_context(store)
+    verdict = verify(lock, image, out, context, checks, read_nodes)
     if as_json:
         documents.print_json(directory.summary_document(lock, image, verdict, out))
     else:

@@ -31,7 +31,7 @@ from reprobuild.verify.verdict import Verdict
 
 
 def check_slurm(
-    lock: Lock, image: Built, out: Path, session: RunContext, checks: VerifyOptions, request: JobRequest,
+    lock: Lock, image: Built, out: Path, context: RunContext, checks: VerifyOptions, request: JobRequest,
     program: Sequence[str], *, collectives: bool | None = None,
 ) -> ClusterResult:  # fmt: skip
     """Run the determinism test on each node through Slurm.
@@ -49,32 +49,32 @@ def check_slurm(
         EngineError: Slurm is missing, or gives no nodes.
         InconclusiveError: the image lacks this determinism test.
     """
-    table = answer_table(lock, session)
-    session.store.release()  # the check takes long, and the nodes use it
-    start = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
+    table = answer_table(lock, context)
+    context.store.release()  # the check takes long, and the nodes use it
+    start = datetime.datetime.fromtimestamp(context.now, datetime.timezone.utc)
     folder = out.absolute() / "cluster" / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
-    command = [*program, *node_command(out, session, checks, folder)]
+    command = [*program, *node_command(out, context, checks, folder)]
     wished = not checks.probes if collectives is None else collectives
-    with allocate_nodes(request, session.env, session.say) as job:
-        session.say(
+    with allocate_nodes(request, context.env, context.say) as job:
+        context.say(
             f"job {job.number}: the smoke test on {len(job.nodes)} nodes, for at most {request.deadline} s: {folder}"
         )
         notes = run_step(
-            job, job.nodes, command, folder, session.env, deadline=request.deadline, lost_nodes=job.gone
+            job, job.nodes, command, folder, context.env, deadline=request.deadline, lost_nodes=job.gone
         )
         all_nodes, met = (*job.nodes, *job.gone), dict[Device, tuple[str, ...]]()
-        answered = devices_of(check_folder(lock, image, folder, table, session, all_nodes)) if wished else {}
+        answered = devices_of(check_folder(lock, image, folder, table, context, all_nodes)) if wished else {}
         for device, nodes in answered.items():
             if why := collectives_obstacle(table, device, nodes):
-                session.say(f"collectives between nodes, {device}, are not run: {why}")
+                context.say(f"collectives between nodes, {device}, are not run: {why}")
                 if collectives:
                     note_not_run(folder, device, why)
                 continue
             met[device] = nodes
             notes += run_collectives(
-                job, nodes, device, program, out, check_seed(lock), folder, session, checks, request.deadline
+                job, nodes, device, program, out, check_seed(lock), folder, context, checks, request.deadline
             )
-    return check_folder(lock, image, folder, table, session, all_nodes, notes, met)
+    return check_folder(lock, image, folder, table, context, all_nodes, notes, met)
 
 
 def collectives_obstacle(table: AnswerTable, device: Device, nodes: Sequence[str]) -> str:
@@ -98,7 +98,7 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
 
 
 def check_folder(
-    lock: Lock, image: Built, folder: Path, table: AnswerTable, session: RunContext, nodes: Sequence[str] = (),
+    lock: Lock, image: Built, folder: Path, table: AnswerTable, context: RunContext, nodes: Sequence[str] = (),
     notes: Sequence[str] = (), met: Mapping[Device, Sequence[str]] = {}, timestamp: str = "",
 ) -> ClusterResult:  # fmt: skip
     """Compare the verdict files in a directory.
@@ -109,14 +109,14 @@ def check_folder(
         UsageError: the directory does not exist, or has no node.
     """
     expected_image = ExpectedImage(tree=image.tree, seed=check_seed(lock), profile=lock.profile)
-    now = datetime.datetime.fromtimestamp(session.now, datetime.timezone.utc)
+    now = datetime.datetime.fromtimestamp(context.now, datetime.timezone.utc)
     return gather_results(
         folder, expected_image, table, nodes, notes, timestamp or f"{now:%Y-%m-%dT%H:%M:%SZ}", met
     )
 
 
 def kubernetes_manifest(
-    lock: Lock, image: Built, session: RunContext, checks: VerifyOptions, job: kubernetes_job.KubernetesJob
+    lock: Lock, image: Built, context: RunContext, checks: VerifyOptions, job: kubernetes_job.KubernetesJob
 ) -> dict[str, Any]:
     """Return the manifest of the Indexed Job for Kubernetes.
 
@@ -130,13 +130,13 @@ def kubernetes_manifest(
             f"--cpu-only asks no GPU, but --node-gpus is {job.gpus}", hint="leave one of the two options out"
         )
     return kubernetes_job.job_manifest(
-        job, lock, image.manifest, _expected_answers(lock, session), controls=checks.control, thorough=checks.thorough,
+        job, lock, image.manifest, _expected_answers(lock, context), controls=checks.control, thorough=checks.thorough,
         probes=checks.probes,
     )  # fmt: skip
 
 
 def judge_pods(
-    lock: Lock, image: Built, folder: Path, session: RunContext, checks: VerifyOptions, nodes: int
+    lock: Lock, image: Built, folder: Path, context: RunContext, checks: VerifyOptions, nodes: int
 ) -> Path:
     """Make verdict files of the pods' output.
 
@@ -147,21 +147,21 @@ def judge_pods(
         InconclusiveError: the image lacks this determinism test.
     """
     return kubernetes_collect.write_certificates(
-        folder, lock, image, _expected_answers(lock, session), checks, now=session.now, nodes=nodes
+        folder, lock, image, _expected_answers(lock, context), checks, now=context.now, nodes=nodes
     )
 
 
-def answer_table(lock: Lock, session: RunContext) -> AnswerTable:
+def answer_table(lock: Lock, context: RunContext) -> AnswerTable:
     """Return the names of all answers of a lock's image.
 
     Raises:
         InconclusiveError: it lacks this determinism test.
     """
-    return AnswerTable(_expected_answers(lock, session))
+    return AnswerTable(_expected_answers(lock, context))
 
 
-def _expected_answers(lock: Lock, session: RunContext) -> dict[Device, Expected]:
-    expectations = read_expected(lock, session.store, session.say)
+def _expected_answers(lock: Lock, context: RunContext) -> dict[Device, Expected]:
+    expectations = read_expected(lock, context.store, context.say)
     if expectations is None:
         raise InconclusiveError("nodes cannot be compared by this image", hint=OTHER)
     return expectations
@@ -173,10 +173,10 @@ def json_document(result: ClusterResult | Verdict) -> Any:
     return {"verdict": result.verdict, **document} if isinstance(result, ClusterResult) else document
 
 
-def node_command(out: Path, session: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:
+def node_command(out: Path, context: RunContext, checks: VerifyOptions, folder: Path) -> list[str]:
     """Return the command line of a node."""
     return [
-        "cluster", "worker", str(out.absolute()), "--output", str(folder), "--store", str(session.store.root),
+        "cluster", "worker", str(out.absolute()), "--output", str(folder), "--store", str(context.store.root),
         "--gpu", checks.gpus,
         *(["--cpu-only"] if checks.cpu_only else []),
         *(["--engine", checks.engine] if checks.engine else []),

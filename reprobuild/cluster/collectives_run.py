@@ -41,7 +41,7 @@ def devices_of(cluster: ClusterResult) -> dict[Device, tuple[str, ...]]:
 
 def run_collectives(
     job: SlurmJob, nodes: Sequence[str], device: Device, program: Sequence[str], out: Path, seed: int, folder: Path,
-    session: RunContext, checks: VerifyOptions, deadline: int,
+    context: RunContext, checks: VerifyOptions, deadline: int,
 ) -> tuple[str, ...]:  # fmt: skip
     """Run the collectives between nodes; return srun's messages.
 
@@ -61,7 +61,7 @@ def run_collectives(
     limit = max(1, min(LONGEST, deadline // 2))
     options = {
         "device": device, "seed": seed, "nodes": len(job_nodes), "ranks": _count_ranks(device, len(job_nodes)),
-        "address": node_address(job_nodes[0], session.env), "second": node_address(job_nodes[1], session.env),
+        "address": node_address(job_nodes[0], context.env), "second": node_address(job_nodes[1], context.env),
         "port": random.choice(PORTS),
         "limit": limit, "repeats": THOROUGH if checks.thorough else REPEATS,
     }  # fmt: skip
@@ -70,7 +70,7 @@ def run_collectives(
         "--gpu", checks.gpus if device == "cuda" else "none",
         *(["--engine", checks.engine] if checks.engine else []), "--", PYTHON, PROGRAM, json.dumps(options),
     ]  # fmt: skip
-    session.say(
+    context.say(
         f"job {job.number}: collectives between {len(job_nodes)} nodes, {device}, for at most {deadline} s"
     )
     return run_step(
@@ -78,7 +78,7 @@ def run_collectives(
         job_nodes,
         command,
         folder / f"{COLLECTIVES}{device}",
-        session.env,
+        context.env,
         deadline=deadline,
         patience=PATIENCE,
     )

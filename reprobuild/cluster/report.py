@@ -50,7 +50,7 @@ class _Former(Struct, frozen=True, kw_only=True):
 
 
 def write_cluster_result(
-    lock: Lock, image: Image, out: Path, session: RunContext, cluster: ClusterResult
+    lock: Lock, image: Image, out: Path, context: RunContext, cluster: ClusterResult
 ) -> None:
     """Write OUT/cluster.json, and the nodes on the page.
 
@@ -59,11 +59,11 @@ def write_cluster_result(
     try:
         write_file(out / CLUSTER_RESULT, msgspec.json.format(msgspec.json.encode(cluster)) + b"\n")
     except OSError as err:
-        session.say(f"warning: {CLUSTER_RESULT} is not written: {err}")
-    _write_page(lock, image, out, session, cluster)
+        context.say(f"warning: {CLUSTER_RESULT} is not written: {err}")
+    _write_page(lock, image, out, context, cluster)
 
 
-def read_nodes(lock: Lock, image: Image, out: Path, session: RunContext) -> Nodes | None:
+def read_nodes(lock: Lock, image: Image, out: Path, context: RunContext) -> Nodes | None:
     """Return the nodes of OUT/cluster.json for the page, or None.
 
     They are returned only if that file is of this image. The answers of the nodes are read and compared again: that
@@ -73,21 +73,21 @@ def read_nodes(lock: Lock, image: Image, out: Path, session: RunContext) -> Node
         cluster = msgspec.json.decode(read_plain(out / CLUSTER_RESULT, _LARGEST), type=_Former)
         if cluster.tree != image.tree:
             return None
-        folder = _answers_directory(image, out, cluster.folder, session)
+        folder = _answers_directory(image, out, cluster.folder, context)
         if folder is None:
-            session.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
+            context.say(f"warning: the nodes are not on {REPORT}: what they said is not there any more")
             return None
-        table = answer_table(lock, session)
-        result = check_folder(lock, image, folder, table, session, (), cluster.notes, timestamp=cluster.made)
+        table = answer_table(lock, context)
+        result = check_folder(lock, image, folder, table, context, (), cluster.notes, timestamp=cluster.made)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError, ReproError) as err:
-        session.say(f"warning: the nodes are not on {REPORT}: {CLUSTER_RESULT}: {escape_text(str(err))}")
+        context.say(f"warning: the nodes are not on {REPORT}: {CLUSTER_RESULT}: {escape_text(str(err))}")
         return None
     return render_nodes(result)
 
 
-def _answers_directory(image: Image, out: Path, stated: str, session: RunContext) -> Path | None:
+def _answers_directory(image: Image, out: Path, stated: str, context: RunContext) -> Path | None:
     """Return the directory of the nodes' answers, or None.
 
     None means that it is unknown. OUT may have been moved since, so its own directory comes first; links are
@@ -97,11 +97,11 @@ def _answers_directory(image: Image, out: Path, stated: str, session: RunContext
     name = f"cluster/{Path(stated).name}"
     if stated and is_unlinked(out, name) and (out / name).is_dir():
         return out / name
-    known = bool(stated) and Path(stated).is_dir() and is_built_here(image, out, session.store)
+    known = bool(stated) and Path(stated).is_dir() and is_built_here(image, out, context.store)
     return Path(stated) if known else None
 
 
-def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, cluster: ClusterResult) -> None:
+def _write_page(lock: Lock, image: Image, out: Path, context: RunContext, cluster: ClusterResult) -> None:
     """Write the page if OUT has this image's verdict.
 
     Otherwise the page stays as it is.
@@ -114,7 +114,7 @@ def _write_page(lock: Lock, image: Image, out: Path, session: RunContext, cluste
             return
         write_file(out / REPORT, render_html(lock, image, verdict, render_nodes(cluster)).encode())
     except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
-        session.say(f"warning: {REPORT} is not written again: {err}")
+        context.say(f"warning: {REPORT} is not written again: {err}")
 
 
 def render_nodes(cluster: ClusterResult) -> Nodes:

@@ -19,7 +19,7 @@ from reprobuild.pipeline.verify import VerifyOptions, examine
 from reprobuild.verify.verdict import Verdict
 
 
-def node_name(session: RunContext, host: str) -> str:
+def node_name(context: RunContext, host: str) -> str:
     """Return the name of this node.
 
     It is Slurm's, else that of the host.
@@ -27,7 +27,7 @@ def node_name(session: RunContext, host: str) -> str:
     Raises:
         UsageError: it cannot be the name of a file.
     """
-    name = session.env.get("SLURMD_NODENAME") or host
+    name = context.env.get("SLURMD_NODENAME") or host
     if not NODE.fullmatch(name):
         raise UsageError(
             f"{name!r} is no name of a node", hint="name the node by SLURMD_NODENAME, as Slurm does"
@@ -36,7 +36,7 @@ def node_name(session: RunContext, host: str) -> str:
 
 
 def check_node(
-    lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions, folder: Path, node: str
+    lock: Lock, image: Image, out: Path, context: RunContext, checks: VerifyOptions, folder: Path, node: str
 ) -> Verdict:
     """Run the determinism test here, and write its verdict.
 
@@ -54,7 +54,7 @@ def check_node(
         (folder / f"{node}{suffix}").unlink(missing_ok=True)
     (folder / f"{node}{BEGAN}").touch()
     try:
-        verdict = examine(lock, image, out, session, msgspec.structs.replace(checks, smoke_only=True))
+        verdict = examine(lock, image, out, context, msgspec.structs.replace(checks, smoke_only=True))
     except ReproError as err:
         write_file(folder / f"{node}{ERROR}", f"{err}\n{err.hint}\n".encode()[:LARGEST])
         raise

@@ -89,14 +89,14 @@ class PullResult(Struct, frozen=True, kw_only=True):
 
 
 def pull(
-    text: str, out: Path, session: RunContext, services: Mapping[str, str], platform: str = ""
+    text: str, out: Path, context: RunContext, services: Mapping[str, str], platform: str = ""
 ) -> PullResult:
     """Fetch an image with attachments into an output directory.
 
     Args:
         text: the reference: HOST/NAME:TAG or HOST/NAME@DIGEST.
         out: the directory; missing, or empty, or with the files of an earlier pull of the same image.
-        session: the context of the run.
+        context: the context of the run.
         services: the user's own addresses of services.
         platform: selects one of several images; empty for the only one.
 
@@ -106,8 +106,8 @@ def pull(
             `out` holds another image, or files that no pull left there.
     """
     reference = parse_reference(text, "REF")
-    net, hub = session.net, read_services(services)["docker-hub"].url
-    store = session.store
+    net, hub = context.net, read_services(services)["docker-hub"].url
+    store = context.store
     with convert_errors():
         remote_image = find_image(reference, platform, net, store, hub).image
         exact = Reference(host=reference.host, name=reference.name, digest=remote_image.digest)
@@ -118,7 +118,7 @@ def pull(
         lock = find_lock(repository, offers, remote_image.digest, named, store)
         blobs = [remote_image.config, *(layer.file for layer in remote_image.layers)]
         try:
-            count = fetch(blobs, store, net, session.progress)
+            count = fetch(blobs, store, net, context.progress)
         except (NotFoundError, AccessDeniedError):
             raise
         except FetchError as err:
@@ -127,7 +127,7 @@ def pull(
         _mark_begun(out, remote_image.digest)
         image = _write_image(lock, remote_image, out, store)
         if former is None or not is_pulled_here(former, out, store):
-            set_aside(out, session.say)
+            set_aside(out, context.say)
         builder, referrers = write_valid_attachments(repository, offers, lock, image, out)
         image = msgspec.structs.replace(image, builder=builder)
         remember_tree(image, store)
@@ -135,11 +135,11 @@ def pull(
         record_lock(lock, out / LOCK, store, "pull")
         write_file(out / IMAGE, msgspec.json.format(msgspec.json.encode(image)) + b"\n")
         _marker_path(out, remote_image.digest).unlink(missing_ok=True)
-    session.say(f"pulled {exact} into {out}: {count} blobs brought")
+    context.say(f"pulled {exact} into {out}: {count} blobs brought")
     whence = origin(
         str(exact), False, ""
     )  # a registry names no maker, and everyone with write access can attach a lock
-    session.say(whence)
+    context.say(whence)
     return PullResult(
         out=out, reference=str(exact), image=image, brought=count, strangers=offers.strangers,
         referrers=referrers, origin=whence,

@@ -85,13 +85,13 @@ class _Image(Struct):
 class _Count:
     """Counts of sent blobs and bytes, for the progress."""
 
-    def __init__(self, session: RunContext) -> None:
-        self._session = session
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self.blobs = self.bytes = self.there = self._gone = self.total = 0
 
     def show_progress(self, size: int) -> None:
         self._gone += size
-        self._session.progress(min(self._gone, self.total), self.total)
+        self._context.progress(min(self._gone, self.total), self.total)
 
     def done(self, sent: bool, size: int) -> None:
         self.blobs, self.bytes = self.blobs + sent, self.bytes + size * sent
@@ -99,7 +99,7 @@ class _Count:
 
 
 def push(
-    lock: Lock, image: Image, out: Path, text: str, session: RunContext, services: Mapping[str, str]
+    lock: Lock, image: Image, out: Path, text: str, context: RunContext, services: Mapping[str, str]
 ) -> PushResult:
     """Send an output directory's image and attachments to a registry.
 
@@ -109,7 +109,7 @@ def push(
         lock, image: of the directory.
         out: the output directory.
         text: the reference: HOST/NAME:TAG, HOST/NAME@DIGEST, or both.
-        session: the context of the run.
+        context: the context of the run.
         services: the user's own addresses of services.
 
     Raises:
@@ -124,22 +124,22 @@ def push(
             hint="leave the digest out, or push the directory that has it",
         )
     attachments = list_attachments(lock, image, out)  # before anything is sent
-    refuse_secret_files(lock, make_source_finder(out, lock, session.store))
-    net, hub = session.net, read_services(services)["docker-hub"].url
-    count = _Count(session)
+    refuse_secret_files(lock, make_source_finder(out, lock, context.store))
+    net, hub = context.net, read_services(services)["docker-hub"].url
+    count = _Count(context)
     with convert_errors():
         repository = OciRepository(reference, net, hub, count.show_progress)
         content, parts = _read_manifest(out / image.layout, image)
         _refuse_unnamed(out / image.layout, lock)
         subject = Descriptor(media_type=MANIFEST, digest=image.manifest, size=len(content))
-        _send_blobs(repository, out / image.layout, parts, count, session)
+        _send_blobs(repository, out / image.layout, parts, count, context)
         if not repository.has_manifest(image.manifest):
             repository.put_manifest(content, MANIFEST, image.manifest)
         attached, api = _attach_files(repository, attachments, subject, count)
         if reference.tag:
             repository.put_manifest(content, MANIFEST, reference.tag)
     exact = Reference(host=reference.host, name=reference.name, digest=image.manifest)
-    session.say(f"pushed {exact}: {count.blobs} blobs sent, {count.there} were there")
+    context.say(f"pushed {exact}: {count.blobs} blobs sent, {count.there} were there")
     return PushResult(
         reference=str(exact), tag=reference.tag, digest=image.manifest, sent=count.blobs, sent_bytes=count.bytes,
         there=count.there, attached=attached, api=api,
@@ -176,13 +176,13 @@ def _refuse_unnamed(layout: Path, lock: Lock) -> None:
 
 
 def _send_blobs(
-    repository: OciRepository, layout: Path, parts: list[Descriptor], count: _Count, session: RunContext
+    repository: OciRepository, layout: Path, parts: list[Descriptor], count: _Count, context: RunContext
 ) -> None:
     missing = [descriptor for descriptor in parts if not repository.has(descriptor.digest)]
     count.there += len(parts) - len(missing)
     count.total = sum(descriptor.size for descriptor in missing)
     if missing:
-        session.say(f"sending {len(missing)} of {len(parts)} blobs, {count.total / 1e6:.1f} MB")
+        context.say(f"sending {len(missing)} of {len(parts)} blobs, {count.total / 1e6:.1f} MB")
     for descriptor in missing:
         path = layout / "blobs" / "sha256" / parse_digest(descriptor.digest)
         if not path.is_file() or f"sha256:{hash_file(path)}" != descriptor.digest:

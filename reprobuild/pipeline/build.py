@@ -41,7 +41,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     afresh: bool = False
 
 
-def build(sealed: SealedLock, recipe: Recipe, out: Path, session: RunContext, options: BuildOptions) -> Image:
+def build(sealed: SealedLock, recipe: Recipe, out: Path, context: RunContext, options: BuildOptions) -> Image:
     """Write recipe, context, image and single files into `out`, and return the image.
 
     A former image of other bytes is set aside.
@@ -49,40 +49,40 @@ def build(sealed: SealedLock, recipe: Recipe, out: Path, session: RunContext, op
     for name, text in recipe.texts.items():
         if name != "requirements.txt":
             write_file(out / name, text.encode())
-    session.say("image: layers and OCI layout")
+    context.say("image: layers and OCI layout")
     former = find_former_image(out)
-    image = _write_layout(sealed, recipe, out, session, options)
-    remember_tree(image, session.store)
-    image = _write_record(keep_matching_singles(image, former, out, session.store, session.say), out)
-    if former is None or former.tree != image.tree or not is_built_here(former, out, session.store):
-        set_aside(out, session.say)
-    remember_built(image, out, session.store)
+    image = _write_layout(sealed, recipe, out, context, options)
+    remember_tree(image, context.store)
+    image = _write_record(keep_matching_singles(image, former, out, context.store, context.say), out)
+    if former is None or former.tree != image.tree or not is_built_here(former, out, context.store):
+        set_aside(out, context.say)
+    remember_built(image, out, context.store)
     if options.singles:
         digests = write_singles(
-            image, out, options.singles, recipe.texts["Apptainer.def"], session.env, session.say,
+            image, out, options.singles, recipe.texts["Apptainer.def"], context.env, context.say,
             compressor=options.compressor,
         )  # fmt: skip
         image = _write_record(msgspec.structs.replace(image, **digests), out)
-        remember_singles(image, session.store)
+        remember_singles(image, context.store)
     return image
 
 
 def _write_layout(
-    sealed: SealedLock, recipe: Recipe, out: Path, session: RunContext, options: BuildOptions
+    sealed: SealedLock, recipe: Recipe, out: Path, context: RunContext, options: BuildOptions
 ) -> Image:
     """Write the context, and make the image from it or beside it."""
-    store, files, texts = session.store, dict(recipe.payload), dict(recipe.texts)
+    store, files, texts = context.store, dict(recipe.payload), dict(recipe.texts)
     reference = options.tag or own_name(sealed.digest)
     if options.builder == NATIVE:
         with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
-            context = pool.submit(write_context, sealed, store, out, texts)
+            written = pool.submit(write_context, sealed, store, out, texts)
             image = build_image(sealed, store, out, files=files, reference=reference, afresh=options.afresh)
-            context.result()
+            written.result()
         return image
     write_context(sealed, store, out, texts)
     image = build_foreign(
-        options.builder, out, platform=sealed.platform, epoch=sealed.epoch, reference=reference, env=session.env,
-        say=session.say, check=make_tree_check(sealed, store, files, options.builder, session.say),
+        options.builder, out, platform=sealed.platform, epoch=sealed.epoch, reference=reference, env=context.env,
+        say=context.say, check=make_tree_check(sealed, store, files, options.builder, context.say),
     )  # fmt: skip
     return msgspec.structs.replace(image, lock=sealed.digest)
 

@@ -24,25 +24,25 @@ def choose_lock(
     captured: Path,
     out: Path,
     decisions: Decisions,
-    session: RunContext,
+    context: RunContext,
     lock_path: Path | None,
 ) -> Lock:
     """Return the lock to build from, with its sources in the store.
 
     The sources of an existing lock are made again if the store lacks them.
     """
-    lock = read_lock(lock_path) if lock_path else _read_former_lock(out / LOCK, snapshot, decisions, session)
-    if lock is None or (lock_path is None and not is_lock_of_here(lock, session.store)):
-        return _make_lock(snapshot, captured, out / LOCK, decisions, session, strange=lock)
+    lock = read_lock(lock_path) if lock_path else _read_former_lock(out / LOCK, snapshot, decisions, context)
+    if lock is None or (lock_path is None and not is_lock_of_here(lock, context.store)):
+        return _make_lock(snapshot, captured, out / LOCK, decisions, context, strange=lock)
     if lock.snapshot != snapshot.digest:
         raise LockError(
             f"{lock_path} was made from another snapshot ({lock.snapshot[:12]}, not {snapshot.digest[:12]})",
             hint="make a new lock with `reprobuild lock DIR`",
         )
-    session.say(f"lock: {lock.digest[:12]}, {f'of {lock_path}' if lock_path else 'made here before'}")
-    if not all(session.store.has(source.file.sha256) for source in lock.sources):
+    context.say(f"lock: {lock.digest[:12]}, {f'of {lock_path}' if lock_path else 'made here before'}")
+    if not all(context.store.has(source.file.sha256) for source in lock.sources):
         here, _ = select_environment_lines(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
-        sources, _ = lock_sources(here, decisions, session.resolve_context(captured))
+        sources, _ = lock_sources(here, decisions, context.resolve_context(captured))
         digests = {source.file.sha256 for source in sources}
         if other := [source for source in lock.sources if source.file.sha256 not in digests]:
             raise LockError(
@@ -58,7 +58,7 @@ def _make_lock(
     captured: Path,
     path: Path,
     decisions: Decisions,
-    session: RunContext,
+    context: RunContext,
     strange: Lock | None,
 ) -> Lock:
     """Make a new lock of the snapshot.
@@ -67,22 +67,22 @@ def _make_lock(
     """
     aside = path if strange is None else lock_backup_path(path, strange)
     if strange is not None:
-        session.say(
+        context.say(
             f"lock: {path} is not known to be made here, so a new one is made, and it is kept as {aside}; "
             f"to follow it: --lock {shlex.quote(str(aside))}"
         )
-    lock = resolve_snapshot(snapshot, decisions, session.resolve_context(captured))
+    lock = resolve_snapshot(snapshot, decisions, context.resolve_context(captured))
     if strange is not None:
         path.replace(aside)
-        record_lock(strange, aside, session.store)
+        record_lock(strange, aside, context.store)
     write_new_lock(lock, path)
-    remember_lock(lock, session.store)
-    record_lock(lock, path, session.store, "lock")
+    remember_lock(lock, context.store)
+    record_lock(lock, path, context.store, "lock")
     return lock
 
 
 def _read_former_lock(
-    path: Path, snapshot: Snapshot, decisions: Decisions, session: RunContext
+    path: Path, snapshot: Snapshot, decisions: Decisions, context: RunContext
 ) -> Lock | None:
     """Return the lock at a path if snapshot and decisions match.
 
@@ -94,5 +94,5 @@ def _read_former_lock(
     lock = read_lock(path)
     if lock.snapshot == snapshot.digest and lock.decisions.as_dict() == decisions.lock_document():
         return lock
-    session.say(f"lock: {path} is of another snapshot or other decisions; making a new one")
+    context.say(f"lock: {path} is of another snapshot or other decisions; making a new one")
     return None

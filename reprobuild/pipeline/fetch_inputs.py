@@ -14,7 +14,7 @@ from reprobuild.store.fetch import fetch, list_artefacts, list_image_files
 from reprobuild.store.roots import gc_root
 
 
-def fetch_lock(lock: Lock, path: Path, session: RunContext) -> int:
+def fetch_lock(lock: Lock, path: Path, context: RunContext) -> int:
     """Fetch and verify all files of a lock into the store.
 
     The store keeps them for the lock at `path`.
@@ -22,30 +22,30 @@ def fetch_lock(lock: Lock, path: Path, session: RunContext) -> int:
     Returns:
         The number of files that were missing.
     """
-    with gc_root(lock, path, session.store, "fetch"):
-        return _fetch_files(list_artefacts(lock), lock, session)
+    with gc_root(lock, path, context.store, "fetch"):
+        return _fetch_files(list_artefacts(lock), lock, context)
 
 
-def fetch_inputs(lock: Lock, session: RunContext) -> None:
+def fetch_inputs(lock: Lock, context: RunContext) -> None:
     """Fetch the files that the remaining steps of a build read.
 
     Each consumer verifies the files it reads. The packages of a base that is already realised are not read again.
     """
-    if isinstance(lock, SealedLock) and is_realised(lock, session.store):
+    if isinstance(lock, SealedLock) and is_realised(lock, context.store):
         files = list_image_files(lock)
     else:
         files = list_artefacts(lock)
-    _fetch_files([file for file in files if not session.store.has(file.sha256)], lock, session)
+    _fetch_files([file for file in files if not context.store.has(file.sha256)], lock, context)
 
 
-def _fetch_files(files: Sequence[Artefact], lock: Lock, session: RunContext) -> int:
+def _fetch_files(files: Sequence[Artefact], lock: Lock, context: RunContext) -> int:
     python = lock.interpreter.file
-    if python is not None and python.url and not session.store.has(python.sha256):
-        files = [with_mirror_address(lock, file, session.env) if file == python else file for file in files]
-    missing = [artefact for artefact in files if not session.store.has(artefact.sha256)]
-    if missing and not session.net.offline:  # asking pip for the credentials of its indexes takes a second
-        session.indexes.read(session.env, session.net)
-    fetch_count = fetch(files, session.store, session.net, session.progress, caches=session.caches)
+    if python is not None and python.url and not context.store.has(python.sha256):
+        files = [with_mirror_address(lock, file, context.env) if file == python else file for file in files]
+    missing = [artefact for artefact in files if not context.store.has(artefact.sha256)]
+    if missing and not context.net.offline:  # asking pip for the credentials of its indexes takes a second
+        context.indexes.read(context.env, context.net)
+    fetch_count = fetch(files, context.store, context.net, context.progress, caches=context.caches)
     if fetch_count:
-        session.say(f"fetched {fetch_count} files")
+        context.say(f"fetched {fetch_count} files")
     return fetch_count

@@ -26,7 +26,7 @@ from reprobuild.verify.verdict import Verdict
 
 
 def build_from_snapshot(
-    captured: Path, out: Path, decisions: Decisions, session: RunContext, options: BuildOptions, *,
+    captured: Path, out: Path, decisions: Decisions, context: RunContext, options: BuildOptions, *,
     lock_path: Path | None = None, checks: VerifyOptions | None, nodes: ReadNodes | None = None,
 ) -> tuple[SealedLock, Image, Verdict | None]:  # fmt: skip
     """Build and check an image from a snapshot directory.
@@ -43,19 +43,19 @@ def build_from_snapshot(
         The sealed lock, the image, and the verdict if checks were given.
     """
     snapshot = read_snapshot(captured)
-    _report_unknown_lines(snapshot, captured, session)
+    _report_unknown_lines(snapshot, captured, context)
     if checks:  # fail before minutes of locking and hours of fetching
-        choose_engine(checks, session, hint=f"{HINT}; or leave the checks out with --no-verify")
+        choose_engine(checks, context, hint=f"{HINT}; or leave the checks out with --no-verify")
     out.mkdir(parents=True, exist_ok=True)
-    lock = choose_lock(snapshot, captured, out, decisions, session, lock_path)
-    with gc_root(lock, lock_path or out / LOCK, session.store, "build"):
-        sealed, image = build_from_lock(lock, out, session, options, checks.gpus if checks else "auto")
-    verdict = verify(sealed, image, out, session, checks, nodes) if checks else None
+    lock = choose_lock(snapshot, captured, out, decisions, context, lock_path)
+    with gc_root(lock, lock_path or out / LOCK, context.store, "build"):
+        sealed, image = build_from_lock(lock, out, context, options, checks.gpus if checks else "auto")
+    verdict = verify(sealed, image, out, context, checks, nodes) if checks else None
     return sealed, image, verdict
 
 
 def build_from_lock(
-    lock: Lock, out: Path, session: RunContext, options: BuildOptions, gpus: str = "auto", *, exact: bool = True
+    lock: Lock, out: Path, context: RunContext, options: BuildOptions, gpus: str = "auto", *, exact: bool = True
 ) -> tuple[SealedLock, Image]:  # fmt: skip
     """Seal a lock and write its recipe, context and image.
 
@@ -65,29 +65,29 @@ def build_from_lock(
         gpus: the GPUs that the image is to run on here: "auto", "all", "none", or ids.
         exact: outputs that are realised again must match a sealed lock; else another lock is returned.
     """
-    machine = MachineCheck(session, gpus)
+    machine = MachineCheck(context, gpus)
     machine.before_fetch(lock, out, options)
     out.mkdir(parents=True, exist_ok=True)
-    fetch_inputs(lock, session)
+    fetch_inputs(lock, context)
     machine.after_fetch(lock)
-    sealed = realise(lock, session.store, session.say, exact=exact)
-    recipe = render(sealed, session.store)
-    _write_sealed(sealed, lock, out, session)
-    with gc_root(sealed, out / LOCK, session.store, f"{BUILD}{options.builder}"):
-        return sealed, build(sealed, recipe, out, session, options)
+    sealed = realise(lock, context.store, context.say, exact=exact)
+    recipe = render(sealed, context.store)
+    _write_sealed(sealed, lock, out, context)
+    with gc_root(sealed, out / LOCK, context.store, f"{BUILD}{options.builder}"):
+        return sealed, build(sealed, recipe, out, context, options)
 
 
-def _report_unknown_lines(snapshot: Snapshot, captured: Path, session: RunContext) -> None:
+def _report_unknown_lines(snapshot: Snapshot, captured: Path, context: RunContext) -> None:
     unknown = [remark for remark in snapshot.remarks if not remark.understood]
     if unknown:
-        session.say(
+        context.say(
             f"left out: {len(unknown)} lines that are not understood, the first {unknown[0].place}; "
             f"`reprobuild show {shlex.quote(str(captured))}` lists them"
         )
 
 
-def _write_sealed(sealed: SealedLock, lock: Lock, out: Path, session: RunContext) -> None:
+def _write_sealed(sealed: SealedLock, lock: Lock, out: Path, context: RunContext) -> None:
     """Write the sealed lock; it is of this user if the lock was."""
-    if is_lock_of_here(lock, session.store):
-        remember_lock(sealed, session.store)
+    if is_lock_of_here(lock, context.store):
+        remember_lock(sealed, context.store)
     write_lock(sealed, out / LOCK)

@@ -75,7 +75,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     probes: tuple[str, ...] = ()
 
 
-def choose_engine(checks: VerifyOptions, session: RunContext, *, hint: str = HINT) -> Engine:
+def choose_engine(checks: VerifyOptions, context: RunContext, *, hint: str = HINT) -> Engine:
     """Return the requested engine; `hint` is for a failure.
 
     Raises:
@@ -83,14 +83,14 @@ def choose_engine(checks: VerifyOptions, session: RunContext, *, hint: str = HIN
         EngineError: no engine answers.
     """
     gpu.parse_gpu_option(checks.gpus)
-    return find_engine(checks.engine, session.env, hint=hint)
+    return find_engine(checks.engine, context.env, hint=hint)
 
 
 def verify(
     lock: Lock,
     image: Image,
     out: Path,
-    session: RunContext,
+    context: RunContext,
     checks: VerifyOptions,
     nodes: ReadNodes | None = None,
 ) -> Verdict:
@@ -102,15 +102,15 @@ def verify(
         UsageError: the verdict file cannot be compared with, or a GPU is not a valid name.
         EngineError: no engine answers, or it fails.
     """
-    verdict = examine(lock, image, out, session, checks)
-    _set_aside_verdict(out, session)
+    verdict = examine(lock, image, out, context, checks)
+    _set_aside_verdict(out, context)
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
-    cluster = nodes(lock, image, out, session) if nodes else None
+    cluster = nodes(lock, image, out, context) if nodes else None
     write_file(out / REPORT, render_html(lock, image, verdict, cluster).encode())
     return verdict
 
 
-def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: VerifyOptions) -> Verdict:
+def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: VerifyOptions) -> Verdict:
     """Load the image and check it without writing into `out`.
 
     Raises:
@@ -124,28 +124,28 @@ def examine(lock: Lock, image: Image, out: Path, session: RunContext, checks: Ve
         refuse_failed(former)
         refuse_other(former, tree=image.tree, seed=check_seed(lock), profile=lock.profile)
         refuse_other_work(former, work_record(lock, work) if work else None)
-    engine = choose_engine(checks, session)
-    refuse_misstated(image, out, session.store, session.say)
-    take_runtime(out, lock, session.store)  # months later on another machine, the store may not have it
-    expectations = read_expected(lock, session.store, session.say)
-    session.store.release()  # the checks take long, and do not need it
-    name = engine_name(lock, image, out, session.store, session.say)
-    session.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
-    if engine.load(out / "image", name, (image.config, image.manifest), session.env):
-        session.say(f"loaded {name} into {engine.NAME}")
+    engine = choose_engine(checks, context)
+    refuse_misstated(image, out, context.store, context.say)
+    take_runtime(out, lock, context.store)  # months later on another machine, the store may not have it
+    expectations = read_expected(lock, context.store, context.say)
+    context.store.release()  # the checks take long, and do not need it
+    name = engine_name(lock, image, out, context.store, context.say)
+    context.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
+    if engine.load(out / "image", name, (image.config, image.manifest), context.env):
+        context.say(f"loaded {name} into {engine.NAME}")
     request = CheckRequest(
-        reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=session.now,
+        reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now,
         control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=work, smoke_only=checks.smoke_only, probes=checks.probes,
     )  # fmt: skip
-    verdict = verify_image(lock, request, engine, session.env, session.say)
+    verdict = verify_image(lock, request, engine, context.env, context.say)
     if former:
         verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
     return verdict
 
 
-def _set_aside_verdict(out: Path, session: RunContext) -> None:
+def _set_aside_verdict(out: Path, context: RunContext) -> None:
     """Set aside the verdict file that a new one is to replace.
 
     It may be the only one that passed.
@@ -163,8 +163,8 @@ def _set_aside_verdict(out: Path, session: RunContext) -> None:
         with stream:
             former = stream.read(LARGEST + 1)
     if not is_certificate(former):
-        session.say(f"{place} was no certificate: it is replaced")
+        context.say(f"{place} was no certificate: it is replaced")
         return
     aside = out / f"verdict-{hashlib.sha256(former).hexdigest()[:12]}.json"
     write_file(aside, former)
-    session.say(f"the certificate of the check before is kept as {aside}")
+    context.say(f"the certificate of the check before is kept as {aside}")

@@ -117,7 +117,7 @@ class ResolvedBase(Struct, frozen=True, kw_only=True):
     lost: tuple[LockError, ...] = ()
 
 
-def find_base_and_python(subject: ResolveRequest, files: FileLists, around: ResolveContext) -> ResolvedBase:
+def find_base_and_python(subject: ResolveRequest, files: FileLists, context: ResolveContext) -> ResolvedBase:
     """Choose interpreter and base.
 
     The interpreter is the distribution's own Python if it is the captured one, else a build of it.
@@ -128,13 +128,13 @@ def find_base_and_python(subject: ResolveRequest, files: FileLists, around: Reso
 
     def find(version: str) -> Build:
         try:
-            return find_build(version, subject.machine, around)
+            return find_build(version, subject.machine, context)
         except NoBuildError as err:
-            return find_local(version, subject.snapshot.reports, subject.machine, err, around)
+            return find_local(version, subject.snapshot.reports, subject.machine, err, context)
 
-    choice = try_choose_build(_select_interpreter(subject, around), subject.evidence, find)
+    choice = try_choose_build(_select_interpreter(subject, context), subject.evidence, find)
     try:
-        choice, system = _choose_provider(subject, choice, find, files, around)
+        choice, system = _choose_provider(subject, choice, find, files, context)
         freeze_packages = find_freeze_packages(subject.snapshot.requirements)
         base, packages = system.pin(called=freeze_packages)
     except (LockError, FetchError) as err:
@@ -150,7 +150,7 @@ def find_base_and_python(subject: ResolveRequest, files: FileLists, around: Reso
     )  # fmt: skip
 
 
-def _select_interpreter(subject: ResolveRequest, around: ResolveContext) -> Interpreter:
+def _select_interpreter(subject: ResolveRequest, context: ResolveContext) -> Interpreter:
     """Return the packed interpreter of the snapshot, or the chosen one.
 
     The chosen one is used if there is no packed one, or if the user overrides it.
@@ -160,9 +160,9 @@ def _select_interpreter(subject: ResolveRequest, around: ResolveContext) -> Inte
     if not packed or subject.conda:
         return subject.interpreter
     if subject.decisions.python:
-        around.say(f"python: the captured Python {packed.version} is not used, because `--python` was given")
+        context.say(f"python: the captured Python {packed.version} is not used, because `--python` was given")
         return subject.interpreter
-    return adopt_captured_interpreter(subject.snapshot, subject.machine, around) or subject.interpreter
+    return adopt_captured_interpreter(subject.snapshot, subject.machine, context) or subject.interpreter
 
 
 def _roots(subject: ResolveRequest, interpreter: Interpreter) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ def _roots(subject: ResolveRequest, interpreter: Interpreter) -> tuple[str, ...]
 
 
 def _choose_provider(
-    subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, around: ResolveContext
+    subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, context: ResolveContext
 ) -> tuple[InterpreterChoice, BaseProvider]:
     """Return the interpreter choice and the base's source.
 
@@ -188,13 +188,13 @@ def _choose_provider(
     if decisions.base and is_image(decisions.base):
         roots = _roots(subject, choice.interpreter)
         image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=roots)
-        system = ImageBase(snapshot, image, subject.triage.settings, decisions, around)
+        system = ImageBase(snapshot, image, subject.triage.settings, decisions, context)
     else:
         if snapshot.packages or decisions.base:
             release = infer_release(snapshot.packages, decisions.base)
         else:
-            choice, release = _default_release(subject, choice, find, files, around)
-        around.say(
+            choice, release = _default_release(subject, choice, find, files, context)
+        context.say(
             f"system: the packages of {release.distribution} {release.codename}, from this machine's apt sources"
         )
         roots = _roots(subject, choice.interpreter)
@@ -202,7 +202,7 @@ def _choose_provider(
             snapshot,
             BaseRequest(release=release, architecture=subject.architecture, roots=roots),
             decisions,
-            around,
+            context,
         )
     interpreter = choice.interpreter
     if (
@@ -216,17 +216,17 @@ def _choose_provider(
 
 
 def _default_release(
-    subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, around: ResolveContext
+    subject: ResolveRequest, choice: InterpreterChoice, find: Find, files: FileLists, context: ResolveContext
 ) -> tuple[InterpreterChoice, DistributionRelease]:
     """Return the replacement release, with the interpreter choice.
 
     If no release has that Python, any other suitable one is used, for a standalone build.
     """
-    lines = filter_index_lines(subject.lines, around.services)
+    lines = filter_index_lines(subject.lines, context.services)
     of_wheels = find_wheel_glibc(lines, choice.interpreter, files, subject.machine)
     need = derive_release_need(subject.snapshot, choice.interpreter, of_wheels)
     need = need.with_conda(*subject.conda.glibc) if subject.conda else need
-    offered = configured_releases(around.env, subject.architecture)
+    offered = configured_releases(context.env, subject.architecture)
     try:
         return choice, choose_default_release(need, offered)
     except LockError as err:

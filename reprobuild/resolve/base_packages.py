@@ -36,18 +36,18 @@ def add_libraries(
     wheels: Sequence[Wheel],
     sources: Sequence[Source],
     subject: ResolveRequest,
-    around: ResolveContext,
+    context: ResolveContext,
 ) -> tuple[Base, list[Resolution]]:
     """Return the base with the needs of wheels and sources.
 
     The resolutions of packages and libraries are returned, too.
     """
     system, base, packages = ground.system, ground.base, ground.packages
-    missing = [wheel.file for wheel in wheels if not around.store.has(wheel.file.sha256)]
-    fetch(missing, around.store, around.net, around.progress)
-    around.say("system: what the shared libraries of the wheels need")
-    opened = open_wheels(wheels, subject.machine, around.store)
-    interpreter_files = interpreter_elf_files(ground.interpreter, subject.machine, around.store)
+    missing = [wheel.file for wheel in wheels if not context.store.has(wheel.file.sha256)]
+    fetch(missing, context.store, context.net, context.progress)
+    context.say("system: what the shared libraries of the wheels need")
+    opened = open_wheels(wheels, subject.machine, context.store)
+    interpreter_files = interpreter_elf_files(ground.interpreter, subject.machine, context.store)
     interpreter_asks = required_system_libraries(interpreter_files)
     needed, drop = required_libraries(opened), subject.decisions.drop
     libraries, _ = choose_library_packages(
@@ -57,14 +57,14 @@ def add_libraries(
         whose = "shared libraries of the wheels" + (
             " and of the captured Python" if interpreter_files else ""
         )
-        around.say(f"system: {len(libraries)} packages more, for the {whose}")
-    called = _find_called_packages(wheels, sources, subject, around)
+        context.say(f"system: {len(libraries)} packages more, for the {whose}")
+    called = _find_called_packages(wheels, sources, subject, context)
     if called:
-        around.say(f"system: {len(called)} packages whose programs are called")
+        context.say(f"system: {len(called)} packages whose programs are called")
     if libraries or called:
         base, packages = system.pin(libraries, {**ground.listed, **called})
     if uncalled_packages := list_uncalled_packages(packages):
-        around.say(
+        context.say(
             f"system: {len(uncalled_packages)} packages that a person had installed are left out, because no code "
             f"calls them: {_shorten_names(uncalled_packages)}; `--system all` installs every one, `--package "
             "NAME` one of them"
@@ -84,7 +84,7 @@ def _shorten_names(names: Sequence[str]) -> str:
 
 
 def _find_called_packages(
-    wheels: Sequence[Wheel], sources: Sequence[Source], subject: ResolveRequest, around: ResolveContext
+    wheels: Sequence[Wheel], sources: Sequence[Source], subject: ResolveRequest, context: ResolveContext
 ) -> dict[str, str]:
     """Return the captured packages with called programs.
 
@@ -95,6 +95,8 @@ def _find_called_packages(
         return {}
     names = [package.name for package in snapshot.packages if package.mark in ASKED]
     commands = [shlex.join(workload.command)] if workload else []
-    captured = list_captured_commands(load_capture(around.captured)) if snapshot.captured else ()
-    callers_by_program = find_callers(wheels, sources, commands, find_programs(names), around.store, captured)
+    captured = list_captured_commands(load_capture(context.captured)) if snapshot.captured else ()
+    callers_by_program = find_callers(
+        wheels, sources, commands, find_programs(names), context.store, captured
+    )
     return dict(select_called_packages(names, callers_by_program))

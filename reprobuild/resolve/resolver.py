@@ -60,7 +60,7 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.fetch import fetch
 
 
-def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
+def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> Lock:
     """Pin every captured line, or give the reason against it.
 
     Raises:
@@ -71,9 +71,9 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, around: ResolveCo
     """
     refuse_secrets(decisions)
     services = read_services(decisions.services)
-    around = msgspec.structs.replace(around, services=services)
+    context = msgspec.structs.replace(context, services=services)
     try:
-        return _resolve(snapshot, decisions, around)
+        return _resolve(snapshot, decisions, context)
     except (LockError, FetchError) as err:
         first = base_hint(snapshot, decisions.base, services)
         if not first and loses_cuda(err):
@@ -82,7 +82,7 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, around: ResolveCo
         raise
 
 
-def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -> Lock:
+def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> Lock:
     platform = check_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
     evidence = gather_evidence(snapshot)
     interpreter = resolve_interpreter(evidence, decisions.python)
@@ -91,13 +91,13 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         snapshot, interpreter.version, MACHINES[platform][1], decisions.drop
     )
     subject = _make_request(snapshot, decisions, platform, evidence, interpreter)
-    subject = _with_conda(subject, around)
+    subject = _with_conda(subject, context)
     for remark in (*describe_unused_modules(evidence), *describe_unused_overrides(decisions, snapshot)):
-        around.say(f"warning: {remark}")
-    files = make_file_lists(decisions, around.services, around)
+        context.say(f"warning: {remark}")
+    files = make_file_lists(decisions, context.services, context)
     lost: tuple[Lost, ...] = subject.conda.lost if subject.conda else ()
     try:
-        ground = find_base_and_python(subject, files, around)
+        ground = find_base_and_python(subject, files, context)
     except (LockError, FetchError) as err:
         check_availability((*lost, err) if lost else (), (), ())
         raise
@@ -107,14 +107,14 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         python=interpreter.version, glibc=_base_glibc(base), machine=subject.machine,
         free_threaded=interpreter.free_threaded,
     )  # fmt: skip
-    around.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
-    below = _base_distributions(subject, ground, around.services)
-    known = make_line_context(snapshot, around.services, base, around, below)
+    context.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
+    below = _base_distributions(subject, ground, context.services)
+    known = make_line_context(snapshot, context.services, base, context, below)
     python = resolve_requirements(subject.lines, files, target, known)
     if any(ruling.kind == OF_BASE for ruling in python.rulings):
         interpreter = msgspec.structs.replace(interpreter, shared=True)
     python = msgspec.structs.replace(python, rulings=exclude_unlisted(python.rulings, snapshot))
-    sources, trees = lock_sources(snapshot, decisions, around)
+    sources, trees = lock_sources(snapshot, decisions, context)
     others = [
         *subject.triage.rulings,
         *ground.rulings,
@@ -138,16 +138,16 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
     accept_deviations(
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched
-    python = use_prebuilt_wheels(python, _index_names(subject), target, around.services, around)
-    base, libraries = add_libraries(ground, python.wheels, sources, subject, around)
-    cuda = rule_cuda(snapshot, python.wheels, base, around.store, around.say)
+    python = use_prebuilt_wheels(python, _index_names(subject), target, context.services, context)
+    base, libraries = add_libraries(ground, python.wheels, sources, subject, context)
+    cuda = rule_cuda(snapshot, python.wheels, base, context.store, context.say)
     toolkit = Toolkit(
         version=cuda[0].reason.partition(":")[0] if cuda else "", packages=frozenset(base.installed),
         image=decisions.build_image is not None,
     )  # fmt: skip
     linked = subject.conda.distributions if subject.conda else {}
     shelf = BuildWheelSource(
-        files, target, around.store, _make_fetcher(around), python.wheels, toolkit, linked
+        files, target, context.store, _make_fetcher(context), python.wheels, toolkit, linked
     )
     built = lock_build_wheels(sources, python.sdists, decisions.build, shelf)
     files.save()
@@ -163,10 +163,10 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
         profile=decisions.profile or DEFAULT,
         interpreter=interpreter,
         base=base,
-        wheels=(*with_requires(python.wheels, target, around.store), *built.wheels),
+        wheels=(*with_requires(python.wheels, target, context.store), *built.wheels),
         sources=built.sources,
         sdists=built.sdists,
-        build_base=choose_build_base(subject, ground.system, base, interpreter, built.packages, around),
+        build_base=choose_build_base(subject, ground.system, base, interpreter, built.packages, context),
         conda=subject.conda.packages if subject.conda else (),
         environment=subject.triage.settings,
         workdir=_choose_workdir(snapshot, subject.triage.places, sources),
@@ -177,11 +177,11 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, around: ResolveContext) -
     rulings = accept_deviations([*lock.rulings, *rule_list(snapshot, lock)], decisions.accept)
     lock = msgspec.structs.replace(lock, rulings=rulings)
     for remark in describe_misspelt_words(decisions, rulings):
-        around.say(f"warning: {remark}")
+        context.say(f"warning: {remark}")
     for conflict in shorten_conflicts(find_conflicts(lock)):
-        around.say(f"warning: {conflict}")
+        context.say(f"warning: {conflict}")
     for suggestion in suggest_profiles(distributions(lock), lock.profile):
-        around.say(f"note: {suggestion}")
+        context.say(f"note: {suggestion}")
     return check_readable(lock)
 
 
@@ -202,12 +202,12 @@ def _base_distributions(
     )
 
 
-def _with_conda(subject: ResolveRequest, around: ResolveContext) -> ResolveRequest:
+def _with_conda(subject: ResolveRequest, context: ResolveContext) -> ResolveRequest:
     """Return the subject with conda's packages.
 
     Its lines are those left for wheels.
     """
-    conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, around)
+    conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, context)
     if conda is None:
         return subject
     triage = add_activation_variables(subject.triage, subject.snapshot, conda.activated)
@@ -235,7 +235,7 @@ def _make_request(
 
 
 def lock_sources(
-    snapshot: Snapshot, decisions: Decisions, around: ResolveContext
+    snapshot: Snapshot, decisions: Decisions, context: ResolveContext
 ) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
     """Make the source trees of a snapshot, and store them."""
     lines = tuple(
@@ -243,16 +243,16 @@ def lock_sources(
         if line.kind in ("editable", "vcs") and not is_named(line.name, decisions.drop)
     )  # fmt: skip
     if lines:
-        around.say("sources: " + ", ".join(line.name for line in lines))
+        context.say("sources: " + ", ".join(line.name for line in lines))
     origins: dict[str, RepositoryAddress] = {
-        canonicalize_name(name): read_origin(place, around.folder, confirmed=name not in around.doubted)
+        canonicalize_name(name): read_origin(place, context.folder, confirmed=name not in context.doubted)
         for name, place in decisions.sources.items()
     }
     for place in local_origin_lines(origins):
-        around.say(f"sources: {place}")
+        context.say(f"sources: {place}")
     inputs = SourceInputs(
-        patches=snapshot.patches, origins=origins, store=around.store, env=around.env, captured=snapshot.captured,
-        folder=around.captured, drop=decisions.drop, accept=decisions.accept,
+        patches=snapshot.patches, origins=origins, store=context.store, env=context.env, captured=snapshot.captured,
+        folder=context.captured, drop=decisions.drop, accept=decisions.accept,
     )  # fmt: skip
     return resolve_sources(lines, inputs)
 
@@ -278,9 +278,9 @@ def _base_glibc(base: Base) -> tuple[int, int]:
     return version
 
 
-def _make_fetcher(around: ResolveContext) -> Callable[[Artefact], None]:
+def _make_fetcher(context: ResolveContext) -> Callable[[Artefact], None]:
     def bring(artefact: Artefact) -> None:
-        fetch([artefact], around.store, around.net)
+        fetch([artefact], context.store, context.net)
 
     return bring
 

@@ -45,7 +45,7 @@ _SHORTEST = len("--exp")  # srun accepts an unambiguous prefix of an option's na
 
 
 def pyxis_command(
-    out: Path, lock: Lock, image: Image, arguments: Sequence[str], session: RunContext, run_options: RunOptions,
+    out: Path, lock: Lock, image: Image, arguments: Sequence[str], context: RunContext, run_options: RunOptions,
     options: Sequence[str],
 ) -> tuple[list[str], dict[str, str]]:  # fmt: skip
     """Return pyxis' command for the image, and srun's environment.
@@ -54,17 +54,17 @@ def pyxis_command(
         UsageError: there is no squashfs, or it is not that of the image; or pyxis does not support an option.
     """
     _refuse_options(run_options, options)
-    squashfs = _find_squashfs(out, image, session)
-    ready = prepare(lock, (), run_options, session.env)
+    squashfs = _find_squashfs(out, image, context)
+    ready = prepare(lock, (), run_options, context.env)
     frozen_variables = image_variables(lock)
-    gpus, messages = hook_variables(run_options.gpus, ready.task.gpus, session.env, options)
+    gpus, messages = hook_variables(run_options.gpus, ready.task.gpus, context.env, options)
     for line in (*ready.said, *messages):
-        session.say(line)
+        context.say(line)
     mounts = [
         f"{_check_mount_path(host)}:{_check_mount_path(inside)}{':ro' if inside in ready.task.read_only else ''}"
         for host, inside in ready.task.volumes
     ]
-    variables, inside = _variables(ready.task, session.env)
+    variables, inside = _variables(ready.task, context.env)
     for name, value in gpus.items():
         if (
             name != CAPABILITIES or name not in frozen_variables
@@ -83,7 +83,7 @@ def pyxis_command(
         *(["/usr/bin/env", *env_words] if env_words else []),
         *image_config(lock).entrypoint, *arguments,
     ]  # fmt: skip
-    return argv, {**session.env, **variables}
+    return argv, {**context.env, **variables}
 
 
 def _refuse_options(run_options: RunOptions, options: Sequence[str]) -> None:
@@ -109,16 +109,16 @@ def _refuse_options(run_options: RunOptions, options: Sequence[str]) -> None:
             )
 
 
-def _find_squashfs(out: Path, image: Image, session: RunContext) -> Path:
+def _find_squashfs(out: Path, image: Image, context: RunContext) -> Path:
     """Return the squashfs to start, after comparing it with `image.json`."""
     squashfs = (out / single_file_name("sqsh")).absolute()
     lock, place = shlex.quote(str(out / "reprobuild.lock")), shlex.quote(str(out))
     remedy = f"write it: reprobuild build {lock} -o {place} --format squashfs; or choose --engine apptainer"
     if not image.sqsh or not squashfs.is_file():
         raise UsageError(f"pyxis starts {squashfs}, which is not there", hint=remedy)
-    session.say(f"comparing {squashfs.name} with its digest")
-    digest = _sha256(squashfs, session.store)
-    session.store.release()  # the command may go on for days
+    context.say(f"comparing {squashfs.name} with its digest")
+    digest = _sha256(squashfs, context.store)
+    context.store.release()  # the command may go on for days
     if f"sha256:{digest}" != image.sqsh:
         raise UsageError(
             f"{squashfs} is not the one of this image: it is sha256:{digest}, and should be {image.sqsh}",

@@ -34,7 +34,7 @@ class PreparedRun(Struct, frozen=True, kw_only=True):
     said: tuple[str, ...]
 
 
-def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, run_options: RunOptions) -> int:
+def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, run_options: RunOptions) -> int:
     """Run a command in an output directory's image.
 
     Return its exit code.
@@ -42,7 +42,7 @@ def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, ru
     Args:
         out: the output directory.
         arguments: the command.
-        session: its `say` logs slow steps, and every conflict between this site's variables and the frozen ones.
+        context: its `say` logs slow steps, and every conflict between this site's variables and the frozen ones.
         sink: receives the command's output as it comes.
         run_options: the options for the command.
 
@@ -51,17 +51,17 @@ def run(out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, ru
         EngineError: the engine does not support an option.
     """
     lock, image = read_image(out)
-    ready = prepare(lock, arguments, run_options, session.env)
-    say = session.say if is_first(session.env) else _say_nothing
+    ready = prepare(lock, arguments, run_options, context.env)
+    say = context.say if is_first(context.env) else _say_nothing
     say(f"looking for {run_options.engine or 'an engine'}")
-    engine = find_engine(run_options.engine, session.env)
+    engine = find_engine(run_options.engine, context.env)
     for line in (*ready.said, *_engine_notes(engine.NAME, run_options, ready.task)):
         say(line)
-    name = engine_name(lock, image, out, session.store, say)
+    name = engine_name(lock, image, out, context.store, say)
     say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
-    engine.load(out / "image", name, (image.config, image.manifest), session.env)
-    session.say("")  # the command's own output follows
-    return engine.attach(name, ready.task, session.env, sink)
+    engine.load(out / "image", name, (image.config, image.manifest), context.env)
+    context.say("")  # the command's own output follows
+    return engine.attach(name, ready.task, context.env, sink)
 
 
 def _say_nothing(_: str) -> None:

@@ -33,7 +33,7 @@ INSTALL = "run this where `srun` is, on a login node or in a job"
 
 
 def run(
-    out: Path, arguments: Sequence[str], session: RunContext, sink: Sink, run_options: RunOptions, options: str
+    out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, run_options: RunOptions, options: str
 ) -> int:  # fmt: skip
     """Start a command by srun, and return srun's exit code.
 
@@ -42,7 +42,7 @@ def run(
     Args:
         out: the output directory, at the same path on every node.
         arguments: the command.
-        session: see `running.run`.
+        context: see `running.run`.
         sink: receives the output of all ranks as it comes.
         run_options: the options for the command.
         options: of srun, as a shell would read them.
@@ -53,12 +53,12 @@ def run(
     """
     lock, image = read_image(out)
     words = split_srun_args(options)
-    if run_options.engine is None and has_pyxis(session.env):
-        argv, env = pyxis_command(out, lock, image, arguments, session, run_options, words)
+    if run_options.engine is None and has_pyxis(context.env):
+        argv, env = pyxis_command(out, lock, image, arguments, context, run_options, words)
     else:
         proc.check_installed()
-        argv, env = own_command(out, arguments, run_options, words), dict(session.env)
-    session.say("")  # the command's own output follows
+        argv, env = own_command(out, arguments, run_options, words), dict(context.env)
+    context.say("")  # the command's own output follows
     return start(argv, env, sink)
 
 

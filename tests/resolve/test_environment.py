@@ -220,7 +220,7 @@ def test_folders_of_captured_repositories_are_those_of_the_image() -> None:
 def test_a_library_of_a_captured_repository_is_preloaded_from_its_new_place() -> None:
     value = "/home/ada/lib/fast.so /usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
     settings, (ruling,) = resolve_environment(
-        [variable("LD_PRELOAD", value)], bake={}, drop=(), around=PathContext(places=PLACES)
+        [variable("LD_PRELOAD", value)], bake={}, drop=(), context=PathContext(places=PLACES)
     )
     needs = ("/src/lib/fast.so", "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
     assert settings == (EnvVar(name="LD_PRELOAD", value=":".join(needs), needs=needs),)

@@ -177,7 +177,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
             monkeypatch.delenv(name, raising=False)
         for name, value in env.items():
             monkeypatch.setenv(name, value)
-        session = common.make_session(store)
+        session = common.make_context(store)
         assert capsys.readouterr().err == "", "a command that asks for no results says nothing"
         for _ in range(2):
             session.store.recall("k")

@@ -20,14 +20,14 @@ ALICE, LAB = 12345, 12399
 def refused(store: Store, said: str) -> None:
     """Check that every command refuses the store, and that the hint mends it."""
     with pytest.raises(UsageError) as caught:
-        common.make_session(store.root)
+        common.make_context(store.root)
     assert str(caught.value) == f"{said}, and is not shared with `reprobuild store share`"
     path = said.partition(" ")[0]
     hint = f"close it: `chmod go-w {path}`, or share it with a group: `reprobuild store share --group NAME`"
     assert caught.value.hint == hint
     before = Path(path).stat().st_mode
     Path(path).chmod(before & ~(stat.S_IWGRP | stat.S_IWOTH))
-    common.make_session(store.root)
+    common.make_context(store.root)
     Path(path).chmod(before)
 
 
@@ -61,11 +61,11 @@ def test_one_that_a_group_may_write_to(store: Store) -> None:
 
 def test_sharing_mends_it(store: Store) -> None:
     store.root.chmod(0o777)
-    common.make_session(store.root, sharing=True)
+    common.make_context(store.root, sharing=True)
     share(store, grp.getgrgid(os.getgid()).gr_name)
-    common.make_session(store.root)
+    common.make_context(store.root)
     os.chown(store.root, -1, LAB)  # a group of several, with the ACL that `share` set
-    common.make_session(store.root)
+    common.make_context(store.root)
 
 
 def test_those_that_stay_usable(store: Store) -> None:
@@ -76,8 +76,8 @@ def test_those_that_stay_usable(store: Store) -> None:
     ):  # fmt: skip
         os.chown(store.root, owner, group)
         store.root.chmod(mode)
-        common.make_session(store.root)
-    common.make_session(store.root / "not there")
+        common.make_context(store.root)
+    common.make_context(store.root / "not there")
 
 
 def test_only_a_store_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +87,10 @@ def test_only_a_store_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     victim.mkdir()
     victim.chmod(0o755)
     (tmp_path / "reprobuild").symlink_to(victim)
-    common.make_session(None)
+    common.make_context(None)
     assert victim.stat().st_mode & 0o777 == 0o755
     (victim / "blobs").mkdir()
-    common.make_session(None)
+    common.make_context(None)
     assert victim.stat().st_mode & 0o777 == 0o700
 
 

@@ -102,7 +102,7 @@ class RebuildResult(Struct, frozen=True, kw_only=True):
         return 0 if all(row.now for row in self.counted(level)) else InconclusiveError.exit_code
 
 
-def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | None = None) -> RebuildResult:
+def rebuild(out: Path, target: Path | None, context: RunContext, builder: str | None = None) -> RebuildResult:
     """Rebuild an image from its lock and compare the digests.
 
     The rebuild takes place in a fresh directory.
@@ -114,7 +114,7 @@ def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | 
     Args:
         out: the output directory; it is not changed.
         target: the new directory; None for one beside it. An interrupted rebuild in it is resumed.
-        session: its net decides whether anything may be fetched.
+        context: its net decides whether anything may be fetched.
         builder: the program that makes the image; None for the one that made the first image.
 
     Raises:
@@ -126,41 +126,41 @@ def rebuild(out: Path, target: Path | None, session: RunContext, builder: str | 
     path = out.absolute()
     new = target or path.with_name(path.name + SUFFIX)
     with prepare_directory(new, lock, links=target is not None):
-        session.say(f"reading the image in {out}")
+        context.say(f"reading the image in {out}")
         integrity = read_integrity(out, image)
-        sealed, new_image, not_made = _rebuild_image(out, new, (lock, image), session, builder)
+        sealed, new_image, not_made = _rebuild_image(out, new, (lock, image), context, builder)
     result = _compare((out, new), (lock, sealed), (image, new_image), integrity)
-    return _add_reasons(msgspec.structs.replace(result, not_made=not_made), session)
+    return _add_reasons(msgspec.structs.replace(result, not_made=not_made), context)
 
 
 def _rebuild_image(
-    out: Path, new: Path, before: tuple[Lock, Image], session: RunContext, builder: str | None
+    out: Path, new: Path, before: tuple[Lock, Image], context: RunContext, builder: str | None
 ) -> tuple[SealedLock, Image, tuple[str, ...]]:
     """Rebuild the image and its single files.
 
     Return the sealed lock, the image, and a reason for each single file that was not made.
     """
     lock, image = before
-    if taken := take_context(out, lock, session.store):
-        session.say(f"{taken} files that the store lacks were taken from {out / 'context'}")
-    _report_needs(lock, session)
-    session.say("each layer is laid out and packed again: this takes as long as a first build")
-    kinds, not_made = _choose_singles(image, session.env)
+    if taken := take_context(out, lock, context.store):
+        context.say(f"{taken} files that the store lacks were taken from {out / 'context'}")
+    _report_needs(lock, context)
+    context.say("each layer is laid out and packed again: this takes as long as a first build")
+    kinds, not_made = _choose_singles(image, context.env)
     making = BuildOptions(
         tag=_chosen_name(image, lock), builder=builder or image.builder, singles=kinds,
         compressor=_compressor(out, kinds), afresh=True,
     )  # fmt: skip
-    with gc_root(lock, new / LOCK, session.store, "rebuild"):
-        return *build_from_lock(lock, new, session, making, exact=False), not_made
+    with gc_root(lock, new / LOCK, context.store, "rebuild"):
+        return *build_from_lock(lock, new, context, making, exact=False), not_made
 
 
-def _report_needs(lock: Lock, session: RunContext) -> None:
-    store = session.store
+def _report_needs(lock: Lock, context: RunContext) -> None:
+    store = context.store
     if not isinstance(lock, SealedLock) or not is_realised(lock, store):
-        session.say("outputs of what was run once are not kept here: they are made again, and compared")
+        context.say("outputs of what was run once are not kept here: they are made again, and compared")
         return
     missing = [file.filename for file in list_image_files(lock) if not store.has(file.sha256)]
-    session.say(f"to fetch: {len(missing)} files" if missing else "every input is here: no network is needed")
+    context.say(f"to fetch: {len(missing)} files" if missing else "every input is here: no network is needed")
 
 
 def _chosen_name(image: Image, lock: Lock) -> str | None:
@@ -214,7 +214,7 @@ def _compare(
     )  # fmt: skip
 
 
-def _add_reasons(result: RebuildResult, session: RunContext) -> RebuildResult:
+def _add_reasons(result: RebuildResult, context: RunContext) -> RebuildResult:
     """Add the reasons for all differences to a comparison.
 
     A first image that is damaged is not read again.
@@ -224,7 +224,7 @@ def _add_reasons(result: RebuildResult, session: RunContext) -> RebuildResult:
         why = f"the image in {result.out} is damaged"
     elif not result.is_same("manifest"):
         try:
-            explanation = compare_images(result.out, result.rebuilt, session.env, session.say)
+            explanation = compare_images(result.out, result.rebuilt, context.env, context.say)
         except (UsageError, EngineError, BuildError) as err:  # of the first image, which may be missing
             why = str(err)
     if explanation:

@@ -17,7 +17,7 @@ from reprobuild.resolve.system.sonames import glibc_of
 
 def choose_build_base(
     subject: ResolveRequest, system: BaseProvider, base: Base, interpreter: Interpreter, packages: Mapping[str, str],
-    around: ResolveContext,
+    context: ResolveContext,
 ) -> Base | None:  # fmt: skip
     """Return the base for compiling; None if no project compiles.
 
@@ -30,14 +30,14 @@ def choose_build_base(
         base: the image's own.
         interpreter: the image's; its headers are needed if it is the system's.
         packages: the packages for compiling, each with the asking project.
-        around: the context of the resolution.
+        context: the context of the resolution.
 
     Raises:
         LockError: a package is unavailable, or the image has a newer glibc than the base.
     """
     if not packages:
         return None
-    around.say(f"system: compilers, for {'; '.join(dict.fromkeys(packages.values()))}")
+    context.say(f"system: compilers, for {'; '.join(dict.fromkeys(packages.values()))}")
     needs = dict(packages)
     if interpreter.kind == "system":
         python = interpreter.executable.rpartition("/")[2]
@@ -48,7 +48,7 @@ def choose_build_base(
     image = ImageDecision(platform=subject.platform, architecture=subject.architecture, roots=())
     # Captured packages matter only for the base.
     bare = replace(subject.snapshot, packages=())
-    build_base = ImageBase(bare, image, subject.triage.settings, decisions, around).pin(needs)[0]
+    build_base = ImageBase(bare, image, subject.triage.settings, decisions, context).pin(needs)[0]
     check_glibc(build_base, base)
     return build_base
 

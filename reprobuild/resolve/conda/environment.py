@@ -100,12 +100,12 @@ def _make_resolution(variable: Variable, why: str) -> Resolution:
 
 
 def find_activation_variables(
-    chosen: dict[SourceLocation, Chosen], facts: dict[SourceLocation, Facts], around: ResolveContext
+    chosen: dict[SourceLocation, Chosen], facts: dict[SourceLocation, Facts], context: ResolveContext
 ) -> dict[str, str]:
     """Return {variable: package} of scripts that run at activation."""
     variables: dict[str, str] = {}
     for place, choice in chosen.items():
-        path = around.store.verified(choice.file.sha256, choice.file.filename)
+        path = context.store.verified(choice.file.sha256, choice.file.filename)
         variables |= dict.fromkeys(
             activated_variables(path, choice.file.filename, facts[place]), choice.file.filename
         )

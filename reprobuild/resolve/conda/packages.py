@@ -81,7 +81,7 @@ def resolve_conda(
     decisions: Decisions,
     platform: str,
     lines: Sequence[Requirement],
-    around: ResolveContext,
+    context: ResolveContext,
 ) -> Conda | None:
     """Resolve the packages of a conda environment.
 
@@ -92,7 +92,7 @@ def resolve_conda(
         decisions: `channels` come before those of the machine; packages in `drop` stay out.
         platform: of the image.
         lines: those of the freeze, without the dropped ones.
-        around: the network and the store, which has all packages afterwards.
+        context: the network and the store, which has all packages afterwards.
 
     Raises:
         LockError: a package of Python is not valid, or a file of settings cannot be read.
@@ -105,11 +105,11 @@ def resolve_conda(
     packages = [
         package for package in snapshot.conda if package.channel != PYPI and not is_named(package.name, drop)
     ]
-    channels = read_channels(around.env, decisions.channels)
-    around.net.learn(channels.credentials, channels.tokens, channels.addresses)
-    around.say(f"conda: {len(packages)} packages")
-    resolver = _make_channel_resolver(channels, around.services)
-    chosen, refused, lost = _choose_files(packages, resolver, platform, around)
+    channels = read_channels(context.env, decisions.channels)
+    context.net.learn(channels.credentials, channels.tokens, channels.addresses)
+    context.say(f"conda: {len(packages)} packages")
+    resolver = _make_channel_resolver(channels, context.services)
+    chosen, refused, lost = _choose_files(packages, resolver, platform, context)
     if lost:
         names = {canonicalize_name(package.name) for package in packages}
         return Conda(
@@ -117,9 +117,9 @@ def resolve_conda(
             lines=tuple(line for line in lines if canonicalize_name(line.name) not in names),
             interpreter=_conda_interpreter(python, minor, None, packages),
         )  # fmt: skip
-    fetch([choice.file for choice in chosen.values()], around.store, around.net, around.progress)
+    fetch([choice.file for choice in chosen.values()], context.store, context.net, context.progress)
     with ThreadPoolExecutor(WORKERS) as pool:
-        read = list(pool.map(lambda choice: _package_facts(choice, around), chosen.values()))
+        read = list(pool.map(lambda choice: _package_facts(choice, context), chosen.values()))
     facts = dict(zip(chosen, read, strict=True))
     of_pip = {canonicalize_name(package.name) for package in snapshot.conda if package.channel == PYPI}
     distributions = {place: package_facts.distributions for place, package_facts in facts.items()}
@@ -137,7 +137,7 @@ def resolve_conda(
         rulings=tuple(rulings), lines=tuple(answered.others), interpreter=interpreter,
         needs={place: (package_facts.index.name, needed) for place, package_facts in facts.items()
                if (needed := _required_glibc(package_facts))},
-        activated=find_activation_variables(chosen, facts, around), distributions=answered.distributions,
+        activated=find_activation_variables(chosen, facts, context), distributions=answered.distributions,
     )  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def _choose_files(
     packages: Sequence[CapturedCondaPackage],
     meaning: ChannelResolver,
     platform: str,
-    around: ResolveContext,
+    context: ResolveContext,
 ) -> tuple[dict[SourceLocation, Chosen], dict[SourceLocation, Resolution], tuple[FetchError, ...]]:
     """Return files, resolutions of refused packages, and errors.
 
@@ -190,8 +190,8 @@ def _choose_files(
     chosen: dict[SourceLocation, Chosen] = {}
     refused: dict[SourceLocation, Resolution] = {}
     lost: dict[str, FetchError] = {}
-    with around.store.scratch() as scratch:
-        files = CondaFiles(meaning, platform, Repodata(around.net, scratch), around.net, around.store)
+    with context.store.scratch() as scratch:
+        files = CondaFiles(meaning, platform, Repodata(context.net, scratch), context.net, context.store)
         files.prepare(packages)
 
         def find(package: CapturedCondaPackage) -> Chosen | Resolution | FetchError:
@@ -200,7 +200,7 @@ def _choose_files(
             except CondaRefusedError as err:
                 return _make_resolution(package.place, package.name, "unresolved", str(err), err.kind)
             except FetchError as err:
-                if around.net.offline:
+                if context.net.offline:
                     raise
                 return err
 
@@ -215,9 +215,9 @@ def _choose_files(
     return chosen, refused, tuple(lost.values())
 
 
-def _package_facts(chosen: Chosen, around: ResolveContext) -> Facts:
+def _package_facts(chosen: Chosen, context: ResolveContext) -> Facts:
     filename = chosen.file.filename
-    return read_facts(around.store.verified(chosen.file.sha256, filename), filename)
+    return read_facts(context.store.verified(chosen.file.sha256, filename), filename)
 
 
 def _conda_package(chosen: Chosen, facts: Facts) -> CondaPackage:

@@ -75,7 +75,7 @@ NOWHERE = PathContext()
 
 def resolve_environment(
     variables: Iterable[Variable], *, bake: Mapping[str, str | None], drop: Collection[str],
-    around: PathContext = NOWHERE,
+    context: PathContext = NOWHERE,
 ) -> tuple[tuple[EnvVar, ...], tuple[Resolution, ...]]:  # fmt: skip
     """Decide every captured variable.
 
@@ -100,7 +100,7 @@ def resolve_environment(
         elif variable.name in settings:
             rulings.append(_make_resolution(variable, "pinned", "baked by decision", "decision"))
         else:
-            setting, ruling = _decide_variable(variable, around)
+            setting, ruling = _decide_variable(variable, context)
             rulings.append(ruling)
             if setting:
                 settings[setting.name] = setting
@@ -177,7 +177,7 @@ def _bake_setting(name: str, value: str | None, captured: Mapping[str, Variable]
     return EnvVar(name=name, value=value)
 
 
-def _decide_variable(variable: Variable, around: PathContext) -> tuple[EnvVar | None, Resolution]:
+def _decide_variable(variable: Variable, context: PathContext) -> tuple[EnvVar | None, Resolution]:
     if variable.value is None:
         return None, _make_resolution(
             variable, "excluded", "a secret: supply it when the image runs", "secret"
@@ -196,12 +196,12 @@ def _decide_variable(variable: Variable, around: PathContext) -> tuple[EnvVar | 
             variable, "unresolved", f"its value cannot be trusted: {variable.suspect}", "suspect-value"
         )
     if rule.treatment == "preload":
-        return _decide_preload(variable, variable.value, around.places)
+        return _decide_preload(variable, variable.value, context.places)
     if rule.treatment == "libraries":
-        path = rewrite_libraries(variable.value, around.places, around.loaded, in_base=around.in_base)
+        path = rewrite_libraries(variable.value, context.places, context.loaded, in_base=context.in_base)
         return _decide_path_variable(variable, path, rule)
     if rule.treatment == "sources":
-        return _decide_path_variable(variable, rewrite_sources(variable.value, around.places), rule)
+        return _decide_path_variable(variable, rewrite_sources(variable.value, context.places), rule)
     if rule.values and not any(re.fullmatch(pattern, variable.value) for pattern in rule.values):
         return None, _make_resolution(variable, "excluded", rule.otherwise, rule.kind)
     return EnvVar(name=variable.name, value=variable.value), _make_resolution(

@@ -42,7 +42,7 @@ def triage_snapshot(snapshot: Snapshot, decisions: Decisions) -> EnvDecision:
     in_base = bool(decisions.base and is_image(decisions.base) and recognise_image(snapshot))
     settings, rulings = resolve_environment(
         snapshot.variables, bake=decisions.bake, drop=decisions.drop,
-        around=PathContext(places=places, loaded=loaded, in_base=in_base),
+        context=PathContext(places=places, loaded=loaded, in_base=in_base),
     )  # fmt: skip
     return EnvDecision(
         settings=settings, rulings=(*rulings, *loaded.rulings(), *rule_uninstalled_packages(snapshot, decisions)),

@@ -63,7 +63,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def adopt_captured_interpreter(
-    snapshot: Snapshot, machine: str, around: ResolveContext
+    snapshot: Snapshot, machine: str, context: ResolveContext
 ) -> Interpreter | None:
     """Return the snapshot's packed interpreter, or None.
 
@@ -76,9 +76,9 @@ def adopt_captured_interpreter(
     packed = snapshot.captured.interpreter if snapshot.captured else None
     if not packed:
         return None
-    around.say(f"python: Python {packed.version}, which the snapshot holds")
+    context.say(f"python: Python {packed.version}, which the snapshot holds")
     return adopt_interpreter(
-        packed, around.captured, f"captured: {describe_interpreter(packed)}", machine, around.store
+        packed, context.captured, f"captured: {describe_interpreter(packed)}", machine, context.store
     )
 
 

@@ -70,7 +70,7 @@ class _PassedError(Exception):
 
 
 def find_local(
-    version: str, reports: Sequence[MachineReport], machine: str, none: NoBuildError, around: ResolveContext
+    version: str, reports: Sequence[MachineReport], machine: str, none: NoBuildError, context: ResolveContext
 ) -> Build:
     """Return this machine's Python with the snapshot's exact build.
 
@@ -81,24 +81,24 @@ def find_local(
         reports: of the snapshot.
         machine: of the image, in the kernel's spelling.
         none: the error if there is no standalone build.
-        around: the snapshot's directory, this machine's environment, and the store.
+        context: the snapshot's directory, this machine's environment, and the store.
 
     Raises:
         NoBuildError: there is no such Python here; the message names candidates with another build.
     """
     captured = any(report.kind == "capture" for report in reports)
-    stated = find_stated_build(load_capture(around.captured) if captured else None, reports)
+    stated = find_stated_build(load_capture(context.captured) if captured else None, reports)
     if stated is None or stated.version != version or stated.platform != f"linux-{machine}":
         raise none
     minor = ".".join(version.split(".")[:2])
     passed = []
-    bases = find_installations(minor, stated.prefix, around.env)
+    bases = find_installations(minor, stated.prefix, context.env)
     for base in bases[:_MOST]:
         try:
-            return _pack_build(base, minor, stated, machine, around)
+            return _pack_build(base, minor, stated, machine, context)
         except _PassedError as err:
             passed.append(f"{escape_text(str(base))} {err}")
-    if _is_elsewhere(stated, bases, around):
+    if _is_elsewhere(stated, bases, context):
         place = escape_text(stated.prefix)
         passed.insert(
             0, f"{place} is not looked at: no directory of PATH leads to it, and no manager keeps it"
@@ -108,7 +108,7 @@ def find_local(
     raise NoBuildError(message, hint=none.hint)
 
 
-def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], around: ResolveContext) -> bool:
+def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], context: ResolveContext) -> bool:
     """Return whether the snapshot's Python may be in an unknown directory.
 
     Only the snapshot names the directory.
@@ -117,12 +117,12 @@ def _is_elsewhere(stated: StatedBuild, bases: Sequence[Path], around: ResolveCon
     if not prefix.startswith("/") or prefix == "/usr" or os.path.realpath(prefix) in map(str, bases):
         return False
     try:
-        return Path(prefix).is_dir() and not is_below_roots(prefix, around.env)
+        return Path(prefix).is_dir() and not is_below_roots(prefix, context.env)
     except OSError:  # a name that is too long
         return False
 
 
-def _pack_build(base: Path, minor: str, stated: StatedBuild, machine: str, around: ResolveContext) -> Build:
+def _pack_build(base: Path, minor: str, stated: StatedBuild, machine: str, context: ResolveContext) -> Build:
     program = base / "bin" / f"python{minor}"
     if open_to_others := find_changeable_path(base, minor):
         raise _PassedError(f"is not run: others can change {escape_text(str(open_to_others))}")
@@ -131,19 +131,19 @@ def _pack_build(base: Path, minor: str, stated: StatedBuild, machine: str, aroun
         raise _PassedError(f"is another build ({escape_text(answer.words)}, not {escape_text(stated.words)})")
     if os.path.realpath(answer.prefix) != str(base):
         raise _PassedError(f"belongs to {escape_text(answer.prefix)}")
-    around.say(
+    context.say(
         f"python: Python {stated.version} of this machine, {escape_text(str(base))}: the build that ran"
     )
-    with around.store.scratch() as scratch:
+    with context.store.scratch() as scratch:
         try:
             output = launch.pack_interpreter(program, scratch, _ENVIRONMENT)
             packed = msgspec.json.decode(output, type=PackedInterpreter)
             evidence = f"on this machine: {describe_interpreter(packed)}"
-            taken = adopt_interpreter(packed, scratch, evidence, machine, around.store)
+            taken = adopt_interpreter(packed, scratch, evidence, machine, context.store)
         except (ProcessFailedError, EngineError, SnapshotError, LockError, msgspec.DecodeError) as err:
             raise _PassedError(f"cannot be packed: {escape_text(str(err))}") from None
     if packed.left_out:
-        around.say(
+        context.say(
             f"python: {len(packed.left_out)} of its files are left out, {packed.left_out[0].path} first"
         )
     assert taken.file is not None

@@ -63,7 +63,7 @@ class _Listed(Struct, frozen=True, kw_only=True):
     variant: Label
 
 
-def find_build(version: str, machine: str, around: ResolveContext) -> Build:
+def find_build(version: str, machine: str, context: ResolveContext) -> Build:
     """Fetch a version's standalone build of Python into the store.
 
     Args:
@@ -73,20 +73,20 @@ def find_build(version: str, machine: str, around: ResolveContext) -> Build:
     Raises:
         NoBuildError: uv does not know it, or could not fetch it; the message has uv's text.
     """
-    builds = _list_builds(version, machine, around.env, plain=True) or _list_builds(
-        version, machine, around.env, plain=False
+    builds = _list_builds(version, machine, context.env, plain=True) or _list_builds(
+        version, machine, context.env, plain=False
     )
     if not builds:
         raise NoBuildError(f"uv knows no standalone build of Python {version} for {machine}", hint=_HINT)
     url = strip_credentials(builds[0].url)[0]
-    known = around.store.recall(_key(url))
+    known = context.store.recall(_key(url))
     if known is not None:
         file = msgspec.convert(known, type=Artefact)
-        if around.store.has(file.sha256):
+        if context.store.has(file.sha256):
             return Build(version=builds[0].version, file=file)
-    around.say(f"python: the standalone build of Python {builds[0].version}, by uv")
-    file = _fetch_build(builds[0], machine, url, around)
-    around.store.remember(_key(url), msgspec.to_builtins(file))
+    context.say(f"python: the standalone build of Python {builds[0].version}, by uv")
+    file = _fetch_build(builds[0], machine, url, context)
+    context.store.remember(_key(url), msgspec.to_builtins(file))
     return Build(version=builds[0].version, file=file)
 
 
@@ -139,20 +139,20 @@ def _list_builds(version: str, machine: str, env: Mapping[str, str], *, plain: b
     ]  # fmt: skip
 
 
-def _fetch_build(build: _Listed, machine: str, url: str, around: ResolveContext) -> Artefact:
+def _fetch_build(build: _Listed, machine: str, url: str, context: ResolveContext) -> Artefact:
     """Download a build by uv, and adopt the archive that it keeps.
 
     uv checks the archive.
     """
-    with around.store.scratch() as scratch:
+    with context.store.scratch() as scratch:
         cache, version = scratch / "kept", build.version + "t" * (build.variant == _FREE)
         argv = _uv_command(
             "python", "install", _uv_request(version, machine), "--install-dir", str(scratch.absolute() / "made"),
-            "--no-bin", "--no-progress", "--no-cache", *(["--offline"] if around.net.offline else []),
+            "--no-bin", "--no-progress", "--no-cache", *(["--offline"] if context.net.offline else []),
         )  # fmt: skip
         try:
             run(
-                argv, env={**with_absolute_paths(around.env, *_FILES), "UV_PYTHON_CACHE_DIR": str(cache.absolute())},
+                argv, env={**with_absolute_paths(context.env, *_FILES), "UV_PYTHON_CACHE_DIR": str(cache.absolute())},
                 timeout=1800, cwd=SAFE,
                 purpose=f"bring the standalone build of Python {version}",
             )  # fmt: skip
@@ -162,7 +162,7 @@ def _fetch_build(build: _Listed, machine: str, url: str, around: ResolveContext)
         if len(archives) != 1:
             raise NoBuildError(f"uv kept {len(archives)} archives of Python {build.version}", hint=_HINT)
         size, sha256 = archives[0].stat().st_size, hash_file(archives[0])
-        around.store.adopt(archives[0], sha256)
+        context.store.adopt(archives[0], sha256)
     name = unquote(urlsplit(url).path.rpartition("/")[2])
     return Artefact(filename=name, sha256=sha256, size=size, url=url)
 

@@ -29,7 +29,7 @@ _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
 def make_file_lists(
-    decisions: Decisions, services: Mapping[str, Service], around: ResolveContext
+    decisions: Decisions, services: Mapping[str, Service], context: ResolveContext
 ) -> FileLists:
     """Return the file lists of the machine's and the decided indexes.
 
@@ -38,17 +38,19 @@ def make_file_lists(
     Raises:
         LockError: a decided index is not valid.
     """
-    for remark in around.indexes.remarks:
-        around.say(f"python: {remark}")
-    decided, logins, tokens = decided_indexes(decisions.indexes, around.indexes)
+    for remark in context.indexes.remarks:
+        context.say(f"python: {remark}")
+    decided, logins, tokens = decided_indexes(decisions.indexes, context.indexes)
     urls = (*decisions.services.values(), *(index.url for index in decided.values()))
-    around.net.learn(logins, tokens, urls)
+    context.net.learn(logins, tokens, urls)
     pages = Pages(
-        around.net, PageMemory(around.store, around.now), make_silent_patterns(services, decisions.services)
+        context.net,
+        PageMemory(context.store, context.now),
+        make_silent_patterns(services, decisions.services),
     )
     return FileLists(
-        around.indexes, around.net, lambda name, version: rule_indexes(name, version, services), decided, pages,
-        lambda url, filename: download_file(url, filename, around.store, around.net),
+        context.indexes, context.net, lambda name, version: rule_indexes(name, version, services), decided, pages,
+        lambda url, filename: download_file(url, filename, context.store, context.net),
     )  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def make_line_context(
     snapshot: Snapshot,
     services: Mapping[str, Service],
     base: Base,
-    around: ResolveContext,
+    context: ResolveContext,
     below: Below = NOTHING,
 ) -> LineContext:
     """Return the context for the lines of a freeze.
@@ -64,10 +66,10 @@ def make_line_context(
     `below` are the distributions that pip installed into the base's image.
     """
     return LineContext(
-        services=services, bring=lambda url, filename: download_file(url, filename, around.store, around.net),
+        services=services, bring=lambda url, filename: download_file(url, filename, context.store, context.net),
         packages=versions_of(snapshot.packages), base=base.installed,
         image=base.image.reference if base.image else "", apart=is_isolated_env(snapshot), below=below,
-        earlier=KeptWheels(around.store),
+        earlier=KeptWheels(context.store),
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def _read_projects() -> dict[str, _Project]:
 
 def use_prebuilt_wheels(
     lines: ResolvedLines, names: Collection[str], target: WheelTarget, services: Mapping[str, Service],
-    around: ResolveContext,
+    context: ResolveContext,
 ) -> ResolvedLines:  # fmt: skip
     """Replace sources by their publisher's wheels for the locked torch.
 
@@ -67,7 +67,7 @@ def use_prebuilt_wheels(
         names: the distributions with replaceable sources, as names of projects.
         target: the target that a wheel must fit.
         services: by name.
-        around: the network and the store, which has torch's wheel and the found files afterwards.
+        context: the network and the store, which has torch's wheel and the found files afterwards.
 
     Raises:
         FetchError: the wheel of torch is unavailable. BuildError: it is malicious or damaged.
@@ -76,14 +76,14 @@ def use_prebuilt_wheels(
     torch = next((wheel for wheel in lines.wheels if wheel.name == "torch"), None)
     if not sdists or torch is None:
         return lines
-    around.say(
+    context.say(
         f"python: wheels that the publishers of {', '.join(sdist.name for sdist in sdists)} have for this torch"
     )
-    fetch([torch.file], around.store, around.net, around.progress)
-    build = read_torch_build(torch.file, around.store)
+    fetch([torch.file], context.store, context.net, context.progress)
+    build = read_torch_build(torch.file, context.store)
     for sdist in sdists:
         project = _read_projects()[sdist.name]
-        wheel, message = _find_wheel(project, sdist, build, target, (services[project.service], around))
+        wheel, message = _find_wheel(project, sdist, build, target, (services[project.service], context))
         lines = _apply_wheel(lines, sdist, wheel, message)
     return lines
 
@@ -121,7 +121,7 @@ def _find_wheel(
         return None, ""  # these have no such wheels
     if build.cxx11 is None:
         return None, "no prebuilt wheel was looked for, as torch's wheel does not tell the C++ ABI"
-    service, around = where
+    service, context = where
     version = str(parse_sdist_filename(sdist.file.filename)[1])
     place = fill_address(service, version=version).rstrip("/")
     shown, major = split_credentials(place)[0], build.cuda.partition(".")[0]
@@ -139,10 +139,10 @@ def _find_wheel(
     ]  # fmt: skip
     # A file that was fetched once is used again, even offline, and before others are requested.
     for name in sorted(
-        names, key=lambda candidate: _recall_wheel(f"{shown}/{candidate}", around.store) is None
+        names, key=lambda candidate: _recall_wheel(f"{shown}/{candidate}", context.store) is None
     ):
         try:
-            file = _fetch_wheel(f"{place}/{name}", filename, sdist, around)
+            file = _fetch_wheel(f"{place}/{name}", filename, sdist, context)
         except NotFoundError:
             continue
         except (FetchError, BuildError) as err:
@@ -160,17 +160,17 @@ def _find_wheel(
     )
 
 
-def _fetch_wheel(url: str, filename: str, sdist: Sdist, around: ResolveContext) -> Artefact:
+def _fetch_wheel(url: str, filename: str, sdist: Sdist, context: ResolveContext) -> Artefact:
     """Fetch the file at an address, or reuse an earlier one.
 
     The earlier one is used while the store has it.
     """
     clean = split_credentials(url)[0]
-    if known := _recall_wheel(clean, around.store):
+    if known := _recall_wheel(clean, context.store):
         return replace(known, filename=filename)
-    file = replace(download_file(url, filename, around.store, around.net), url=clean)
-    _check_wheel(file, clean.rpartition("/")[2], sdist, around.store)
-    around.store.remember(_key(clean), msgspec.to_builtins(file))
+    file = replace(download_file(url, filename, context.store, context.net), url=clean)
+    _check_wheel(file, clean.rpartition("/")[2], sdist, context.store)
+    context.store.remember(_key(clean), msgspec.to_builtins(file))
     return file
 
 

@@ -87,7 +87,7 @@ class LineContext(Struct, frozen=True, kw_only=True):
 
 
 def resolve_requirements(
-    requirements: Iterable[Requirement], files: FileLists, target: WheelTarget, around: LineContext
+    requirements: Iterable[Requirement], files: FileLists, target: WheelTarget, context: LineContext
 ) -> ResolvedLines:
     """Find the files of all lines with a version on an index.
 
@@ -98,13 +98,13 @@ def resolve_requirements(
         requirements: lines of every kind but `editable` and `vcs`, which are sources.
         files: the file lists of the machine's indexes.
         target: the target that the wheels must fit.
-        around: the system packages, the services, and the function that fetches a file.
+        context: the system packages, the services, and the function that fetches a file.
 
     Raises:
         FetchError: the network is forbidden.
     """
     lines = tuple(requirements)
-    finder = _Finder(files, target, around)
+    finder = _Finder(files, target, context)
     with ThreadPoolExecutor(WORKERS) as pool:
         answers = [answer for answer in pool.map(finder.find, lines) if answer is not None]
     unfit = any(ruling.kind in UNFIT for _, ruling in answers)
@@ -126,8 +126,8 @@ _WITHOUT_FILE = {
 
 
 class _Finder:
-    def __init__(self, files: FileLists, target: WheelTarget, around: LineContext) -> None:
-        self._files, self._target, self._around = files, target, around
+    def __init__(self, files: FileLists, target: WheelTarget, context: LineContext) -> None:
+        self._files, self._target, self._context = files, target, context
         self._unasked: list[
             tuple[str, NoListError]
         ] = []  # names of lines, and the index that gave no list of them
@@ -148,7 +148,7 @@ class _Finder:
                 self._unasked.append((line.name, err))
                 return None
             package, ruling = None, rule_unlisted_index(line, service)
-        return package, ruling if package else rule_base_distribution(line, ruling, self._around.below)
+        return package, ruling if package else rule_base_distribution(line, ruling, self._context.below)
 
     def _lost_service(self, line: Requirement) -> NoListError | None:
         """Return the error of a service for a line's version, if any.
@@ -172,14 +172,14 @@ class _Finder:
         return tuple(errors.values())
 
     def _find(self, line: Requirement) -> Answer:
-        around = self._around
+        context = self._context
         if line.kind == "index" and line.version and canonicalize_name(line.name) in TORCH:
             return self._resolve_torch(line)
-        lookup = look_up_line(line, around.packages, around.services, apart=around.apart)
+        lookup = look_up_line(line, context.packages, context.services, apart=context.apart)
         if self._files.decided_index(line.name) and line.kind == "index" and line.version:
             return self._resolve_from_index(line, Lookup(where="index"))
         if lookup.where in ("address", "local file"):
-            return resolve_archive(line, self._files, self._target, self._around.bring)
+            return resolve_archive(line, self._files, self._target, self._context.bring)
         if lookup.where in ("index", "rule"):
             return self._resolve_from_index(line, lookup)
         if lookup.where == "conda" and line.version:
@@ -191,7 +191,9 @@ class _Finder:
             kind = "leftover" if lookup.where == "dropped" else "interpreter"
             return make_resolution(line, "excluded", f"dropped: {lookup.why}", kind)
         if lookup.where in ("system", "vendor"):
-            return rule_system_line(line, lookup, self._around.base, self._around.image, self._around.below)
+            return rule_system_line(
+                line, lookup, self._context.base, self._context.image, self._context.below
+            )
         reason = lookup.why or _WITHOUT_FILE[lookup.where]
         return make_resolution(line, "unresolved", reason, f"{line.kind}-line")
 
@@ -210,11 +212,11 @@ class _Finder:
         if line.hashes and (others := self._files.list_files(line.name, version)):
             return None, rule_other_hash(line, others)
         if lookup.instead:
-            return None, rule_system_line(line, lookup, self._around.base, self._around.image)
+            return None, rule_system_line(line, lookup, self._context.base, self._context.image)
         versions = self._files.versions(line.name, version)
         if other := find_unlabelled_version(versions, version):
             return self._other_label(line, lookup, other, versions)
-        more = self._files.refused(line.name, version) + self._around.earlier(line.name, version)
+        more = self._files.refused(line.name, version) + self._context.earlier(line.name, version)
         return None, rule_unknown_version(line, versions, lookup, more)
 
     def _filter_by_hash(self, line: Requirement, offers: list[IndexOffer]) -> list[IndexOffer]:
@@ -283,7 +285,7 @@ class _Finder:
         This must be accepted.
         """
         renamed = msgspec.structs.replace(line, name="torch")
-        package, ruling = self._resolve_from_index(renamed, look_up_line(renamed, {}, self._around.services))
+        package, ruling = self._resolve_from_index(renamed, look_up_line(renamed, {}, self._context.services))
         reason = f"{line.name} is conda's name of torch: {ruling.reason}"
         if package is None:
             return None, msgspec.structs.replace(ruling, reason=reason)

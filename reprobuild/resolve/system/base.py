@@ -71,25 +71,25 @@ class ReleaseBase:
     """
 
     def __init__(
-        self, snapshot: Snapshot, request: BaseRequest, decisions: Decisions, around: ResolveContext
+        self, snapshot: Snapshot, request: BaseRequest, decisions: Decisions, context: ResolveContext
     ) -> None:
         release = request.release
         self._snapshot, self._wanted, self._drop = snapshot, request, decisions.drop
         self._only_needed = decisions.system != "all"
         self.roots = request.roots
-        self._own = StoreSource(around.store, release.distribution, release.codename)
+        self._own = StoreSource(context.store, release.distribution, release.codename)
         foreign = foreign_architectures(snapshot.packages, request.architecture, decisions.drop)
         try:
-            with around.store.private_directory("apt", "lists") as lists:
+            with context.store.private_directory("apt", "lists") as lists:
                 self.index = configured_index(
-                    release.distribution, release.codename, env=around.env, folder=lists,
+                    release.distribution, release.codename, env=context.env, folder=lists,
                     architecture=request.architecture, foreign=foreign,
                 )  # fmt: skip
-            self._search = make_search(snapshot, self.index, self._own, decisions, around)
+            self._search = make_search(snapshot, self.index, self._own, decisions, context)
         except LockError as err:
-            around.say(f"system: {err}; asking the archives that are known for the release")
+            context.say(f"system: {err}; asking the archives that are known for the release")
             empty = SystemIndex(release.distribution, release.codename, (), request.architecture)
-            self._search = make_search(snapshot, empty, self._own, decisions, around)
+            self._search = make_search(snapshot, empty, self._own, decisions, context)
             whole = self._search.begin(empty) or self._search.now(empty)
             if whole is None:
                 raise
@@ -212,16 +212,16 @@ def make_search(
     index: SystemIndex,
     store_source: StoreSource,
     decisions: Decisions,
-    around: ResolveContext,
+    context: ResolveContext,
 ) -> Search:
     """Return the search for packages that the mirror lacks."""
-    services = around.services
+    services = context.services
     by_url = {archive.url: archive for archive in (*ppas_of(snapshot.apt_lists), *decisions.archives)}
     archives = archives_of(index.distribution, index.release, services, by_url.values())
-    launchpad = Launchpad(services["launchpad"].url, around.net)
-    keys = _Keys(services, launchpad, around.net, around.key_folders)
+    launchpad = Launchpad(services["launchpad"].url, context.net)
+    keys = _Keys(services, launchpad, context.net, context.key_folders)
     foreign = foreign_architectures(snapshot.packages, index.architecture, decisions.drop)
-    indexes = ArchiveIndexes(around.net, around.store, keys.keyring_of, (index.architecture, *foreign))
+    indexes = ArchiveIndexes(context.net, context.store, keys.keyring_of, (index.architecture, *foreign))
     dated = tuple(archive for archive in archives if archive.dated)
     present = [archive for archive in archives if not archive.dated]
     if not index.essential:  # this machine's apt has no source for the release
@@ -230,13 +230,13 @@ def make_search(
     shelves: list[PackageSource] = [store_source]
     if index.distribution == "ubuntu":
         ppas = [archive.ppa for archive in archives if archive.ppa]
-        shelves.append(LaunchpadSource(launchpad, index.release, ppas, around.net, around.store))
-    shelves.append(MirrorPool(around.net, around.store))
-    shelves.append(LocalDebs(list_user_debs(decisions.debs, around.folder), around.store))
-    first_seen = FirstSeen(services["debian-first-seen"].url, around.net)
+        shelves.append(LaunchpadSource(launchpad, index.release, ppas, context.net, context.store))
+    shelves.append(MirrorPool(context.net, context.store))
+    shelves.append(LocalDebs(list_user_debs(decisions.debs, context.folder), context.store))
+    first_seen = FirstSeen(services["debian-first-seen"].url, context.net)
     return Search(
-        snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=around.now,
-        hints=_moment_hints(snapshot.apt_lists), say=around.say,
+        snapshot.packages, index, Past(dated, indexes, names) if dated else None, shelves, now=context.now,
+        hints=_moment_hints(snapshot.apt_lists), say=context.say,
         first_seen=first_seen.list_times if index.distribution == "debian" else None,
         present=CurrentArchives(present, indexes),
     )  # fmt: skip

@@ -57,22 +57,22 @@ class ImageBase:
 
     def __init__(
         self, snapshot: Snapshot, request: ImageDecision, settings: Iterable[EnvVar], decisions: Decisions,
-        around: ResolveContext,
+        context: ResolveContext,
     ) -> None:  # fmt: skip
         reference = parse_reference(decisions.base or "")
-        around.say(f"system: the image {reference}, from its registry")
-        hub = around.services["docker-hub"].url
-        remote = find_image(reference, request.platform, around.net, around.store, hub)
-        fetch([layer.file for layer in remote.image.layers], around.store, around.net)
-        self._system = read_system(remote.image, around.store, request.architecture)
+        context.say(f"system: the image {reference}, from its registry")
+        hub = context.services["docker-hub"].url
+        remote = find_image(reference, request.platform, context.net, context.store, hub)
+        fetch([layer.file for layer in remote.image.layers], context.store, context.net)
+        self._system = read_system(remote.image, context.store, request.architecture)
         environment, self._variables = inherit_environment(remote.variables, settings, decisions.drop)
         self._image = msgspec.structs.replace(remote.image, environment=environment)
         foreign = foreign_architectures(snapshot.packages, request.architecture, decisions.drop)
-        self.index = _index(self._system, request.architecture, foreign, around)
+        self.index = _index(self._system, request.architecture, foreign, context)
         self._packages, self.roots, self._drop = snapshot.packages, request.roots, decisions.drop
         self._only_needed = decisions.system != "all"
-        self._own = StoreSource(around.store, self.index.distribution, self.index.release)
-        self._search = make_search(snapshot, self.index, self._own, decisions, around)
+        self._own = StoreSource(context.store, self.index.distribution, self.index.release)
+        self._search = make_search(snapshot, self.index, self._own, decisions, context)
 
     def has(self, name: str) -> bool:
         """Return whether the image or its release has a package."""
@@ -129,18 +129,18 @@ class ImageBase:
 
 
 def _index(
-    system: ImageSystem, architecture: str, foreign: tuple[str, ...], around: ResolveContext
+    system: ImageSystem, architecture: str, foreign: tuple[str, ...], context: ResolveContext
 ) -> SystemIndex:
     """Return the packages of an image's release.
 
     It is empty if this machine has no source of them.
     """
     try:
-        with around.store.private_directory("apt", "lists") as lists:
+        with context.store.private_directory("apt", "lists") as lists:
             return configured_index(
-                system.distribution, system.release, env=around.env, folder=lists, architecture=architecture,
+                system.distribution, system.release, env=context.env, folder=lists, architecture=architecture,
                 foreign=foreign,
             )  # fmt: skip
     except LockError as err:
-        around.say(f"{err}: only what the image has, and what is found elsewhere, can be used")
+        context.say(f"{err}: only what the image has, and what is found elsewhere, can be used")
         return SystemIndex(system.distribution, system.release, (), architecture)
