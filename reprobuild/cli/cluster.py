@@ -49,7 +49,7 @@ def machine_options(function: common.F) -> common.F:
 
 
 def _make_verify_options(*, no_controls: bool, **options: Any) -> VerifyOptions:
-    return VerifyOptions(control=not no_controls, **options)
+    return VerifyOptions(controls=not no_controls, **options)
 
 
 def _report_result(
@@ -184,7 +184,7 @@ def work(out: Path, target: Path, store: Path | None, as_json: bool, **options: 
     documents.print_json(check.json_document(verdict)) if as_json else common.print_result(
         worker.node_line(node, verdict)
     )
-    return worker.node_exit_code(verdict)
+    return verdict.exit_code
 
 
 @command.command()

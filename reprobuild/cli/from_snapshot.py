@@ -12,7 +12,7 @@ from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
 from reprobuild.cluster.report import read_nodes
 from reprobuild.output import directory as results
 from reprobuild.pipeline import from_snapshot
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify import VerifyOptions, select_parts
 from reprobuild.report.text import render_text
 
 
@@ -51,8 +51,8 @@ def command(
     context = common.make_context(store, offline=offline, folder=folder, doubted=doubted)
     checks = VerifyOptions(
         engine=engine,
-        control=not no_controls,
-        smoke=not no_probes,
+        controls=not no_controls,
+        parts=select_parts((), no_probes=no_probes),
         cpu_only=cpu_only,
         gpus=gpus,
         thorough=thorough,

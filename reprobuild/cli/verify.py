@@ -10,9 +10,10 @@ import click
 from reprobuild.cli import common, documents
 from reprobuild.cluster.report import read_nodes
 from reprobuild.output import directory
-from reprobuild.pipeline.verify import VerifyOptions, verify
+from reprobuild.pipeline.verify import VerifyOptions, select_parts, verify
 from reprobuild.report.text import render_text
 from reprobuild.run.options import RunOptions, conditions
+from reprobuild.verify.verdict import PARTS, Part
 from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
 from reprobuild.verify.workload.work import work_of_options
 
@@ -68,6 +69,10 @@ from reprobuild.verify.workload.work import work_of_options
     help="Directory in which the workload starts. [default: the image's]",
 )
 @click.option("--shm-size", metavar="SIZE", help="Shared memory of the workload, as 8g. [default: 1g]")
+@click.option(
+    "--only", "parts", type=click.Choice(PARTS), multiple=True,
+    help="Run only this part; the exit code is 0 if each part that runs passes.",
+)  # fmt: skip
 @common.probe_option
 @common.thorough_option
 @common.gpu_option
@@ -82,7 +87,7 @@ def command(
     no_probes: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
-    runs: int,
+    runs: int, parts: tuple[Part, ...],
 ) -> int:  # fmt: skip
     """Verify the image in OUT again on this machine.
 
@@ -90,6 +95,7 @@ def command(
     Example:
       reprobuild verify frozen --against frozen/verdict.json
       reprobuild verify frozen --workload 'python train.py --steps 20' --output-file out.ckpt
+      reprobuild verify frozen --only round-trip
       reprobuild verify frozen -v data:/data --env DATA=/data --workload 'python train.py' --output-file out.ckpt
     """
     run_options = RunOptions(
@@ -98,8 +104,8 @@ def command(
     lock, image = directory.read_image(out)
     checks = VerifyOptions(
         engine=engine,
-        control=not no_controls,
-        smoke=not no_probes,
+        controls=not no_controls,
+        parts=select_parts(parts, no_probes=no_probes),
         cpu_only=cpu_only,
         gpus=gpus,
         thorough=thorough,

@@ -130,7 +130,7 @@ def kubernetes_manifest(
             f"--cpu-only asks no GPU, but --node-gpus is {job.gpus}", hint="leave one of the two options out"
         )
     return kubernetes_job.job_manifest(
-        job, lock, image.manifest, _expected_answers(lock, context), controls=checks.control, thorough=checks.thorough,
+        job, lock, image.manifest, _expected_answers(lock, context), controls=checks.controls, thorough=checks.thorough,
         probes=checks.probes,
     )  # fmt: skip
 
@@ -181,6 +181,6 @@ def node_command(out: Path, context: RunContext, checks: VerifyOptions, folder: 
         *(["--cpu-only"] if checks.cpu_only else []),
         *(["--engine", checks.engine] if checks.engine else []),
         *(["--thorough"] if checks.thorough else []),
-        *([] if checks.control else ["--no-controls"]),
+        *([] if checks.controls else ["--no-controls"]),
         *(word for name in checks.probes for word in ("--probe", name)),
     ]  # fmt: skip

@@ -102,7 +102,12 @@ def _make_pod_check(
         for device, expectation in expected.items()
         if device == "cpu" or container_names & {f"{device}-{turn}" for turn in TURNS}
         for name, arguments in container_arguments(
-            device, expectation, lock, controls=checks.control, thorough=checks.thorough, probes=checks.probes
+            device,
+            expectation,
+            lock,
+            controls=checks.controls,
+            thorough=checks.thorough,
+            probes=checks.probes,
         ).items()
     }
     seed = str(check_seed(lock))
@@ -178,7 +183,7 @@ def _make_verdict(lock: Lock, image: Image, smoke: list[Smoke], now: int, *, cpu
         version=VERSION, made=f"{moment:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=image.manifest,
         tree=image.tree, lock=f"sha256:{lock.digest}", seed=check_seed(lock), profile=lock.profile,
         determinism=determinism, round_trip="not-run", smoke=tuple(smoke), comparisons=(), differences=(),
-        notes=tuple(notes), engine="kubernetes",
+        notes=tuple(notes), engine="kubernetes", parts=("probes",),
     )  # fmt: skip
 
 
@@ -196,8 +201,8 @@ def _judge_pod(
             continue
         first, second = (_read_log(path, device) for path in files)
         yield judge_smoke(
-            device, first, second, expectation, controls=checks.control, thorough=checks.thorough, profile=lock.profile,
-            pinned=pinned, only=checks.probes,
+            device, first, second, expectation, controls=checks.controls, thorough=checks.thorough,
+            profile=lock.profile, pinned=pinned, only=checks.probes,
         )  # fmt: skip
 
 

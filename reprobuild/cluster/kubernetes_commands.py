@@ -48,7 +48,7 @@ def _verify_options(checks: VerifyOptions, store: Path | None) -> Sequence[str]:
     return [
         *(["--cpu-only"] if checks.cpu_only else []),
         *(["--thorough"] if checks.thorough else []),
-        *([] if checks.control else ["--no-controls"]),
+        *([] if checks.controls else ["--no-controls"]),
         *(["--store", shlex.quote(str(store))] if store else []),
         *(word for name in checks.probes for word in ("--probe", shlex.quote(name))),
     ]

@@ -54,7 +54,7 @@ def check_node(
         (folder / f"{node}{suffix}").unlink(missing_ok=True)
     (folder / f"{node}{BEGAN}").touch()
     try:
-        verdict = examine(lock, image, out, context, msgspec.structs.replace(checks, smoke_only=True))
+        verdict = examine(lock, image, out, context, msgspec.structs.replace(checks, parts=("probes",)))
     except ReproError as err:
         write_file(folder / f"{node}{ERROR}", f"{err}\n{err.hint}\n".encode()[:LARGEST])
         raise
@@ -66,11 +66,3 @@ def node_line(node: str, verdict: Verdict) -> str:
     """Return a node's result in one line."""
     determinism = verdict.determinism
     return f"{node}: cpu {determinism.cpu}, gpu {determinism.gpu}, collectives {determinism.collectives}"
-
-
-def node_exit_code(verdict: Verdict) -> int:
-    """Return the exit code of a node by itself.
-
-    The round trip is not requested from nodes, and does not count.
-    """
-    return msgspec.structs.replace(verdict, round_trip="exact").exit_code

@@ -16,6 +16,7 @@ from reprobuild.context import RunContext
 from reprobuild.engines import gpu
 from reprobuild.engines.model import Engine
 from reprobuild.engines.registry import HINT, find_engine
+from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
@@ -35,7 +36,7 @@ from reprobuild.verify.certificate.read import (
 )
 from reprobuild.verify.check import CheckRequest, check_seed, select_work, verify_image, work_record
 from reprobuild.verify.determinism.expected import read_expected
-from reprobuild.verify.verdict import Verdict
+from reprobuild.verify.verdict import PARTS, Part, Verdict
 from reprobuild.verify.workload.conditions import RUNS
 from reprobuild.verify.workload.work import Work
 
@@ -48,8 +49,8 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
 
     Attributes:
         engine: the engine that runs containers; None for the first one that answers.
-        control: run the controls.
-        smoke: run the determinism tests.
+        controls: run the controls.
+        parts: the parts to run.
         cpu_only: skip the GPU checks.
         gpus: "auto" (all if this machine has any), "all", "none", or ids.
         thorough: repeat each probe hundreds of times.
@@ -57,13 +58,12 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
         work: a command to run several times, instead of the lock's workload.
         ignored: keys of values that may differ in the outputs of the lock's workload.
         runs: how many containers run the lock's workload.
-        smoke_only: the determinism tests only, as on each node of a cluster.
         probes: run only these probes, in short, without collectives; the verdict is then inconclusive. Empty for all.
     """
 
     engine: str | None = None
-    control: bool = True
-    smoke: bool = True
+    controls: bool = True
+    parts: tuple[Part, ...] = PARTS
     cpu_only: bool = False
     gpus: str = "auto"
     thorough: bool = False
@@ -71,8 +71,22 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     work: Work | None = None
     ignored: tuple[str, ...] = ()
     runs: int = RUNS
-    smoke_only: bool = False
     probes: tuple[str, ...] = ()
+
+
+def select_parts(only: tuple[Part, ...], *, no_probes: bool = False) -> tuple[Part, ...]:
+    """Return the parts of a check that the user requests; all of them without `only`.
+
+    Raises:
+        UsageError: the probes are requested and left out.
+    """
+    if only and no_probes:
+        raise UsageError(
+            "--only and --no-probes are given", hint="leave --no-probes out: --only names each part that runs"
+        )
+    return tuple(
+        part for part in PARTS if (part in only or not only) and not (no_probes and part == "probes")
+    )
 
 
 def choose_engine(checks: VerifyOptions, context: RunContext, *, hint: str = HINT) -> Engine:
@@ -118,7 +132,7 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
             not a valid name, or there is no workload to run more often.
         EngineError: no engine answers, or it fails.
     """
-    work = select_work(lock, checks.work, checks.ignored, checks.runs)
+    work = select_work(lock, checks.work, checks.ignored, checks.runs, checks.parts)
     former = read_certificate(checks.against) if checks.against else None
     if former:
         refuse_failed(former)
@@ -135,9 +149,9 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         context.say(f"loaded {name} into {engine.NAME}")
     request = CheckRequest(
         reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now,
-        control=checks.control, smoke=checks.smoke, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
+        controls=checks.controls, parts=checks.parts, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
-        work=work, smoke_only=checks.smoke_only, probes=checks.probes,
+        work=work, probes=checks.probes,
     )  # fmt: skip
     verdict = verify_image(lock, request, engine, context.env, context.say)
     if former:

@@ -42,7 +42,15 @@ from reprobuild.verify.roundtrip.compare import (
     judge_round_trip,
 )
 from reprobuild.verify.roundtrip.image_freeze import read_frozen
-from reprobuild.verify.verdict import VERSION, RoundTripDifference, Smoke, Verdict, WorkComparison
+from reprobuild.verify.verdict import (
+    PARTS,
+    VERSION,
+    Part,
+    RoundTripDifference,
+    Smoke,
+    Verdict,
+    WorkComparison,
+)
 from reprobuild.verify.workload.conditions import RUNS, WorkRecord, make_work_record
 from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.mounts import Mounts
@@ -52,6 +60,7 @@ from reprobuild.verify.workload.work import Work, seed_of_work, work_of_workload
 SEED = 42  # the default seed
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 _RUNTIME = f"{FILES}/lib/reprobuild_runtime"
+_GIVE_WORK = "give it, for example: --workload 'python train.py --steps 20' --output-file out.ckpt"
 THOROUGH_SECONDS = 4 * 3600
 
 
@@ -62,13 +71,12 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
         reference, manifest, tree: the image's name in the engine, and its digests.
         expected: the probes that must be answered, by device; None if the image has no such determinism tests.
         now: in seconds since 1970.
-        control: run the controls, which must drift; without them the verdict is inconclusive.
-        smoke: run the determinism tests; without them determinism is not known.
+        controls: run the controls, which must drift; without them the verdict is inconclusive.
         cpu_only: skip the GPU checks, also for a torch built for CUDA.
         gpus: the GPUs of the containers (`Task.gpus`).
         gpus_optional: if the engine cannot provide them, the GPU is not covered, and this is not an error.
         thorough: hundreds of repeats.
-        smoke_only: skip the round trip and the workload: the image is the same everywhere, machines are not.
+        parts: the parts to run; a workload is also needed for its part.
         probes: run only these, in short, without collectives; the verdict is then inconclusive. Empty for all.
         work: the command to run several times, if any.
     """
@@ -78,13 +86,12 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     tree: str
     expected: dict[Device, Expected] | None
     now: int
-    control: bool = True
-    smoke: bool = True
+    controls: bool = True
     cpu_only: bool = False
     gpus: str = ""
     gpus_optional: bool = False
     thorough: bool = False
-    smoke_only: bool = False
+    parts: tuple[Part, ...] = PARTS
     probes: tuple[str, ...] = ()
     work: Work | None = None
 
@@ -118,20 +125,25 @@ def verify_image(
 
     differences: list[RoundTripDifference] = []
     unanswered: list[str] = []
-    if not request.smoke_only:
+    if "round-trip" in request.parts:
         say("capturing again inside the image, and comparing with what was captured")
         differences, unanswered = compare_lists(lock, container)
     cpu, gpu = _run_smoke(lock, request, seed, container, say)
     comparisons: list[WorkComparison] = []
     work, mounts = request.work, Mounts()
-    if work and not request.smoke_only:
+    if work and "workload" in request.parts:
         mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say)
         gpus = _gpus_of_work(request, gpu)
         comparisons += compare_work(
             work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts
         )
     determinism, notes = judge_determinism(
-        cpu, gpu, comparisons, cpu_only=request.cpu_only, profile=lock.profile, left_out=not request.smoke
+        cpu,
+        gpu,
+        comparisons,
+        cpu_only=request.cpu_only,
+        profile=lock.profile,
+        left_out="probes" not in request.parts,
     )
     if unprobed := unprobed_libraries_note(distributions(lock), cpu):
         notes.append(unprobed)
@@ -140,11 +152,11 @@ def verify_image(
         version=VERSION, made=f"{moment:%Y-%m-%dT%H:%M:%SZ}", program=__version__, image=request.manifest,
         tree=request.tree, lock=f"sha256:{lock.digest}", seed=seed, profile=lock.profile,
         determinism=determinism,
-        round_trip="not-run" if request.smoke_only else judge_round_trip(differences, unanswered),
+        round_trip=judge_round_trip(differences, unanswered) if "round-trip" in request.parts else "not-run",
         smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
         differences=tuple(differences), notes=(*unanswered, *notes),
         work=work_record(lock, work, mounts) if work and comparisons else None,
-        engine=engine.NAME, gpus=request.gpus,
+        engine=engine.NAME, gpus=request.gpus, parts=request.parts,
     )  # fmt: skip
 
 
@@ -162,10 +174,10 @@ def _run_smoke(
     arrays = (
         request.expected is not None and "cpu" in request.expected and bool(request.expected["cpu"].libraries)
     )
-    if not request.smoke or not (has_torch(lock) or arrays):
+    if "probes" not in request.parts or not (has_torch(lock) or arrays):
         return None, None
     run = partial(
-        run_smoke, seed=seed, controls=request.control, thorough=request.thorough, profile=lock.profile,
+        run_smoke, seed=seed, controls=request.controls, thorough=request.thorough, profile=lock.profile,
         pinned=set(distributions(lock)), probes=request.probes,
     )  # fmt: skip
     say("the smoke test on the CPU, in two fresh containers")
@@ -204,19 +216,30 @@ def has_torch(lock: Lock) -> bool:
 
 
 def select_work(
-    lock: Lock, work: Work | None = None, ignored: tuple[str, ...] = (), runs: int = RUNS
+    lock: Lock,
+    work: Work | None = None,
+    ignored: tuple[str, ...] = (),
+    runs: int = RUNS,
+    parts: tuple[Part, ...] = PARTS,
 ) -> Work | None:
     """Return the workload to compare, or None.
 
     It is the user's command, or else the lock's workload.
 
     Raises:
-        UsageError: a number of runs is given, but no workload.
+        UsageError: a number of runs is given, or only the workload is requested, and there is no workload; or a
+            workload is given that is not requested.
     """
+    if "workload" not in parts:
+        if work is not None:
+            raise UsageError("--workload is given, and --only leaves it out", hint="add `--only workload`")
+        return None
+    if work is None and lock.workload is None and parts == ("workload",):
+        raise UsageError("--only workload is given, and there is no workload", hint=_GIVE_WORK)
     if work is None and lock.workload is None and runs != RUNS:
         raise UsageError(
             f"--runs {runs} says how often to run your work, and there is none",
-            hint="give it, for example: --workload 'python train.py --steps 20' --output-file out.ckpt",
+            hint=_GIVE_WORK,
         )
     return work or (work_of_workload(lock.workload, ignored, runs) if lock.workload else None)
 

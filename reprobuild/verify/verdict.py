@@ -32,6 +32,9 @@ RoundTrip = Literal["exact", "explained", "residue", "not-run"]
 # Of one probe: `refused` is torch's refusal in strict mode, as its own text documents; `informational` is a probe for
 # which torch promises no determinism in any mode.
 ProbeV = Literal["identical", "refused", "drift", "inconclusive", "not-applicable", "informational"]
+# The parts of a check. A verdict counts those that were requested.
+Part = Literal["round-trip", "probes", "workload"]
+PARTS: tuple[Part, ...] = ("round-trip", "probes", "workload")
 VERSION = 3
 
 
@@ -210,7 +213,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     It states the image, the seed, the time and the machine.
 
     `made` is the time in UTC, `program` the version of reprobuild; `image` is the manifest's digest. The comparisons
-    are of the workload, `work`. `engine` ran the containers, and `gpus` are the requested GPUs.
+    are of the workload, `work`. `engine` ran the containers, and `gpus` are the requested GPUs. `parts` were requested:
+    the others do not count.
     """
 
     version: int
@@ -231,6 +235,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     work: WorkRecord | None = None
     engine: Text = ""
     gpus: Text = ""
+    parts: Annotated[tuple[Part, ...], Meta(min_length=1, max_length=len(PARTS))] = PARTS
 
     @property
     def exit_code(self) -> int:
@@ -242,9 +247,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if self.round_trip == "residue":
             return RoundTripError.exit_code
         open_answers = {"inconclusive", "not-covered"} & set(answers)
-        nothing = (
-            self.determinism.cpu == "not-run"
-        )  # the workload answers if the determinism tests were left out
-        if open_answers or nothing or self.round_trip == "not-run" or before == "inconclusive":
+        # The workload answers if the determinism tests were left out.
+        unknown = self.parts != ("round-trip",) and self.determinism.cpu == "not-run"
+        unread = "round-trip" in self.parts and self.round_trip == "not-run"
+        if open_answers or unknown or unread or before == "inconclusive":
             return InconclusiveError.exit_code
         return 0

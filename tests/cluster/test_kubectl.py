@@ -162,7 +162,7 @@ def test_the_lines_have_what_the_job_was_asked() -> None:
     lines = shell_commands(
         job,
         Path("of us"),
-        VerifyOptions(cpu_only=True, control=False, thorough=True, probes=("conv2d",)),
+        VerifyOptions(cpu_only=True, controls=False, thorough=True, probes=("conv2d",)),
         Path("s"),
     )
     assert "--namespace" not in lines

@@ -10,11 +10,13 @@ import msgspec
 import pytest
 
 from reprobuild.engines.model import Finished, Task
-from reprobuild.errors import EngineError
+from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock.model import Lock, Workload
+from reprobuild.pipeline.verify import select_parts
 from reprobuild.verify.check import CheckRequest, select_work, verify_image
 from reprobuild.verify.determinism.summary import NO_TORCH, describe_work_alone
-from reprobuild.verify.verdict import VERSION, Determinism, Verdict
+from reprobuild.verify.verdict import PARTS, VERSION, Determinism, Part, Verdict
+from reprobuild.verify.workload.work import work_of_workload
 from tests.verify.samples import (
     EXPECTED,
     FINGERPRINT,
@@ -197,12 +199,60 @@ def test_what_a_container_prints_tells_no_secret_in_the_certificate() -> None:
 
 
 def test_without_the_controls() -> None:
-    verdict, engine = check(answers=answered(cpu=document(controls=[])), control=False)
+    verdict, engine = check(answers=answered(cpu=document(controls=[])), controls=False)
     options = [json.loads(task.arguments[2]) for kind, task in engine.tasks if kind == "cpu"]
     assert [option["controls"] for option in options] == [False]
     assert (verdict.smoke[0].open, verdict.determinism.cpu, verdict.exit_code) == (
         ("the controls were left out",), "inconclusive", 9,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("parts", "kinds", "round_trip", "cpu"),
+    [
+        (("round-trip",), ["freeze", "again"], "exact", "not-run"),
+        (("probes",), ["cpu", "cpu quick"], "not-run", "identical"),
+        (("workload",), ["workload", "workload", "compare"], "not-run", "identical"),
+        (("round-trip", "workload"), ["freeze", "again", "workload", "workload", "compare"], "exact", "identical"),
+    ],
+)  # fmt: skip
+def test_only_the_parts_that_were_requested_run_and_count(
+    parts: tuple[Part, ...], kinds: list[str], round_trip: str, cpu: str
+) -> None:
+    verdict, engine = check(make_lock(workload=WORKLOAD), parts=parts)
+    assert [kind for kind, _ in engine.tasks] == kinds
+    assert (verdict.round_trip, verdict.determinism.cpu, verdict.parts) == (round_trip, cpu, parts)
+    assert verdict.exit_code == 0
+    everything = msgspec.structs.replace(verdict, parts=PARTS)
+    assert everything.exit_code == (0 if parts == ("round-trip", "workload") else 9)
+
+
+def test_a_part_that_was_requested_and_gives_no_answer_counts() -> None:
+    """The capture inside the image fails, and the workload drifts."""
+    bad = {"again": [done(code=1)], "workload": [done(**{"model.pt": b"one"}), done(**{"model.pt": b"two"})]}
+    codes = {part: check(make_lock(workload=WORKLOAD), bad, parts=(part,))[0].exit_code for part in PARTS}
+    assert codes == {"round-trip": 9, "probes": 0, "workload": 8}
+
+
+def test_a_workload_that_is_not_requested_is_refused() -> None:
+    work = work_of_workload(WORKLOAD, (), 2)
+    with pytest.raises(UsageError, match="--workload is given, and --only leaves it out") as caught:
+        select_work(make_lock(), work, parts=("round-trip",))
+    assert caught.value.hint == "add `--only workload`"
+    assert select_work(make_lock(), work, parts=("round-trip", "workload")) == work
+    assert select_work(make_lock(workload=WORKLOAD), parts=("probes",)) is None
+    with pytest.raises(UsageError, match="--only workload is given, and there is no workload") as caught:
+        select_work(make_lock(), parts=("workload",))
+    assert caught.value.hint.startswith("give it, for example: --workload 'python train.py")
+
+
+def test_probes_cannot_be_requested_and_left_out() -> None:
+    assert select_parts((), no_probes=True) == ("round-trip", "workload")
+    assert select_parts(("workload", "round-trip")) == ("round-trip", "workload")
+    assert select_parts(()) == PARTS
+    with pytest.raises(UsageError, match="--only and --no-probes are given") as caught:
+        select_parts(("probes",), no_probes=True)
+    assert caught.value.hint == "leave --no-probes out: --only names each part that runs"
 
 
 def test_drift() -> None:
@@ -337,7 +387,7 @@ def test_no_torch() -> None:
     )
     assert (verdict.determinism.cpu, verdict.determinism.gpu) == ("identical", "not-applicable")
     assert (verdict.exit_code, describe_work_alone(verdict)) == (0, " (your work, 2 runs)")
-    verdict, _ = check(make_lock(wheels=()), control=False)
+    verdict, _ = check(make_lock(wheels=()), controls=False)
     assert (verdict.comparisons, verdict.smoke, verdict.exit_code) == ((), (), 9)
     assert describe_work_alone(verdict) == ""
 

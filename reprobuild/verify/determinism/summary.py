@@ -19,8 +19,10 @@ WORK_ALONE = (
     "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: what was checked is "
     "your own work alone"
 )
-NOT_RUN = "the smoke test was left out by --no-probes: determinism is not known"
-WORK_BY_CHOICE = "the smoke test was left out by --no-probes: what was checked is your own work alone"
+NOT_RUN = "the smoke test was left out by --no-probes or --only: determinism is not known"
+WORK_BY_CHOICE = (
+    "the smoke test was left out by --no-probes or --only: what was checked is your own work alone"
+)
 LEFT_OUT = "the GPU and collectives were left out by --cpu-only: nothing is known about them"
 # Distributions that compute, as people write them; those without probes are named in a note.
 TITLES = {
