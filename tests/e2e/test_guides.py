@@ -153,7 +153,9 @@ def test_in_ci(built_example: Built, env: dict[str, str], ci_env: dict[str, str]
     for script in scripts:
         done = job(f"set -e\n{script}", work)
         assert done.returncode == 0, f"{script}\n{done.stdout}"
-    assert (work / github["steps"][-1]["with"]["path"]).is_file()
+    report = github["steps"][-1]["with"]["path"]
+    assert report in gitlab["artifacts"]["paths"]
+    assert (work / report).is_file()
 
 
 # --- where there is no Docker, or no network ---------------------------------------------------
