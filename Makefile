@@ -19,7 +19,7 @@ WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 WITH_APPTAINER = $(PYTHON) dev/private_apptainer.py run --folder .engine/apptainer --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test check newest lock bench proof evidence gpu-evidence venv bare clean
+.PHONY: help demo quick test check newest lock bench proof release-check evidence gpu-evidence venv bare clean
 
 help:
 	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
@@ -29,6 +29,7 @@ help:
 	@echo 'make lock   lock the newest releases of the dependencies in dev/requirements.txt'
 	@echo 'make bench  the figures as ratios, after `make demo` (BENCH_ARGS="--evidence FILE")'
 	@echo 'make proof  the long experiments, hours, after `make demo` (PROOF_ARGS="NAME... --shard 1/4")'
+	@echo 'make release-check   wheel and sdist, installed and run from fresh environments'
 	@echo 'make evidence lists the evidence that is missing or older than the code'
 	@echo 'make venv   the Python environment .venv'
 	@echo 'make bare   `make demo` and `make test` of HEAD in a bare Debian root (CMD=... for another command)'
@@ -80,6 +81,10 @@ bench: venv
 # Goes on where it was cut off; the evidence is in docs/evidence.
 proof: venv
 	$(WITH_ENGINE) $(PYTHON) -m proof $(PROOF_ARGS) --results '$(OUT)' --store '$(STORE)' --work '$(PROOF)'
+
+# Wheel and sdist, each installed into a fresh environment from this machine's index, and the demo from the wheel.
+release-check: venv
+	$(WITH_ENGINE) $(PYTHON) dev/release_check.py $(RELEASE_ARGS)
 
 evidence: venv
 	@$(PYTHON) -m proof.stale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -156,6 +157,38 @@ def test_in_ci(built_example: Built, env: dict[str, str], ci_env: dict[str, str]
     report = github["steps"][-1]["with"]["path"]
     assert report in gitlab["artifacts"]["paths"]
     assert (work / report).is_file()
+
+
+def test_the_action(built_example: Built, ci_env: dict[str, str], tmp_path: Path) -> None:
+    """The steps of `action.yml` run as GitHub's runner runs them; no value of an input is a part of a script."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    work, kept = tmp_path / "project", tmp_path / "project" / "environment"
+    shutil.copytree(EXAMPLE / "snapshot", kept / "snapshot")
+    for path in (
+        EXAMPLE / "reprobuild.yaml",
+        EXAMPLE / "tinytrain.bundle",
+        built_example.out / "reprobuild.lock",
+    ):
+        shutil.copy(path, kept)
+    values = {f"inputs.{name}": field.get("default", "") for name, field in action["inputs"].items()}
+    values |= {"inputs.snapshot": "environment/snapshot", "inputs.lock": "environment/reprobuild.lock"}
+    values |= {"inputs.decisions": "environment/reprobuild.yaml", "github.action_path": str(ROOT)}
+    output = tmp_path / "output"
+    for step in action["runs"]["steps"]:
+        assert (step["shell"], "${{" in step["run"]) == ("bash", False)
+        written = {name: re.fullmatch(r"\$\{\{ (\S+) \}\}", value) for name, value in step["env"].items()}
+        variables = {name: values[match[1]] for name, match in written.items() if match}
+        assert variables.keys() == step["env"].keys()
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=work, check=False,
+            env={**ci_env, **variables, "GITHUB_OUTPUT": str(output)}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+    assert "round trip: explained" in done.stdout
+    assert output.read_text() == "report=frozen/report.html\n"
+    assert (work / "frozen" / "report.html").is_file()
+    assert list(action["outputs"]) == ["report"]
 
 
 # --- where there is no Docker, or no network ---------------------------------------------------

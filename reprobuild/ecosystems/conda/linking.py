@@ -5,6 +5,7 @@ Conda's own records of them are made the same everywhere.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from reprobuild.ecosystems.conda.package import ENDINGS, IndexJson
-from reprobuild.errors import BuildError
+from reprobuild.errors import BuildError, EngineError
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.python import CondaPackage
@@ -80,14 +81,29 @@ def link(
         path.write_bytes(conda_record(written, records[written["fn"]].package))
 
 
+def check_rattler() -> None:
+    """Check that rattler is installed: it is an extra of reprobuild, because it is large.
+
+    Raises:
+        EngineError: it is not.
+    """
+    if importlib.util.find_spec("rattler") is None:
+        raise EngineError(
+            "the packages of conda need rattler, which is not installed",
+            hint="install reprobuild with its extra: `pip install 'reprobuild[conda]'`",
+        )
+
+
 def run_rattler(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
     """Run a job of rattler in its own process.
 
     `scratch` is its working directory and its home.
 
     Raises:
+        EngineError: rattler is not installed.
         BuildError: it failed, or ended without an answer.
     """
+    check_rattler()
     env = {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "LC_ALL": "C.UTF-8"}
     try:
         out = proc.run(

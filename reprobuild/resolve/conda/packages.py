@@ -16,6 +16,7 @@ from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.conda.channels import ChannelResolver
 from reprobuild.ecosystems.conda.conda_config import Channels, read_channels
+from reprobuild.ecosystems.conda.linking import check_rattler
 from reprobuild.ecosystems.conda.package import Facts, read_facts, split_filename
 from reprobuild.ecosystems.conda.repodata import Repodata
 from reprobuild.ecosystems.pypi.versions import same_version
@@ -29,6 +30,7 @@ from reprobuild.resolve.conda.environment import find_activation_variables
 from reprobuild.resolve.conda.files import Chosen, CondaFiles, CondaRefusedError
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.evidence import FREE_THREADED, is_free_threaded
+from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.not_installed import find_conda_python
 from reprobuild.snapshot.file_kinds import has_freeze
 from reprobuild.snapshot.model import CapturedCondaPackage, Requirement, Snapshot, SourceLocation
@@ -95,7 +97,7 @@ def resolve_conda(
         context: the network and the store, which has all packages afterwards.
 
     Raises:
-        LockError: a package of Python is not valid, or a file of settings cannot be read.
+        EngineError: rattler is missing. LockError: a package of Python or a file of settings is not valid.
         FetchError: the network is forbidden, or a file is unavailable. BuildError: a package is malicious or damaged.
     """
     python = find_conda_python(snapshot, decisions)
@@ -105,6 +107,7 @@ def resolve_conda(
     packages = [
         package for package in snapshot.conda if package.channel != PYPI and not is_named(package.name, drop)
     ]
+    check_rattler()
     channels = read_channels(context.env, decisions.channels)
     context.net.learn(channels.credentials, channels.tokens, channels.addresses)
     context.say(f"conda: {len(packages)} packages")
@@ -297,10 +300,7 @@ class _Answered:
         """Yield a resolution for each line covered by a conda package."""
         for line, package in self.answers:
             reason = f"of conda: {chosen[package.place].file.filename} ({package.place})"
-            yield Resolution(
-                file=line.place.file, line=line.place.line, subject=line.name, outcome="pinned", reason=reason,
-                kind="conda", captured=line.text,
-            )  # fmt: skip
+            yield make_resolution(line, "pinned", reason, "conda")
 
 
 def _is_same_package(line: Requirement, version: str) -> bool:
