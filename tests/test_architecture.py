@@ -36,6 +36,7 @@ LAYERS = (
     ("run", "distribute"),
     ("pipeline",),
     ("cluster",),
+    ("api",),
     ("cli",),
 )
 RANK = {package: number for number, layer in enumerate(LAYERS) for package in layer}
@@ -60,7 +61,11 @@ ONLY_IN = {
     "numpy": (),
 }
 EXITS = ("cli",)
-READS_ENVIRONMENT = ("cli", "store/keyring")  # the keys of whoever runs a program that uses `Store` by itself
+READS_ENVIRONMENT = (
+    "api",
+    "cli",
+    "store/keyring",
+)  # the keys of whoever runs a program that uses `Store` by itself
 
 
 def package_of(module: str) -> str:

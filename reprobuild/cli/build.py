@@ -7,12 +7,8 @@ from typing import Any
 
 import click
 
+from reprobuild.api.commands import build
 from reprobuild.cli import common, documents
-from reprobuild.lock.file import read_lock
-from reprobuild.output import directory
-from reprobuild.pipeline import from_snapshot
-from reprobuild.report.text import render_text
-from reprobuild.store.roots import gc_root
 
 
 @click.command()
@@ -34,12 +30,5 @@ def command(
       reprobuild build reprobuild.lock -o frozen
     """
     context = common.make_context(store, offline=offline)
-    input_lock = read_lock(lock_path)
-    with gc_root(input_lock, lock_path, context.store, "build"):
-        lock, image = from_snapshot.build_from_lock(
-            input_lock, out, context, common.make_build_options(**options)
-        )
-    if as_json:
-        documents.print_json(directory.summary_document(lock, image, None, out))
-    else:
-        common.print_result(render_text(lock, image, None, out))
+    result = build(lock_path, out, options=common.make_build_options(**options), context=context)
+    documents.print_build_result(result, as_json)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -230,39 +228,18 @@ def make_context(
     sharing: bool = False,
     doubted: frozenset[str] = frozenset(),
 ) -> RunContext:
-    """Return the context of a command.
-
-    Environment, clock and terminal are read here.
+    """Return the context of a command, which reports to the terminal.
 
     Raises:
         UsageError: other users may write to the store. `sharing` skips this check, as its command can mend this.
     """
-    from reprobuild.context import IndexSettings, RunContext, open_client
-    from reprobuild.store.caches import Caches, user_caches
-    from reprobuild.store.keyring import keyring
-    from reprobuild.store.sharing import check_writers
-    from reprobuild.store.store import Store
+    from reprobuild.api.context import open_context
 
-    env = without_relative_directories(os.environ)
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
     steps = progress.Steps()
-    if store is None:
-        _restrict_to_owner(cache / "reprobuild")
-    place = Store((store or cache / "reprobuild").absolute(), keyring(env), _print_key_note)
-    if not sharing:
-        check_writers(place)
-    return RunContext(
-        store=place,
-        net=open_client(env, offline=offline),
-        env=env,
-        doubted=doubted,
-        folder=folder,
-        say=steps.say,
-        progress=steps.progress,
-        now=int(time.time()),
-        caches=user_caches(env) if caches else Caches(),
-        indexes=IndexSettings(pip),
-    )
+    return open_context(
+        store, offline=offline, folder=folder, say=steps.say, progress=steps.progress, doubt=_print_key_note,
+        caches=caches, pip=pip, sharing=sharing, doubted=doubted,
+    )  # fmt: skip
 
 
 def _print_key_note(store: Store) -> None:
@@ -271,37 +248,6 @@ def _print_key_note(store: Store) -> None:
 
     if line := key_note(store):
         print_note(line)
-
-
-def without_relative_directories(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without relative directories of settings.
-
-    So no settings and caches are in the current directory.
-    https://specifications.freedesktop.org/basedir-spec/: "if an implementation encounters a relative path in
-    any of these variables it should consider the path invalid and ignore it".
-    """
-    names = (
-        "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "CONDA_PREFIX",
-        "CONDA_ROOT", "CONDA_EXE", "MAMBA_ROOT_PREFIX", "CONDARC", "MAMBARC",
-    )  # fmt: skip
-    return {name: value for name, value in env.items() if name not in names or Path(value).is_absolute()}
-
-
-def _restrict_to_owner(folder: Path) -> None:
-    """Restrict the user's own store to its owner.
-
-    Earlier versions made it open; a shared store stays shared. A directory without blobs is not a store: a
-    link of another user may lead to any directory.
-    """
-    with contextlib.suppress(OSError):
-        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            facts = os.fstat(number)
-            if facts.st_uid == os.geteuid() and not facts.st_mode & stat.S_IWGRP:
-                os.stat("blobs", dir_fd=number, follow_symlinks=False)
-                os.fchmod(number, 0o700)
-        finally:
-            os.close(number)
 
 
 def start_pip_query() -> Asking:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reprobuild.cli import common
+
+if TYPE_CHECKING:
+    from reprobuild.api.results import BuildResult
 
 
 @dataclass
@@ -41,6 +44,16 @@ def print_json(document: Any) -> None:
     """
     common.print_result(json.dumps(document, indent=2))
     _line.printed = True
+
+
+def print_build_result(result: BuildResult, as_json: bool) -> None:
+    """Print an image and its verdict, as text or as one document."""
+    from reprobuild.output.directory import summary_document  # small commands must start quickly
+
+    if as_json:
+        print_json(summary_document(result.lock, result.image, result.verdict, result.out))
+    else:
+        common.print_result(str(result))
 
 
 def print_json_error(

@@ -7,13 +7,10 @@ from typing import Any
 
 import click
 
+from reprobuild.api.commands import from_snapshot
 from reprobuild.cli import common, documents
 from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
-from reprobuild.cluster.report import read_nodes
-from reprobuild.output import directory as results
-from reprobuild.pipeline import from_snapshot
 from reprobuild.pipeline.verify import VerifyOptions, select_parts
-from reprobuild.report.text import render_text
 
 
 @click.command()
@@ -57,12 +54,9 @@ def command(
         gpus=gpus,
         thorough=thorough,
     )
-    lock, image, verdict = from_snapshot.build_from_snapshot(
-        directory, out, decisions, context, making,
-        lock_path=lock_path, checks=None if no_verify else checks, nodes=read_nodes,
+    result = from_snapshot(
+        directory, out, decisions, lock_path=lock_path, options=making, check=None if no_verify else checks,
+        context=context,
     )  # fmt: skip
-    if as_json:
-        documents.print_json(results.summary_document(lock, image, verdict, out))
-    else:
-        common.print_result(render_text(lock, image, verdict, out))
-    return verdict.exit_code if verdict else 0
+    documents.print_build_result(result, as_json)
+    return result.exit_code

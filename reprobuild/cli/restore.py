@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from reprobuild.api.context import without_relative_directories
 from reprobuild.cli import common, documents
 from reprobuild.ecosystems.git.restore.folder import restore_folder
 from reprobuild.errors import UsageError
@@ -39,7 +40,7 @@ def command(
     origins = {
         name: _resolve_source(name, place) for name, place in common.parse_pairs("--source", sources).items()
     }
-    env = common.without_relative_directories(os.environ)
+    env = without_relative_directories(os.environ)
     captured, result = restore_folder(snapshot, name, out.absolute(), env, origins, remotes=not offline)
     for line in restore_warnings(result):
         common.print_note(line)

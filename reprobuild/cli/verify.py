@@ -7,11 +7,9 @@ from pathlib import Path
 
 import click
 
+from reprobuild.api.commands import verify
 from reprobuild.cli import common, documents
-from reprobuild.cluster.report import read_nodes
-from reprobuild.output import directory
-from reprobuild.pipeline.verify import VerifyOptions, select_parts, verify
-from reprobuild.report.text import render_text
+from reprobuild.pipeline.verify import VerifyOptions, select_parts
 from reprobuild.run.options import RunOptions, conditions
 from reprobuild.verify.verdict import PARTS, Part
 from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
@@ -101,7 +99,6 @@ def command(
     run_options = RunOptions(
         seed=seed, variables=variables, hidden=hidden, volumes=volumes, shm_size=shm_size
     )
-    lock, image = directory.read_image(out)
     checks = VerifyOptions(
         engine=engine,
         controls=not no_controls,
@@ -118,9 +115,6 @@ def command(
         probes=probes,
     )
     context = common.make_context(store)
-    verdict = verify(lock, image, out, context, checks, read_nodes)
-    if as_json:
-        documents.print_json(directory.summary_document(lock, image, verdict, out))
-    else:
-        common.print_result(render_text(lock, image, verdict, out))
-    return verdict.exit_code
+    result = verify(out, check=checks, context=context)
+    documents.print_build_result(result, as_json)
+    return result.exit_code

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.api.context import without_relative_directories
 from reprobuild.capture import launch
 from reprobuild.cli import common
 from reprobuild.errors import SnapshotError
@@ -257,5 +258,5 @@ def test_the_file_is_in_the_package() -> None:
     "name", ["CONDA_PREFIX", "CONDA_ROOT", "CONDA_EXE", "MAMBA_ROOT_PREFIX", "CONDARC", "MAMBARC"]
 )
 def test_relative_folders_of_conda_are_not_read(name: str) -> None:
-    assert common.without_relative_directories({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
-    assert common.without_relative_directories({name: "/there"}) == {name: "/there"}
+    assert without_relative_directories({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
+    assert without_relative_directories({name: "/there"}) == {name: "/there"}

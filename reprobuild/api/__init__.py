@@ -1,0 +1,50 @@
+"""The Python interface: each step of the command line as a function.
+
+    from reprobuild import api
+
+    result = api.from_snapshot("repro/42", "frozen")
+    result.verdict.round_trip
+
+`commands` has the functions, `results` their values. In a notebook, a result shows its report. Each function raises
+`reprobuild.errors.ReproError`: its message names the cause, and its `hint` the next step.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reprobuild.api.commands import (
+        build,
+        capture,
+        compare,
+        from_snapshot,
+        lock,
+        read_snapshot,
+        run,
+        verify,
+    )
+    from reprobuild.api.context import open_context
+    from reprobuild.config.overrides import Decisions
+    from reprobuild.pipeline.build import BuildOptions
+    from reprobuild.pipeline.verify import VerifyOptions
+    from reprobuild.run.options import RunOptions
+
+_MODULES = {
+    "open_context": "reprobuild.api.context", "Decisions": "reprobuild.config.overrides",
+    "BuildOptions": "reprobuild.pipeline.build", "VerifyOptions": "reprobuild.pipeline.verify",
+    "RunOptions": "reprobuild.run.options",
+}  # fmt: skip
+__all__ = [
+    "BuildOptions", "Decisions", "RunOptions", "VerifyOptions", "build", "capture", "compare", "from_snapshot", "lock",
+    "open_context", "read_snapshot", "run", "verify",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Import a function on its first use: the command line imports this package, and needs few of them."""
+    if name in __all__:
+        value: object = getattr(import_module(_MODULES.get(name, "reprobuild.api.commands")), name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

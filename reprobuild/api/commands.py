@@ -1,0 +1,197 @@
+"""Each step of the command line as a function. docs/api.md has examples."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from reprobuild.api.context import open_context, process_environment
+from reprobuild.api.results import BuildResult, ComparisonResult, RunResult
+from reprobuild.capture import launch
+from reprobuild.cluster.report import read_nodes
+from reprobuild.compare.environments import open as environments
+from reprobuild.config.overrides import Decisions
+from reprobuild.context import RunContext
+from reprobuild.errors import SnapshotError
+from reprobuild.lock.file import read_lock, write_new_lock
+from reprobuild.lock.model import Lock
+from reprobuild.output import directory
+from reprobuild.pipeline import from_snapshot as pipeline
+from reprobuild.pipeline import verify as checks
+from reprobuild.pipeline.build import BuildOptions
+from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.resolve.resolver import resolve_snapshot
+from reprobuild.run import run as runs
+from reprobuild.run.options import RunOptions
+from reprobuild.snapshot import read
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.store.roots import gc_root, record_lock, remember_lock
+
+AnyPath = Path | str
+NO_DECISIONS = Decisions()
+BUILD_OPTIONS, VERIFY_OPTIONS, RUN_OPTIONS = BuildOptions(), VerifyOptions(), RunOptions()
+
+
+def capture(
+    out: AnyPath, *, python: str = sys.executable, accept: Sequence[str] = (), include: Sequence[str] = ()
+) -> Snapshot:
+    """Capture this process's environment into a directory, and return the snapshot.
+
+    Args:
+        out: the directory.
+        python: the interpreter whose distributions are captured.
+        accept: files of repositories that look like secrets and are to be captured.
+        include: files outside of all repositories, or that git ignores, which are to be captured.
+
+    Raises:
+        SnapshotError: the capture did not end well; the message has its last lines.
+    """
+    written: list[bytes] = []
+    code = launch.capture(
+        python, Path(out), env=process_environment(), sink=lambda stream, data: written.append(data), as_json=False,
+        accept=accept, include=include,
+    )  # fmt: skip
+    if code:
+        text = b"".join(written).decode(errors="replace").strip()
+        raise SnapshotError(
+            f"the capture ended with exit code {code}: {text}", hint="the lines above name the cause"
+        )
+    return read_snapshot(out)
+
+
+def read_snapshot(folder: AnyPath) -> Snapshot:
+    """Return the snapshot in a directory.
+
+    Raises:
+        SnapshotError: it is missing or damaged.
+    """
+    return read.read_snapshot(Path(folder))
+
+
+def lock(
+    folder: AnyPath,
+    target: AnyPath,
+    decisions: Decisions = NO_DECISIONS,
+    *,
+    context: RunContext | None = None,
+) -> Lock:
+    """Pin every line of a snapshot by hash, and write the lock to a file.
+
+    Args:
+        folder: the directory of the snapshot.
+        target: the file to write.
+        decisions: answers that evidence does not give.
+        context: the store and the network; by default the user's.
+
+    Raises:
+        LockError: a line cannot be pinned. FetchError: a file or an index is unavailable.
+    """
+    context = context or open_context()
+    made = resolve_snapshot(read_snapshot(folder), decisions, context.resolve_context(Path(folder)))
+    write_new_lock(made, Path(target))
+    remember_lock(made, context.store)
+    record_lock(made, Path(target), context.store, "lock")
+    return made
+
+
+def build(
+    lock_path: AnyPath,
+    out: AnyPath,
+    *,
+    options: BuildOptions = BUILD_OPTIONS,
+    context: RunContext | None = None,
+) -> BuildResult:
+    """Build the image of a lock into an output directory.
+
+    Raises:
+        FetchError: a file is unavailable. BuildError: the build failed.
+    """
+    context, path = context or open_context(), Path(lock_path)
+    given = read_lock(path)
+    with gc_root(given, path, context.store, "build"):
+        sealed, image = pipeline.build_from_lock(given, Path(out), context, options)
+    return BuildResult(lock=sealed, image=image, verdict=None, out=Path(out))
+
+
+def from_snapshot(
+    folder: AnyPath,
+    out: AnyPath,
+    decisions: Decisions = NO_DECISIONS,
+    *,
+    lock_path: AnyPath | None = None,
+    options: BuildOptions = BUILD_OPTIONS,
+    check: VerifyOptions | None = VERIFY_OPTIONS,
+    context: RunContext | None = None,
+) -> BuildResult:
+    """Build a verified image from a snapshot.
+
+    Args:
+        folder: the directory of the snapshot.
+        out: the output directory.
+        decisions: answers that evidence does not give.
+        lock_path: a lock to build from, instead of a new one.
+        options: how the image is made.
+        check: the parts of the check; None for no check.
+        context: the store and the network; by default the user's.
+
+    Raises:
+        LockError: a line cannot be pinned. FetchError: a file is unavailable. BuildError: the build failed.
+        EngineError: no engine can run the check.
+    """
+    sealed, image, verdict = pipeline.build_from_snapshot(
+        Path(folder), Path(out), decisions, context or open_context(), options, checks=check, nodes=read_nodes,
+        lock_path=None if lock_path is None else Path(lock_path),
+    )  # fmt: skip
+    return BuildResult(lock=sealed, image=image, verdict=verdict, out=Path(out))
+
+
+def verify(
+    out: AnyPath, *, check: VerifyOptions = VERIFY_OPTIONS, context: RunContext | None = None
+) -> BuildResult:
+    """Check the image of an output directory on this machine, and write verdict and report.
+
+    Raises:
+        UsageError: the directory holds no image. EngineError: no engine answers.
+    """
+    sealed, image = directory.read_image(Path(out))
+    verdict = checks.verify(sealed, image, Path(out), context or open_context(), check, read_nodes)
+    return BuildResult(lock=sealed, image=image, verdict=verdict, out=Path(out))
+
+
+def run(
+    out: AnyPath,
+    command: Sequence[str],
+    *,
+    options: RunOptions = RUN_OPTIONS,
+    context: RunContext | None = None,
+) -> RunResult:
+    """Run a command in the image of an output directory, and return its exit code and output.
+
+    Raises:
+        UsageError: an option is not valid, or the directory holds no image. EngineError: the engine fails.
+    """
+    streams: dict[int, list[bytes]] = {1: [], 2: []}
+    code = runs.run(
+        Path(out),
+        command,
+        context or open_context(),
+        lambda stream, data: streams[stream].append(data),
+        options,
+    )
+    return RunResult(code=code, stdout=b"".join(streams[1]), stderr=b"".join(streams[2]))
+
+
+def compare(first: str, second: str, *, context: RunContext | None = None) -> ComparisonResult:
+    """Compare two environments, the likeliest culprit of other results first.
+
+    Args:
+        first, second: a snapshot, lock, output directory or image, or `here` for this process.
+        context: the environment in which the names are read; by default this process's.
+
+    Raises:
+        ReproError: one of the two cannot be read.
+    """
+    context = context or open_context()
+    here = environments.Running(python=sys.executable, env=process_environment())
+    return ComparisonResult(comparison=environments.compare(first, second, here, context.env, context.say))

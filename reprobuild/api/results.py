@@ -1,0 +1,69 @@
+"""The results of the Python interface. A notebook shows them as HTML."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.compare.environments.difference import EnvironmentComparison
+from reprobuild.image.model import Image
+from reprobuild.lock.model import Lock
+from reprobuild.report.comparison import render_comparison
+from reprobuild.report.html.page import render_html
+from reprobuild.report.text import render_text
+from reprobuild.verify.verdict import Verdict
+
+_HEIGHT = 640  # pixels of the report in a notebook
+
+
+class BuildResult(Struct, frozen=True, kw_only=True):
+    """An image in an output directory, and its verdict if it was checked.
+
+    `lock` is sealed: it names the outputs of each build. `out` also holds the report, if there is a verdict.
+    """
+
+    lock: Lock
+    image: Image
+    verdict: Verdict | None
+    out: Path
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command line: 0 without a check."""
+        return self.verdict.exit_code if self.verdict else 0
+
+    def __str__(self) -> str:
+        """Return the text that the command line prints."""
+        return render_text(self.lock, self.image, self.verdict, self.out)
+
+    def _repr_html_(self) -> str:
+        """Return the report for a notebook, in a frame that cannot reach the notebook."""
+        if self.verdict is None:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        report = render_html(self.lock, self.image, self.verdict)
+        title = html.escape(f"Report of {self.out}")
+        frame = f'<iframe sandbox="allow-scripts" width="100%" height="{_HEIGHT}" title="{title}"'
+        return f'{frame} srcdoc="{html.escape(report)}"></iframe>'
+
+
+class ComparisonResult(Struct, frozen=True, kw_only=True):
+    """The differences of two environments, the likeliest culprit first."""
+
+    comparison: EnvironmentComparison
+
+    def __str__(self) -> str:
+        """Return the text that the command line prints."""
+        return render_comparison(self.comparison)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+class RunResult(Struct, frozen=True, kw_only=True):
+    """The end of a command in a container: its exit code and its output."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
