@@ -30,8 +30,8 @@ from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.aggregate import ExpectedImage, list_deviating_nodes, gather_results
 from tests.verify.samples import EXPECTED, SHA
 image = ExpectedImage(tree=f"sha256:{SHA}", seed=42, profile="torch")
-fleet = gather_results(Path(sys.argv[1]), image, AnswerTable(EXPECTED))
-print(json.dumps(sorted(node for node, _, _ in list_deviating_nodes(fleet))))
+cluster = gather_results(Path(sys.argv[1]), image, AnswerTable(EXPECTED))
+print(json.dumps(sorted(node for node, _, _ in list_deviating_nodes(cluster))))
 """
 _DECODE = """
 import sys
@@ -43,7 +43,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
 """
 
 
-def make_fleet(folder: Path, nodes: int, distinct: int) -> list[str]:
+def make_cluster(folder: Path, nodes: int, distinct: int) -> list[str]:
     """Write the certificates of so many nodes.
 
     Returns the names of those that answer otherwise.
@@ -66,7 +66,7 @@ def measure(nodes: int = NODES, distinct: int = DISTINCT, pairs: int = PAIRS) ->
     """
     with tempfile.TemporaryDirectory(prefix="reprobuild-bench-") as scratch:
         folder = Path(scratch)
-        odd = make_fleet(folder, nodes, distinct)
+        odd = make_cluster(folder, nodes, distinct)
         merge, decode = ([sys.executable, "-c", code, scratch] for code in (_MERGE, _DECODE))
         peak, seconds, output = peak_of(merge)
         if json.loads(output) != odd:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from proof import ablation, factors, fleet, gpu_train, leftovers, planted, torch_tests
+from proof import ablation, cluster, factors, gpu_train, leftovers, planted, torch_tests
 from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
 from proof.kinds import DOCUMENTS, FUZZED, READ
@@ -167,15 +167,15 @@ def run_leftovers(place: Place) -> bool:
     return not unused
 
 
-def run_drills(place: Place) -> bool:
+def run_fault_injection(place: Place) -> bool:
     """Disturb runs on the sealed lock with services.
 
     They are killed, their disks filled, their rights taken away, and two of them share a store.
     """
     argv = [
-        *(sys.executable, "-m", "proof.drills", "--lock", str(place.sealed_services())),
-        *("--store", str(place.store), "--work", str(place.work / "drills"), "--shard", place.shard),
-        *("--evidence", str(place.file("drills"))),
+        *(sys.executable, "-m", "proof.fault_injection", "--lock", str(place.sealed_services())),
+        *("--store", str(place.store), "--work", str(place.work / "fault-injection"), "--shard", place.shard),
+        *("--evidence", str(place.file("fault-injection"))),
     ]
     return subprocess.run(argv, check=False).returncode == 0
 
@@ -223,12 +223,12 @@ def run_planted(place: Place) -> bool:
     return all(each["wrong"] == 0 for each in found)
 
 
-def run_fleet(place: Place) -> bool:
+def run_cluster(place: Place) -> bool:
     """Check a three-node Slurm with planted nodes twenty times."""
     about = machine()
-    found = fleet.Fleets(place.results, place.store, place.work).do()
-    print(fleet.table(found))
-    place.write("fleet", fleet.MODULES, {"checks": fleet.CHECKS, "runs": found}, about)
+    found = cluster.ClusterExperiment(place.results, place.store, place.work).do()
+    print(cluster.table(found))
+    place.write("cluster", cluster.MODULES, {"checks": cluster.CHECKS, "runs": found}, about)
     return all(all(each["right"]) for each in found)
 
 
@@ -278,9 +278,10 @@ def run_environments(place: Place) -> bool:
 
 
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
-    "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers, "drills": run_drills,
+    "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers,
+    "fault-injection": run_fault_injection,
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
-    "fuzz-documents": run_fuzz_documents, "planted": run_planted, "fleet": run_fleet, "torch": run_torch,
+    "fuzz-documents": run_fuzz_documents, "planted": run_planted, "cluster": run_cluster, "torch": run_torch,
     "gpu-train": run_gpu_train, "environments": run_environments,
 }  # fmt: skip
 

@@ -16,9 +16,9 @@ from benchmarks import (
     startup,
 )
 from proof import factors, gpu_train, leftovers, planted, torch_tests
-from proof.drills.drill import MODULES as DRILLS
 from proof.environments import experiment
 from proof.evidence import Kind
+from proof.fault_injection.faults import MODULES as FAULTS
 
 _BENCHMARKS = (
     capturing,
@@ -61,9 +61,9 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="ablation", modules=factors.MODULES, made_by="make proof"),
     Kind(name="leftovers", modules=leftovers.MODULES, made_by="make proof"),
     Kind(name="documents", modules=DOCUMENTS, made_by="make proof"),
-    Kind(name="drills", modules=DRILLS, made_by="make proof"),
+    Kind(name="fault-injection", modules=FAULTS, made_by="make proof"),
     Kind(
-        name="fleet",
+        name="cluster",
         modules=(
             "reprobuild/engines",
             "reprobuild/cluster",

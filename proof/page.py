@@ -87,13 +87,13 @@ def _leftovers(evidence: Mapping[str, Any]) -> str:
     return f"{_where(evidence)}\n\n" + _table(["builder", "line", "times needed"], rows)
 
 
-def _drills(evidence: Mapping[str, Any]) -> str:
+def _fault_injection(evidence: Mapping[str, Any]) -> str:
     rows = [[case, str(count)] for case, count in sorted(evidence["cases"].items())]
     said = (
         f"{evidence['killed in time']} kills came in time, {evidence['disks that were full']} disks were full; "
         f"broken promises: {evidence['broken']}. {_where(evidence)}\n\n"
     )
-    return said + _table(["drill", "cases"], rows)
+    return said + _table(["fault", "cases"], rows)
 
 
 def _fuzz(evidence: Mapping[str, Any], things: str = "archives") -> str:
@@ -113,7 +113,7 @@ def _planted(evidence: Mapping[str, Any]) -> str:
     return f"{_where(evidence)}\n\n" + _table(["script", "kind", "judged as it must be"], rows)
 
 
-def _fleet(evidence: Mapping[str, Any]) -> str:
+def _cluster(evidence: Mapping[str, Any]) -> str:
     runs = evidence["runs"]
     rows = [
         [what, f"{sum(each['right'][place] for each in runs)} of {len(runs)}"]
@@ -157,10 +157,11 @@ def _environments(evidence: Mapping[str, Any]) -> str:
 
 
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "factors": _factors, "ablation": _ablation, "leftovers": _leftovers, "drills": _drills, "fuzz": _fuzz,
+    "factors": _factors, "ablation": _ablation, "leftovers": _leftovers,
+    "fault-injection": _fault_injection, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "documents": partial(_fuzz, things="documents"),
     "benchmarks": _benchmarks,
-    "planted": _planted, "fleet": _fleet, "torch": _torch, "gpu-train": _gpu_train,
+    "planted": _planted, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
     "environments": _environments,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A small image whose lock and store the drills work on: `python -m tests.fault_injection.subject FOLDER`."""
+"""A small image whose lock and store the faults work on: `python -m tests.fault_injection.subject FOLDER`."""
 
 from __future__ import annotations
 

@@ -127,10 +127,12 @@ def test_what_a_configuration_needs_is_seen() -> None:
 
 def test_evidence_that_is_missing_or_older_than_the_code_is_told(tmp_path: Path) -> None:
     kind = evidence.Kind(
-        name="drills", modules=("reprobuild/store/store", "reprobuild/infra/atomic"), made_by="make proof"
+        name="fault-injection",
+        modules=("reprobuild/store/store", "reprobuild/infra/atomic"),
+        made_by="make proof",
     )
-    assert evidence.states([kind], tmp_path) == ["drills: no evidence; `make proof` makes it"]
-    text = evidence.document("drills", kind.modules, {"broken": 0}, {"cpu": "x"})
+    assert evidence.states([kind], tmp_path) == ["fault-injection: no evidence; `make proof` makes it"]
+    text = evidence.document("fault-injection", kind.modules, {"broken": 0}, {"cpu": "x"})
     (tmp_path / "one.json").write_text(text)
     assert evidence.states([kind], tmp_path) == []
     old = json.loads(text)
@@ -139,7 +141,7 @@ def test_evidence_that_is_missing_or_older_than_the_code_is_told(tmp_path: Path)
     assert evidence.states([kind], tmp_path) == []  # the newest counts
     (tmp_path / "two.json").write_text(json.dumps({**old, "date": "2999-01-01T00:00:00Z"}))
     (line,) = evidence.states([kind], tmp_path)
-    older = "drills: evidence of 2999-01-01 is older than the code of reprobuild/store/store"
+    older = "fault-injection: evidence of 2999-01-01 is older than the code of reprobuild/store/store"
     assert line == f"{older}; `make proof` renews it"
 
 

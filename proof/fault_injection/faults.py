@@ -1,4 +1,4 @@
-"""The drills: disturbances of a run, and their records."""
+"""The faults: disturbances of a run, and their records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from proof.drills.checks import BrokenError, Checks
-from proof.drills.disk import Bound, mount, used
-from proof.drills.subject import local_lock, without
 from proof.evidence import document, machine
+from proof.fault_injection.checks import BrokenError, Checks
+from proof.fault_injection.disk import Bound, mount, used
+from proof.fault_injection.subject import local_lock, without
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.sealed import require_sealed
 from reprobuild.lock.system import EnvVar
@@ -48,7 +48,7 @@ Case = tuple[str, str, int]  # its disturbance, stage, number
 FULL = r"No space left on device|Wrote only \d+ of \d+ bytes"
 
 
-class Drill(Checks):
+class FaultInjection(Checks):
     """The cases, the undisturbed run's results, and the finished cases."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -57,7 +57,7 @@ class Drill(Checks):
         self.work.mkdir(parents=True, exist_ok=True)
         self.store: Path = arguments.store.absolute()
         self.stages: list[str] = arguments.stages.split(",")
-        self.lock = self.work / "drill.lock"
+        self.lock = self.work / "faults.lock"
         self.log = self.work / f"done-{arguments.seed}.jsonl"
         self.seconds: dict[str, float] = {}  # of each stage, undisturbed
         self.given_bytes: dict[str, int] = {}  # the store of each stage at its start
@@ -305,6 +305,8 @@ class Drill(Checks):
             "each": cases,
         }
         if self.given.evidence:
-            self.given.evidence.write_text(document("drills", MODULES, found, machine()), encoding="utf-8")
+            self.given.evidence.write_text(
+                document("fault-injection", MODULES, found, machine()), encoding="utf-8"
+            )
         print(json.dumps({key: value for key, value in found.items() if key != "each"}))
         return 1 if broken else 0

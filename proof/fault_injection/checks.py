@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from proof.drills.disk import running, sha256_of
+from proof.fault_injection.disk import running, sha256_of
 from reprobuild.errors import ReproError
 from reprobuild.infra.atomic import PREFIX
 from reprobuild.output.directory import read_image

@@ -1,4 +1,4 @@
-"""Error drills, and the checks after them.
+"""Error faults, and the checks after them.
 
 Runs are killed, starved of disk, locked out or doubled.
 """

@@ -1,4 +1,4 @@
-"""The drills on a small lock, and that each of their checks can fail. The long run is `make proof`."""
+"""The faults on a small lock, and that each of their checks can fail. The long run is `make proof`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proof.drills.checks import BrokenError
-from proof.drills.drill import Drill
+from proof.fault_injection.checks import BrokenError
+from proof.fault_injection.faults import FaultInjection
 from tests.conftest import ROOT
 from tests.fault_injection.subject import make
 
@@ -25,7 +25,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None:
     """Few cases of each kind, and of the four kills at least one that came before the end: `make proof` has fifty."""
     evidence = tmp_path / "evidence.json"
-    argv = [sys.executable, "-m", "proof.drills", "--lock", subject / "reprobuild.lock"]
+    argv = [sys.executable, "-m", "proof.fault_injection", "--lock", subject / "reprobuild.lock"]
     argv += ["--store", subject / "store", "--work", tmp_path / "work", "--evidence", evidence]
     argv += [
         "--stages",
@@ -56,40 +56,40 @@ def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None
 
 
 @pytest.fixture
-def drill(subject: Path, tmp_path: Path) -> Drill:
-    """A drill whose undisturbed run was done."""
+def experiment(subject: Path, tmp_path: Path) -> FaultInjection:
+    """A experiment whose undisturbed run was done."""
     given = argparse.Namespace(
         lock=subject / "reprobuild.lock", store=subject / "store", work=tmp_path / "work", seed=1, stages="layers",
         kills=0, full_disks=0, pairs=0, read_only=0, shard="1/1", without=[], evidence=None,
     )  # fmt: skip
-    found = Drill(given)
+    found = FaultInjection(given)
     found.prepare()
     return found
 
 
-def test_every_check_can_fail(drill: Drill, tmp_path: Path) -> None:
-    store, out = drill.fresh("layers", "control"), tmp_path / "out"
-    drill.again("layers", store, out)
+def test_every_check_can_fail(experiment: FaultInjection, tmp_path: Path) -> None:
+    store, out = experiment.fresh("layers", "control"), tmp_path / "out"
+    experiment.again("layers", store, out)
     (store / "tmp" / "left").mkdir()
     with pytest.raises(BrokenError, match="left behind"):
-        drill.no_leftovers(store, out)
+        experiment.no_leftovers(store, out)
     (store / "made" / "x").write_text("{")
     with pytest.raises(BrokenError, match="of what was made is damaged"):
-        drill.check_store(store)
+        experiment.check_store(store)
     blob = store / "blobs" / "00" / ("0" * 64)
     blob.parent.mkdir(exist_ok=True)
     blob.write_bytes(b"x")
     with pytest.raises(BrokenError, match="in the store is damaged"):
-        drill.check_store(store)
-    assert drill.check_results(out)
+        experiment.check_store(store)
+    assert experiment.check_results(out)
     (out / "context" / "Extra").write_text("x")
     with pytest.raises(BrokenError, match="context/ is there in part"):
-        drill.check_results(out)
+        experiment.check_results(out)
     (out / "Dockerfile").write_text("FROM")
     with pytest.raises(BrokenError, match="Dockerfile is neither absent nor what it should be"):
-        drill.check_results(out)
+        experiment.check_results(out)
     done = subprocess.CompletedProcess([], 70, "", "Traceback")
     with pytest.raises(BrokenError, match="exit code 70"):
-        drill.check_error(done, "No space left on device", "layers")
+        experiment.check_error(done, "No space left on device", "layers")
     with pytest.raises(BrokenError, match="were not fetched"):
-        drill.check_whole("layers", tmp_path, out)
+        experiment.check_whole("layers", tmp_path, out)

@@ -1,4 +1,4 @@
-"""Disks and processes as the drills disturb them."""
+"""Disks and processes as the faults disturb them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock of the drills: smaller, and fetched without a network."""
+"""The lock of the faults: smaller, and fetched without a network."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Kills, full disks, read-only directories and two runs at once.
 
-    python -m proof.drills --lock LOCK --store STORE --work FOLDER [--kills 50] [--full-disks 10] [--pairs 2]
+    python -m proof.fault_injection --lock LOCK --store STORE --work FOLDER [--kills 50] [--full-disks 10] [--pairs 2]
                         [--seed 1] [--shard 1/4] [--evidence FILE]
 
 They are seeded and resumable. LOCK is sealed, STORE has all that it names. Each case works on a copy of the store by
@@ -20,7 +20,7 @@ import os
 import sys
 from pathlib import Path
 
-from proof.drills.drill import STAGES, Drill
+from proof.fault_injection.faults import STAGES, FaultInjection
 
 
 def main() -> int:
@@ -34,15 +34,15 @@ def main() -> int:
             "--",
             sys.executable,
             "-m",
-            "proof.drills",
+            "proof.fault_injection",
         ]
         os.environ["REPROBUILD_DRILL"] = "inside"
         os.execvp(again[0], [*again, *sys.argv[1:]])  # mounts go away with the process
-    drill = Drill(arguments)
-    drill.prepare()
-    for case in drill.cases():
-        drill.do(case)
-    return drill.finish()
+    experiment = FaultInjection(arguments)
+    experiment.prepare()
+    for case in experiment.cases():
+        experiment.do(case)
+    return experiment.finish()
 
 
 def parse() -> argparse.Namespace:

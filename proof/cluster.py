@@ -32,7 +32,7 @@ CHECKS = (
 DEADLINE = 90  # seconds that the second check waits for the node that is left, which needs a third of it
 
 
-class Fleets:
+class ClusterExperiment:
     """The experiment, with its results in a file.
 
     A run that was cut off goes on there.
@@ -40,22 +40,24 @@ class Fleets:
 
     def __init__(self, results: Path, store: Path, work: Path) -> None:
         self.results, self.store, self.work = results, store, work
-        self.kept = work / "fleet.json"
+        self.kept = work / "cluster.json"
         self.found: list[dict[str, Any]] = json.loads(self.kept.read_text()) if self.kept.exists() else []
 
     def do(self, runs: int = RUNS) -> list[dict[str, Any]]:
         """Do the runs that are missing, and return all results."""
         prepare()
         lock, _ = read_image(self.results)
-        cache = self.work / "fleet-cache"
+        cache = self.work / "cluster-cache"
         cache.mkdir(exist_ok=True)
         env = apptainer_environment(cache)
         for number in range(len(self.found), runs):
-            folder = self.work / "fleet"
+            folder = self.work / "cluster"
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             out = folder / "out"
-            shutil.copytree(self.results, out, copy_function=os.link, ignore=shutil.ignore_patterns("fleet"))
+            shutil.copytree(
+                self.results, out, copy_function=os.link, ignore=shutil.ignore_patterns("cluster")
+            )
             cluster = Cluster(folder, out, lock, self.store, env)
             self.found.append(judged(number, cluster.run(trials(number))))
             self.kept.write_text(json.dumps(self.found))
