@@ -183,8 +183,8 @@ def test_no_arguments_is_a_question_for_help(said: Said) -> None:
     assert said.err.startswith("Usage: reprobuild ")
 
 
-def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_exit_codes_of_the_reference_are_those_of_the_errors() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
     kinds = [
         kind
         for kind in vars(errors).values()
@@ -250,7 +250,7 @@ def test_an_unknown_verb(said: Said) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "what", "hint"),
     [
-        (("show", "gone"), 3, "there is no directory `gone`", "take one with the recipe in README.md"),
+        (("show", "gone"), 3, "there is no directory `gone`", "take one with `reprobuild capture -o DIR`"),
         (("render", "gone"), 4, "there is no lock at gone", "make one with `reprobuild lock DIR`"),
         (("verify", "gone"), 2, "there is no directory gone", "build one with `reprobuild from-snapshot DIR -o OUT`"),
         (("run", "gone", "--", "id"), 125, "there is no directory gone", "build one with"),

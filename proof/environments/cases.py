@@ -194,7 +194,7 @@ class Case(Struct, frozen=True, kw_only=True):
         machine: a key of `machine.KINDS`.
         make: Bash that makes the environment; its Python is then `env/bin/python`, or the value of `python`.
         job: the code of `job/train.py`.
-        capture: `capture` for `reprobuild capture`, `recipe` for the Bash recipe of the README.
+        capture: `capture` for `reprobuild capture`, `recipe` for the Bash recipe of docs/snapshots.md.
         python: the Python that runs the job.
         project: Bash that makes the repository in `job`, or more of them, before the environment.
         options: of `capture`.

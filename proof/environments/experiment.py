@@ -294,11 +294,11 @@ def _said(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recipe(case: Case) -> str:
-    """Return the recipe of the README.
+    """Return the recipe of docs/snapshots.md.
 
     It is adapted to a repository that is installed in place, if the case has one.
     """
-    match = _RECIPE.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    match = _RECIPE.search((ROOT / "docs" / "snapshots.md").read_text(encoding="utf-8"))
     assert match is not None
     lines = match[1].replace("$HOME/repro/$SLURM_JOB_ID", "../snapshot").splitlines()
     if "-e lib" in case.make:

@@ -33,7 +33,7 @@ _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.ta
 # unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 _RECIPE = (
-    "take one with the recipe in README.md, or name the directory that holds env.txt and requirements.txt"
+    "take one with `reprobuild capture -o DIR`, or name the directory that holds env.txt and requirements.txt"
 )
 # Fields that came later. They are left out of the digest if they are empty, so older snapshots keep theirs.
 _LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted", "unfrozen")

@@ -1,4 +1,4 @@
-"""The experiment with ordinary environments: its recipe is the README's, and each of its claims can fail."""
+"""The experiment with ordinary environments: the recipe is that of the docs, and each claim can fail."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ RECIPE = "import sysconfig; print(sysconfig.get_platform())"
 
 
 def test_what_this_interpreter_prints(tmp_path: Path) -> None:
-    """The two commands of the recipe, as README.md has them."""
+    """The two commands of the recipe, as docs/snapshots.md has them."""
     words = [[sys.executable, "-VV"], [sys.executable, "-c", RECIPE]]
     data = b"".join(subprocess.run(argv, check=True, capture_output=True).stdout for argv in words)
     (tmp_path / "python.txt").write_bytes(data)
@@ -33,9 +33,11 @@ def test_what_this_interpreter_prints(tmp_path: Path) -> None:
     assert resolve_interpreter(gather_evidence(snapshot), None).version == platform.python_version()
 
 
-def test_the_recipe_of_the_readme_takes_the_python() -> None:
+def test_the_recipe_takes_the_python() -> None:
     (recipe,) = [
-        part for part in (ROOT / "README.md").read_text().split("```") if part.startswith("bash\nREPRO_DIR=")
+        part
+        for part in (ROOT / "docs" / "snapshots.md").read_text().split("```")
+        if part.startswith("bash\nREPRO_DIR=")
     ]
     lines = recipe.splitlines()
     assert "python -VV > $REPRO_DIR/python.txt" in lines

@@ -11,7 +11,7 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.read import read_snapshot
 
 RECIPE = (
-    "take one with the recipe in README.md, or name the directory that holds env.txt and requirements.txt"
+    "take one with `reprobuild capture -o DIR`, or name the directory that holds env.txt and requirements.txt"
 )
 DIFF = "diff --git a/x b/x\nindex 0123456..89abcde 100644\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
 
