@@ -13,7 +13,6 @@ from reprobuild.cluster.report import read_nodes
 from reprobuild.compare.environments import open as environments
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
-from reprobuild.errors import SnapshotError
 from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.output import directory
@@ -47,16 +46,7 @@ def capture(
     Raises:
         SnapshotError: the capture did not end well; the message has its last lines.
     """
-    written: list[bytes] = []
-    code = launch.capture(
-        python, Path(out), env=process_environment(), sink=lambda stream, data: written.append(data), as_json=False,
-        accept=accept, include=include,
-    )  # fmt: skip
-    if code:
-        text = b"".join(written).decode(errors="replace").strip()
-        raise SnapshotError(
-            f"the capture ended with exit code {code}: {text}", hint="the lines above name the cause"
-        )
+    launch.capture_into(Path(out), python, env=process_environment(), accept=accept, include=include)
     return read_snapshot(out)
 
 
@@ -88,11 +78,11 @@ def lock(
         LockError: a line cannot be pinned. FetchError: a file or an index is unavailable.
     """
     context = context or open_context()
-    made = resolve_snapshot(read_snapshot(folder), decisions, context.resolve_context(Path(folder)))
-    write_new_lock(made, Path(target))
-    remember_lock(made, context.store)
-    record_lock(made, Path(target), context.store, "lock")
-    return made
+    new_lock = resolve_snapshot(read_snapshot(folder), decisions, context.resolve_context(Path(folder)))
+    write_new_lock(new_lock, Path(target))
+    remember_lock(new_lock, context.store)
+    record_lock(new_lock, Path(target), context.store, "lock")
+    return new_lock
 
 
 def build(
@@ -108,9 +98,9 @@ def build(
         FetchError: a file is unavailable. BuildError: the build failed.
     """
     context, path = context or open_context(), Path(lock_path)
-    given = read_lock(path)
-    with gc_root(given, path, context.store, "build"):
-        sealed, image = pipeline.build_from_lock(given, Path(out), context, options)
+    input_lock = read_lock(path)
+    with gc_root(input_lock, path, context.store, "build"):
+        sealed, image = pipeline.build_from_lock(input_lock, Path(out), context, options)
     return BuildResult(lock=sealed, image=image, verdict=None, out=Path(out))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reprobuild.errors import SnapshotError, UsageError
 from reprobuild.infra import proc
+from reprobuild.infra.display import escape_text
 
 # Of the program: 0 done, 2 usage, 3 the directory cannot be written.
 _CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
@@ -109,3 +110,30 @@ def capture(
             hint="it must be Python 3.8 or newer; name another with --python",
         )
     return code
+
+
+def capture_into(
+    out: Path, python: str, *, env: Mapping[str, str], accept: Sequence[str] = (), include: Sequence[str] = ()
+) -> None:
+    """Take a snapshot into a directory without printing.
+
+    Raises:
+        SnapshotError: the capture did not end well; the message has its output.
+        EngineError: there is no such interpreter.
+    """
+    output: list[bytes] = []
+    code = capture(
+        python,
+        out,
+        env=env,
+        sink=lambda _, data: output.append(data),
+        as_json=False,
+        accept=accept,
+        include=include,
+    )
+    if code:
+        lines = b"".join(output).decode(errors="replace").strip().splitlines()
+        text = "\n".join(map(escape_text, lines))
+        raise SnapshotError(
+            f"the capture ended with exit code {code}: {text}", hint="the lines above name the cause"
+        )

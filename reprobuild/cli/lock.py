@@ -39,21 +39,15 @@ def command(
             f"{target} is a directory", hint=f"name a file in it: -o {target / 'reprobuild.lock'}"
         )
     with common.start_pip_query() as pip:  # its answer takes as long as the imports below
+        from reprobuild.api import commands
         from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
-        from reprobuild.lock.file import write_new_lock
         from reprobuild.lock.requirements import find_conflicts
         from reprobuild.report.text import render_resolutions
-        from reprobuild.resolve.resolver import resolve_snapshot
-        from reprobuild.snapshot.read import read_snapshot
-        from reprobuild.store.roots import record_lock, remember_lock
 
         decisions, folder = make_decisions(directory, decisions_path, **options)
         doubted = unconfirmed_sources(directory, decisions_path, **options)
         context = common.make_context(store, folder=folder, pip=pip, doubted=doubted)
-        lock = resolve_snapshot(read_snapshot(directory), decisions, context.resolve_context(directory))
-    write_new_lock(lock, target)
-    remember_lock(lock, context.store)
-    record_lock(lock, target, context.store, "lock")
+        lock = commands.lock(directory, target, decisions, context=context)
     if as_json:
         documents.print_json(
             {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(find_conflicts(lock))}
