@@ -425,6 +425,18 @@ def test_bytecode_made_anew(tmp_path: Path) -> None:
     assert found.files[0].detail == "line 1: 'code1' and 'other'"
 
 
+def test_inputs_that_no_lock_names_are_not_called_the_same(tmp_path: Path) -> None:
+    """Two layouts without their locks: the runtime package and the base tree may be of any version."""
+    one = results(full(tmp_path / "a"), tmp_path / "one")
+    other = results(full(tmp_path / "b", source=b"y", shell=b"bash"), tmp_path / "other")
+    found = explained(one / "image", other / "image")
+    blame = {name: explains for name, (explains, _) in blamed(found).items()}
+    assert blame["realised", "base tree"] == "unknown"
+    text = render_image_diff(found)
+    assert "realised base tree: 3 paths; no lock names its two versions" in text
+    assert "is the same in both" not in text
+
+
 def test_what_no_input_explains_comes_first(tmp_path: Path) -> None:
     made = full(tmp_path / "made")
     one = results(made, tmp_path / "one")

@@ -84,9 +84,11 @@ def _summary_lines(diff: ImageDiff) -> Iterator[str]:
 
 def _cause_headline(culprit: Cause) -> str:
     files = _format_count(culprit.files, "path")
-    if culprit.explains == "unknown":
+    if not culprit.name:
         return f"of no known input: {files}"
     name = safe_text(f"{culprit.kind} {culprit.name}")
+    if culprit.explains == "unknown":
+        return f"{name}: {files}; no lock names its two versions"
     if culprit.explains == "no":
         same = f" ({safe_text(culprit.one)})" if culprit.one else ""
         return f"{name} is the same in both{same}, and does not explain {files}"

@@ -272,8 +272,7 @@ class Cause(Struct, frozen=True, kw_only=True):
     """An input, with the number of its differing files.
 
     `one` and `other` are its values in the locks if both are known, else its versions in the images.
-    `explains` is "yes" if those differ, "no" if they are equal, and "unknown" for the files without a known
-    input.
+    `explains` is "yes" if those differ, "no" if they are equal, and "unknown" if they or the input are not known.
     """
 
     kind: str
@@ -292,7 +291,9 @@ def choose_culprit(candidates_: list[Input], changed: Changed) -> Input:
     return next((item for item in candidates_ if item in changed), candidates_[0] if candidates_ else NONE)
 
 
-def list_causes(counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str]) -> list[Cause]:
+def list_causes(
+    counts: Mapping[Input, int], changed: Changed, same: Mapping[Input, str], *, locked: bool
+) -> list[Cause]:
     """Return one culprit for each input, unexplained ones first.
 
     The likeliest follow.
@@ -301,11 +302,14 @@ def list_causes(counts: Mapping[Input, int], changed: Changed, same: Mapping[Inp
         counts: the number of differing files of each input.
         changed: the differences between the inputs of two images.
         same: the versions of inputs that are equal.
+        locked: both locks are known, so that each input is compared.
     """
     causes = []
     for item, files in counts.items():
         first, second = changed.get(item, (same.get(item, ""),) * 2)
-        explains = "yes" if item in changed else "unknown" if item == NONE else "no"
+        explains = (
+            "yes" if item in changed else "no" if item in same or (locked and item != NONE) else "unknown"
+        )
         causes.append(
             Cause(kind=item[0], name=item[1], one=first, other=second, explains=explains, files=files)
         )

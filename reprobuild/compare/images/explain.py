@@ -269,7 +269,7 @@ def _with_culprits(
         changes.append(msgspec.structs.replace(file, culprit=choose_culprit(known, changed)))
     counts = Counter({(f.path, f.culprit) for f in changes})
     by_input = Counter(culprit for _, culprit in counts)
-    return changes, list_causes(by_input, changed, same)
+    return changes, list_causes(by_input, changed, same, locked=None not in locks)
 
 
 def _compare_inputs(
