@@ -23,7 +23,7 @@ from reprobuild.builders.native import build_image
 from reprobuild.cli import main as cli
 from reprobuild.compare.images import diffoscope
 from reprobuild.compare.images import tree as difference
-from reprobuild.compare.images.attribute import read_origins
+from reprobuild.compare.images.attribute import list_causes, read_origins
 from reprobuild.compare.images.explain import ImageDiff, compare_images
 from reprobuild.compare.images.tree import LEVELS, FileChange, compare_trees, describe_entry, format_time
 from reprobuild.errors import UsageError
@@ -33,7 +33,7 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, encode
 from reprobuild.output.directory import IMAGE, LOCK
-from reprobuild.report.difference import render_image_diff, safe_text
+from reprobuild.report.difference import _cause_headline, render_image_diff, safe_text
 from tests.image.images import RUNTIME, Entries, archived, finish, make_layout, saved, tar_of
 from tests.image.made import BASE, SITE, Made, file, folder, symlink
 
@@ -425,16 +425,15 @@ def test_bytecode_made_anew(tmp_path: Path) -> None:
     assert found.files[0].detail == "line 1: 'code1' and 'other'"
 
 
-def test_inputs_that_no_lock_names_are_not_called_the_same(tmp_path: Path) -> None:
-    """Two layouts without their locks: the runtime package and the base tree may be of any version."""
-    one = results(full(tmp_path / "a"), tmp_path / "one")
-    other = results(full(tmp_path / "b", source=b"y", shell=b"bash"), tmp_path / "other")
-    found = explained(one / "image", other / "image")
-    blame = {name: explains for name, (explains, _) in blamed(found).items()}
-    assert blame["realised", "base tree"] == "unknown"
-    text = render_image_diff(found)
-    assert "realised base tree: 3 paths; no lock names its two versions" in text
-    assert "is the same in both" not in text
+@pytest.mark.parametrize(("locked", "explains", "line"), [
+    (True, "no", "realised runtime package is the same in both, and does not explain 3 paths"),
+    (False, "unknown", "realised runtime package: 3 paths; no lock names its two versions"),
+])  # fmt: skip
+def test_an_input_that_no_lock_names_is_not_called_the_same(locked: bool, explains: str, line: str) -> None:
+    """Two layouts without their locks: the runtime package may be of any version."""
+    causes = list_causes({("realised", "runtime package"): 3}, {}, {}, locked=locked)
+    assert [cause.explains for cause in causes] == [explains]
+    assert _cause_headline(causes[0]) == line
 
 
 def test_what_no_input_explains_comes_first(tmp_path: Path) -> None:
