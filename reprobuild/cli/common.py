@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class _Seed(click.IntRange):
+    """A seed, with an error that names its range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is not a whole number from {self.min} to {self.max}.", param, ctx)
+
+
+SEED = _Seed(0, 2**32 - 1)
 # click would ask access(2), but that ignores capabilities and the rules of a file server: only an open is sure.
 PATH = click.Path(path_type=Path, readable=False)
 snapshot_argument = click.argument("directory", metavar="DIR", type=PATH)
@@ -168,7 +180,7 @@ def decision_options(function: F) -> F:
                 metavar="NAME[,NAME]",
                 help="Settings beside a chosen seed: torch, strict, ...",
             ),
-            click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the checks."),
+            click.option("--seed", type=SEED, help="Seed of the checks."),
         ]
     ):
         function = option(function)

@@ -23,6 +23,7 @@ from reprobuild.config.overrides import (
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
 from reprobuild.resolve.override_secrets import refuse_secrets, secret_decisions
+from reprobuild.resolve.override_words import check_words
 
 
 def make_decisions(
@@ -62,7 +63,9 @@ def make_decisions(
         seed=options["seed"],
     )
     base, folder = _read_decisions(directory, decisions_path, follow=follow)
-    return merge_decisions(base, option_decisions), folder
+    decisions = merge_decisions(base, option_decisions)
+    check_words(decisions)
+    return decisions, folder
 
 
 def unconfirmed_sources(

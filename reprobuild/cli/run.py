@@ -36,7 +36,7 @@ class _Command(click.Command):
 
 @click.command(cls=_Command)
 @click.argument("out", metavar="OUT", type=common.PATH)
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of CMD. [default: drawn and logged]")
+@click.option("--seed", type=common.SEED, help="Seed of CMD. [default: drawn and logged]")
 @click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD.")
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,

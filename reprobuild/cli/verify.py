@@ -46,7 +46,7 @@ from reprobuild.verify.workload.work import work_of_options
 )  # fmt: skip
 @click.option(
     "--seed",
-    type=click.IntRange(0, 2**32 - 1),
+    type=common.SEED,
     help="Seed of the workload. [default: that of the lock, else 42]",
 )
 @click.option(

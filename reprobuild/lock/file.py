@@ -26,6 +26,7 @@ class _Header(Struct):
     """The version of a lock of any version, and whether it is sealed."""
 
     version: int
+    interpreter: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # every lock has it, and no other document
     realised: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -46,6 +47,8 @@ def read_lock(path: Path) -> Lock:
         raise _unreadable_error(path, err) from None
     try:
         header = msgspec.json.decode(raw, type=_Header)
+        if header.interpreter is msgspec.UNSET and header.version != VERSION:
+            raise LockError(f"{path} is not a lock: it names no interpreter", hint=_AGAIN)
         lock = _decode(raw, sealed=bytes(header.realised) != b"null") if header.version == VERSION else None
         if lock is not None:
             check_consistency(lock)

@@ -21,6 +21,8 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.file_kinds import KINDS, RECIPE, FileKind, explicit_lock_kind, kind_of
 from reprobuild.snapshot.merge import apply_conda_versions, last_line_number, merge_exact_variables
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
+from reprobuild.snapshot.not_snapshot import RECIPE as NO_SNAPSHOT
+from reprobuild.snapshot.not_snapshot import file_error, missing_error, nothing_error
 from reprobuild.snapshot.parsers import capture_json, conda_list, env
 from reprobuild.snapshot.parsers.apt_lists import read_apt_lists
 from reprobuild.snapshot.unlisted import find_unfrozen, list_unlisted
@@ -32,9 +34,6 @@ _BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.ta
 # Files of `reprobuild capture` and its recipe that an image cannot be made of: they are shown, and do not count as
 # unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
-_RECIPE = (
-    "take one with `reprobuild capture -o DIR`, or name the directory that holds env.txt and requirements.txt"
-)
 # Fields that came later. They are left out of the digest if they are empty, so older snapshots keep theirs.
 _LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted", "unfrozen")
 
@@ -54,11 +53,7 @@ def read_snapshot(folder: Path) -> Snapshot:
     for path in _list_files(folder):
         reader.take(path)
     if not reader.first:
-        inside = _find_subdirectory(folder)
-        raise SnapshotError(
-            f"nothing captured in `{escape_text(str(folder))}`",
-            hint=f"did you mean `{escape_text(str(inside))}`?" if inside else _RECIPE,
-        )
+        raise nothing_error(folder, _find_subdirectory(folder))
     reader.join()
     names = {"env.txt" if name == "env.nul" else name for name in reader.first}
     captured = reader.first.get(capture_json.FILE)
@@ -192,13 +187,13 @@ def _list_files(folder: Path) -> list[Path]:
     try:
         files = sorted(folder.iterdir())
     except FileNotFoundError:
-        raise SnapshotError(f"there is no directory `{shown}`", hint=_RECIPE) from None
+        raise missing_error(folder) from None
     except NotADirectoryError:
-        raise SnapshotError(f"`{shown}` is a file", hint="name the directory that it stands in") from None
+        raise file_error(folder) from None
     except OSError as err:
         raise SnapshotError(f"`{shown}` cannot be read: {err.strerror}", hint="check who owns it") from None
     if not files:
-        raise SnapshotError(f"`{shown}` is empty", hint=_RECIPE)
+        raise SnapshotError(f"`{shown}` is empty", hint=NO_SNAPSHOT)
     return files
 
 

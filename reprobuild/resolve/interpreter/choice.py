@@ -21,6 +21,7 @@ from reprobuild.lock.system import STANDALONE, Base
 from reprobuild.resolve.interpreter.evidence import PythonEvidence, Seen
 from reprobuild.resolve.interpreter.standalone import Build, NoBuildError
 from reprobuild.resolve.interpreter.venv import find_unsupported_venv
+from reprobuild.resolve.override_words import PYTHON
 from reprobuild.snapshot.model import SourceLocation
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
@@ -282,7 +283,7 @@ def _choose_interpreter(python: Seen, system: Mapping[str, str], has_packages: b
 
 
 def _apply_python_decision(decided: str, evidence: PythonEvidence) -> Interpreter:
-    if not re.fullmatch(r"3\.\d+(\.\d+)?t?", decided):
+    if not PYTHON.fullmatch(decided):
         raise LockError(f"{decided!r} is not a version of Python", hint="write it as 3.11 or 3.11.2")
     word, decided, free = decided, decided.removesuffix("t"), decided.endswith("t")
     ran = [python for python in evidence.pythons if python.ran]

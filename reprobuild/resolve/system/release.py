@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.resolve.override_words import RELEASE
 from reprobuild.snapshot.model import SystemPackage
 
 _HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/bookworm`"
@@ -69,7 +70,7 @@ def infer_release(packages: Iterable[SystemPackage], base: str | None = None) ->
         LockError: there is no evidence, or it contradicts itself.
     """
     if base is not None:
-        if not re.fullmatch(r"[a-z]+/[a-z]+", base):
+        if not RELEASE.fullmatch(base):
             raise LockError(f"`base: {base}` is not a distribution and a release", hint=_HINT)
         distribution, _, codename = base.partition("/")
         if distribution == "localhost":  # users who have pulled an image of their own know it as a host
