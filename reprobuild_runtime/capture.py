@@ -3622,7 +3622,12 @@ def without_logins(text: str) -> str:
     if not any(mark in text for mark in ("@", "://", "%40")):
         return text
     text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
-    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(rf"\1{GONE}@", text)))[0]
+    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(_without_loose_login, text)))[0]
+
+
+def _without_loose_login(match: Match[str]) -> str:
+    """Return a match without its login. Quotes stay: the message may be a command that quotes its words."""
+    return match[1] + GONE + "".join(c for c in match[0] if c in "'\"") + "@"
 
 
 def redact(text: str) -> str:

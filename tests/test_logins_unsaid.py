@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprobuild.cli import common
 from reprobuild.cli import main as cli
@@ -94,6 +98,25 @@ def test_no_option_makes_a_login_appear(
             cli.run_line(line(verb, option, prefix + login, snapshot, tmp_path / str(number)))
             out, err = capfd.readouterr()
             assert PASSWORD not in out + err
+    if verb != "run" and any("--json" in item.opts for item in command_of(verb).params):
+        cli.run_line([*line(verb, option, LOGINS[0], snapshot, tmp_path / "json"), "--json"])
+        out, err = capfd.readouterr()
+        assert PASSWORD not in err
+        assert '"error"' not in out or PASSWORD not in out
+
+
+def command_of(verb: str) -> click.Command:
+    command = cli.cli.get_command(click.Context(cli.cli), verb)
+    assert command is not None
+    return command
+
+
+def test_a_json_error_has_no_login(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "requirements.txt").touch()
+    assert cli.run_line(["show", str(tmp_path), "--json", "--index", LOGINS[0]]) == 2
+    out, err = capfd.readouterr()
+    assert "not of the form NAME=..." in json.loads(out)["error"]["message"]
+    assert PASSWORD not in out + err
 
 
 @pytest.mark.parametrize("login", LOGINS)
@@ -157,3 +180,24 @@ def test_what_is_no_address_does_not_show_its_port() -> None:
     with pytest.raises(FetchError) as err:
         split_credentials(f"http://ada:{PASSWORD}")
     assert str(err.value) == "'http://ada:***' is no address: what follows its second colon is no port"
+
+
+@given(st.lists(st.text(":/@'\" ;$#a1&=?-", min_size=1, max_size=12), min_size=1, max_size=4))
+@settings(max_examples=500, deadline=None)
+def test_a_quoted_command_stays_quoted(values: list[str]) -> None:
+    """A value cannot take the quotes of another one with it: a shell reads as many words as before."""
+    words = [word for value in values for word in ("--source", f"file:{value}", f"https://h:{value}")]
+    shown = secrets.without_logins(shlex.join(words))
+    assert shown.count("'") == shlex.join(words).count("'")
+    assert len(shlex.split(shown)) <= len(words)
+
+
+def test_the_hint_of_two_channels_runs_nothing() -> None:
+    """Found by an attacker: a login that began in one value and ended in the other took the quote between them."""
+    hostile = "file:q@d;touch${IFS}PWNED;#://z"
+    shown = secrets.without_logins(
+        f"--channel {shlex.quote('file:///x:/a:b')} --channel {shlex.quote(hostile)}"
+    )
+    assert "touch" in shown
+    assert not any(word.startswith(("touch", ";")) for word in shlex.split(shown))
+    assert all("touch" not in word or ";" in word for word in shlex.split(shown))

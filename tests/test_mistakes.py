@@ -60,6 +60,7 @@ CAPTURE = (
     "take one with `reprobuild capture -o DIR`, or name the directory that holds env.txt and requirements.txt"
 )
 CLONE = "clone it, activate its environment, and take a snapshot there: `reprobuild capture -o DIR`"
+BASE = "write it as debian/bookworm or ubuntu/jammy"
 UNPACK = "unpack it, and name the directory: `mkdir snapshot && tar -C snapshot -xf snap.tar.gz`"
 MISTAKES: list[tuple[str, int, str, str]] = [
     ("show https://github.com/a/b", 3, "`https:/github.com/a/b` is an address", CLONE),
@@ -74,7 +75,7 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("show poetry", 3, "in `poetry`: poetry.lock is not read", "`pip freeze --all > poetry/requirements.txt`"),
     ("show typed --python 3", 2, "'3' is not a version of Python", "write it as 3.11 or 3.11.2"),
     ("show typed --base ubuntu", 2, "`base: ubuntu` is not a distribution and a release", "debian/bookworm"),
-    ("from-snapshot typed --base ubuntu", 2, "`base: ubuntu` is not a distribution", "write it as debian/bookworm or ubuntu/jammy"),
+    ("from-snapshot typed --base ubuntu", 2, "`base: ubuntu` is not a", BASE),
     ("from-snapshot typed", 6, "no container engine answers", "ask `reprobuild doctor` what is missing"),
     ("show typed --decisions yaml/bad.yaml", 2, "yaml/bad.yaml: Object contains unknown field `sorces`", "`sources`?"),
     ("show typed --decisions nosuch.yaml", 2, "nosuch.yaml", ""),

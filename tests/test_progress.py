@@ -201,3 +201,8 @@ def test_results_have_one_door() -> None:
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         names = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in calls}
         assert not names & {"echo", "secho", "print", "echo_via_pager"}, path
+
+
+def test_a_line_without_end_is_not_searched_for_logins() -> None:
+    text = "a\n" + "@ ssh:///a " * 400_000 + "\nb@c"
+    assert progress.sanitise_text(text) == f"a\n({400_000 * 11} characters: too long to show)\nb@c"

@@ -17,6 +17,7 @@ from typing import Protocol
 import click
 
 FIRST, AGAIN = 30.0, 60.0  # seconds of silence before the first such line, and before each further one
+_LONGEST_LINE = 20_000  # characters
 _PULSE = 0.5
 
 
@@ -97,11 +98,17 @@ def sanitise_text(text: str) -> str:
     Others chose the names of files. Each error, hint, note and step goes through here, so that a log never
     has a login.
     """
+    text = "\n".join(map(_shorten_line, text.split("\n")))
     if any(mark in text for mark in ("@", "://", "%40")):  # else the import would cost more than the rest
         from reprobuild_portable.secrets.redact import without_logins
 
         text = without_logins(text)
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def _shorten_line(line: str) -> str:
+    """Return a line, or its length: no line of a message is that long, and looking for logins in it takes minutes."""
+    return line if len(line) <= _LONGEST_LINE else f"({len(line)} characters: too long to show)"
 
 
 def format_amount(done: int, total: int) -> str:

@@ -29,7 +29,14 @@ from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
 from reprobuild.infra.untrusted.strings import Digest, Line, OptionalAbsolutePath, Text
 from reprobuild.lock.model import Lock
-from reprobuild.output.directory import CLUSTER_RESULT, REPORT, VERDICT, is_built_here
+from reprobuild.output.directory import (
+    CLUSTER_RESULT,
+    REPORT,
+    VERDICT,
+    is_built_here,
+    is_cluster_of_here,
+    remember_cluster,
+)
 from reprobuild.report.html.cluster import Met, Nodes, OutlierRow, Peers
 from reprobuild.report.html.page import render_html
 from reprobuild.verify.certificate.read import read_certificate
@@ -57,7 +64,9 @@ def write_cluster_result(
     The page is OUT/report.html. A failure to write is logged, and raises no error.
     """
     try:
-        write_file(out / CLUSTER_RESULT, msgspec.json.format(msgspec.json.encode(cluster)) + b"\n")
+        document = msgspec.json.format(msgspec.json.encode(cluster)) + b"\n"
+        write_file(out / CLUSTER_RESULT, document)
+        remember_cluster(image, document, context.store)
     except OSError as err:
         context.say(f"warning: {CLUSTER_RESULT} is not written: {err}")
     _write_page(lock, image, out, context, cluster)
@@ -70,8 +79,12 @@ def read_nodes(lock: Lock, image: Image, out: Path, context: RunContext) -> Node
     file, which may have come with the directory, is not trusted. A failure is logged, and raises no error.
     """
     try:
-        cluster = msgspec.json.decode(read_plain(out / CLUSTER_RESULT, _LARGEST), type=_Former)
+        document = read_plain(out / CLUSTER_RESULT, _LARGEST)
+        cluster = msgspec.json.decode(document, type=_Former)
         if cluster.tree != image.tree:
+            return None
+        if not is_cluster_of_here(image, document, context.store):
+            context.say(f"warning: the nodes are not on {REPORT}: {CLUSTER_RESULT} was not written here")
             return None
         folder = _answers_directory(image, out, cluster.folder, context)
         if folder is None:

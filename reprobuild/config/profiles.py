@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.infra.display import display_text
 
 DEFAULT = "torch"
 
@@ -93,7 +94,7 @@ def check_profile(text: str, where: str = "") -> str:
     for name in names or ("",):
         if name not in known:
             raise UsageError(
-                f"{where}there is no profile {name!r}",
+                f"{where}there is no profile {display_text(name)!r}",
                 hint=f"name one of {', '.join(known)}, or several with commas between: docs/profiles.md",
             )
     return ",".join(names)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.consistent import check_consistency
 from reprobuild.lock.model import Lock, SealedLock, encode
@@ -26,7 +27,7 @@ class _Header(Struct):
     """The version of a lock of any version, and whether it is sealed."""
 
     version: int
-    interpreter: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # every lock has it, and no other document
+    interpreter: msgspec.Raw = msgspec.Raw(b"null")  # every lock has one, and no other document
     realised: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -47,14 +48,16 @@ def read_lock(path: Path) -> Lock:
         raise _unreadable_error(path, err) from None
     try:
         header = msgspec.json.decode(raw, type=_Header)
-        if header.interpreter is msgspec.UNSET and header.version != VERSION:
+        if bytes(header.interpreter) == b"null" and header.version != VERSION:
             raise LockError(f"{path} is not a lock: it names no interpreter", hint=_AGAIN)
         lock = _decode(raw, sealed=bytes(header.realised) != b"null") if header.version == VERSION else None
         if lock is not None:
             check_consistency(lock)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         wrong = isinstance(err, msgspec.ValidationError) or type(err) is ValueError
-        raise LockError(f"{path} is not a lock: {err}", hint=_AGAIN + _CHANGED * wrong) from None
+        raise LockError(
+            f"{path} is not a lock: {display_text(str(err))}", hint=_AGAIN + _CHANGED * wrong
+        ) from None
     if lock is None:
         raise LockError(
             f"{path} is a lock of version {header.version}; this program reads version {VERSION}",

@@ -16,6 +16,7 @@ from reprobuild.errors import UsageError
 from reprobuild.image.engine_name import local_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
+from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
@@ -47,7 +48,7 @@ def _read_record(out: Path) -> Image:
         return msgspec.json.decode(raw, type=Image)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise UsageError(
-            f"{out / IMAGE} is damaged, or of another version of reprobuild: {err}",
+            f"{out / IMAGE} is damaged, or of another version of reprobuild: {display_text(str(err))}",
             hint=f"make it again: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
             if (out / LOCK).is_file()
             else _BUILD,
@@ -178,6 +179,21 @@ def _remember_key(key: str, store: Store) -> None:
     if store.recall(key) is not True:
         with contextlib.suppress(OSError):
             store.remember(key, True)
+
+
+def remember_cluster(image: Image, document: bytes, store: Store) -> None:
+    """Record that `cluster.json` of an image was written here."""
+    _remember_key(_cluster_key(image, document), store)
+
+
+def is_cluster_of_here(image: Image, document: bytes, store: Store) -> bool:
+    """Return whether `cluster.json` of an image was written here; the directory may have moved since."""
+    return store.recall(_cluster_key(image, document)) is True
+
+
+def _cluster_key(image: Image, document: bytes) -> str:
+    digest = hashlib.sha256(document).hexdigest()
+    return hashlib.sha256("\0".join(("cluster of an image, 1", image.manifest, digest)).encode()).hexdigest()
 
 
 def is_built_here(image: Image, out: Path, store: Store) -> bool:

@@ -16,6 +16,7 @@ from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.pypi.requires import with_requires
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError, LockError
+from reprobuild.infra.display import display_text
 from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin
 from reprobuild.infra.untrusted.strings import AbsolutePath, is_valid
 from reprobuild.lock.consistent import check_readable
@@ -308,7 +309,9 @@ def _record_decisions(decisions: Decisions) -> RecordedDecisions:
     try:
         return msgspec.convert(decisions.lock_document(), RecordedDecisions)
     except msgspec.ValidationError as err:
-        raise LockError(f"a lock cannot hold a decision: {err}", hint="write it in printable words") from None
+        raise LockError(
+            f"a lock cannot hold a decision: {display_text(str(err))}", hint="write it in printable words"
+        ) from None
 
 
 def _workload(decisions: Decisions) -> Workload | None:

@@ -340,6 +340,26 @@ def test_a_bomb_is_refused_before_a_file_is_written(snapshot: Path, said: Said) 
     assert not (snapshot.parent / "again").exists()
 
 
+@pytest.mark.parametrize("leaf", [b"", b"100644 f"])
+def test_a_bomb_of_directories_is_refused_before_one_is_written(
+    leaf: bytes, snapshot: Path, said: Said
+) -> None:
+    """Found by an attacker: 16 names for one tree, level by level, which git lists for an hour."""
+    store = snapshot.parent / "evil.git"
+    git(snapshot.parent, "init", "-q", "--bare", "evil.git")
+    blob = git(store, "hash-object", "-w", "--stdin", stdin=b"x").decode().strip()
+    tree = git(store, "mktree", stdin=f"100644 blob {blob}\tf\n".encode() if leaf else b"").decode().strip()
+    for _ in range(5):
+        rows = "".join(f"040000 tree {tree}\t{name}\n" for name in "abcdefghijklmnop")
+        tree = git(store, "mktree", stdin=rows.encode()).decode().strip()
+    commit = git(store, "commit-tree", "-m", "evil", tree).decode().strip()
+    pack = git(store, "pack-objects", "--stdout", "--revs", "-q", stdin=f"{commit}\n".encode())
+    plant(snapshot, commit, tree, pack)
+    assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 3
+    assert re.search(r"bytes of objects, and its tree \w+ unpacks to", said.err)
+    assert not (snapshot.parent / "again").exists()
+
+
 def test_a_link_without_end(snapshot: Path, said: Said) -> None:
     git(snapshot.parent, "init", "-q", "--bare", "evil.git")
     plant(snapshot, *pack_of(snapshot.parent, [(b"120000", b"link", b"x" * 5000)]))

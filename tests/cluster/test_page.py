@@ -90,9 +90,12 @@ def test_a_page_that_is_written_again_keeps_the_nodes_of_this_image(
     assert "Gathered 2026-01-01T00:00:00Z, from " in page(out)
     assert nodes.name in page(out)
     assert "warning" not in capsys.readouterr().out
+    written = (out / "cluster.json").read_bytes()
     good = msgspec.structs.replace(cluster.groups[0], odd=())
     (out / "cluster.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(cluster, groups=(good,))))
-    assert "<b>n2</b>" in page(out)
+    assert read_nodes(make_lock(), image, out, session) is None
+    assert "cluster.json was not written here" in capsys.readouterr().out
+    (out / "cluster.json").write_bytes(written)
     moved = tmp_path / "moved"
     out.rename(moved)
     assert "<b>n2</b>" in page(moved)
@@ -121,7 +124,7 @@ def test_a_clock_that_runs_ahead_makes_no_other_node_old_on_a_later_day(
         layout="image", reference="r:1", tree=cluster.tree, config="c", manifest=verdict.image, layers=1
     )
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
-    (out / "cluster.json").write_bytes(msgspec.json.encode(cluster))
+    write_cluster_result(make_lock(), image, out, session, cluster)
     later = msgspec.structs.replace(session, now=1_795_500_000)  # two days after
     page = render_html(make_lock(), image, verdict, read_nodes(make_lock(), image, out, later))
     assert "3 of 3 nodes answered" in page
@@ -200,8 +203,29 @@ def test_a_folder_of_the_caller_that_a_file_of_others_names_is_not_read(
     if linked:
         (out / "cluster").symlink_to(tmp_path)
     (out / "verdict.json").write_bytes(msgspec.json.encode(verdict))
-    (out / "cluster.json").write_bytes(msgspec.json.encode(cluster))
+    write_cluster_result(lock, image, out, session, cluster)
+    capsys.readouterr()
     assert read_nodes(lock, image, out, session) is None
-    assert "warning: the nodes are not on report.html" in capsys.readouterr().out
+    assert "what they said is not there any more" in capsys.readouterr().out
     remember_built(image, out, session.store)
     assert read_nodes(lock, image, out, session) is not None
+
+
+def test_answers_that_came_with_a_directory_are_not_on_the_page(
+    tmp_path: Path, session: RunContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by an attacker: 64 made-up nodes that agree."""
+    out, verdict, lock = tmp_path / "out", make_verdict(), make_lock()
+    nodes = out / "cluster" / "20260101-000000-abcdef"
+    nodes.mkdir(parents=True)
+    write(nodes, a=certificate(), b=certificate())
+    cluster = gathered(nodes)
+    image = Image(
+        layout="image", reference="r:1", tree=cluster.tree, config="c", manifest=verdict.image, layers=1
+    )
+    (out / "cluster.json").write_bytes(msgspec.json.encode(cluster))
+    assert read_nodes(lock, image, out, session) is None
+    assert (
+        "warning: the nodes are not on report.html: cluster.json was not written here"
+        in capsys.readouterr().out
+    )

@@ -168,3 +168,11 @@ def test_a_text_may_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPa
 def test_there_may_not_be_any_number_of_members(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zips, "MOST_MEMBERS", 4)
     refused(path, "more than 4 members")
+
+
+def test_names_of_directories_are_bounded_together(path: Path) -> None:
+    """Found by an attacker: 8 KB of wheel with one deep path made 4 MB of parents."""
+    with zipfile.ZipFile(path, "a") as archive:
+        for number in range(10):
+            archive.writestr(f"{number:04d}/" + "a/" * 2000 + "f", b"")
+    refused(path, "directories whose names have more than 16777216 characters")

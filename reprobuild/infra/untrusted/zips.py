@@ -26,6 +26,7 @@ UNREADABLE = (
 )  # fmt: skip
 # The longest text of a wheel (RECORD, a script) that is read into memory; torch's RECORD has 1 MB.
 LONGEST_TEXT = 32 << 20
+_MOST_CHARACTERS = 16 << 20  # of the names of all directories; the largest wheels have some hundred thousand
 
 _CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
 _DRIVE = re.compile("[A-Za-z]:")
@@ -105,12 +106,19 @@ def _files(archive: zipfile.ZipFile, origin: str) -> Members:
             raise BuildError(f"{origin} holds {name} twice", hint=HOSTILE)
         files[name] = info
     directories: set[str] = set()
+    characters = 0
     for name in files:
         above = name.rpartition("/")[0]
         while above and above not in directories:
             if above in files:
                 raise BuildError(f"{origin} holds {above} as a file and as a directory", hint=HOSTILE)
             directories.add(above)
+            characters += len(above)
+            if characters > _MOST_CHARACTERS:
+                raise BuildError(
+                    f"{origin} holds directories whose names have more than {_MOST_CHARACTERS} characters",
+                    hint=HOSTILE,
+                )
             above = above.rpartition("/")[0]
     return files
 

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from reprobuild.infra.display import display_text
+
 FORMAT = 2
 # About thirty probes in four modes are 100 kB.
 LARGEST = 8 << 20
@@ -154,7 +156,7 @@ def read_document(data: bytes, device: Device) -> Document | str:
         document = msgspec.json.decode(data, type=Document)
         misfit = _find_contradiction(document, device)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
-        return f"the answer is no document of the smoke test: {err}"
+        return f"the answer is no document of the smoke test: {display_text(str(err))}"
     return f"the answer contradicts itself: {misfit}" if misfit else document
 
 

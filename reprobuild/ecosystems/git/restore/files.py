@@ -27,7 +27,8 @@ _REPOSITORIES = (
     {b"head", b"objects", b"refs"}, {b"head", b"commondir"}, {b"config", b"objects", b"refs"},
 )  # fmt: skip
 _OF_REPOSITORY = frozenset().union(*_REPOSITORIES)
-_LINK, _SUBMODULE = b"120000", b"160000"
+_BLOCK = 4096  # bytes of a directory on a disk
+_LINK, _SUBMODULE, _TREE = b"120000", b"160000", b"040000"
 
 
 class TreeFile(Struct, frozen=True):
@@ -70,13 +71,14 @@ def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[TreeFile]:
     Raises:
         SnapshotError: it is missing, malicious, or a decompression bomb.
     """
-    words = ("ls-tree", "-r", "-l", "-z", "--full-tree", tree)
+    words = ("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", tree)  # empty trees, too: they count
     try:
         out = work.git(*words, purpose="list a tree", most=_LISTING)
     except proc.ProcessFailedError:
         raise work.refused(f"the tree {tree} is missing") from None
-    files = [_parse_row(row) for row in out.split(b"\0")[:-1]]
-    _check_sizes(work, tree, files)
+    rows = [_parse_row(row) for row in out.split(b"\0")[:-1]]
+    files = [row for row in rows if row.mode != _TREE]
+    _check_sizes(work, tree, files, len(rows) - len(files))
     among = inner - {file.path for file in files if file.mode == _SUBMODULE}
     check_paths([file.path for file in files], among, work.one.name)
     return files
@@ -88,17 +90,18 @@ def _parse_row(row: bytes) -> TreeFile:
     return TreeFile(mode, oid, 0 if size == b"-" else int(size), path)
 
 
-def _check_sizes(work: WorkTree, tree: str, files: Sequence[TreeFile]) -> None:
-    """Refuse a tree that unpacks to far more bytes.
+def _check_sizes(work: WorkTree, tree: str, files: Sequence[TreeFile], directories: int) -> None:
+    """Refuse a tree that unpacks to far more bytes, or to too many files and directories.
 
     The bytes of its files are compared with those of its objects, before a file is read.
     """
     objects = work.target / ".git" / "objects"
     packed = sum(path.stat().st_size for path in objects.rglob("*") if path.is_file())
     total = sum(file.size for file in files)
-    if total > most_bytes(packed) or len(files) > MOST_MEMBERS:
+    if total + directories * _BLOCK > most_bytes(packed) or len(files) + directories > MOST_MEMBERS:
         raise work.refused(
-            f"{packed} bytes of objects, and its tree {tree[:12]} unpacks to {len(files)} files of {total} bytes"
+            f"{packed} bytes of objects, and its tree {tree[:12]} unpacks to {len(files)} files of {total} bytes, "
+            f"in {directories} directories"
         )
     link = next((file for file in files if file.mode == _LINK and file.size > LONGEST_PATH), None)
     if link:
