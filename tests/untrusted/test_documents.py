@@ -56,6 +56,7 @@ UNTYPED = {
 }
 # What stands for a document of its own, and the type that reads it: one odd entry loses no other.
 ENTRIES = {
+    "lock/file.py:read_lock:msgspec.json.decode $.interpreter": "only whether it is there",
     "lock/file.py:read_lock:msgspec.json.decode $.realised": "only whether it is there",
     "ecosystems/apt/launchpad.py:published:_ask $.entries[...]": "_Publication",
     "ecosystems/apt/launchpad.py:published:_ask $[...]": "_File",
