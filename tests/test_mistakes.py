@@ -76,7 +76,7 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("show typed --python 3", 2, "'3' is not a version of Python", "write it as 3.11 or 3.11.2"),
     ("show typed --base ubuntu", 2, "`base: ubuntu` is not a distribution and a release", "debian/bookworm"),
     ("from-snapshot typed --base ubuntu", 2, "`base: ubuntu` is not a", BASE),
-    ("from-snapshot typed --engine docker", 6, "no container engine answers", "ask `reprobuild doctor` what is missing"),
+    ("from-snapshot typed --engine docker", 6, "no container engine answers", "ask `reprobuild doctor` what is"),
     ("show typed --decisions yaml/bad.yaml", 2, "yaml/bad.yaml: Object contains unknown field `sorces`", "`sources`?"),
     ("show typed --decisions nosuch.yaml", 2, "nosuch.yaml", ""),
     ("show typed --profile strikt", 2, "there is no profile 'strikt'", "name one of"),
