@@ -673,7 +673,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
             BuildOptions(builder="podman", tag="a:1"),
         ]
 
-    monkeypatch.setattr("reprobuild.resolve.resolver.resolve_snapshot", lambda *_: lock)
+    monkeypatch.setattr("reprobuild.api.commands.resolve_snapshot", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, *DECIDED, "-o", target) == {
         "lock": f"sha256:{lock.digest}",
         "path": str(target),
