@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.git.addresses import read_origin, without_login
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.infra.untrusted.regular_files import read_plain
@@ -176,7 +176,7 @@ def read_decisions(path: Path) -> Decisions:
     try:
         decisions = msgspec.convert(raw, type=Decisions)
     except msgspec.ValidationError as err:
-        raise UsageError(f"{path}: {display_text(str(err))}", hint=_key_hint(str(err))) from None
+        raise UsageError(f"{path}: {display_error(err)}", hint=_key_hint(str(err))) from None
     _check_spellings(decisions, path)
     if decisions.profile is None:
         return decisions

@@ -5,6 +5,8 @@ It has no terminal escapes and no secrets, one line, and a bounded length.
 
 from __future__ import annotations
 
+import re
+
 from reprobuild_portable import secrets
 
 _SHOWN = 1000
@@ -16,6 +18,7 @@ UNSEEN = frozenset(
     map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, *range(0xFE00, 0xFE10), 0xFFA0,
               *range(0xE0100, 0xE01F0)))
 )  # fmt: skip
+_PLACE = re.compile(r" - at `[^`\n]{1,300}`\Z")  # as msgspec names it
 
 
 def display_text(text: str) -> str:
@@ -27,6 +30,13 @@ def display_text(text: str) -> str:
         return f"({len(text)} characters: too long to show)"
     plain = escape_text(secrets.redact(text))
     return plain if len(plain) <= _SHOWN else plain[:_SHOWN] + "…"
+
+
+def display_error(err: Exception) -> str:
+    """Return a decoding error safe to print, in one bounded line that keeps the place it names."""
+    text = str(err)
+    shown, place = display_text(text), _PLACE.search(text)
+    return shown + escape_text(place[0]) if place and place[0] not in shown else shown
 
 
 def escape_text(text: str) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from reprobuild.errors import LockError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.wheels import read_wheel_filename
 from reprobuild.lock.keys import identity
 from reprobuild.lock.model import AnyLock, Lock, SealedLock, canonical, encode
@@ -56,7 +56,7 @@ def check_readable(lock: AnyLock) -> AnyLock:
             msgspec.json.decode(text, type=SealedLock) if sealed else msgspec.json.decode(text, type=Lock)
         )
     except (msgspec.MsgspecError, ValueError) as err:
-        raise LockError(f"a lock cannot hold a value: {display_text(str(err))}", hint=_HINT) from None
+        raise LockError(f"a lock cannot hold a value: {display_error(err)}", hint=_HINT) from None
     return lock
 
 

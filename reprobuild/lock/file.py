@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.infra.atomic import write_file
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.consistent import check_consistency
 from reprobuild.lock.model import Lock, SealedLock, encode
@@ -56,7 +56,7 @@ def read_lock(path: Path) -> Lock:
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         wrong = isinstance(err, msgspec.ValidationError) or type(err) is ValueError
         raise LockError(
-            f"{path} is not a lock: {display_text(str(err))}", hint=_AGAIN + _CHANGED * wrong
+            f"{path} is not a lock: {display_error(err)}", hint=_AGAIN + _CHANGED * wrong
         ) from None
     if lock is None:
         raise LockError(

@@ -16,7 +16,7 @@ from reprobuild.errors import UsageError
 from reprobuild.image.engine_name import local_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
@@ -48,7 +48,7 @@ def _read_record(out: Path) -> Image:
         return msgspec.json.decode(raw, type=Image)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise UsageError(
-            f"{out / IMAGE} is damaged, or of another version of reprobuild: {display_text(str(err))}",
+            f"{out / IMAGE} is damaged, or of another version of reprobuild: {display_error(err)}",
             hint=f"make it again: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
             if (out / LOCK).is_file()
             else _BUILD,

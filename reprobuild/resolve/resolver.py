@@ -16,7 +16,7 @@ from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.pypi.requires import with_requires
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError, LockError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin
 from reprobuild.infra.untrusted.strings import AbsolutePath, is_valid
 from reprobuild.lock.consistent import check_readable
@@ -310,7 +310,7 @@ def _record_decisions(decisions: Decisions) -> RecordedDecisions:
         return msgspec.convert(decisions.lock_document(), RecordedDecisions)
     except msgspec.ValidationError as err:
         raise LockError(
-            f"a lock cannot hold a decision: {display_text(str(err))}", hint="write it in printable words"
+            f"a lock cannot hold a decision: {display_error(err)}", hint="write it in printable words"
         ) from None
 
 

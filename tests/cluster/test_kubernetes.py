@@ -324,7 +324,7 @@ def test_a_whole_job_of_another_image_is_no_answer(tmp_path: Path) -> None:
     assert (found.exit_code, found.groups, silent(found)) == (9, (), dict.fromkeys("abc", "refused"))
 
 
-@pytest.mark.parametrize("more", [{"probes": (PROBE,)}, {"control": False}, {"thorough": True}])
+@pytest.mark.parametrize("more", [{"probes": (PROBE,)}, {"controls": False}, {"thorough": True}])
 def test_a_job_of_other_options_is_no_answer(more: dict[str, Any], tmp_path: Path) -> None:
     three(tmp_path)
     found = judged(tmp_path, nodes=3, **more)

@@ -35,7 +35,9 @@ def test_a_node_answers_as_verify_does_and_leaves_its_certificate(
     made, out, folder = Made(tmp_path / "made"), tmp_path / "out", tmp_path / "nodes"
     built(sealed(made, "alpha"), tmp_path / "given.lock", made.store, out)
     made.store.release()
-    verdict = certificate(determinism=Determinism(cpu=cpu, gpu=gpu, collectives=collectives))
+    verdict = certificate(
+        determinism=Determinism(cpu=cpu, gpu=gpu, collectives=collectives), parts=("probes",)
+    )
     assert verdict.round_trip == "not-run"
     monkeypatch.setattr(worker, "examine", lambda *_: verdict)
     monkeypatch.setenv("SLURMD_NODENAME", "n1")

@@ -405,7 +405,7 @@ def test_an_image_whose_lock_is_another_is_refused(
 def test_a_lock_of_a_later_reprobuild_is_told(held: Held, tmp_path: Path) -> None:
     make_results(tmp_path / "out")
     sent(tmp_path / "out", held)
-    later = b'{"version": 99}'
+    later = b'{"version": 99, "interpreter": {}}'
     manifest = json.loads(held.manifests["1"][1])
     config = json.loads(held.blobs[manifest["config"]["digest"]])
     config["config"]["Labels"]["org.reprobuild.lock"] = sha256(later)

@@ -199,7 +199,7 @@ def loaded(modules: str = "", **distributions: str) -> LoadedModules:
 
 
 def listed(name: str, value: str, around: PathContext) -> tuple[str | None, Resolution]:
-    settings, (ruling,) = resolve_environment([variable(name, value)], bake={}, drop=(), around=around)
+    settings, (ruling,) = resolve_environment([variable(name, value)], bake={}, drop=(), context=around)
     return (settings[0].value if settings else None), ruling
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.strings import Key, Line
@@ -57,7 +57,7 @@ class FirstSeen:
             return ()
         except (msgspec.DecodeError, RecursionError) as err:
             raise FetchError(
-                f"{url} answered something else: {display_text(str(err))}",
+                f"{url} answered something else: {display_error(err)}",
                 hint="try again later, or give the files with `--deb`",
             ) from None
         times = {

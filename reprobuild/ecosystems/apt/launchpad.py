@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.untrusted.strings import FileName, Hex, Sha256, Url
 from reprobuild.lock.system import Artefact
@@ -109,7 +109,7 @@ class Launchpad:
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, RecursionError) as err:
-            raise FetchError(f"{url} answered something else: {display_text(str(err))}", hint=_HINT) from None
+            raise FetchError(f"{url} answered something else: {display_error(err)}", hint=_HINT) from None
 
 
 def _ppa_path(ppa: str) -> str:

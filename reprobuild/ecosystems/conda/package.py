@@ -21,7 +21,7 @@ import zstandard
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted import tars, zips
 from reprobuild.infra.untrusted.names import HOSTILE, check_path
 from reprobuild.infra.untrusted.strings import CondaName, Line, LinkTarget, Sha256, TreePath, Word
@@ -180,7 +180,7 @@ def decode_document(documents: dict[str, bytes], name: str, kind: type[T], origi
     try:
         return msgspec.json.decode(documents[name], type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
-        raise BuildError(f"{origin}: info/{name}: {display_text(str(err))}", hint=HOSTILE) from None
+        raise BuildError(f"{origin}: info/{name}: {display_error(err)}", hint=HOSTILE) from None
 
 
 def document_lines(documents: dict[str, bytes], name: str, origin: str) -> list[str]:

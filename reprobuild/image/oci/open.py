@@ -24,7 +24,7 @@ from reprobuild.image.layering.packed import parse_digest
 from reprobuild.image.oci.indexes import list_images
 from reprobuild.image.oci.members import CUT_SHORT, DAMAGED, DirectoryFiles, ImageFiles, open_archive
 from reprobuild.image.oci.write import REFERENCE
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted import json_documents
 from reprobuild.infra.untrusted.strings import MediaType, is_valid
 from reprobuild.recipe.runtime_config import RuntimeConfig, read_runtime_config
@@ -113,7 +113,7 @@ def open_path(path: Path, scratch: Path, name: str = "") -> OciImage:
                 raise ValueError(f"the layer {layer.file} is missing")
         return image
     except UNREADABLE as err:
-        reason = display_text(str(err)) or type(err).__name__
+        reason = display_error(err) or type(err).__name__
         raise BuildError(f"{called} is a damaged image: {reason}", hint=CUT_SHORT) from None
 
 

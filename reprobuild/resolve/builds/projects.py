@@ -19,7 +19,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 from reprobuild.infra.tar.entries import entry_of
 from reprobuild.infra.tar.reading import members
 from reprobuild.infra.untrusted.sdists import SdistMember, read_sdist
@@ -62,7 +62,7 @@ class Project(Struct, frozen=True, kw_only=True):
         try:
             tables: dict[str, Any] = msgspec.toml.decode(self.texts.get("pyproject.toml", b""))
         except (msgspec.DecodeError, UnicodeDecodeError) as err:
-            raise LockError(f"{self.name}: pyproject.toml: {display_text(str(err))}", hint=_MEND) from None
+            raise LockError(f"{self.name}: pyproject.toml: {display_error(err)}", hint=_MEND) from None
         return tables
 
     @property

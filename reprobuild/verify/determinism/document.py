@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_error
 
 FORMAT = 2
 # About thirty probes in four modes are 100 kB.
@@ -156,7 +156,7 @@ def read_document(data: bytes, device: Device) -> Document | str:
         document = msgspec.json.decode(data, type=Document)
         misfit = _find_contradiction(document, device)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
-        return f"the answer is no document of the smoke test: {display_text(str(err))}"
+        return f"the answer is no document of the smoke test: {display_error(err)}"
     return f"the answer contradicts itself: {misfit}" if misfit else document
 
 
