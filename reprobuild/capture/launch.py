@@ -135,5 +135,6 @@ def capture_into(
         lines = b"".join(output).decode(errors="replace").strip().splitlines()
         text = "\n".join(map(escape_text, lines))
         raise SnapshotError(
-            f"the capture ended with exit code {code}: {text}", hint="the lines above name the cause"
+            f"the capture ended with exit code {code}: {text}",
+            hint="mend the cause that it names, and capture again",
         )

@@ -43,14 +43,14 @@ def follow_line(name: str, action: Callable[[], Made]) -> tuple[Made, list[str],
 
         return watch
 
-    former = sys.gettrace()
+    former, of_threads = sys.gettrace(), threading.gettrace()
     threading.settrace(trace)
     sys.settrace(trace)
     try:
         result = action()
     finally:
         sys.settrace(former)
-        threading.settrace(former)  # type: ignore[arg-type]  # None is what it was
+        threading.settrace(of_threads)
     functions = {f"{module}:{function}" for _, module, function in visits}
     return result, list(stages(visits)), functions
 
