@@ -5,9 +5,9 @@ It measures the machine that it is started on.
     python gpu-evidence.pyz FOLDER [--part NAME]... [--quick] [--python INTERPRETER]
 
 It needs Python 3.8 and, for most of it, torch; no network, no root. Each part writes one file into FOLDER as soon as
-it ends, and prints its verdicts, so that a log alone keeps them. On one H200 with 16 processors the part `cuda` took
-342 s, and `cuda-calm` more than 200 s (docs/evidence/gpu-2026-11-26.json): give a machine of limited time one part at
-a time. `summary.json` lists everything that was not covered.
+it ends, and prints its verdicts, so that a log alone keeps them. On one H100 with 16 processors the part `cuda` took
+302 s, `cuda-calm` 120 s, `cuda-compiled` 104 s (docs/evidence/probes-cuda-2026-11-26.json): give a machine of limited
+time one part at a time. `summary.json` lists everything that was not covered.
 """
 
 from __future__ import annotations
