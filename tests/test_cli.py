@@ -133,7 +133,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> PreparedEngine:
 
 def test_verbs_are_the_modules() -> None:
     modules = {path.stem for path in (ROOT / "reprobuild" / "cli").glob("*.py")}
-    assert {verb.replace("-", "_") for verb in VERBS} == modules - {
+    assert {cli.module_name(verb) for verb in VERBS} == modules - {
         "__init__",
         "__main__",
         "common",
@@ -160,7 +160,7 @@ def test_help_has_an_example(verb: str, said: Said) -> None:
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - {"run"}))
 def test_every_verb_but_run_has_json(verb: str) -> None:
-    command: click.Command = import_module(f"reprobuild.cli.{verb.replace('-', '_')}").command
+    command: click.Command = import_module(f"reprobuild.cli.{cli.module_name(verb)}").command
     parts = command.commands.values() if isinstance(command, click.Group) else [command]
     for part in parts:
         assert "as_json" in {param.name for param in part.params}

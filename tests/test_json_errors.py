@@ -32,6 +32,7 @@ FAILING = {
     "doctor": ["{}"],
     "fetch": ["{}"],
     "from-snapshot": ["{}"],
+    "import": ["{}"],
     "lock": ["{}"],
     "pull": ["no-reference"],
     "push": ["{}", "registry.invalid/name:tag"],
@@ -52,7 +53,7 @@ def commands() -> list[str]:
     """Return every command but `run`, those of a group with its name before theirs."""
     found = []
     for verb in sorted(set(cli.COMMANDS) - {"run"}):
-        command: click.Command = import_module(f"reprobuild.cli.{verb.replace('-', '_')}").command
+        command: click.Command = import_module(f"reprobuild.cli.{cli.module_name(verb)}").command
         parts = command.commands if isinstance(command, click.Group) else {"": command}
         found += [f"{verb} {part}".strip() for part in parts]
     return found

@@ -30,6 +30,7 @@ def run(tmp_path: Path) -> Run:
         "uv/uv.lock": "version = 1\n",
         "poetry/poetry.lock": "",
         "yaml/bad.yaml": "sorces:\n  a: b\n",
+        "broken.zip": "PK",
         "verdict.json": '{"version": 3, "made": "x"}',
     }.items():
         path = tmp_path / name
@@ -61,7 +62,6 @@ CAPTURE = (
 )
 CLONE = "clone it, activate its environment, and take a snapshot there: `reprobuild capture -o DIR`"
 BASE = "write it as debian/bookworm or ubuntu/jammy"
-UNPACK = "unpack it, and name the directory: `mkdir snapshot && tar -C snapshot -xf snap.tar.gz`"
 MISTAKES: list[tuple[str, int, str, str]] = [
     ("show https://github.com/a/b", 3, "`https:/github.com/a/b` is an address", CLONE),
     ("show git@github.com:a/b", 3, "`git@github.com:a/b` is an address", CLONE),
@@ -69,10 +69,12 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("show empty", 3, "`empty` is empty", CAPTURE),
     ("show mine", 3, "nothing captured in `mine`", CAPTURE),
     ("show outer", 3, "nothing captured in `outer`", "did you mean `outer/snapshot`?"),
-    ("show snap.tar.gz", 3, "`snap.tar.gz` is an archive", UNPACK),
-    ("show typed/requirements.txt", 3, "`typed/requirements.txt` is a file", "name the directory that it stands in"),
-    ("show uv", 3, "nothing captured in `uv`: uv.lock is not read", "uv export --frozen --directory uv"),
-    ("show poetry", 3, "in `poetry`: poetry.lock is not read", "`pip freeze --all > poetry/requirements.txt`"),
+    ("show verdict.json", 3, "`verdict.json` is of no known format", "these are read: W&B run, MLflow model"),
+    ("show broken.zip", 3, "`broken.zip` cannot be unpacked", "unpack it yourself, and name the directory"),
+    ("show uv", 3, "uv.lock: uv cannot read it", "in the project, `uv lock` writes it again"),
+    ("show poetry", 3, "poetry.lock: `poetry.lock` names no package", "`reprobuild capture -o DIR`"),
+    ("import nosuch", 3, "there is no directory `nosuch`", CAPTURE),
+    ("import typed/requirements.txt -o mine", 2, "mine exists", "name a new directory with -o"),
     ("show typed --python 3", 2, "'3' is not a version of Python", "write it as 3.11 or 3.11.2"),
     ("show typed --base ubuntu", 2, "`base: ubuntu` is not a distribution and a release", "debian/bookworm"),
     ("from-snapshot typed --base ubuntu", 2, "`base: ubuntu` is not a", BASE),
@@ -116,25 +118,29 @@ def test_a_mistake_is_told_with_its_cause_and_a_next_step(
     assert not re.search(r"--accept (?!LINE)\S*unknown", done.stderr), "it offers to leave out what is needed"
 
 
-@pytest.mark.parametrize("line", ["show snap.tar.gz", "show outer"])
-def test_the_hint_leads_to_the_snapshot(line: str, run: Run) -> None:
-    hint = run(*line.split()).stderr.partition("hint: ")[2]
-    (command,) = re.findall(r"`([^`]*)`", hint)
-    if line.endswith(".gz"):
-        assert run(sh=command).returncode == 0
-        command = "snapshot"
-    done = run("show", command)
+def test_the_hint_leads_to_the_snapshot(run: Run) -> None:
+    hint = run("show", "outer").stderr.partition("hint: ")[2]
+    (directory,) = re.findall(r"`([^`]*)`", hint)
+    done = run("show", directory)
     assert done.returncode == 0, done.stderr
     assert "49 distributions" in done.stdout
 
 
-def test_the_hint_for_a_lock_of_uv_leads_to_a_snapshot(run: Run, tmp_path: Path) -> None:
-    project = '[project]\nname = "job"\nversion = "1"\nrequires-python = ">=3.10"\n'
-    (tmp_path / "uv" / "pyproject.toml").write_text(project)
-    (tmp_path / "uv" / "uv.lock").unlink()
-    assert run(sh="uv lock --offline --directory uv").returncode == 0
-    (command,) = re.findall(r"`(uv export[^`]*)`", run("show", "uv").stderr)
-    done = run(sh=command)
+@pytest.mark.parametrize(("path", "count"), [("snap.tar.gz", 49), ("typed/requirements.txt", 1)])
+def test_a_file_is_shown_as_the_snapshot_that_it_holds(path: str, count: int, run: Run) -> None:
+    done = run("show", path)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "uv" / "requirements.txt").is_file()
-    assert run("show", "uv").returncode == 0
+    assert f"{count} distribution" in done.stdout
+
+
+def test_the_hint_for_a_damaged_lock_of_uv_is_followed(run: Run, tmp_path: Path) -> None:
+    project = '[project]\nname = "job"\nversion = "1"\nrequires-python = ">=3.10"\n'
+    backend = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    (tmp_path / "uv" / "pyproject.toml").write_text(project + backend)
+    (command,) = re.findall(r"`(uv lock)`", run("show", "uv").stderr)
+    (tmp_path / "uv" / "uv.lock").unlink()
+    assert run(sh=f"cd uv && {command}").returncode == 0
+    done = run("import", "uv", "-o", "snapshot")
+    assert done.returncode == 0, done.stderr
+    assert f"-e {tmp_path}/uv" in (tmp_path / "snapshot" / "requirements.txt").read_text()
+    assert run("show", "snapshot").returncode == 0

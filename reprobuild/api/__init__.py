@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         capture,
         compare,
         from_snapshot,
+        import_snapshot,
         lock,
         read_snapshot,
         run,
@@ -37,8 +38,8 @@ _MODULES = {
     "RunOptions": "reprobuild.run.options",
 }  # fmt: skip
 __all__ = [
-    "BuildOptions", "Decisions", "RunOptions", "VerifyOptions", "build", "capture", "compare", "from_snapshot", "lock",
-    "open_context", "read_snapshot", "run", "verify",
+    "BuildOptions", "Decisions", "RunOptions", "VerifyOptions", "build", "capture", "compare", "from_snapshot",
+    "import_snapshot", "lock", "open_context", "read_snapshot", "run", "verify",
 ]  # fmt: skip
 
 

@@ -24,6 +24,8 @@ from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.run import run as runs
 from reprobuild.run.options import RunOptions
 from reprobuild.snapshot import read
+from reprobuild.snapshot.importers.import_snapshot import import_into, open_snapshot
+from reprobuild.snapshot.importers.model import ImportFacts
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.roots import gc_root, record_lock, remember_lock
 
@@ -51,12 +53,29 @@ def capture(
 
 
 def read_snapshot(folder: AnyPath) -> Snapshot:
-    """Return the snapshot in a directory.
+    """Return the snapshot in a directory, or of a path that can be imported.
 
     Raises:
-        SnapshotError: it is missing or damaged.
+        SnapshotError: it is missing or damaged, or of no known format.
     """
-    return read.read_snapshot(Path(folder))
+    with open_snapshot(Path(folder)) as directory:
+        return read.read_snapshot(directory)
+
+
+def import_snapshot(path: AnyPath, out: AnyPath) -> ImportFacts:
+    """Write a run of a tracker, a lock file or an archive as a snapshot directory.
+
+    Args:
+        path: a directory, a file, or an archive; docs/importing.md lists the formats.
+        out: the new directory.
+
+    Returns:
+        The origin of each value, and the fields that are not used.
+
+    Raises:
+        UsageError: `out` exists. SnapshotError: the format is unknown, or a file is damaged.
+    """
+    return import_into(Path(path), Path(out))
 
 
 def lock(
@@ -69,7 +88,7 @@ def lock(
     """Pin every line of a snapshot by hash, and write the lock to a file.
 
     Args:
-        folder: the directory of the snapshot.
+        folder: the directory of the snapshot, or a path that can be imported.
         target: the file to write.
         decisions: answers that evidence does not give.
         context: the store and the network; by default the user's.
@@ -78,7 +97,10 @@ def lock(
         LockError: a line cannot be pinned. FetchError: a file or an index is unavailable.
     """
     context = context or open_context()
-    new_lock = resolve_snapshot(read_snapshot(folder), decisions, context.resolve_context(Path(folder)))
+    with open_snapshot(Path(folder)) as directory:
+        new_lock = resolve_snapshot(
+            read.read_snapshot(directory), decisions, context.resolve_context(directory)
+        )
     write_new_lock(new_lock, Path(target))
     remember_lock(new_lock, context.store)
     record_lock(new_lock, Path(target), context.store, "lock")
@@ -117,7 +139,7 @@ def from_snapshot(
     """Build a verified image from a snapshot.
 
     Args:
-        folder: the directory of the snapshot.
+        folder: the directory of the snapshot, or a path that can be imported.
         out: the output directory.
         decisions: answers that evidence does not give.
         lock_path: a lock to build from, instead of a new one.

@@ -54,6 +54,7 @@ GROUPS = {
         "compare": "Compare two environments, and rank their differences.",
     },
     "Steps": {
+        "import": "Write a tracker's run or a lock file as a snapshot.",
         "lock": "Pin every line of a snapshot in a lock.",
         "fetch": "Fetch every input of a lock into the store.",
         "render": "Write Dockerfile, Apptainer.def and pylock.toml of a sealed lock.",
@@ -78,6 +79,11 @@ GROUPS = {
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 
+def module_name(verb: str) -> str:
+    """Return the module of a command: `import` is a keyword of Python."""
+    return "import_run" if verb == "import" else verb.replace("-", "_")
+
+
 class LazyGroup(click.Group):
     """A group that imports each command when it is called."""
 
@@ -87,7 +93,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"reprobuild.cli.{cmd_name.replace('-', '_')}")
+        module = import_module(f"reprobuild.cli.{module_name(cmd_name)}")
         command: click.Command = module.command
         return command
 

@@ -18,6 +18,7 @@ from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import find_origin
+from reprobuild.snapshot.importers.import_snapshot import open_snapshot
 from reprobuild.snapshot.read import read_snapshot
 
 
@@ -32,7 +33,8 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
     Example:
       reprobuild show repro/4242
     """
-    snapshot = read_snapshot(directory)
+    with open_snapshot(directory) as captured:
+        snapshot = read_snapshot(captured)
     decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
     origin = find_origin(snapshot, read_services(decisions.services))
     rulings = triage_snapshot(snapshot, decisions).rulings

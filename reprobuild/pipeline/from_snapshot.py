@@ -11,7 +11,7 @@ from reprobuild.engines.registry import HINT
 from reprobuild.image.model import Image
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, SealedLock
-from reprobuild.output.directory import LOCK
+from reprobuild.output.directory import LOCK, SNAPSHOT
 from reprobuild.pipeline.build import BuildOptions, build
 from reprobuild.pipeline.choose_lock import choose_lock
 from reprobuild.pipeline.fetch_inputs import fetch_inputs
@@ -19,6 +19,7 @@ from reprobuild.pipeline.machine_check import MachineCheck
 from reprobuild.pipeline.render import render
 from reprobuild.pipeline.verify import ReadNodes, VerifyOptions, choose_engine, verify
 from reprobuild.realise.realise import realise
+from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.roots import BUILD, gc_root, is_lock_of_here, remember_lock
@@ -32,7 +33,7 @@ def build_from_snapshot(
     """Build and check an image from a snapshot directory.
 
     Args:
-        captured: the directory of the snapshot.
+        captured: the directory of the snapshot; any other path is imported into `out`.
         out: the output directory, made if it is missing.
         options: how the image is made.
         lock_path: a lock to use; else that of `out` if it was made here and still fits, else a new one.
@@ -42,6 +43,10 @@ def build_from_snapshot(
     Returns:
         The sealed lock, the image, and the verdict if checks were given.
     """
+    if needs_import(captured):
+        import_into(captured, out / SNAPSHOT, replace=True)
+        context.say(f"imported {shlex.quote(str(captured))} to {shlex.quote(str(out / SNAPSHOT))}")
+        captured = out / SNAPSHOT
     snapshot = read_snapshot(captured)
     _report_unknown_lines(snapshot, captured, context)
     if checks:  # fail before minutes of locking and hours of fetching

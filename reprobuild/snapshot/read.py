@@ -30,7 +30,7 @@ from reprobuild.snapshot.unlisted import find_unfrozen, list_unlisted
 __all__ = ["read_snapshot", "snapshot_digest"]
 
 # Our files or files for people, which are not captured lines.
-_BESIDE = re.compile(r"reprobuild\.yaml|(?i:readme.*)|.*\.bundle|interpreter\.tar\.gz")
+_BESIDE = re.compile(r"reprobuild\.yaml|import\.json|(?i:readme.*)|.*\.bundle|interpreter\.tar\.gz")
 # Files of `reprobuild capture` and its recipe that an image cannot be made of: they are shown, and do not count as
 # unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")

@@ -40,6 +40,7 @@ from reprobuild.resolve.interpreter import local, standalone
 from reprobuild.run import slurm as running_slurm
 from reprobuild.snapshot.capture_model import CapturedRepository as Captured
 from reprobuild.snapshot.capture_model import Diff
+from reprobuild.snapshot.importers import uv_lock
 from reprobuild.store.store import Store
 from tests.starts.scene import Scene
 
@@ -89,6 +90,12 @@ def bring(scene: Scene) -> object:
 def list_builds(scene: Scene) -> None:
     """Let uv list builds of Python, which it must."""
     assert standalone._list_builds("3.11", "x86_64", scene.env, plain=False)
+
+
+def export_lock(scene: Scene) -> None:
+    """Let uv read a lock, which it must."""
+    document = {"version": 1, "requires-python": ">=3.10"}
+    assert uv_lock._export(b'version = 1\nrequires-python = ">=3.10"\n', document, "uv.lock") == ""
 
 
 def listen(scene: Scene) -> object:
@@ -273,6 +280,7 @@ ROWS = {
     ),
     "reprobuild/resolve/interpreter/standalone.py:_fetch_build": Row("own-python", bring),
     "reprobuild/resolve/interpreter/standalone.py:_list_builds": Row("own-python", list_builds),
+    "reprobuild/snapshot/importers/uv_lock.py:_export": Row("own-python", export_lock),
     "reprobuild/ecosystems/git/repository.py:GitRepository._git": Row("git", listen),
     "reprobuild/ecosystems/git/restore/restore.py:_Restored.git": Row("git", restored),
     "reprobuild/infra/git/command.py:_effective_address": Row("git", listen),

@@ -52,6 +52,8 @@ UNTYPED = {
     "store/tar_listing.py:decode_listing": "the value of a line that is not UTF-8, converted to `Entry` at once",
     "resolve/builds/projects.py:tables": "pyproject.toml of a source: each value is tested where it is taken",
     "snapshot/parsers/environment_yml.py:_read_document": "nodes of YAML; each scalar is read as a line of text",
+    "snapshot/importers/draft.py:load_document": "each value is tested, and becomes a line that the parsers read",
+    "snapshot/importers/toml_documents.py:load_toml": "the same",
     "store/store.py:recall": "what this store remembers; its callers give it a type",
 }
 # What stands for a document of its own, and the type that reads it: one odd entry loses no other.

@@ -20,6 +20,7 @@ from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.compare.images.explain import LOCK, open_image
 from reprobuild.errors import EngineError, InconclusiveError, SnapshotError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed
+from reprobuild.snapshot.importers.import_snapshot import can_import, import_into, open_snapshot
 
 HERE = "here"
 GIVE = (
@@ -84,8 +85,12 @@ def open_side(
         if (path / LOCK).is_file():
             return from_lock(path / LOCK, name)
         if not any((path / file).is_file() for file in ("index.json", "manifest.json", "image/index.json")):
-            return from_snapshot(path, name)
+            with open_snapshot(path) as captured:
+                return from_snapshot(captured, name)
     elif path.is_file() and _is_text(path) and not is_squashed(path):
+        if can_import(path):
+            import_into(path, scratch / "imported")
+            return from_snapshot(scratch / "imported", name)
         return from_lock(path, name)
     opened, read = scratch / "opened", scratch / "read"
     opened.mkdir()

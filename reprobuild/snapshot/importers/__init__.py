@@ -1,0 +1,1 @@
+"""Importers: tracker runs and lock files as snapshots, one file for each format."""

@@ -1,0 +1,151 @@
+"""Importers of `pixi.lock` and `conda-lock.yml`.
+
+Formats: https://pixi.prefix.dev/latest/workspace/lockfile/ and https://conda.github.io/conda-lock/. py-rattler reads
+both, but in native code without bounds: these files come from others, so the bounded YAML reader is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.model import ImportedSnapshot
+from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.toml_documents import string, table, tables
+
+PIXI, CONDA_LOCK = "pixi.lock", "conda-lock.yml"
+EXPLICIT = "conda-explicit.txt"
+PLATFORMS = ("linux-64", "linux-aarch64")  # the first that the lock has
+_INDEX_FILE = re.compile(r"https://files\.pythonhosted\.org/.*")
+
+
+def recognises_pixi(source: ImportSource) -> bool:
+    """Return whether the path is a `pixi.lock`, or has one at its top."""
+    return _file(source, PIXI) is not None
+
+
+def recognises_conda_lock(source: ImportSource) -> bool:
+    """Return whether the path is a `conda-lock.yml`, or has one at its top."""
+    return _file(source, CONDA_LOCK) is not None
+
+
+def read_pixi(source: ImportSource) -> ImportedSnapshot:
+    """Import the environment `default` of a `pixi.lock`, for Linux.
+
+    Raises:
+        SnapshotError: it is damaged, or has no environment for Linux.
+    """
+    file = _file(source, PIXI)
+    assert file is not None
+    document = load_document(source.read(file), file)
+    draft = Draft("pixi.lock", file)
+    environments = table(document, "environments")
+    name = "default" if "default" in environments else next(iter(environments), "")
+    platforms = table(table(environments, name), "packages")
+    platform = _choose_platform(platforms, file)
+    packages = _pixi_packages(document)
+    for number, entry in enumerate(tables(platforms, platform)):
+        kind = next((kind for kind in ("conda", "pypi") if string(entry, kind)), "")
+        address = string(entry, kind)
+        package = packages.get(address, {})
+        field = f"environments.{name}.packages.{platform}[{number}]"
+        if kind == "conda":
+            _add_conda(draft, address, string(package, "md5"), string(package, "sha256"), field)
+        elif kind == "pypi":
+            _add_pypi(draft, source, package, address, field)
+    for other in environments:
+        if other != name:
+            draft.leave(f"environments.{other}", f"the environment {name} is imported")
+    draft.leave_rest(document, ("environments", "packages"), {"version": "the format"})
+    return draft.finish()
+
+
+def read_conda_lock(source: ImportSource) -> ImportedSnapshot:
+    """Import the main packages of a `conda-lock.yml`, for Linux.
+
+    Raises:
+        SnapshotError: it is damaged, or has no package for Linux.
+    """
+    file = _file(source, CONDA_LOCK)
+    assert file is not None
+    document = load_document(source.read(file), file)
+    draft = Draft("conda-lock.yml", file)
+    packages = tables(document, "package")
+    platform = _choose_platform({string(package, "platform"): 1 for package in packages}, file)
+    for number, package in enumerate(packages):
+        if string(package, "platform") != platform:
+            continue
+        field, hashes = f"package[{number}]", table(package, "hash")
+        if package.get("optional") is True or string(package, "category") not in ("", "main"):
+            draft.leave(field, "it belongs to another category than main")
+        elif string(package, "manager") == "pip":
+            wheel = {
+                "name": string(package, "name"),
+                "version": string(package, "version"),
+                "sha256": string(hashes, "sha256"),
+            }
+            _add_pypi(draft, source, wheel, string(package, "url"), field)
+        else:
+            _add_conda(draft, string(package, "url"), string(hashes, "md5"), string(hashes, "sha256"), field)
+    draft.leave_rest(document, ("package",), {"version": "the format", "metadata": "how the lock was made"})
+    return draft.finish()
+
+
+def _file(source: ImportSource, file_name: str) -> str | None:
+    top = [name for name in source.names if "/" not in name]
+    return next((name for name in top if name == file_name or name.endswith(f"-{file_name}")), None)
+
+
+def _choose_platform(platforms: Iterable[str], file: str) -> str:
+    known = set(platforms)
+    platform = next((platform for platform in PLATFORMS if platform in known), None)
+    if platform is None:
+        raise SnapshotError(
+            f"{file} has no environment for Linux, only for {', '.join(sorted(known)) or 'no platform'}",
+            hint="add linux-64 to its platforms, and lock again",
+        )
+    return platform
+
+
+def _pixi_packages(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the packages of the lock by their address.
+
+    Version 6 has the address under `conda` or `pypi`, version 5 and older under `url` or `path` with a `kind`.
+    """
+    by_address = {}
+    for package in tables(document, "packages"):
+        keys = ("conda", "pypi") if not string(package, "kind") else ("url", "path")
+        address = next((string(package, key) for key in keys if string(package, key)), "")
+        by_address[address] = package
+    return by_address
+
+
+def _add_conda(draft: Draft, address: str, md5: str, sha256: str, field: str) -> None:
+    if not draft.has(EXPLICIT):
+        draft.add(EXPLICIT, "@EXPLICIT", "the platform")
+    draft.add(EXPLICIT, address + (f"#{md5}" if md5 else f"#sha256:{sha256}" * bool(sha256)), field)
+
+
+def _add_pypi(draft: Draft, source: ImportSource, package: dict[str, Any], address: str, field: str) -> None:
+    name, version, sha256 = (
+        string(package, "name"),
+        str(package.get("version") or ""),
+        string(package, "sha256"),
+    )
+    if not name:
+        draft.leave(field, "it has no name")
+    elif address.startswith("git+"):
+        bare, _, commit = address.partition("#")
+        draft.add(REQUIREMENTS, f"{name} @ {bare.partition('?')[0]}@{commit}", field)
+    elif "://" not in address:
+        add_directory(
+            draft, source, name, version or "0", address, field, editable=package.get("editable") is True
+        )
+    elif _INDEX_FILE.fullmatch(address) and version:
+        draft.add_pin(name, version, field, hashes=[sha256] * bool(sha256))
+    else:
+        draft.add(REQUIREMENTS, f"{name} @ {address}" + f"#sha256={sha256}" * bool(sha256), field)

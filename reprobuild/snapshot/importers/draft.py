@@ -1,0 +1,215 @@
+"""A snapshot in the making: lines with their origins, without secrets and without names of people."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.errors import SnapshotError
+from reprobuild.infra.display import display_text
+from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
+from reprobuild.snapshot import text
+from reprobuild.snapshot.importers.model import ImportedSnapshot, ImportFacts, UnusedField, ValueOrigin
+from reprobuild_portable import secrets
+
+REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
+_VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
+_MACHINE = re.compile(r"(?P<system>Linux|linux)-.*?(?P<machine>x86_64|aarch64|ppc64le|s390x).*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DAMAGED = "look at what wrote it; or export it again"
+
+
+class Draft:
+    """The lines of a snapshot as an importer adds them."""
+
+    def __init__(self, format_name: str, source: str) -> None:
+        """Begin a snapshot.
+
+        Args:
+            format_name: the name of the format for people.
+            source: the imported file that later calls refer to; `source` may change.
+        """
+        self.source = source
+        self._format = format_name
+        self._lines: dict[str, list[str]] = {}
+        self._files: dict[str, bytes] = {}
+        self._origins: list[ValueOrigin] = []
+        self._unused: list[UnusedField] = []
+        self._started = ("", "")
+
+    def add(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
+        """Add a line to a list of the snapshot, with continuation lines below it."""
+        clean = display_text(secrets.strip_credentials(line)[0])
+        if secrets.secret_value(clean) is not None:
+            self.leave(field, "it looks like a secret")
+            return
+        rows = self._lines.setdefault(file, [])
+        self._origins.append(
+            ValueOrigin(file=file, line=len(rows) + 1, source=self._shown, field=display_text(field))
+        )
+        rows += [clean, *more]
+
+    def extend(self, file: str, row: str) -> None:
+        """Add a row that continues the line above, such as one of its hashes."""
+        self._lines.setdefault(file, []).append(display_text(row))
+
+    def has(self, file: str) -> bool:
+        """Return whether a list of the snapshot has a line."""
+        return bool(self._lines.get(file))
+
+    def replace_pin(self, file: str, name: str, line: str, field: str) -> bool:
+        """Replace the pin of a distribution by a line of another kind.
+
+        Args:
+            name: its canonical name.
+
+        Returns:
+            Whether there was one.
+        """
+        for number, row in enumerate(self._lines.get(file, ())):
+            if canonicalize_name(row.partition("==")[0].strip()) == name and "==" in row:
+                self._lines[file][number] = display_text(secrets.strip_credentials(line)[0])
+                self._origins.append(
+                    ValueOrigin(file=file, line=number + 1, source=self._shown, field=display_text(field))
+                )
+                return True
+        return False
+
+    def put(self, file: str, content: bytes, field: str = "") -> None:
+        """Copy a whole file into the snapshot."""
+        self._files[file] = content
+        self._origins.append(ValueOrigin(file=file, line=0, source=self._shown, field=display_text(field)))
+
+    def put_environment(self, content: bytes) -> None:
+        """Copy an `environment.yml` without its `prefix`."""
+        self.put("environment.yml", without_prefix(content))
+
+    def add_pin(
+        self, name: str, version: str, field: str, *, marker: str = "", hashes: Iterable[str] = ()
+    ) -> None:
+        """Add a pinned distribution, with the sha256 (hex) of each of its files."""
+        known = dict.fromkeys(sha256.lower() for sha256 in hashes)
+        accepted = [f"    --hash=sha256:{sha256}" for sha256 in known if _SHA256.fullmatch(sha256)]
+        line = f"{name}=={version}" + f" ; {marker}" * bool(marker)
+        rows = [line, *accepted]
+        self.add(REQUIREMENTS, _continued(rows)[0], field, _continued(rows)[1:])
+
+    def add_python(self, version: object, field: str, platform: object = "") -> None:
+        """Add the version of Python and its platform, as a report of `python -VV`.
+
+        Args:
+            version: as the format has it, such as `3.10.11` or `CPython 3.12.11`; without three numbers
+                it is an open question, and is named as not used.
+            platform: as `platform.platform()` gives it.
+        """
+        match = _VERSION.fullmatch(str(version))
+        if match is None:
+            self.leave(
+                field, f"Python {display_text(str(version))} lacks its third number: `--python` gives it"
+            )
+            return
+        if PYTHON in self._lines:
+            return
+        self.add(PYTHON, f"Python {match['version']}", field)
+        machine = _MACHINE.fullmatch(str(platform))
+        if machine:
+            self.add(PYTHON, f"linux-{machine['machine']}", field)
+
+    def leave(self, field: str, reason: str) -> None:
+        """Name a field that gives nothing to the snapshot."""
+        self._unused.append(UnusedField(source=self._shown, field=display_text(field), reason=reason))
+
+    def leave_rest(self, content: Mapping[str, Any], used: Iterable[str], reasons: Mapping[str, str]) -> None:
+        """Name each field of a mapping that is not used, with its reason."""
+        for field in content:
+            if field not in set(used):
+                self.leave(str(field), reasons.get(str(field), "it says nothing about the environment"))
+
+    def start(self, moment: object, field: str) -> None:
+        """Keep the start of the run: ISO 8601, or seconds or milliseconds since 1970."""
+        if stated := _iso(moment):
+            self._started = (stated, f"{self._shown}: {display_text(field)}")
+
+    def finish(self) -> ImportedSnapshot:
+        """Return the snapshot.
+
+        Raises:
+            SnapshotError: the import found nothing that an image can be made of.
+        """
+        files = self._files | {name: _join(rows) for name, rows in self._lines.items()}
+        if not files:
+            raise SnapshotError(
+                f"{self._format}: `{self._shown}` names no package",
+                hint="take a snapshot where the job runs: `reprobuild capture -o DIR`",
+            )
+        started, started_from = self._started
+        return ImportedSnapshot(
+            files=files,
+            facts=ImportFacts(
+                format=self._format, started=started, started_from=started_from,
+                origins=tuple(self._origins), unused=tuple(self._unused),
+            ),
+        )  # fmt: skip
+
+    @property
+    def _shown(self) -> str:
+        return display_text(self.source)
+
+
+def without_prefix(content: bytes) -> bytes:
+    """Return an `environment.yml` without its `prefix`, which names a person's directory."""
+    rows = content.splitlines(keepends=True)
+    return b"".join(row for row in rows if not row.startswith(b"prefix:"))
+
+
+def _continued(rows: list[str]) -> list[str]:
+    return [f"{row} \\" for row in rows[:-1]] + rows[-1:]
+
+
+def _join(rows: list[str]) -> bytes:
+    return "".join(f"{row}\n" for row in rows).encode()
+
+
+def _iso(moment: object) -> str:
+    """Return a moment in ISO 8601 and UTC; empty if it is not one."""
+    try:
+        if isinstance(moment, (int, float)):
+            seconds = moment / 1000 if moment > 1e11 else moment
+            return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(
+                timespec="seconds"
+            )
+        stated = moment if isinstance(moment, datetime.datetime) else _parse_iso(str(moment))
+    except (ValueError, OverflowError, OSError):
+        return ""
+    aware = stated if stated.tzinfo else stated.replace(tzinfo=datetime.timezone.utc)
+    return aware.astimezone(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+def _parse_iso(moment: str) -> datetime.datetime:
+    trimmed = re.sub(
+        r"(\.\d{6})\d+", r"\1", moment.strip().replace("Z", "+00:00")
+    )  # Python 3.10 reads six digits
+    return datetime.datetime.fromisoformat(trimmed)
+
+
+def load_document(data: bytes, file: str) -> dict[str, Any]:
+    """Return a JSON or YAML document that is a mapping.
+
+    Raises:
+        SnapshotError: it is not text, not such a document, or not a mapping.
+    """
+    content = text.decode(data, file)
+    try:
+        value = (
+            json.loads(content) if file.endswith((".json", ".ipynb")) else load_yaml(content, BoundedLoader)
+        )
+    except (ValueError, RecursionError) as err:
+        raise SnapshotError(f"{display_text(file)}: {display_text(str(err))}", hint=_DAMAGED) from None
+    if not isinstance(value, dict):
+        raise SnapshotError(f"{display_text(file)}: a mapping of fields is needed", hint=_DAMAGED)
+    return {str(key): inner for key, inner in value.items()}

@@ -1,0 +1,38 @@
+"""The table of importers. A new format is a module beside this one, and a row here.
+
+The first that recognises a path reads it: trackers before the lock files that may lie in their directories.
+"""
+
+from __future__ import annotations
+
+from reprobuild.snapshot.importers import (
+    conda_locks,
+    mlflow,
+    pdm_lock,
+    pip_inspect,
+    pipfile_lock,
+    poetry_lock,
+    pylock,
+    uv_lock,
+    wandb,
+)
+from reprobuild.snapshot.importers.model import Importer
+from reprobuild.snapshot.importers.source import ImportSource
+
+IMPORTERS: tuple[Importer, ...] = (
+    Importer("W&B run", wandb.recognises, wandb.read),
+    Importer("MLflow model or run", mlflow.recognises, mlflow.read),
+    Importer("uv.lock", uv_lock.recognises, uv_lock.read),
+    Importer("pylock.toml", pylock.recognises, pylock.read),
+    Importer("pip inspect", pip_inspect.recognises, pip_inspect.read),
+    Importer("pixi.lock", conda_locks.recognises_pixi, conda_locks.read_pixi),
+    Importer("conda-lock.yml", conda_locks.recognises_conda_lock, conda_locks.read_conda_lock),
+    Importer("poetry.lock", poetry_lock.recognises, poetry_lock.read),
+    Importer("pdm.lock", pdm_lock.recognises, pdm_lock.read),
+    Importer("Pipfile.lock", pipfile_lock.recognises, pipfile_lock.read),
+)
+
+
+def find_importer(source: ImportSource) -> Importer | None:
+    """Return the importer of a path, or None."""
+    return next((importer for importer in IMPORTERS if importer.recognises(source)), None)

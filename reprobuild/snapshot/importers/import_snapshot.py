@@ -1,0 +1,137 @@
+"""Import of a path: recognise it, write a snapshot, and read it back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from reprobuild.errors import SnapshotError, UsageError
+from reprobuild.infra.atomic import atomic_directory
+from reprobuild.infra.display import escape_text
+from reprobuild.infra.untrusted.write_below import write_below
+from reprobuild.snapshot.file_kinds import kind_of
+from reprobuild.snapshot.importers.draft import without_prefix
+from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer
+from reprobuild.snapshot.importers.model import FILE, ImportedSnapshot, ImportFacts
+from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
+from reprobuild.snapshot.not_snapshot import missing_error
+from reprobuild.snapshot.read import read_snapshot
+
+
+def import_into(path: Path, out: Path, *, replace: bool = False) -> ImportFacts:
+    """Write a path of another tool as a snapshot directory.
+
+    Args:
+        path: a directory, a file, or an archive.
+        out: the new directory.
+        replace: replace a directory that an earlier import made.
+
+    Returns:
+        The facts on the import, which are in `import.json`, too.
+
+    Raises:
+        UsageError: `out` exists and has files.
+        SnapshotError: the format is unknown, a file is damaged, or the result is no valid snapshot.
+    """
+    if os.path.lexists(out) and not (replace and (out / FILE).is_file()) and not _is_empty(out):
+        raise UsageError(f"{escape_text(str(out))} exists", hint="name a new directory with -o")
+    imported = _read(path)
+    with atomic_directory(out) as part:
+        _write(imported, part)
+        read_snapshot(part)  # what it refuses is refused before it is written
+    return imported.facts
+
+
+@contextlib.contextmanager
+def open_snapshot(path: Path) -> Iterator[Path]:
+    """Yield the snapshot directory of a path; that of an import is temporary.
+
+    Raises:
+        SnapshotError: see `import_into`; the errors of a directory without a snapshot are left to its reader.
+    """
+    if not needs_import(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="reprobuild-import-") as name:
+        directory = Path(name) / "snapshot"
+        import_into(path, directory)
+        yield directory
+
+
+def needs_import(path: Path) -> bool:
+    """Return whether a path is a file, or a directory of another tool."""
+    return path.is_file() or (path.is_dir() and not _is_captured(path) and can_import(path))
+
+
+def can_import(path: Path) -> bool:
+    """Return whether an importer recognises a path that is no archive."""
+    if path.is_file() and ARCHIVE.fullmatch(path.name):
+        return False
+    with tempfile.TemporaryDirectory() as scratch, open_source(path, Path(scratch)) as source:
+        return find_importer(source) is not None
+
+
+def _is_captured(directory: Path) -> bool:
+    """Return whether a directory has a file that only a snapshot has."""
+    return any((directory / name).is_file() for name in (FILE, "capture.json", "env.txt", "env.nul"))
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
+
+
+def _read(path: Path) -> ImportedSnapshot:
+    if not path.exists():
+        raise missing_error(path)
+    with tempfile.TemporaryDirectory() as scratch, open_source(path, Path(scratch)) as source:
+        if importer := find_importer(source):
+            return importer.read(source)
+        if captured := _captured_files(source):
+            return captured
+        names = ", ".join(importer.name for importer in IMPORTERS)
+        raise SnapshotError(
+            f"`{escape_text(str(path))}` is of no known format",
+            hint=f"these are read: {names}, and the files of a snapshot; "
+            "or take a snapshot where the job runs: `reprobuild capture -o DIR`",
+        )
+
+
+def _captured_files(source: ImportSource) -> ImportedSnapshot | None:
+    """Return the captured files of an archive or a single file, if it is a snapshot already."""
+    if source.path.is_file() and len(source.names) == 1 and (name := _captured_name(source)):
+        content = source.read(source.names[0])
+        content = without_prefix(content) if name == "environment.yml" else content
+        return ImportedSnapshot(files={name: content}, facts=ImportFacts(format=f"a file ({name})"))
+    marks = sorted(name for name in source.names if kind_of(name.rpartition("/")[2]))
+    if not marks:
+        return None
+    directory = min((name.rpartition("/")[0] for name in marks), key=lambda name: (name.count("/"), name))
+    inside = source.below(directory) if directory else source
+    files = {name: inside.read(name) for name in inside.names if "/" not in name}
+    return ImportedSnapshot(files=files, facts=ImportFacts(format="a snapshot in an archive"))
+
+
+def _captured_name(source: ImportSource) -> str:
+    """Return the name in a snapshot for a single file; empty if its kind is unknown."""
+    (name,) = source.names
+    if kind := kind_of(name):
+        return name if kind.name == "*.diff" else kind.name
+    if re.search(r"requirements.*\.txt$|pip.?freeze.*\.txt$", name.lower()):
+        return "requirements.txt"
+    if name.lower().endswith((".yml", ".yaml")) and re.search(rb"(?m)^dependencies:", source.read(name)):
+        return "environment.yml"
+    return ""
+
+
+def _write(imported: ImportedSnapshot, directory: Path) -> None:
+    for name, content in imported.files.items():
+        write_below(directory, name, content)
+    document = msgspec.json.format(msgspec.json.encode(imported.facts), indent=1) + b"\n"
+    if FILE not in imported.files:
+        write_below(directory, FILE, document)

@@ -1,0 +1,78 @@
+"""Importer of `pdm.lock`.
+
+Format: https://github.com/pdm-project/pdm, `src/pdm/project/lockfile`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.model import ImportedSnapshot
+from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.toml_documents import load_toml, string, tables
+
+NAME = "pdm.lock"
+_UNUSED = {"metadata": "the format, and ranges of Python; `--python` gives the one that ran"}
+
+
+def recognises(source: ImportSource) -> bool:
+    """Return whether the path is a `pdm.lock`, or has one at its top."""
+    return _file(source) is not None
+
+
+def read(source: ImportSource) -> ImportedSnapshot:
+    """Import a `pdm.lock`: all packages of all locked groups.
+
+    Raises:
+        SnapshotError: it is damaged.
+    """
+    file = _file(source)
+    assert file is not None
+    document = load_toml(source.read(file), file)
+    draft = Draft("pdm.lock", file)
+    for package in tables(document, "package"):
+        if package.get("extras"):  # the same distribution again, with the requirements of an extra
+            draft.leave(f"package {string(package, 'name')}", "it repeats a package, with an extra")
+        else:
+            _add_package(draft, source, package)
+    draft.leave_rest(document, ("package",), _UNUSED)
+    return draft.finish()
+
+
+def _file(source: ImportSource) -> str | None:
+    top = [name for name in source.names if "/" not in name]
+    return next((name for name in top if name == NAME or name.endswith(f"-{NAME}")), None)
+
+
+def _add_package(draft: Draft, source: ImportSource, package: dict[str, Any]) -> None:
+    name, version, field = (
+        string(package, "name"),
+        string(package, "version"),
+        f"package {string(package, 'name')}",
+    )
+    marker = string(package, "marker")
+    condition = f" ; {marker}" * bool(marker)
+    if string(package, "git"):
+        draft.add(
+            REQUIREMENTS,
+            f"{name} @ git+{string(package, 'git')}@{string(package, 'revision')}{condition}",
+            field,
+        )
+    elif string(package, "url"):
+        draft.add(REQUIREMENTS, f"{name} @ {string(package, 'url')}{condition}", field)
+    elif string(package, "path"):
+        add_directory(
+            draft,
+            source,
+            name,
+            version,
+            string(package, "path"),
+            field,
+            editable=package.get("editable") is True,
+        )
+    else:
+        sums = (string(file, "hash") for file in tables(package, "files"))
+        sha256 = [value.removeprefix("sha256:") for value in sums if value.startswith("sha256:")]
+        draft.add_pin(name, version, field, marker=marker, hashes=sha256)

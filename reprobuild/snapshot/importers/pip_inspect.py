@@ -1,0 +1,86 @@
+"""Importer of the JSON of `pip inspect`.
+
+Format: https://pip.pypa.io/en/stable/reference/inspect-report/
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.model import ImportedSnapshot
+from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.toml_documents import string, table, tables
+
+_HOME = re.compile(r"^/(?:home|Users)/[^/]+")  # a user's name
+_UNUSED = {"version": "the format", "pip_version": "pip is a line of its own"}
+
+
+def recognises(source: ImportSource) -> bool:
+    """Return whether a file at the top is named as such a report."""
+    return _file(source) is not None
+
+
+def read(source: ImportSource) -> ImportedSnapshot:
+    """Import a report of `pip inspect`.
+
+    Raises:
+        SnapshotError: it is damaged, or lists nothing.
+    """
+    file = _file(source)
+    assert file is not None
+    document = load_document(source.read(file), file)
+    draft = Draft("pip inspect", file)
+    for number, entry in enumerate(tables(document, "installed")):
+        _add_installed(draft, source, entry, f"installed[{number}]")
+    environment = table(document, "environment")
+    system = string(environment, "platform_system"), string(environment, "platform_machine")
+    draft.add_python(string(environment, "python_full_version"), "environment.python_full_version", "-".join(
+        (system[0], "", system[1])
+    ))  # fmt: skip
+    draft.leave_rest(document, ("installed", "environment"), _UNUSED)
+    return draft.finish()
+
+
+def _file(source: ImportSource) -> str | None:
+    top = [name for name in source.names if "/" not in name]
+    return next(
+        (
+            name
+            for name in top
+            if name.lower().replace("_", "-").endswith(("pip-inspect.json", "inspect.json"))
+        ),
+        None,
+    )
+
+
+def _add_installed(draft: Draft, source: ImportSource, entry: dict[str, Any], field: str) -> None:
+    metadata = table(entry, "metadata")
+    name, version = string(metadata, "name"), string(metadata, "version")
+    direct = table(entry, "direct_url")
+    url, vcs, archive = string(direct, "url"), table(direct, "vcs_info"), table(direct, "archive_info")
+    directory = table(direct, "dir_info") if "dir_info" in direct else None
+    if vcs:
+        repository = f"{string(vcs, 'vcs')}+{url}@{string(vcs, 'commit_id')}"
+        subdirectory = string(direct, "subdirectory")
+        editable = bool(table(direct, "dir_info").get("editable"))
+        fragment = "&".join(
+            [f"egg={name}"] * editable + [f"subdirectory={subdirectory}"] * bool(subdirectory)
+        )
+        line = f"-e {repository}" if editable else f"{name} @ {repository}"
+        draft.add(REQUIREMENTS, line + f"#{fragment}" * bool(fragment), field)
+    elif directory is not None:
+        add_directory(
+            draft, source, name, version, _HOME.sub("/home/user", unquote(urlsplit(url).path)), field,
+            editable=bool(directory.get("editable")),
+        )  # fmt: skip
+    elif archive:
+        sha256 = string(table(archive, "hashes"), "sha256") or string(archive, "hash").removeprefix("sha256=")
+        draft.add(REQUIREMENTS, f"{name} @ {url}" + f"#sha256={sha256}" * bool(sha256), field)
+    elif name and version:
+        draft.add_pin(name, version, field)
+    else:
+        draft.leave(field, "it has no name and version")

@@ -1,0 +1,55 @@
+"""The job's own repository, as a tracker records it: address, commit and changes."""
+
+from __future__ import annotations
+
+import re
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SCP = re.compile(r"(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^\s:]+)")
+_HTTPS = re.compile(r"(?:https?|ssh|git)://[^\s]+")
+_OWN = "the job's own repository: {}; mount a checkout of it (`reprobuild run OUT -v DIR:/work`)"
+
+
+def add_repository(draft: Draft, remote: str, commit: str, field: str, changes: bytes = b"") -> None:
+    """Add the repository of a run, with its uncommitted changes.
+
+    If a distribution of its name is pinned, it was installed from the repository: the line becomes an editable one,
+    and the changes its patch. Else the repository is named, and the changes are kept for people.
+
+    Args:
+        remote: its address, as git has it; empty if unknown.
+        commit: the full commit; empty if unknown.
+        changes: the output of `git diff`.
+    """
+    address = _address(remote)
+    if not address or not _COMMIT.fullmatch(commit):
+        if remote or commit:
+            draft.leave(field, "it has no address with a full commit")
+        _keep_changes(draft, "job", changes)
+        return
+    name = re.sub(r"\.git$", "", address.rstrip("/").rpartition("/")[2])
+    if draft.replace_pin(
+        REQUIREMENTS, str(canonicalize_name(name)), f"-e git+{address}@{commit}#egg={name}", field
+    ):
+        if changes:
+            draft.put(f"{name}.diff", changes, field)
+    else:
+        draft.leave(field, _OWN.format(f"{address} at {commit}"))
+        _keep_changes(draft, name, changes)
+
+
+def _keep_changes(draft: Draft, name: str, changes: bytes) -> None:
+    if changes and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}", name):
+        draft.put(f"{name}.patch", changes)
+
+
+def _address(remote: str) -> str:
+    """Return an address that pip accepts after `git+`; empty if there is none."""
+    if _HTTPS.fullmatch(remote):
+        return remote
+    match = _SCP.fullmatch(remote)
+    return f"ssh://git@{match['host']}/{match['path'].lstrip('/')}" if match else ""

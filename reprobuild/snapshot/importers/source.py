@@ -1,0 +1,148 @@
+"""The path that is imported: a directory, a file, or an archive, read in the same way."""
+
+from __future__ import annotations
+
+import contextlib
+import lzma
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from reprobuild.errors import BuildError, SnapshotError
+from reprobuild.infra.display import escape_text
+from reprobuild.infra.untrusted.names import check_path
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.tars import UNREADABLE as BAD_TAR
+from reprobuild.infra.untrusted.tars import members, open_stream
+from reprobuild.infra.untrusted.zips import UNREADABLE as BAD_ZIP
+from reprobuild.infra.untrusted.zips import open_zip
+from reprobuild.snapshot.text import LIMIT
+
+ARCHIVE = re.compile(r".*\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz))")
+DEPTH = 6  # directories below the path; a tracker's run has four
+MOST_FILES = 20_000
+_SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pixi", ".tox"}
+
+
+class ImportSource:
+    """The files of a path by their relative names.
+
+    `path` is the path itself; `home` the directory that relative paths in its files are of, or None in an archive.
+    """
+
+    def __init__(self, path: Path, files: dict[str, Path], home: Path | None) -> None:
+        self.path = path
+        self.home = home
+        self._files = files
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The relative names of the files, sorted."""
+        return tuple(sorted(self._files))
+
+    def find(self, *names: str) -> str | None:
+        """Return the shallowest file with one of these base names, or None."""
+        hits = [name for name in self._files if PurePosixPath(name).name in names]
+        return min(hits, key=lambda name: (name.count("/"), name), default=None)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file of this relative name."""
+        return name in self._files
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            SnapshotError: it cannot be read, or is larger than a captured file may be.
+        """
+        try:
+            return read_plain(self._files[name], LIMIT)
+        except OSError as err:
+            raise SnapshotError(
+                f"`{escape_text(name)}` cannot be read: {err.strerror or err}",
+                hint="check who owns it, and what it links to",
+            ) from None
+
+    def below(self, directory: str) -> ImportSource:
+        """Return the part of this source below a directory."""
+        inside = {
+            name[len(directory) + 1 :]: path
+            for name, path in self._files.items()
+            if name.startswith(f"{directory}/")
+        }
+        return ImportSource(self.path, inside, self.home and self.home / directory)
+
+
+@contextlib.contextmanager
+def open_source(path: Path, scratch: Path) -> Iterator[ImportSource]:
+    """Yield the files of a path.
+
+    Args:
+        path: a directory, a file, or an archive.
+        scratch: an empty directory for the members of an archive.
+
+    Raises:
+        SnapshotError: it is missing, unreadable, or a damaged or hostile archive.
+    """
+    if path.is_dir():
+        yield ImportSource(path, dict(_walk(path)), path)
+    elif ARCHIVE.fullmatch(path.name):
+        files = dict(_unpack(path, scratch))
+        yield ImportSource(path, files, None)
+    else:
+        yield ImportSource(path, {path.name: path}, path.parent)
+
+
+def _walk(top: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the regular files below a directory that lead nowhere else."""
+    count = 0
+    waiting = [top]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            entries = sorted(directory.iterdir())
+        except OSError:  # of another user: its files are not there for us
+            continue
+        for entry in entries:
+            relative = entry.relative_to(top)
+            if entry.is_symlink():
+                continue
+            if entry.is_dir():
+                if entry.name not in _SKIPPED and len(relative.parts) < DEPTH:
+                    waiting.append(entry)
+            elif entry.is_file():
+                if (count := count + 1) > MOST_FILES:
+                    return
+                yield relative.as_posix(), entry
+
+
+def _unpack(path: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files of an archive, written under numbers: no name of it becomes a path here."""
+    origin = escape_text(path.name)
+    try:
+        for number, (name, content) in enumerate(_archive_files(path, origin)):
+            target = scratch / str(number)
+            target.write_bytes(content)
+            yield name, target
+    except (BuildError, OSError, zlib.error, lzma.LZMAError, *BAD_TAR, *BAD_ZIP) as err:
+        raise SnapshotError(
+            f"`{origin}` cannot be unpacked: {escape_text(str(err))}",
+            hint="unpack it yourself, and name the directory",
+        ) from None
+
+
+def _archive_files(path: Path, origin: str) -> Iterator[tuple[str, bytes]]:
+    if path.suffix == ".zip":
+        with open_zip(path, origin) as (archive, infos):
+            for name, packed in infos.items():
+                if packed.file_size <= LIMIT:
+                    yield name, archive.read(packed)
+        return
+    with path.open("rb") as stream, open_stream(stream, "r|*") as tar:
+        for info in members(tar, origin, packed=path.stat().st_size):
+            if info.isfile() and info.size <= LIMIT:
+                check_path(info.name.removeprefix("./"), origin)
+                content = tar.extractfile(info)
+                assert content is not None
+                yield info.name.removeprefix("./"), content.read()

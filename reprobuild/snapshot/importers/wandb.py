@@ -1,0 +1,115 @@
+"""Importer of a run directory of Weights & Biases.
+
+Format: wandb's own source, `core/internal/stream/handler.go` and `gitops/git.go`; older runs have `docker`, `cuda`,
+`state` and `heartbeatAt` in their metadata, newer ones nest it in `config.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.model import ImportedSnapshot
+from reprobuild.snapshot.importers.repositories import add_repository
+from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.toml_documents import string, table
+
+METADATA, CONFIG, CONDA = "wandb-metadata.json", "config.yaml", "conda-environment.yaml"
+_PERSONAL = dict.fromkeys(
+    ("email", "username", "host", "root", "executable"), "it names a person or a machine"
+)
+_REASONS = _PERSONAL | dict.fromkeys(
+    ("gpu", "gpu_count", "gpu_devices", "gpu_nvidia", "gpu_amd", "gpuapple", "gpu_apple", "apple", "cpu", "cpu_count",
+     "cpu_count_logical", "cpu_freq", "cpu_freq_per_core", "memory", "disk", "cuda", "cudaVersion", "tpu", "trainium"),
+    "a fact of the machine, which an image cannot hold",
+) | dict.fromkeys(
+    ("program", "args", "codePath", "codePathLocal"), "the job's own command: `reprobuild run OUT -- CMD`"
+) | dict.fromkeys(("heartbeatAt", "state", "writer_id", "writerId", "slurm"), "a fact of the run itself") | {
+    "docker": "the image that the job ran in: `--base` can take it",
+}  # fmt: skip
+
+
+def recognises(source: ImportSource) -> bool:
+    """Return whether the path is a run, its `files`, or a directory with one run in it."""
+    return _directory(source) is not None
+
+
+def read(source: ImportSource) -> ImportedSnapshot:
+    """Import a run.
+
+    Raises:
+        SnapshotError: a file of it is damaged, or it names no package.
+    """
+    directory = _directory(source)
+    assert directory is not None
+    files = source.below(directory) if directory else source
+    draft = Draft("W&B run", METADATA)
+    metadata = _read_metadata(files)
+    draft.start(string(metadata, "startedAt"), "startedAt")
+    draft.add_python(string(metadata, "python"), "python", string(metadata, "os"))
+    git = table(metadata, "git")
+    _add_requirements(draft, files)
+    draft.source = METADATA
+    patch = next((name for name in files.names if name == "diff.patch"), None)
+    add_repository(
+        draft, string(git, "remote"), string(git, "commit"), "git", files.read(patch) if patch else b""
+    )
+    draft.leave_rest(metadata, ("startedAt", "python", "os", "git"), _REASONS)
+    _leave_files(draft, files)
+    return draft.finish()
+
+
+def _directory(source: ImportSource) -> str | None:
+    """Return the directory of the run's files in the source, empty for the top; None without one."""
+    marks = [name for name in source.names if PurePosixPath(name).name == METADATA]
+    if not marks:
+        marks = [
+            name for name in source.names
+            if PurePosixPath(name).name == CONFIG and b"_wandb:" in source.read(name)[:200_000]
+        ]  # fmt: skip
+    directories = sorted({str(PurePosixPath(name).parent) for name in marks})
+    return {".": ""}.get(directories[0], directories[0]) if len(directories) == 1 else None
+
+
+def _read_metadata(files: ImportSource) -> dict[str, Any]:
+    """Return the metadata, with what only `config.yaml` has."""
+    metadata = load_document(files.read(METADATA), METADATA) if files.has(METADATA) else {}
+    if not files.has(CONFIG):
+        return metadata
+    inner = table(table(load_document(files.read(CONFIG), CONFIG), "_wandb"), "value")
+    nested = next((entry for entry in table(inner, "e").values() if isinstance(entry, dict)), {})
+    return {"python": string(inner, "python_version")} | nested | metadata
+
+
+def _add_requirements(draft: Draft, files: ImportSource) -> None:
+    draft.source = REQUIREMENTS
+    if files.has(REQUIREMENTS):
+        for number, row in enumerate(files.read(REQUIREMENTS).decode(errors="replace").splitlines(), 1):
+            if row.strip():
+                draft.add(REQUIREMENTS, row.strip(), f"line {number}")
+    if files.has(CONDA):
+        draft.source = CONDA
+        draft.put_environment(files.read(CONDA))
+
+
+def _leave_files(draft: Draft, files: ImportSource) -> None:
+    """Name the other files of the run."""
+    for name, reason in _file_reasons(files):
+        draft.source = name
+        draft.leave("the file", reason)
+
+
+def _file_reasons(files: ImportSource) -> Iterator[tuple[str, str]]:
+    for name in files.names:
+        if name == CONFIG:
+            yield name, "hyperparameters of the run"
+        elif name == "wandb-summary.json":
+            yield name, "results of the run"
+        elif name.startswith(("diff_", "upstream_diff_")):
+            yield name, "changes against the branch of a remote: `diff.patch` has those against the commit"
+        elif name.startswith("code/"):
+            yield name, "a copy of the job's program"
+        elif name not in (METADATA, REQUIREMENTS, CONDA, "diff.patch"):
+            yield name, "an output of the run"
