@@ -94,7 +94,8 @@ def lock(
         context: the store and the network; by default the user's.
 
     Raises:
-        LockError: a line cannot be pinned. FetchError: a file or an index is unavailable.
+        LockError: a line cannot be pinned.
+        FetchError: a file or an index is unavailable.
     """
     context = context or open_context()
     with open_snapshot(Path(folder)) as directory:
@@ -117,7 +118,8 @@ def build(
     """Build the image of a lock into an output directory.
 
     Raises:
-        FetchError: a file is unavailable. BuildError: the build failed.
+        FetchError: a file is unavailable.
+        BuildError: the build failed.
     """
     context, path = context or open_context(), Path(lock_path)
     input_lock = read_lock(path)
@@ -148,7 +150,9 @@ def from_snapshot(
         context: the store and the network; by default the user's.
 
     Raises:
-        LockError: a line cannot be pinned. FetchError: a file is unavailable. BuildError: the build failed.
+        LockError: a line cannot be pinned.
+        FetchError: a file is unavailable.
+        BuildError: the build failed.
         EngineError: no engine can run the check.
     """
     sealed, image, verdict = pipeline.build_from_snapshot(
@@ -164,7 +168,8 @@ def verify(
     """Check the image of an output directory on this machine, and write verdict and report.
 
     Raises:
-        UsageError: the directory holds no image. EngineError: no engine answers.
+        UsageError: the directory holds no image.
+        EngineError: no engine answers.
     """
     sealed, image = directory.read_image(Path(out))
     verdict = checks.verify(sealed, image, Path(out), context or open_context(), check, read_nodes)
@@ -181,7 +186,8 @@ def run(
     """Run a command in the image of an output directory, and return its exit code and output.
 
     Raises:
-        UsageError: an option is not valid, or the directory holds no image. EngineError: the engine fails.
+        UsageError: an option is not valid, or the directory holds no image.
+        EngineError: the engine fails.
     """
     streams: dict[int, list[bytes]] = {1: [], 2: []}
     code = runs.run(

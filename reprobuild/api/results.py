@@ -31,7 +31,7 @@ class BuildResult(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command line: 0 without a check."""
+        """The exit code of the command line, 0 without a check."""
         return self.verdict.exit_code if self.verdict else 0
 
     def __str__(self) -> str:
