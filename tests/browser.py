@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import mimetypes
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from axe_core_python.base import AXE_SCRIPT
@@ -21,7 +23,7 @@ from selenium.webdriver.chrome.service import Service
 
 from tests.conftest import ROOT
 
-HOST = "report.example"
+HOST = "pages.example"
 # As root there is no sandbox; the rest keeps the browser from asking its maker for anything.
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -51,9 +53,15 @@ class Browser:
         self, content: str, *, width: int = 1280, features: Mapping[str, str] | None = None, media: str = ""
     ) -> None:
         """Show a page, at a width, with features of media (`prefers-color-scheme`) or as print."""
-        self.look(width=width, features=features, media=media)
         path = f"/{len(self.proxy.pages)}.html"
         self.proxy.pages[path] = content.encode()
+        self.visit(path, width=width, features=features, media=media)
+
+    def visit(
+        self, path: str, *, width: int = 1280, features: Mapping[str, str] | None = None, media: str = ""
+    ) -> None:
+        """Show a page of the proxy."""
+        self.look(width=width, features=features, media=media)
         self.driver.get_log("performance")
         self.driver.get_log("browser")
         self.proxy.asked.clear()
@@ -121,9 +129,11 @@ def proxy() -> Iterator[tuple[Proxy, int]]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             state.asked.append((self.command, self.path))
-            content = state.pages.get(self.path.removeprefix(f"http://{HOST}"))
+            url = urlsplit(self.path)
+            content = state.pages.get(url.path) if url.netloc == HOST else None
+            kind, _ = mimetypes.guess_type(url.path)
             self.send_response(403 if content is None else 200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Type", f"{kind or 'text/html'}; charset=utf-8")
             self.send_header("Content-Length", str(len(content or b"")))
             self.end_headers()
             self.wfile.write(content or b"")

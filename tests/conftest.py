@@ -34,7 +34,7 @@ from tests.torch_environment import make_torch_environment
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-pytest_plugins = ("tests.system.base", "tests.engines.small")
+pytest_plugins = ("tests.browser", "tests.system.base", "tests.engines.small")
 
 # Tests on the example's store take longer than all the rest: these of them run with the rest, on their own store.
 MORE = ("tests/cluster/", "tests/e2e/test_guides.py")

@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from reprobuild.report.html.page import render_html
-from tests.report.conftest import Browser
+from tests.browser import Browser
 from tests.report.samples import HOSTILE, IMAGE, LONG, full_page, large_page
 from tests.verify.samples import make_lock, make_smoke, make_verdict
 
