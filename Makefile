@@ -9,6 +9,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 PROOF ?= build/proof
 PROOF_ARGS ?=
+SITE ?= build/site
 
 VENV = .venv
 PYTHON = $(VENV)/bin/python
@@ -19,7 +20,7 @@ WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 WITH_APPTAINER = $(PYTHON) dev/private_apptainer.py run --folder .engine/apptainer --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test check newest lock bench proof release-check evidence gpu-evidence venv bare clean
+.PHONY: help demo quick test check newest lock bench proof release-check docs evidence gpu-evidence venv bare clean
 
 help:
 	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
@@ -30,6 +31,7 @@ help:
 	@echo 'make bench  the figures as ratios, after `make demo` (BENCH_ARGS="--evidence FILE")'
 	@echo 'make proof  the long experiments, hours, after `make demo` (PROOF_ARGS="NAME... --shard 1/4")'
 	@echo 'make release-check   wheel and sdist, installed and run from fresh environments'
+	@echo 'make docs   the documentation site (SITE=$(SITE))'
 	@echo 'make evidence lists the evidence that is missing or older than the code'
 	@echo 'make venv   the Python environment .venv'
 	@echo 'make bare   `make demo` and `make test` of HEAD in a bare Debian root (CMD=... for another command)'
@@ -85,6 +87,11 @@ proof: venv
 # Wheel and sdist, each installed into a fresh environment from this machine's index, and the demo from the wheel.
 release-check: venv
 	$(WITH_ENGINE) $(PYTHON) dev/release_check.py $(RELEASE_ARGS)
+
+# Reads every page again: a page that did not change repeats no warning, and a warning is an error.
+docs: venv
+	$(PYTHON) -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --write-all \
+		--conf-dir docs --doctree-dir '$(SITE).doctrees' . '$(SITE)'
 
 evidence: venv
 	@$(PYTHON) -m proof.stale
