@@ -14,7 +14,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "dev")]
@@ -206,6 +206,10 @@ def _takes(kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, Struct):
         return "keys, below"
     arguments = [one for one in get_args(kind) if one is not Ellipsis]
+    if get_origin(kind) is Annotated:
+        return _takes(arguments[0])
+    if get_origin(kind) is Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
     if get_origin(kind) is tuple:
         return f"list of {_takes(arguments[0])}".replace("list of keys", "list; keys")
     if get_origin(kind) is dict:

@@ -138,7 +138,7 @@ def decision_options(function: F) -> F:
                 "--build-image",
                 "build_image",
                 metavar="IMAGE",
-                help="Image to compile in, as nvidia/cuda:*-devel-*.",
+                help="Image to compile in, as nvidia/cuda:12.4.1-devel-ubuntu22.04.",
             ),
             click.option(
                 "--source",
