@@ -53,6 +53,13 @@ def test_every_page_of_docs_is_built(site: Path) -> None:
     assert 'url=docs/README.html"' in (site / "index.html").read_text()
 
 
+def test_a_link_has_the_title_of_its_page(site: Path) -> None:
+    text = (site / "docs" / "determinism.html").read_text()
+    assert '<a class="reference internal" href="seeds.html">Seeds</a>' in text
+    names = re.compile(r"<a [^>]*internal[^>]*>(?:<[^>]*>)*[^<]*\.md<")
+    assert [path.name for path in site.rglob("*.html") if names.search(path.read_text())] == []
+
+
 def test_the_navigation_is_the_index() -> None:
     """The parts of the site are the headings of docs/README.md, with the same pages."""
     groups = [part.partition("\n") for part in INDEX.split("\n## ")[2:]]
@@ -98,7 +105,7 @@ def test_a_request_to_another_host_is_seen(text: str) -> None:
 def test_a_broken_link_fails(link: str, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in ("conf.py", "icon.svg", "site.css"):
+    for name in ("conf.py", "icon.svg", "site.css", "site.js"):
         shutil.copy(ROOT / "docs" / name, tmp_path / "docs")
     (tmp_path / "docs" / "_toc.yml").write_text("root: docs/README\n")
     (tmp_path / "docs" / "README.md").write_text(f"# Title\n\n[text]({link})\n")
@@ -115,6 +122,14 @@ def test_the_index_on_a_desktop(browser: Browser, pages: list[str]) -> None:
     browser.driver.find_element("link text", "Slurm without Docker").click()
     assert "/docs/guides/slurm-without-docker.html" in browser.driver.current_url
     assert browser.complaints() == []
+
+
+def test_the_navigation_shows_the_current_page(browser: Browser, pages: list[str]) -> None:
+    browser.visit("/docs/STYLE.html")
+    seen = """const box = document.querySelector('.sidebar-scroll').getBoundingClientRect();
+        const entry = document.querySelector('.current-page').getBoundingClientRect();
+        return box.top <= entry.top && entry.bottom <= box.bottom && window.scrollY === 0"""
+    assert browser.script(seen) is True
 
 
 def test_the_search_finds_a_variable(browser: Browser, pages: list[str]) -> None:
