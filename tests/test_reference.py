@@ -32,6 +32,8 @@ def test_each_verb_with_each_option_is_there() -> None:
         "`--no-verify`",
         "| 11 | ",
         "| `workload` | keys, below |",
+        "| `system` | `needed` or `all` |",
+        "| `command` | list of text |",
         "| `docker-hub` | ",
         "`REPROBUILD_SEED`",
     ):

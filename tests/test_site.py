@@ -122,6 +122,7 @@ def test_the_index_on_a_desktop(browser: Browser, pages: list[str]) -> None:
     browser.driver.find_element("link text", "Slurm without Docker").click()
     assert "/docs/guides/slurm-without-docker.html" in browser.driver.current_url
     assert browser.complaints() == []
+    assert {url for url in browser.requests() if not url.startswith((f"http://{HOST}/", "data:"))} == set()
 
 
 def test_the_navigation_shows_the_current_page(browser: Browser, pages: list[str]) -> None:
@@ -159,3 +160,4 @@ def test_a_wide_table_scrolls_in_its_box(browser: Browser, pages: list[str]) -> 
     browser.visit("/docs/seeds.html", width=PHONE)
     boxes = "return [...document.querySelectorAll('.table-wrapper')].map((box) => box.scrollWidth - box.clientWidth)"
     assert max(browser.script(boxes)) > 0
+    assert not [rule for rule in browser.violations() if rule.startswith("scrollable-region-focusable")]
