@@ -24,8 +24,8 @@ from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.run import run as runs
 from reprobuild.run.options import RunOptions
 from reprobuild.snapshot import read
+from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers.import_snapshot import import_into, open_snapshot
-from reprobuild.snapshot.importers.model import ImportFacts
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.roots import gc_root, record_lock, remember_lock
 

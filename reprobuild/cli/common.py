@@ -174,6 +174,12 @@ def decision_options(function: F) -> F:
             click.option(
                 "--drop", metavar="NAME", multiple=True, help="Leave out a variable, package or line."
             ),
+            click.option(
+                "--as-of",
+                "as_of",
+                metavar="DATE",
+                help="Choose versions of this day for requirements without one.",
+            ),
             click.option("--accept", metavar="LINE|CLASS", multiple=True, help="Accept a deviation."),
             click.option(
                 "--profile",

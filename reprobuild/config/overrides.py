@@ -100,7 +100,8 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     commas. `debs` are `.deb` files, or directories of them; `indexes` maps the name of a distribution to its
     only permitted index; `channels` are addresses or names of channels of conda. `build` is by project;
     `build_image` is the image to compile in. `system` selects the captured system packages of the base: all, or
-    only the needed ones (the default, None); `packages` are more of them, by name.
+    only the needed ones (the default, None); `packages` are more of them, by name. `as_of` is a date or moment: uv
+    chooses versions of then for requirements without one.
     """
 
     python: Version | None = None
@@ -122,6 +123,7 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     build_image: Reference | None = None
     system: Literal["needed", "all"] | None = None
     packages: tuple[Line, ...] = ()
+    as_of: Line | None = None
 
     def lock_document(self) -> dict[str, Any]:
         """Return the overrides to record in the lock.

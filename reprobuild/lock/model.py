@@ -27,7 +27,7 @@ from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Whe
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Base, BaseImage, EnvVar
 
-Outcome = Literal["pinned", "in base", "excluded", "replaced", "unresolved"]
+Outcome = Literal["pinned", "solved", "in base", "excluded", "replaced", "unresolved"]
 
 # Kinds of resolutions without a captured line: each sums up several lines.
 OF_NO_LINE = ("cuda", "release")
@@ -154,6 +154,11 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def deviations(self) -> tuple[Resolution, ...]:
         """The resolutions that make the image differ from the snapshot."""
         return tuple(r for r in self.rulings if r.outcome in ("replaced", "unresolved"))
+
+    @property
+    def solved(self) -> tuple[Resolution, ...]:
+        """The resolutions with a version that was chosen, and not captured."""
+        return tuple(ruling for ruling in self.rulings if ruling.outcome == "solved")
 
 
 class SealedLock(Lock, frozen=True, kw_only=True, forbid_unknown_fields=True):

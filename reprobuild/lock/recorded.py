@@ -58,6 +58,7 @@ class RecordedDecisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     build_image: Line | None = None
     system: Literal["needed", "all"] | None = None
     packages: tuple[Line, ...] = ()
+    as_of: Line | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the decisions by name; unset decisions are left out."""

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
-from reprobuild.snapshot.importers.model import ImportFacts
+from reprobuild.snapshot.import_facts import ImportFacts
 
 
 def render_import(facts: ImportFacts, out: Path) -> str:

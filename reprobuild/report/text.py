@@ -76,9 +76,10 @@ def _outcome_lines(lock: Lock) -> list[str]:
 
 
 def _deviation_lines(lock: Lock) -> list[str]:
+    solved = [f"solved: {len(lock.solved)} versions were chosen, not captured"] if lock.solved else []
     if not lock.deviations:
-        return ["deviations: none"]
-    lines = ["deviations:"]
+        return [*solved, "deviations: none"]
+    lines = [*solved, "deviations:"]
     kinds = Counter(ruling.kind for ruling in lock.deviations)
     subjects: dict[str, list[str]] = {}
     for ruling in lock.deviations:

@@ -188,8 +188,8 @@ def _pin_advice(refused: Sequence[Resolution]) -> list[str]:
     file = open_lines[0].file
     return [
         f"{file} has {len(open_lines)} requirements without a version, which no freeze has. Write the versions of the "
-        f"environment that ran with `pip freeze > {shlex.quote(file)}`; if it is gone, choose versions of today with "
-        f"`uv pip compile {shlex.quote(file)} -o pinned.txt` and put them into {file}."
+        f"environment that ran with `pip freeze > {shlex.quote(file)}`. If it is gone, `--as-of DATE` chooses the "
+        f"versions of that day; `uv pip compile {shlex.quote(file)} -o pinned.txt` writes those of today."
     ]
 
 

@@ -37,8 +37,7 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
     reason = (
         f"it is no freeze: its {len(names)} distributions require {len(gaps)} that it does not list, and that the "
         f"image will not have ({', '.join(gaps[:_SHOWN])}{more}); write all of the environment that ran with "
-        f"`pip freeze > {shlex.quote(file)}`; if it is gone, choose versions of today with "
-        f"`uv pip compile {shlex.quote(file)} -o pinned.txt` and put them into {file}"
+        f"`pip freeze > {shlex.quote(file)}`; if it is gone, `--as-of DATE` chooses the versions of that day"
     )
     return (
         Resolution(file=file, line=0, subject=file, outcome="unresolved", reason=reason, kind="no-freeze"),

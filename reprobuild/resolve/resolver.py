@@ -29,6 +29,7 @@ from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.lock.system import EPOCH, Artefact, Base
 from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.architecture import MACHINES, captured_platform, check_platform
+from reprobuild.resolve.as_of import solve_open_lines
 from reprobuild.resolve.base_and_python import ResolvedBase, ResolveRequest, find_base_and_python
 from reprobuild.resolve.base_packages import add_libraries
 from reprobuild.resolve.builds.build_base import choose_build_base
@@ -88,9 +89,10 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     evidence = gather_evidence(snapshot)
     interpreter = resolve_interpreter(evidence, decisions.python)
     other_pip = rule_other_pip(snapshot)
-    snapshot, elsewhere = select_environment_lines(
-        snapshot, interpreter.version, MACHINES[platform][1], decisions.drop
-    )
+    machine = MACHINES[platform][1]
+    snapshot, elsewhere = select_environment_lines(snapshot, interpreter.version, machine, decisions.drop)
+    solved = solve_open_lines(snapshot, decisions, interpreter.version, machine, context)
+    snapshot = solved.snapshot
     subject = _make_request(snapshot, decisions, platform, evidence, interpreter)
     subject = _with_conda(subject, context)
     for remark in (*describe_unused_modules(evidence), *describe_unused_overrides(decisions, snapshot)):
@@ -114,7 +116,8 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     python = resolve_requirements(subject.lines, files, target, known)
     if any(ruling.kind == OF_BASE for ruling in python.rulings):
         interpreter = msgspec.structs.replace(interpreter, shared=True)
-    python = msgspec.structs.replace(python, rulings=exclude_unlisted(python.rulings, snapshot))
+    rulings = solved.mark(exclude_unlisted(python.rulings, snapshot))
+    python = msgspec.structs.replace(python, rulings=rulings)
     sources, trees = lock_sources(snapshot, decisions, context)
     others = [
         *subject.triage.rulings,

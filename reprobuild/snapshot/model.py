@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from reprobuild.snapshot.capture_model import CaptureFacts
+from reprobuild.snapshot.import_facts import ImportFacts
 
 RequirementKind = Literal[
     "index",  # name==version, name===version
@@ -251,7 +252,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     (`requirements.txt`, ...) that the chapter's recipe writes and the directory does not hold. `captured` is the
     document of `reprobuild capture`: whole repositories, and original paths. `unlisted` are the lines that `pip freeze
     --all` adds to the freeze. `unfrozen` are names of distributions that the capture found in the environment and the
-    freeze does not list.
+    freeze does not list. `imported` are the facts of `import.json`, None for a captured snapshot.
     """
 
     digest: str
@@ -269,3 +270,4 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     apt_lists: tuple[AptList, ...] = ()
     unlisted: tuple[Requirement, ...] = ()
     unfrozen: tuple[str, ...] = ()
+    imported: ImportFacts | None = None

@@ -19,6 +19,7 @@ from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.snapshot import text
 from reprobuild.snapshot.file_kinds import KINDS, RECIPE, FileKind, explicit_lock_kind, kind_of
+from reprobuild.snapshot.import_facts import FILE, read_import_facts
 from reprobuild.snapshot.merge import apply_conda_versions, last_line_number, merge_exact_variables
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
 from reprobuild.snapshot.not_snapshot import RECIPE as NO_SNAPSHOT
@@ -35,7 +36,7 @@ _BESIDE = re.compile(r"reprobuild\.yaml|import\.json|(?i:readme.*)|.*\.bundle|in
 # unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 # Fields that came later. They are left out of the digest if they are empty, so older snapshots keep theirs.
-_LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted", "unfrozen")
+_LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted", "unfrozen", "imported")
 
 
 def read_snapshot(folder: Path) -> Snapshot:
@@ -58,6 +59,8 @@ def read_snapshot(folder: Path) -> Snapshot:
     names = {"env.txt" if name == "env.nul" else name for name in reader.first}
     captured = reader.first.get(capture_json.FILE)
     fields: dict[str, Any] = {field: tuple(values) for field, values in reader.found.items()}
+    if (folder / FILE).is_file():
+        fields["imported"] = read_import_facts(_read_file(folder / FILE, folder))
     if captured:
         fields |= _capture_fields(*captured, reader.names())
     snapshot = Snapshot(
@@ -87,6 +90,8 @@ def snapshot_digest(snapshot: Snapshot) -> str:
     """
     fields = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
     fields["reports"] = tuple(_drop_assumed_machine(report) for report in snapshot.reports)
+    facts = snapshot.imported  # what a lock can depend on
+    fields["imported"] = (facts.started, facts.started_from) if facts and facts.started else ()
     fields["remarks"] = tuple(_restore_former_remark(remark) for remark in snapshot.remarks)
     content = {name: value for name, value in fields.items() if value or name not in _LATER}
     return hashlib.sha256(msgspec.json.encode(content | {"digest": ""})).hexdigest()

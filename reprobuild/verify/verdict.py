@@ -154,7 +154,7 @@ class Smoke(Struct, frozen=True, kw_only=True):
 # Why a captured line is not in the image as it was: docs/round-trip.md.
 Code = Literal[
     "base-provided", "host-only", "secret-withheld", "site-variable", "not-baked", "not-needed", "path-rewritten",
-    "replaced-version", "other-spelling", "decision", "unrecoverable", "unexplained",
+    "replaced-version", "solved-version", "other-spelling", "decision", "unrecoverable", "unexplained",
 ]  # fmt: skip
 
 

@@ -39,8 +39,7 @@ def test_a_list_of_wishes_is_refused_and_may_be_accepted() -> None:
     assert ruling.reason == (
         "it is no freeze: its 1 distributions require 6 that it does not list, and that the image will not have "
         "(contourpy, cycler, fonttools, kiwisolver, numpy and 1 more); write all of the environment that ran with "
-        "`pip freeze > requirements.txt`; if it is gone, choose versions of today with "
-        "`uv pip compile requirements.txt -o pinned.txt` and put them into requirements.txt"
+        "`pip freeze > requirements.txt`; if it is gone, `--as-of DATE` chooses the versions of that day"
     )
     with pytest.raises(LockError) as caught:
         accept_deviations([ruling], [])

@@ -16,7 +16,7 @@ TONES: dict[str, Tone] = {
     "in base": "good", "told apart": "good", "refused": "note", "informational": "none", "not-applicable": "none",
     "excluded": "none", "replaced": "note", "unresolved": "bad", "drift": "bad", "residue": "bad", "differ": "bad",
     "ineffective": "bad", "NOT told apart": "bad", "unexplained": "bad", "inconclusive": "open", "not-covered": "open",
-    "not-run": "open", "other-platform": "open", "did not finish": "open",
+    "solved": "note", "not-run": "open", "other-platform": "open", "did not finish": "open",
 }  # fmt: skip
 
 

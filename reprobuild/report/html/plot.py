@@ -24,7 +24,7 @@ SEEN: dict[Seen, str] = {
 STEP, LEFT, TOP, ACROSS = 14, 52, 4, 20
 LARGEST_PICTURE = 200  # probes of one kind
 BAR = 1000
-OUTCOMES: tuple[Outcome, ...] = ("pinned", "in base", "excluded", "replaced", "unresolved")
+OUTCOMES: tuple[Outcome, ...] = ("pinned", "solved", "in base", "excluded", "replaced", "unresolved")
 
 
 class Label(Struct, frozen=True):

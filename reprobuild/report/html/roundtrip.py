@@ -22,6 +22,7 @@ MANY = 12  # deviations in one table
 # docs/round-trip.md has them at length.
 CODES: dict[Code, str] = {
     "unexplained": "nothing explains it", "replaced-version": "another version stands in, and was accepted",
+    "solved-version": "no version was captured, and one was chosen as of a date",
     "unrecoverable": "nothing stands in for it, and that was accepted", "decision": "you dropped or set it",
     "base-provided": "the base or the environment brings it", "host-only": "it belongs to the host",
     "secret-withheld": "a secret; its value was never kept", "not-needed": "nothing that was asked for needs it",
@@ -160,7 +161,10 @@ def view_captured_lines(lock: Lock) -> Section:
             for name, rulings in files.items()
         ]
     )
-    lead = "Nothing is dropped silently: each line is pinned, in base, excluded with a reason, replaced, or unresolved."
+    lead = (
+        "Nothing is dropped silently: each line is pinned, in base, excluded with a reason, solved as of a date, "
+        "replaced, or unresolved."
+    )
     return Section(id="lines", title="Every captured line", lead=lead, view=view)
 
 

@@ -14,7 +14,8 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
 from reprobuild.snapshot import text
-from reprobuild.snapshot.importers.model import ImportedSnapshot, ImportFacts, UnusedField, ValueOrigin
+from reprobuild.snapshot.import_facts import ImportFacts, UnusedField, ValueOrigin
+from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild_portable import secrets
 
 REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"

@@ -16,9 +16,10 @@ from reprobuild.infra.atomic import atomic_directory
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.file_kinds import kind_of
+from reprobuild.snapshot.import_facts import FILE, ImportFacts
 from reprobuild.snapshot.importers.draft import without_prefix
 from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer
-from reprobuild.snapshot.importers.model import FILE, ImportedSnapshot, ImportFacts
+from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import missing_error
 from reprobuild.snapshot.read import read_snapshot

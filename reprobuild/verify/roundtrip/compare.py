@@ -33,7 +33,7 @@ from reprobuild.verify.workload.judge import display_line
 
 FREEZE, PACKAGES, VARIABLES, SOURCES = "requirements.txt", "apt-packages.txt", "env.txt", "sources"
 CONDA = "conda"
-_ANSWERED = ("pinned", "replaced")  # of a line with a replacement in the environment
+_ANSWERED = ("pinned", "solved", "replaced")  # of a line with a replacement in the environment
 _PINNED = re.compile(r"[^\s=]+==(?P<version>\S+)")
 
 # Why a line was left out, by the kind of its resolution; other kinds are unexplained.
@@ -78,6 +78,8 @@ def _difference_code(ruling: Resolution) -> Code | None:
         return "base-provided"
     if ruling.outcome == "replaced":
         return "replaced-version"
+    if ruling.outcome == "solved":
+        return "solved-version"
     if ruling.outcome == "unresolved":
         return "unrecoverable"
     if ruling.kind == "module" and ruling.reason == EVIDENCE:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from reprobuild.errors import ReproError
+from reprobuild.snapshot.import_facts import FILE, ImportFacts
 from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import
-from reprobuild.snapshot.importers.model import FILE, ImportFacts
 from reprobuild.snapshot.read import read_snapshot
 
 CORPUS = Path(os.environ["REPROBUILD_CORPUS"]) / "runs"

@@ -1,0 +1,205 @@
+"""Versions for requirements without one, as of a day in the past.
+
+uv chooses them among the files that were on the index by then (`--exclude-newer`, which needs upload times:
+https://docs.astral.sh/uv/concepts/resolution/#reproducible-resolutions). Captured versions stay as they are. A chosen
+version is a `solved` line of the lock, never a captured one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import msgspec
+import tomli_w
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.overrides import Decisions, is_named
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.errors import FetchError, LockError, UsageError
+from reprobuild.infra.display import display_text
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.proc.own_python import own_module
+from reprobuild.infra.proc.run import run
+from reprobuild.lock.model import Resolution
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
+from reprobuild_portable.secrets import redact
+
+SOLVED = (
+    "solved"  # the class by which `accept` names such lines, and their file if no captured line asks for them
+)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)")
+_LABEL = re.compile(r"\+.*")  # a local version, which only the index of its build has
+_OPTIONS = (
+    "--no-header", "--no-annotate", "--no-build", "--no-cache", "--no-python-downloads", "--emit-build-options",
+    "--index-strategy", "unsafe-best-match", "--quiet",
+)  # fmt: skip
+
+
+class SolvedLines(Struct, frozen=True, kw_only=True):
+    """A snapshot whose requirements have versions, and the reason for each chosen version by canonical name."""
+
+    snapshot: Snapshot
+    reasons: Mapping[str, str] = {}
+
+    def mark(self, rulings: Iterable[Resolution]) -> tuple[Resolution, ...]:
+        """Return resolutions in which the pinned lines of chosen versions are `solved`."""
+        return tuple(self._mark_one(ruling) for ruling in rulings)
+
+    def _mark_one(self, ruling: Resolution) -> Resolution:
+        reason = self.reasons.get(str(canonicalize_name(ruling.subject)))
+        if reason is None or ruling.outcome not in ("pinned", "in base"):
+            return ruling
+        return msgspec.structs.replace(
+            ruling, outcome="solved", kind=SOLVED, accepted=True, reason=f"{reason}; {ruling.reason}"
+        )
+
+
+def solve_open_lines(
+    snapshot: Snapshot, decisions: Decisions, python: str, machine: str, context: ResolveContext
+) -> SolvedLines:
+    """Return the snapshot with a version for each requirement, as of a moment.
+
+    Without a moment, or without an open line, the snapshot is returned as it is. The moment is the decision `as_of`,
+    or the start of an imported run if the user accepts `solved`.
+
+    Args:
+        python: the version of the image's interpreter.
+        machine: in the kernel's spelling, `x86_64`.
+
+    Raises:
+        UsageError: the moment is not a date.
+        LockError: no set of versions fits; the message is uv's.
+        FetchError: the network is forbidden.
+    """
+    moment, evidence = _choose_moment(snapshot, decisions)
+    lines = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
+    if not moment or not lines:
+        return SolvedLines(snapshot=snapshot)
+    if context.net.offline:
+        raise FetchError("versions as of a date are chosen on the index, and --offline forbids it",
+                         hint="leave --offline out, or write the versions into requirements.txt")  # fmt: skip
+    context.say(f"python: versions as of {moment} ({evidence}), by uv")
+    chosen = _compile(lines, moment, python, machine, context)
+    return _apply(snapshot, chosen, f"as of {moment} ({evidence})")
+
+
+def parse_moment(text: str) -> str:
+    """Return a date, or a date and time, as RFC 3339 in UTC; a date is the end of that day.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    try:
+        if _DAY.fullmatch(text):
+            start = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.timezone.utc)
+            return _format(start + datetime.timedelta(days=1))
+        stated = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return _format(stated if stated.tzinfo else stated.replace(tzinfo=datetime.timezone.utc))
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{display_text(text)!r} is not a date", hint="write it as 2023-05-01 or 2023-05-01T12:00:00Z"
+        ) from None
+
+
+def _format(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _choose_moment(snapshot: Snapshot, decisions: Decisions) -> tuple[str, str]:
+    """Return the moment and its evidence; both empty if the user asks for none."""
+    if decisions.as_of:
+        return parse_moment(decisions.as_of), "--as-of"
+    facts = snapshot.imported
+    if SOLVED in decisions.accept and facts and facts.started:
+        return parse_moment(facts.started), f"the start of the run, {facts.started_from}"
+    return "", ""
+
+
+def _compile(
+    lines: Sequence[Requirement], moment: str, python: str, machine: str, context: ResolveContext
+) -> dict[str, str]:
+    """Return the version of each distribution by canonical name, as uv chooses them."""
+    with tempfile.TemporaryDirectory(prefix="reprobuild-solve-") as name:
+        folder = Path(name)
+        (folder / "requirements.in").write_text("".join(f"{row}\n" for row in _inputs(lines)))
+        config = folder / "uv.toml"
+        config.touch(mode=0o600)  # it holds the logins of indexes
+        config.write_text(tomli_w.dumps(_configure(context.indexes)))
+        argv = own_module(
+            "uv", "pip", "compile", "requirements.in", *_OPTIONS, "--exclude-newer", moment,
+            "--config-file", str(config), "--python-version", python,
+            "--python-platform", f"{machine}-unknown-linux-gnu",
+        )  # fmt: skip
+        env = {**context.env, "UV_NO_PROGRESS": "1", "HOME": name}
+        for variable in [
+            key for key in env if key.startswith(("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX"))
+        ]:
+            del env[variable]
+        try:
+            output = run(argv, env=env, cwd=folder, purpose="choose versions as of a date", timeout=1800)
+        except ProcessFailedError as err:
+            raise LockError(
+                f"no versions as of {moment} fit together: {display_text(redact(str(err)))}",
+                hint="choose a later date or another Python, or write versions that you know into requirements.txt",
+            ) from None
+    pins = (_PIN.fullmatch(row.strip()) for row in output.decode(errors="replace").splitlines())
+    return {str(canonicalize_name(pin["name"])): pin["version"] for pin in pins if pin}
+
+
+def _inputs(lines: Iterable[Requirement]) -> Iterator[str]:
+    """Yield a requirement for each line of an index: its version if it has one, else its own text."""
+    for line in lines:
+        if line.kind != "index":
+            continue
+        marker = f" ; {line.marker}" * bool(line.marker)
+        yield f"{line.name}=={_LABEL.sub('', line.version)}{marker}" if line.version else line.text
+
+
+def _configure(indexes: PackageIndexes) -> dict[str, object]:
+    """Return a uv.toml with the machine's places for distributions, with their logins."""
+    simple = [_with_login(url, indexes) for url in indexes.simple]
+    entries = [{"url": url, "default": number == len(simple) - 1} for number, url in enumerate(simple)]
+    return {"index": entries, "find-links": [_with_login(url, indexes) for url in indexes.find_links]}
+
+
+def _with_login(url: str, indexes: PackageIndexes) -> str:
+    whole = indexes.tokens.get(url.rstrip("/"), url)
+    login = indexes.credentials.get(url.rstrip("/"))
+    if login is None:
+        return whole
+    parts = urlsplit(whole)
+    user, password = (quote(word, safe="") for word in login)
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
+
+
+def _apply(snapshot: Snapshot, chosen: Mapping[str, str], when: str) -> SolvedLines:
+    """Return the snapshot with the chosen versions; distributions that no line names are added."""
+    reasons: dict[str, str] = {}
+    requirements = []
+    for line in snapshot.requirements:
+        name = str(canonicalize_name(line.name))
+        if line.kind == "index" and line.version is None and name in chosen:
+            reasons[name] = f"{when}, uv chose {chosen[name]} for `{line.text}`"
+            line = msgspec.structs.replace(line, version=chosen[name])
+        requirements.append(line)
+    known = {str(canonicalize_name(line.name)) for line in (*snapshot.requirements, *snapshot.unlisted)}
+    for number, (name, version) in enumerate(sorted(chosen.items()), 1):
+        if name not in known:
+            reasons[name] = f"{when}, uv chose {version}: the requirements of other lines need it"
+            requirements.append(
+                Requirement(
+                    place=SourceLocation(SOLVED, number), text=f"{name}=={version}", kind="index", name=name,
+                    version=version,
+                )
+            )  # fmt: skip
+    return SolvedLines(
+        snapshot=msgspec.structs.replace(snapshot, requirements=tuple(requirements)), reasons=reasons
+    )

@@ -1,0 +1,63 @@
+"""The values of `import.json`: the origin of each line of an imported snapshot."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import SnapshotError
+from reprobuild.infra.display import display_error
+from reprobuild.infra.untrusted.strings import Line
+
+FILE = "import.json"
+
+
+class ValueOrigin(Struct, frozen=True, kw_only=True):
+    """The origin of one line of the snapshot.
+
+    `file` and `line` (from 1; 0 for the whole file) are of the snapshot, `source` and `field` of the imported file.
+    """
+
+    file: Line
+    line: int
+    source: Line
+    field: Line
+
+
+class UnusedField(Struct, frozen=True, kw_only=True):
+    """A field of an imported file that gives nothing to the snapshot, and the reason."""
+
+    source: Line
+    field: Line
+    reason: Line
+
+
+class ImportFacts(Struct, frozen=True, kw_only=True):
+    """The contents of `import.json`.
+
+    `started` is the start of the run in ISO 8601, `started_from` its origin; both are empty if unknown.
+    """
+
+    version: Literal[1] = 1
+    format: Line
+    started: Line = ""
+    started_from: Line = ""
+    origins: tuple[ValueOrigin, ...] = ()
+    unused: tuple[UnusedField, ...] = ()
+
+
+def read_import_facts(data: bytes) -> ImportFacts:
+    """Return the contents of an `import.json`.
+
+    Raises:
+        SnapshotError: it is damaged.
+    """
+    try:
+        return msgspec.json.decode(data, type=ImportFacts)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as err:
+        raise SnapshotError(
+            f"{FILE} is damaged: {display_error(err)}",
+            hint="import again, with `reprobuild import PATH -o DIR`",
+        ) from None

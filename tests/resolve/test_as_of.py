@@ -1,0 +1,148 @@
+"""Versions as of a date: what uv chooses on the index, and what becomes of captured lines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
+from reprobuild.errors import FetchError, LockError, UsageError
+from reprobuild.infra.http.client import Net
+from reprobuild.resolve import as_of
+from reprobuild.resolve.as_of import parse_moment, solve_open_lines
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.line_resolutions import make_resolution
+from reprobuild.snapshot.import_facts import ImportFacts
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.parsers import pip_freeze
+from reprobuild.store.store import Store
+
+NO_INDEX = PackageIndexes(find_links=(), simple=(), credentials={})
+
+
+def snapshot(text: str, started: str = "") -> Snapshot:
+    facts = ImportFacts(format="W&B run", started=started, started_from="wandb-metadata.json: startedAt")
+    return Snapshot(digest="", requirements=pip_freeze.parse(text.encode())[0], imported=facts)
+
+
+def around(folder: Path, indexes: PackageIndexes = NO_INDEX, *, offline: bool = False) -> ResolveContext:
+    return ResolveContext(
+        store=Store(folder / "store"), net=Net(offline=offline), env=dict(os.environ), folder=folder,
+        say=lambda text: None, indexes=indexes, now=0,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> ResolveContext:
+    """Return a context with the indexes of this machine, which publish upload times."""
+    return around(tmp_path, read_indexes(os.environ))
+
+
+def test_open_lines_get_the_versions_of_the_day(index: ResolveContext) -> None:
+    lines = snapshot("scikit-learn\nnumpy>=1.20\nclick==8.0.0\n")
+    solved = solve_open_lines(lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", index)
+    versions = {line.name: line.version for line in solved.snapshot.requirements}
+    assert versions == {  # what was newest on 15 January 2024, for Python 3.11
+        "scikit-learn": "1.3.2", "numpy": "1.26.3", "click": "8.0.0", "scipy": "1.11.4", "joblib": "1.3.2",
+        "threadpoolctl": "3.2.0",
+    }  # fmt: skip
+    when = "as of 2024-01-16T00:00:00Z (--as-of), uv chose"
+    assert solved.reasons["numpy"] == f"{when} 1.26.3 for `numpy>=1.20`"
+    assert solved.reasons["scipy"] == f"{when} 1.11.4: the requirements of other lines need it"
+    assert "click" not in solved.reasons  # captured
+    assert [str(line.place) for line in solved.snapshot.requirements[3:]] == [
+        "solved:2",
+        "solved:5",
+        "solved:6",
+    ]
+
+
+def test_a_captured_version_binds_the_others(index: ResolveContext) -> None:
+    lines = snapshot("pandas\nnumpy==1.24.4\n")
+    solved = solve_open_lines(lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", index)
+    versions = {line.name: line.version for line in solved.snapshot.requirements}
+    assert (versions["numpy"], versions["pandas"]) == ("1.24.4", "2.1.4")
+
+
+def test_the_start_of_a_run_counts_if_the_user_accepts_it(index: ResolveContext) -> None:
+    lines = snapshot("iniconfig", started="2022-06-01T12:00:00+00:00")
+    assert solve_open_lines(lines, Decisions(), "3.11.2", "x86_64", index).snapshot == lines
+    solved = solve_open_lines(lines, Decisions(accept=("solved",)), "3.11.2", "x86_64", index)
+    assert [line.version for line in solved.snapshot.requirements] == ["1.1.1"]
+    assert "the start of the run, wandb-metadata.json: startedAt" in solved.reasons["iniconfig"]
+
+
+def test_requirements_without_a_solution_are_refused_with_the_words_of_uv(index: ResolveContext) -> None:
+    lines = snapshot("numpy>=2\npandas==1.5.3\n")
+    with pytest.raises(LockError, match="no versions as of 2023-02-02T00:00:00Z fit together") as err:
+        solve_open_lines(lines, Decisions(as_of="2023-02-01"), "3.11.2", "x86_64", index)
+    assert "numpy" in str(err.value)
+    assert err.value.hint == (
+        "choose a later date or another Python, or write versions that you know into requirements.txt"
+    )
+
+
+def test_offline_no_version_is_chosen(tmp_path: Path) -> None:
+    lines = snapshot("numpy\n")
+    with pytest.raises(FetchError, match="chosen on the index, and --offline forbids it") as err:
+        solve_open_lines(
+            lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", around(tmp_path, offline=True)
+        )
+    assert err.value.hint == "leave --offline out, or write the versions into requirements.txt"
+
+
+def test_without_a_date_nothing_changes(tmp_path: Path) -> None:
+    lines = snapshot("numpy\n", started="2022-06-01T12:00:00+00:00")
+    solved = solve_open_lines(lines, Decisions(), "3.11.2", "x86_64", around(tmp_path))
+    assert (solved.snapshot, solved.reasons) == (lines, {})
+
+
+def test_only_a_pinned_line_of_a_chosen_version_is_solved() -> None:
+    lines = snapshot("numpy\npandas==2.1.4\n")
+    solved = as_of._apply(lines, {"numpy": "1.26.3", "pandas": "2.1.4"}, "as of X")
+    rulings = [make_resolution(line, "pinned", "a wheel") for line in solved.snapshot.requirements]
+    numpy, pandas = solved.mark(rulings)
+    assert (numpy.outcome, numpy.kind, numpy.accepted) == ("solved", "solved", True)
+    assert numpy.reason == "as of X, uv chose 1.26.3 for `numpy`; a wheel"
+    assert pandas == rulings[1]
+    missing = msgspec.structs.replace(rulings[0], outcome="unresolved")
+    assert solved.mark([missing]) == (missing,)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2023-05-01", "2023-05-02T00:00:00Z"),
+        ("2023-12-31", "2024-01-01T00:00:00Z"),
+        ("2023-05-01T12:00:00Z", "2023-05-01T12:00:00Z"),
+        ("2023-05-01T12:00:00+02:00", "2023-05-01T10:00:00Z"),
+        ("2023-05-01T12:00:00", "2023-05-01T12:00:00Z"),
+    ],
+)
+def test_a_moment(text: str, moment: str) -> None:
+    assert parse_moment(text) == moment
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2023-13-01", "", "9999-12-31", "1.5.2023"])
+def test_what_is_no_moment(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a date") as err:
+        parse_moment(text)
+    assert err.value.hint == "write it as 2023-05-01 or 2023-05-01T12:00:00Z"
+
+
+def test_the_logins_of_indexes_are_in_the_private_file_only() -> None:
+    indexes = PackageIndexes(
+        find_links=(), simple=("https://a.test/simple", "https://b.test/simple"),
+        credentials={"https://a.test/simple": ("me", "p@ss")},
+    )  # fmt: skip
+    assert as_of._configure(indexes) == {
+        "index": [
+            {"url": "https://me:p%40ss@a.test/simple", "default": False},
+            {"url": "https://b.test/simple", "default": True},
+        ],
+        "find-links": [],
+    }
