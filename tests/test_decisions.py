@@ -75,7 +75,7 @@ def test_bake_may_be_a_list(tmp_path: Path) -> None:
 
 KNOWN = (
     "the decisions are: python, base, platform, sources, services, archives, debs, indexes, channels, bake, drop, "
-    "accept, profile, seed, workload, build, build_image, system, packages"
+    "accept, profile, seed, workload, build, build_image, system, packages, as_of"
 )
 WORKLOAD = "the keys of workload are: command, outputs"
 
@@ -310,7 +310,7 @@ def test_a_login_in_a_source_is_not_repeated() -> None:
 NONE: dict[str, object] = {
     "python": None, "base": None, "platform": None, "sources": (), "services": (), "indexes": (), "archives": (),
     "debs": (), "channels": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None,
-    "build_image": None, "system": None, "packages": (),
+    "build_image": None, "system": None, "packages": (), "as_of": None,
 }  # fmt: skip
 
 

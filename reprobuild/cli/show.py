@@ -12,11 +12,13 @@ from reprobuild.cli import common, documents
 from reprobuild.cli.overrides import make_decisions
 from reprobuild.config.services import read_services
 from reprobuild.report.code import find_code
+from reprobuild.report.readiness import render_readiness
 from reprobuild.report.text import render_snapshot
 from reprobuild.report.triage import render_triage
 from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter.other_pip import find_other_pip
+from reprobuild.resolve.readiness import list_questions
 from reprobuild.resolve.vendor.hints import find_origin
 from reprobuild.snapshot.importers.import_snapshot import open_snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -37,6 +39,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
         snapshot = read_snapshot(captured)
     decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
     origin = find_origin(snapshot, read_services(decisions.services))
+    questions = list_questions(snapshot, decisions)
     rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:
         documents.print_json(
@@ -46,9 +49,11 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
                 "code": msgspec.to_builtins(find_code(snapshot, decisions.drop)),
                 "cuda": msgspec.to_builtins(determine_cuda(snapshot)),
                 "image": msgspec.to_builtins(origin),
+                "questions": msgspec.to_builtins(questions),
                 "other_pip": msgspec.to_builtins(find_other_pip(snapshot)),
             }
         )
     else:
         common.print_result(render_snapshot(snapshot, decisions.drop, origin))
         common.print_result(render_triage(rulings))
+        common.print_result(render_readiness(questions, directory))

@@ -54,6 +54,7 @@ from reprobuild.resolve.python.prebuilt import use_prebuilt_wheels
 from reprobuild.resolve.python.python_versions import common_pythons
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, check_availability
+from reprobuild.resolve.readiness import add_questions, list_questions
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.unused_overrides import describe_misspelt_words, describe_unused_overrides
@@ -87,7 +88,10 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveC
 def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> Lock:
     platform = check_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
     evidence = gather_evidence(snapshot)
-    interpreter = resolve_interpreter(evidence, decisions.python)
+    try:
+        interpreter = resolve_interpreter(evidence, decisions.python)
+    except LockError as err:
+        raise add_questions(err, list_questions(snapshot, decisions)) from None
     other_pip = rule_other_pip(snapshot)
     machine = MACHINES[platform][1]
     snapshot, elsewhere = select_environment_lines(snapshot, interpreter.version, machine, decisions.drop)

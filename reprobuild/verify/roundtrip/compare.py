@@ -53,9 +53,7 @@ _EXCLUDED: dict[str, Code] = {
 
 
 def compare_captured(lock: Lock) -> list[RoundTripDifference]:
-    """Return captured lines that the image omits by decision.
-
-    Lines of the freeze are not among them.
+    """Return captured lines that the image omits by decision, but for those of the freeze.
 
     The other functions compare the lines that it must repeat with its contents.
     """

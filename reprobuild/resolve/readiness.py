@@ -1,0 +1,140 @@
+"""The open questions of a snapshot, all at once, each with the option that answers it.
+
+No network is used: `lock` may find more, such as a version that is gone.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.overrides import Decisions, is_named
+from reprobuild.errors import LockError
+from reprobuild.resolve.as_of import SOLVED
+from reprobuild.resolve.interpreter.choice import resolve_interpreter
+from reprobuild.resolve.interpreter.evidence import gather_evidence
+from reprobuild.resolve.line_resolutions import rule_unread
+from reprobuild.snapshot.model import Requirement, Snapshot
+
+_SHOWN = 3  # names in one question
+
+
+class SnapshotQuestion(Struct, frozen=True, kw_only=True):
+    """A question that only the user can answer.
+
+    `text` is the question, `options` are command line options that answer it; capitals in them are for the user.
+    """
+
+    text: str
+    options: tuple[str, ...]
+
+
+def list_questions(snapshot: Snapshot, decisions: Decisions) -> tuple[SnapshotQuestion, ...]:
+    """Return the open questions of a snapshot, in the order in which `lock` would ask them."""
+    return tuple(_questions(snapshot, decisions))
+
+
+def add_questions(err: LockError, questions: Sequence[SnapshotQuestion]) -> LockError:
+    """Return the error of the first question with the others, so that one run names all."""
+    others = [question for question in questions if question.text != _python_text(err)]
+    if not others:
+        return err
+    texts = "".join(f"\n  {question.text}" for question in others)
+    options = " ".join(option for question in questions for option in question.options)
+    return LockError(f"{err}\nalso open:{texts}", hint=f"{err.hint}; all answers at once: {options}")
+
+
+def _questions(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQuestion]:
+    lines = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
+    if not (snapshot.requirements or snapshot.conda):
+        yield SnapshotQuestion(
+            text="no list of distributions: `pip freeze > requirements.txt` in the environment that ran writes it",
+            options=(),
+        )
+    try:
+        resolve_interpreter(gather_evidence(snapshot), decisions.python)
+    except LockError as err:
+        yield SnapshotQuestion(text=_python_text(err), options=("--python X.Y.Z",))
+    yield from _open_lines(snapshot, lines, decisions)
+    yield from _local_sources(snapshot, lines, decisions)
+    accepted = set(decisions.accept)
+    unread = [
+        ruling
+        for ruling in rule_unread(snapshot)
+        if not {ruling.kind, f"{ruling.file}:{ruling.line}"} & accepted
+    ]
+    if unread:
+        yield SnapshotQuestion(
+            text=f"{_count(len(unread), 'line')} of a list of packages cannot be read, the first {unread[0].file}:"
+            f"{unread[0].line}",
+            options=("--accept unread-line",),
+        )
+    if not (snapshot.packages or snapshot.rpms or {"no-apt-list", "apt-packages.txt"} & accepted):
+        yield SnapshotQuestion(
+            text="system packages: no list was captured; the base will have what is needed, as it is now",
+            options=("--accept no-apt-list",),
+        )
+
+
+def _python_text(err: LockError) -> str:
+    return f"Python: {err}"
+
+
+def _open_lines(
+    snapshot: Snapshot, lines: Sequence[Requirement], decisions: Decisions
+) -> Iterator[SnapshotQuestion]:
+    facts = snapshot.imported
+    started = facts.started if facts else ""
+    accepted = {SOLVED, "index-line"} & set(decisions.accept)
+    names = [line.name for line in lines if line.kind == "index" and line.version is None]
+    names = [name for name in names if not is_named(name, decisions.accept)]
+    if names and not decisions.as_of and not (accepted and (started or "index-line" in accepted)):
+        moment = f"; the run started {started}" if started else ""
+        yield SnapshotQuestion(
+            text=f"versions: {_count(len(names), 'requirement')} without one ({_shorten(names)}){moment}",
+            options=("--accept solved",) if started else ("--as-of DATE",),
+        )
+
+
+def _local_sources(
+    snapshot: Snapshot, lines: Sequence[Requirement], decisions: Decisions
+) -> Iterator[SnapshotQuestion]:
+    """Yield the questions for installs from directories, unless a capture or a decision has them."""
+    decided = {str(canonicalize_name(name)) for name in decisions.sources}
+    open_lines = [
+        line
+        for line in lines
+        if line.url is None
+        and str(canonicalize_name(line.name)) not in decided
+        and not is_named(line.name, decisions.accept)
+        and not (snapshot.captured and snapshot.captured.find_installed_repository(_canonical(line)))
+    ]
+    names = [line.name for line in open_lines if line.kind == "editable"]
+    if names:
+        yield SnapshotQuestion(
+            text=f"sources: {_count(len(names), 'editable install')} of a local directory ({_shorten(names)})",
+            options=tuple(f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names),
+        )
+    names = [line.name for line in open_lines if line.kind == "directory"]
+    if names and "directory-line" not in decisions.accept:
+        yield SnapshotQuestion(
+            text=f"sources: {_count(len(names), 'distribution')} of a local directory that is not captured "
+            f"({_shorten(names)}); the image will not have it",
+            options=("--accept directory-line",),
+        )
+
+
+def _canonical(line: Requirement) -> str:
+    return str(canonicalize_name(line.name))
+
+
+def _shorten(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + "s" * (number != 1)

@@ -1,0 +1,123 @@
+"""Runs and lock files up to an image whose round trip is explained: each names the same two distributions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reprobuild.lock.file import read_lock
+from tests.conftest import reprobuild
+
+PINS = {"click": "8.1.7", "iniconfig": "2.0.0"}
+COMMON = ("--python", "3.11.2", "--base", "debian/bookworm", "--accept", "no-apt-list", "--no-probes")
+# The format of poetry 1.8, as its own locks in public repositories have it.
+POETRY = """\
+[[package]]
+name = "{name}"
+version = "{version}"
+description = ""
+optional = false
+python-versions = ">=3.7"
+files = []
+
+"""
+
+
+def uv_lock(folder: Path) -> Path:
+    needs = ", ".join(f'"{name}=={version}"' for name, version in PINS.items())
+    (folder / "pyproject.toml").write_text(
+        f'[project]\nname = "job"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = [{needs}]\n'
+    )
+    subprocess.run([sys.executable, "-m", "uv", "lock", "-q"], cwd=folder, check=True)
+    return folder / "uv.lock"
+
+
+def poetry_lock(folder: Path) -> Path:
+    packages = "".join(POETRY.format(name=name, version=version) for name, version in PINS.items())
+    (folder / "poetry.lock").write_text(
+        f'{packages}[metadata]\nlock-version = "2.0"\npython-versions = "^3.11"\n'
+    )
+    return folder / "poetry.lock"
+
+
+def freeze() -> str:
+    return "".join(f"{name}=={version}\n" for name, version in PINS.items())
+
+
+def wandb_run(folder: Path) -> Path:
+    files = folder / "wandb" / "run-20240115_120000-abcd1234" / "files"
+    files.mkdir(parents=True)
+    (files / "requirements.txt").write_text(freeze())
+    metadata = {
+        "os": "Linux-6.1.0-x86_64-with-glibc2.36", "python": "CPython 3.11.2", "email": "me@example.org",
+        "startedAt": "2024-01-15T12:00:00.000000Z", "host": "node", "username": "me", "args": ["--lr", "1"],
+    }  # fmt: skip
+    (files / "wandb-metadata.json").write_text(json.dumps(metadata))
+    return files.parent
+
+
+def mlflow_model(folder: Path) -> Path:
+    model = folder / "model"
+    model.mkdir()
+    (model / "MLmodel").write_text(
+        "flavors:\n  python_function:\n    env:\n      virtualenv: python_env.yaml\n    python_version: 3.11.2\n"
+        "utc_time_created: '2024-01-15 12:00:00.000000'\n"
+    )
+    (model / "python_env.yaml").write_text("python: 3.11.2\ndependencies:\n- -r requirements.txt\n")
+    (model / "requirements.txt").write_text(freeze())
+    return model
+
+
+def bare_list(folder: Path) -> Path:
+    (folder / "requirements.txt").write_text("click<8.2\niniconfig\n")
+    return folder / "requirements.txt"
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "outcome"),
+    [
+        (uv_lock, (), "pinned"),
+        (poetry_lock, (), "pinned"),
+        (wandb_run, (), "pinned"),
+        (mlflow_model, (), "pinned"),
+        (bare_list, ("--as-of", "2024-01-15"), "solved"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_an_import_becomes_a_verified_image(
+    make: Callable[[Path], Path], options: tuple[str, ...], outcome: str, tmp_path: Path, test_store: Path
+) -> None:
+    out = tmp_path / "out"
+    done = reprobuild(
+        "from-snapshot", make(tmp_path), "-o", out, "--store", test_store, *COMMON, *options, cwd=tmp_path
+    )
+    assert done.returncode == 9, done.stderr + done.stdout  # the probes were left out
+    assert "round trip: explained" in done.stdout
+    lock = read_lock(out / "reprobuild.lock")
+    assert {wheel.name: wheel.version for wheel in lock.wheels if wheel.role == "environment"} == PINS
+    outcomes = {ruling.subject: ruling.outcome for ruling in lock.rulings if ruling.subject in PINS}
+    assert set(outcomes.values()) == {outcome}
+    assert (out / "snapshot" / "import.json").is_file()
+    written = "".join(path.read_text() for path in (out / "snapshot").iterdir())
+    assert "me@example.org" not in written
+    if outcome == "solved":
+        assert "solved: 2 versions were chosen, not captured" in done.stdout
+        assert lock.decisions.as_of == "2024-01-16T00:00:00Z"
+        verdict = json.loads((out / "verdict.json").read_bytes())
+        codes = {each["captured"]: each["code"] for each in verdict["differences"]}
+        assert codes["click<8.2"] == "solved-version"
+
+
+def test_an_import_is_made_again_into_the_same_directory(tmp_path: Path, test_store: Path) -> None:
+    out = tmp_path / "out"
+    for _ in range(2):
+        done = reprobuild(
+            "from-snapshot", bare_list(tmp_path), "-o", out, "--store", test_store, *COMMON, "--no-verify",
+            "--accept", "index-line", cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr

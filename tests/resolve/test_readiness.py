@@ -1,0 +1,123 @@
+"""The open questions of a snapshot: all at once, each with an option that answers it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.cli.main import run_line
+from reprobuild.config.overrides import Decisions
+from reprobuild.errors import LockError, SnapshotError
+from reprobuild.report.readiness import render_readiness
+from reprobuild.resolve.readiness import SnapshotQuestion, add_questions, list_questions
+from reprobuild.snapshot.import_facts import ImportFacts
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.parsers import pip_freeze
+from reprobuild.snapshot.read import read_snapshot
+
+ROOT = Path(__file__).parents[2]
+NO_PYTHON = "Python: no file of the snapshot shows which Python it was"
+NO_LIST = "system packages: no list was captured; the base will have what is needed, as it is now"
+MIXED = (
+    "numpy>=1.20\npandas==2.1.4\nclick\n# Editable install with no version control (job==1)\n-e /home/user/job\n"
+    "made @ file:///home/user/made\n"
+)
+
+
+def snapshot(text: str, started: str = "") -> Snapshot:
+    facts = ImportFacts(format="W&B run", started=started) if started else None
+    return Snapshot(digest="", requirements=pip_freeze.parse(text.encode())[0], imported=facts)
+
+
+def test_each_question_has_the_option_that_answers_it() -> None:
+    questions = list_questions(snapshot(MIXED), Decisions())
+    assert [(question.text, question.options) for question in questions] == [
+        (NO_PYTHON, ("--python X.Y.Z",)),
+        ("versions: 2 requirements without one (numpy, click)", ("--as-of DATE",)),
+        ("sources: 1 editable install of a local directory (job)", ("--source job=PATH@COMMIT",)),
+        (
+            "sources: 1 distribution of a local directory that is not captured (made); the image will not have it",
+            ("--accept directory-line",),
+        ),
+        (NO_LIST, ("--accept no-apt-list",)),
+    ]
+    answers = Decisions(
+        python="3.11.2",
+        as_of="2024-01-15",
+        sources={"job": "/x@HEAD"},
+        accept=("directory-line", "no-apt-list"),
+    )
+    assert list_questions(snapshot(MIXED), answers) == ()
+
+
+def test_the_start_of_a_run_offers_its_own_day() -> None:
+    run = snapshot("click\n", started="2024-01-15T12:00:00+00:00")
+    versions = list_questions(run, Decisions())[1]
+    assert versions.options == ("--accept solved",)
+    assert versions.text.endswith("(click); the run started 2024-01-15T12:00:00+00:00")
+    texts = [question.text for question in list_questions(run, Decisions(accept=("solved",)))]
+    assert texts == [NO_PYTHON, NO_LIST]
+
+
+def test_a_snapshot_without_packages_asks_for_them() -> None:
+    first = list_questions(Snapshot(digest=""), Decisions())[0]
+    assert first.text.startswith("no list of distributions: `pip freeze > requirements.txt`")
+
+
+def test_a_captured_snapshot_has_no_question() -> None:
+    captured = read_snapshot(ROOT / "examples" / "cpu-train" / "snapshot")
+    assert list_questions(captured, Decisions()) == ()
+    assert render_readiness((), Path("repro/42")) == (
+        "can be frozen: yes; next: reprobuild from-snapshot repro/42 -o frozen"
+    )
+
+
+def test_the_answer_ends_with_the_whole_command() -> None:
+    questions = (
+        SnapshotQuestion(text="one\x1b[31m", options=("--python X.Y.Z",)),
+        SnapshotQuestion(text="two", options=()),
+    )
+    assert render_readiness(questions, Path("my run")).splitlines() == [
+        "can be frozen: not yet, 2 open questions",
+        "  one\\x1b[31m: --python X.Y.Z",
+        "  two",
+        "next: reprobuild from-snapshot 'my run' -o frozen --python X.Y.Z",
+    ]
+
+
+def test_the_error_of_the_first_question_names_the_others() -> None:
+    lines = snapshot("click\n")
+    err = LockError("no file of the snapshot shows which Python it was", hint="say it")
+    both = add_questions(err, list_questions(lines, Decisions()))
+    assert str(both).splitlines() == [
+        str(err),
+        "also open:",
+        "  versions: 1 requirement without one (click)",
+        f"  {NO_LIST}",
+    ]
+    assert both.hint == "say it; all answers at once: --python X.Y.Z --as-of DATE --accept no-apt-list"
+    alone = list_questions(lines, Decisions(as_of="2024-01-15", accept=("no-apt-list",)))
+    assert add_questions(err, alone) is err
+
+
+def test_show_ends_with_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "requirements.txt").write_text("click==8.1.7\n")
+    assert run_line(["show", str(tmp_path / "requirements.txt")]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "can be frozen: not yet, 2 open questions",
+        f"  {NO_PYTHON}: --python X.Y.Z",
+        f"  {NO_LIST}: --accept no-apt-list",
+        f"next: reprobuild from-snapshot {tmp_path}/requirements.txt -o frozen --python X.Y.Z --accept no-apt-list",
+    ]
+    options = ["--python", "3.11.2", "--accept", "no-apt-list"]
+    assert run_line(["show", str(tmp_path / "requirements.txt"), *options]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("can be frozen: yes; next: ")
+
+
+def test_a_damaged_import_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("click==8.1.7\n")
+    (tmp_path / "import.json").write_text('{"format": 7}')
+    with pytest.raises(SnapshotError, match="import.json is damaged") as err:
+        read_snapshot(tmp_path)
+    assert err.value.hint == "import again, with `reprobuild import PATH -o DIR`"
