@@ -118,6 +118,6 @@ def test_show_ends_with_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_damaged_import_is_refused(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("click==8.1.7\n")
     (tmp_path / "import.json").write_text('{"format": 7}')
-    with pytest.raises(SnapshotError, match="import.json is damaged") as err:
+    with pytest.raises(SnapshotError, match=r"import\.json is damaged") as err:
         read_snapshot(tmp_path)
     assert err.value.hint == "import again, with `reprobuild import PATH -o DIR`"
