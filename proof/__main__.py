@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from proof import ablation, cluster, factors, gpu_train, leftovers, planted, torch_tests
+from proof import ablation, as_of, cluster, factors, gpu_train, leftovers, planted, torch_tests
 from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
 from proof.kinds import DOCUMENTS, FUZZED, READ
@@ -277,12 +277,22 @@ def run_environments(place: Place) -> bool:
     return experiment.held(found)
 
 
+def run_as_of(place: Place) -> bool:
+    """Recover the versions of environments from their top-level names and a date."""
+    about = machine()
+    index, shards = map(int, place.shard.split("/"))
+    found = as_of.measure(place.work, as_of.CASES[index - 1 :: shards])
+    print(f"{as_of.share(found):.1%} of the versions")
+    place.write("as-of", as_of.MODULES, {"environments": found}, about)
+    return as_of.held(found)
+
+
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers,
     "fault-injection": run_fault_injection,
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
     "fuzz-documents": run_fuzz_documents, "planted": run_planted, "cluster": run_cluster, "torch": run_torch,
-    "gpu-train": run_gpu_train, "environments": run_environments,
+    "gpu-train": run_gpu_train, "environments": run_environments, "as-of": run_as_of,
 }  # fmt: skip
 
 

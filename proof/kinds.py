@@ -15,7 +15,7 @@ from benchmarks import (
     smoke,
     startup,
 )
-from proof import factors, gpu_train, leftovers, planted, torch_tests
+from proof import as_of, factors, gpu_train, leftovers, planted, torch_tests
 from proof.environments import experiment
 from proof.evidence import Kind
 from proof.fault_injection.faults import MODULES as FAULTS
@@ -57,6 +57,7 @@ KINDS: tuple[Kind, ...] = (
         made_by='make bench BENCH_ARGS="--evidence FILE"',
     ),
     Kind(name="environments", modules=experiment.MODULES, made_by="make proof"),
+    Kind(name="as-of", modules=as_of.MODULES, made_by="make proof PROOF_ARGS=as-of"),
     Kind(name="factors", modules=factors.MODULES, made_by="make proof"),
     Kind(name="ablation", modules=factors.MODULES, made_by="make proof"),
     Kind(name="leftovers", modules=leftovers.MODULES, made_by="make proof"),

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from proof import gpu_train
+from proof import as_of, gpu_train
 from proof.circumstances import LEVELS
 from proof.environments import experiment
 from proof.evidence import FOLDER, ROOT
@@ -156,13 +156,30 @@ def _environments(evidence: Mapping[str, Any]) -> str:
     return f"{experiment.sentence(found)} {_where(evidence)}\n\n" + _table(experiment.HEAD, rows)
 
 
+def _as_of(evidence: Mapping[str, Any]) -> str:
+    found = evidence["environments"]
+    rows = [
+        [
+            each["name"], each["date"], each["python"], str(each["versions"]), "; ".join(each["wrong"]),
+            f"{each['seconds']:.0f} / {each['seconds of uv']:.0f} s",
+        ]
+        for each in found
+    ]  # fmt: skip
+    ours, theirs = sum(each["seconds"] for each in found), sum(each["seconds of uv"] for each in found)
+    said = (
+        f"{as_of.share(found):.1%} of {sum(each['versions'] for each in found)} versions in {len(found)} environments; "
+        f"{ours / theirs:.2f} of uv's own time. {_where(evidence)}\n\n"
+    )
+    return said + _table(["names", "date", "Python", "versions", "other", "time, and uv's"], rows)
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers,
     "fault-injection": _fault_injection, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "documents": partial(_fuzz, things="documents"),
     "benchmarks": _benchmarks,
     "planted": _planted, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
-    "environments": _environments,
+    "environments": _environments, "as-of": _as_of,
 }  # fmt: skip
 
 

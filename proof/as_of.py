@@ -1,0 +1,104 @@
+"""Versions as of a date: forty environments locked by uv, and recovered from their top-level names and the date.
+
+uv locks each list of names with all its requirements, as of a date. reprobuild gets the names and the date, and chooses
+the versions again, for the Python and the platform of an image.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.pypi.indexes import read_indexes
+from reprobuild.infra.http.client import Net
+from reprobuild.resolve.as_of import parse_moment, solve_open_lines
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.parsers import pip_freeze
+from reprobuild.store.store import Store
+
+MODULES = ("reprobuild/resolve/as_of",)
+GOAL = 0.95  # of all versions
+_MACHINE = "x86_64"
+# The Python that a new environment had in the year.
+_PYTHONS = {2021: "3.8.10", 2022: "3.9.13", 2023: "3.10.12", 2024: "3.11.9", 2025: "3.12.10", 2026: "3.12.12"}
+_STACKS = {
+    "vision": "torch torchvision timm pillow",
+    "language": "transformers datasets tokenizers accelerate",
+    "lightning": "pytorch-lightning torchmetrics hydra-core",
+    "tabular": "scikit-learn pandas xgboost lightgbm",
+    "graphs": "networkx scipy matplotlib seaborn",
+    "jax": "jax jaxlib flax optax",
+    "service": "fastapi uvicorn pydantic httpx",
+    "notebook": "jupyterlab ipywidgets plotly",
+}
+_DATES = ("2021-06-15", "2022-05-01", "2023-08-20", "2024-11-05", "2025-09-10")
+CASES = tuple((name, names.split(), date) for name, names in _STACKS.items() for date in _DATES)
+
+
+def measure(work: Path, cases: Iterable[tuple[str, Sequence[str], str]] = CASES) -> list[dict[str, Any]]:
+    """Return the facts of each environment."""
+    found = []
+    for name, names, date in cases:
+        found.append(_measure_one(name, names, date, work))
+        print(found[-1], file=sys.stderr, flush=True)
+    return found
+
+
+def _measure_one(name: str, names: Sequence[str], date: str, work: Path) -> dict[str, Any]:
+    python = _PYTHONS[int(date[:4])]
+    began = time.monotonic()
+    locked = _lock_by_uv(names, date, python)
+    middle = time.monotonic()
+    lines, _ = pip_freeze.parse("".join(f"{each}\n" for each in names).encode())
+    context = ResolveContext(
+        store=Store(work / "as-of"), net=Net(), env=dict(os.environ), folder=work, now=0, say=lambda _: None,
+        indexes=read_indexes(os.environ),
+    )  # fmt: skip
+    solved = solve_open_lines(
+        Snapshot(digest="", requirements=lines), Decisions(as_of=date), python, _MACHINE, context
+    )
+    ended = time.monotonic()
+    chosen = {str(canonicalize_name(line.name)): line.version for line in solved.snapshot.requirements}
+    wrong = sorted(f"{key}: {locked.get(key)}, and {chosen.get(key)}" for key in {*locked, *chosen}
+                   if locked.get(key) != chosen.get(key))  # fmt: skip
+    return {
+        "name": name, "date": date, "python": python, "versions": len(locked), "wrong": wrong,
+        "seconds of uv": round(middle - began, 1), "seconds": round(ended - middle, 1),
+    }  # fmt: skip
+
+
+def _lock_by_uv(names: Sequence[str], date: str, python: str) -> Mapping[str, str]:
+    """Return what uv itself chooses for this machine, by canonical name."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "requirements.in"
+        file.write_text("".join(f"{name}\n" for name in names))
+        argv = [
+            sys.executable, "-m", "uv", "pip", "compile", str(file), "--exclude-newer", parse_moment(date),
+            "--python-version", python, "--no-header", "--no-annotate", "--no-cache", "--quiet",
+        ]  # fmt: skip
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=folder)
+    pins = (row.split("==") for row in done.stdout.splitlines() if "==" in row)
+    return {str(canonicalize_name(name.strip())): version.split(" ")[0] for name, version in pins}
+
+
+def share(found: Iterable[Mapping[str, Any]]) -> float:
+    """Return the share of versions that were recovered."""
+    rows = list(found)
+    wrong, versions = sum(len(row["wrong"]) for row in rows), sum(int(row["versions"]) for row in rows)
+    return 1 - wrong / max(1, versions)
+
+
+def held(found: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether enough versions were recovered, in at most one and a half times uv's own time."""
+    ours, theirs = sum(row["seconds"] for row in found), sum(row["seconds of uv"] for row in found)
+    return share(found) >= GOAL and ours <= 1.5 * theirs
