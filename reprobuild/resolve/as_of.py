@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime
 import re
+import shlex
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,9 +40,20 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)")
 _LABEL = re.compile(r"\+.*")  # a local version, which only the index of its build has
 _OPTIONS = (
-    "--no-header", "--no-annotate", "--no-build", "--no-cache", "--no-python-downloads", "--emit-build-options",
-    "--index-strategy", "unsafe-best-match", "--quiet",
+    "--no-header", "--no-annotate", "--no-cache", "--no-python-downloads", "--index-strategy", "unsafe-best-match",
+    "--quiet", "--no-build-isolation",  # else uv runs code in an environment of its own, by another interpreter
 )  # fmt: skip
+# uv reads the requirements of most source archives from their files; for the rest it would run their code. This
+# interpreter answers uv's question about itself, names itself in the answer, and runs nothing else.
+_INTERPRETER = """\
+#!/bin/sh
+case "$1 $2 $3 $4" in
+"-I -B -c import sys; sys.path = ["*"from python.get_interpreter_info import main; main()")
+    exec {python} -I -B -c "import sys; sys.executable = sys._base_executable = {own!r}; $4" ;;
+esac
+echo "reprobuild runs no code of a source archive" >&2
+exit 1
+"""
 
 
 class SolvedLines(Struct, frozen=True, kw_only=True):
@@ -133,10 +146,13 @@ def _compile(
         config = folder / "uv.toml"
         config.touch(mode=0o600)  # it holds the logins of indexes
         config.write_text(tomli_w.dumps(_configure(context.indexes)))
+        interpreter = folder / "python"
+        interpreter.write_text(_INTERPRETER.format(python=shlex.quote(sys.executable), own=str(interpreter)))
+        interpreter.chmod(0o700)
         argv = own_module(
-            "uv", "pip", "compile", "requirements.in", *_OPTIONS, "--exclude-newer", moment,
-            "--config-file", str(config), "--python-version", python,
-            "--python-platform", f"{machine}-unknown-linux-gnu",
+            "uv", "pip", "compile", "requirements.in", *_OPTIONS,
+            "--python", str(interpreter), "--exclude-newer", moment, "--config-file", str(config),
+            "--python-version", python, "--python-platform", f"{machine}-unknown-linux-gnu",
         )  # fmt: skip
         env = {**context.env, "UV_NO_PROGRESS": "1", "HOME": name}
         for variable in [

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import subprocess
+import sys
+import tarfile
 from pathlib import Path
 
 import msgspec
@@ -84,6 +88,51 @@ def test_requirements_without_a_solution_are_refused_with_the_words_of_uv(index:
     assert err.value.hint == (
         "choose a later date or another Python, or write versions that you know into requirements.txt"
     )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-c", "open('ran', 'w')"),
+        ("-I", "-B", "-c", "open('ran', 'w')"),
+        ("-I", "-B", "-c", "import os; from python.get_interpreter_info import main; main()"),
+        ("setup.py", "egg_info"),
+    ],
+)
+def test_the_interpreter_of_uv_runs_nothing_else(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    interpreter = tmp_path / "python"
+    interpreter.write_text(as_of._INTERPRETER.format(python=sys.executable, own=str(interpreter)))
+    interpreter.chmod(0o700)
+    done = subprocess.run(
+        [interpreter, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "reprobuild runs no code of a source archive\n")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_source_archive_is_read_and_its_code_does_not_run(tmp_path: Path) -> None:
+    """Two releases on a page of links, of which one states its requirements only by its code."""
+    links = tmp_path / "links"
+    links.mkdir()
+    for name, requires in (("stated", "iniconfig\n"), ("computed", None)):
+        top = f"{name}-1.0"
+        files = {f"{top}/setup.py": f"open({str(tmp_path / 'ran')!r}, 'w')\n"}
+        if requires is not None:
+            files[f"{top}/PKG-INFO"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+            files[f"{top}/{name}.egg-info/requires.txt"] = requires
+            files[f"{top}/{name}.egg-info/PKG-INFO"] = files[f"{top}/PKG-INFO"]
+        with tarfile.open(links / f"{top}.tar.gz", "w:gz") as archive:
+            for path, text in files.items():
+                info = tarfile.TarInfo(path)
+                info.size = len(text)
+                archive.addfile(info, io.BytesIO(text.encode()))
+    machine = read_indexes(os.environ)
+    indexes = msgspec.structs.replace(machine, find_links=(*machine.find_links, links.as_uri()))
+    context = around(tmp_path, indexes)
+    decisions = Decisions(as_of="2099-01-01")
+    with pytest.raises(LockError, match="computed"):
+        solve_open_lines(snapshot("computed\n"), decisions, "3.11.2", "x86_64", context)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_offline_no_version_is_chosen(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import urllib.parse
 
 from msgspec import Struct
 
-from reprobuild.errors import FetchError
+from reprobuild.errors import FetchError, ReproError
 from reprobuild_portable.secrets.words import GONE
 
 # The maximum loss of a broken transfer, and the size of a hashed piece.
@@ -112,13 +112,14 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
 def innermost_cause(err: BaseException) -> str:
     """Return the innermost reason of an error.
 
-    Addresses and object names that urllib3 wraps around it are left out.
+    Addresses and object names that urllib3 wraps around it are left out. An error of this program is no reason: the
+    request began while it was handled.
     """
     while err.__cause__ or err.__context__ or (err.args and isinstance(err.args[0], BaseException)):
         inner = err.__cause__ or err.__context__
         if inner is None and isinstance(err.args[0], BaseException):
             inner = err.args[0]
-        if inner is None:
+        if inner is None or isinstance(inner, ReproError):
             break
         err = inner
     return str(err).rpartition("> ")[2] or type(err).__name__
