@@ -32,7 +32,6 @@ ALLOWED = {
     "doctor/fixes.py: package_name": "of our data file",
     "cluster/kubernetes_commands.py: job.namespace": "the user's own option, with a grammar",
     "config/profiles.py: name": "of our profiles",
-    "report/html/run.py: SEED": "a constant",
     "snapshot/importers/draft.py: sha256": "64 hexadecimal digits",
     "resolve/architecture.py: ' or --platform '.join(MACHINES)": "a constant",
     "resolve/python/prebuilt.py: _read_projects()[sdist.name].service": "of our data file",

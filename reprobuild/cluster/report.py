@@ -25,6 +25,7 @@ from reprobuild.cluster.text import (
 from reprobuild.context import RunContext
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.image.model import Image
+from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
 from reprobuild.infra.untrusted.strings import Digest, Line, OptionalAbsolutePath, Text
@@ -125,7 +126,9 @@ def _write_page(lock: Lock, image: Image, out: Path, context: RunContext, cluste
         verdict = read_certificate(out).verdict
         if verdict.image != image.manifest:
             return
-        write_file(out / REPORT, render_html(lock, image, verdict, render_nodes(cluster)).encode())
+        layers = read_layer_sizes(out / image.layout)
+        page = render_html(lock, image, verdict, render_nodes(cluster), layers)
+        write_file(out / REPORT, page.encode())
     except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
         context.say(f"warning: {REPORT} is not written again: {err}")
 

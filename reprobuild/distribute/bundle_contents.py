@@ -26,6 +26,7 @@ from reprobuild.errors import BuildError, DistributionError, UsageError
 from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import LAYOUT, Image
+from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.image.oci.read import Layout, read_layout
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock, SealedLock
@@ -234,7 +235,8 @@ def _verdict_files(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
         )
     yield BundleFile(path=VERDICT, content=_require_file(out / VERDICT), sha256=certificate.sha256)
     # The page in OUT also describes this machine's store and its day, of no use to others.
-    yield BundleFile(path=REPORT, content=render_html(lock, image, verdict).encode())
+    page = render_html(lock, image, verdict, layers=read_layer_sizes(out / image.layout))
+    yield BundleFile(path=REPORT, content=page.encode())
 
 
 def legacy_manifest(layout: Layout, image: Image) -> bytes:

@@ -16,6 +16,7 @@ from reprobuild.distribute.expected_files import Members, find_differing_files, 
 from reprobuild.errors import BuildError, DistributionError, LockError, UsageError
 from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.model import LAYOUT, Image
+from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.image.oci.read import Layout, layout_digest, read_layout
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import has_content, open_plain
@@ -133,7 +134,7 @@ def replace_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
         if remove:
             place.unlink()
         return remove
-    page = render_html(lock, image, verdict).encode()
+    page = render_html(lock, image, verdict, layers=read_layer_sizes(out / image.layout)).encode()
     if has_content(place, page):
         return False
     write_file(place, page)

@@ -18,6 +18,7 @@ from reprobuild.engines.model import Engine
 from reprobuild.engines.registry import HINT, find_engine
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
+from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
@@ -120,7 +121,8 @@ def verify(
     _set_aside_verdict(out, context)
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
     cluster = nodes(lock, image, out, context) if nodes else None
-    write_file(out / REPORT, render_html(lock, image, verdict, cluster).encode())
+    layers = read_layer_sizes(out / image.layout)
+    write_file(out / REPORT, render_html(lock, image, verdict, cluster, layers).encode())
     return verdict
 
 

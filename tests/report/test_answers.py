@@ -10,11 +10,15 @@ import pytest
 from reprobuild.report.html.cluster import Nodes, OutlierRow
 from reprobuild.report.html.summary import answer_same_environment, answer_same_results, summarise_remarks
 from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
+from reprobuild.verify.workload.conditions import WorkRecord
 from tests.report.samples import full_lock, full_verdict
 from tests.verify.samples import make_lock, make_smoke, make_verdict, ruling, wheel
 
 UNEXPLAINED = RoundTripDifference(list="env.txt", captured="A", image="", reason="", code="unexplained")
 HOST = RoundTripDifference(list="env.txt", captured="B", image="", reason="host", code="host-only")
+SITE = RoundTripDifference(list="env.txt", captured="C", image="", reason="site", code="site-variable")
+SPELLED = RoundTripDifference(list="l", captured="d", image="D", reason="", code="other-spelling")
+PACKAGES = (ruling("a", "a==1"), ruling("b", "b==1"), ruling("bash", "", file="apt-packages.txt"))
 GONE = ruling("a", "a==1", "unresolved", "no index has it", kind="unknown-version", accepted=True)
 
 
@@ -22,11 +26,16 @@ GONE = ruling("a", "a==1", "unresolved", "no index has it", kind="unknown-versio
     ("round_trip", "differences", "rulings", "word", "tone", "said"),
     [
         ("exact", (), (), "Yes", "good", "The image repeats every line of what was captured."),
+        ("exact", (), PACKAGES, "Yes", "good",
+         "All 2 Python and 1 system packages match. The image repeats every line of what was captured."),
         ("explained", (HOST,), (), "Yes, explained", "good",
-         "In 1 line the image differs from what was captured, each for a stated reason."),
-        ("explained", (HOST,), (GONE,), "Yes, with deviations", "note",
-         "In 1 line the image differs from what was captured, each for a stated reason; 1 deviation was "
-         "accepted by name."),
+         "1 line was left out or changed on purpose: parts of the host."),
+        ("explained", (HOST, SITE, SITE, SPELLED), PACKAGES, "Yes, explained", "good",
+         "All 2 Python and 1 system packages match. 4 lines were left out or changed on purpose: variables of the "
+         "session, the scheduler and the site, parts of the host, and others."),
+        ("explained", (HOST,), (*PACKAGES, GONE), "Yes, with deviations", "note",
+         "2 Python and 1 system packages match. 1 line was left out or changed on purpose: parts of the host; "
+         "1 deviation was accepted by name."),
         ("residue", (UNEXPLAINED, UNEXPLAINED, HOST), (), "Not quite", "bad",
          "2 differences between the image and what was captured are not explained."),
         ("not-run", (), (), "Not known", "open", "The image was not compared with everything that was captured."),
@@ -77,6 +86,16 @@ def test_what_drifts_with_the_profile_is_no_plain_yes() -> None:
     assert known.sentence.startswith("1 probe drifts with profile torch")
 
 
+@pytest.mark.parametrize(("runs", "times"), [(2, "twice"), (30, "30 times")])
+def test_the_own_run_comes_first(runs: int, times: str) -> None:
+    work = WorkRecord(command="python train.py", seed=1, runs=runs)
+    same = WorkComparison(name="workload output model.pt", verdict="identical")
+    said = answer_same_results(make_verdict(work=work, comparisons=(same,))).sentence
+    assert said.startswith(f"Your run gave the same bytes {times}, in fresh containers. ")
+    other = msgspec.structs.replace(same, verdict="inconclusive")
+    assert said.endswith(answer_same_results(make_verdict(work=work, comparisons=(same, other))).sentence)
+
+
 def test_an_earlier_certificate_that_differs_is_a_no() -> None:
     failed = (Deviation(scope="cpu", name="x", then="a" * 64, now="b" * 64),)
     before = Against(certificate="sha256:1", made="2026-06-01", verdict="differ", compared=9, failed=failed)
@@ -115,7 +134,7 @@ def test_what_to_know_has_its_section() -> None:
                    "compiled_flex_attention."),
         ("conflicts", "1 requirement is not met by the packages, as when they were captured."),
         ("deviations", "Not as captured, and accepted: a."),
-        ("environment", "Secrets are not in the image, and are given to a job when it is run: TOKEN."),
+        ("round-trip", "Secrets are not in the image, and are given to a job when it is run: TOKEN."),
     ]  # fmt: skip
     assert answer.sentence == (
         "Your work, model.pt: inconclusive, your work, model.pt: b.pt: it is empty in both runs, "

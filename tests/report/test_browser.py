@@ -117,7 +117,8 @@ def test_the_page_is_whole_without_its_script(browser: Browser) -> None:
 def test_the_keyboard_reaches_everything(browser: Browser, ordinary: str) -> None:
     browser.open(ordinary)
     reachable = (
-        "return [...document.querySelectorAll('a[href], summary, input, [tabindex=\"0\"]')]"
+        "return [...document.querySelectorAll("
+        "'a[href], summary, input:not([type=radio]), input:checked, button, [tabindex=\"0\"]')]"
         ".filter((one) => one.checkVisibility({visibilityProperty: true})).length"
     )
     wanted = browser.script(reachable)

@@ -23,7 +23,8 @@ TAGS = {
     "html", "head", "meta", "title", "link", "style", "body", "a", "header", "p", "h1", "h2", "h3", "div",
     "svg", "path", "strong", "nav", "ul", "li", "main", "section", "details", "summary", "span", "table",
     "caption", "thead", "tbody", "tr", "th", "td", "code", "small", "figure", "figcaption", "b", "desc", "text",
-    "g", "circle", "rect", "dl", "dt", "dd", "label", "input", "output", "pre", "footer", "script",
+    "g", "circle", "rect", "dl", "dt", "dd", "label", "input", "output", "pre", "footer", "script", "fieldset",
+    "legend", "button",
 }  # fmt: skip
 # What acts, or leads away.
 DANGEROUS = {
@@ -154,7 +155,7 @@ def test_the_page_of_500_packages_is_under_a_megabyte() -> None:
 def test_more_rows_than_anybody_reads_are_counted() -> None:
     differences = (RoundTripDifference(list="l", captured="c", image="", reason="r", code="decision"),) * 2345
     content = render_html(make_lock(), IMAGE, make_verdict(differences=differences))
-    assert "And 345 more, in the files beside this page." in content
+    assert "And 347 more, in the files beside this page." in content
 
 
 def test_the_page_has_the_probes() -> None:
@@ -183,7 +184,7 @@ def test_a_page_without_anything_to_tell() -> None:
         "None: nothing was replaced, and nothing is missing.",
         "The image sets no variable of the captured environment.",
         "No smoke test was run, or the image has neither torch nor NumPy.",
-        "None: every requirement of a package is met by another.",
+        "Every requirement of a package is met by another.",
         "No line differs.",
     ):  # fmt: skip
         assert f"\n{said}" in parsed.text
@@ -197,9 +198,12 @@ def test_variables_are_told_whatever_their_file_is_called(file: str) -> None:
     )
     settings = (EnvVar(name="LANG", value="C.UTF-8"),)
     content = render_html(make_lock(rulings=lines, environment=settings), IMAGE, make_verdict())
-    environment = content.partition('id="environment"')[2].partition("</section>")[0]
+    environment, every_line = (
+        content.partition(f'<section id="{id_}"')[2].partition("</section>")[0]
+        for id_ in ("environment", "round-trip")
+    )
     assert "it changes text" in environment
-    assert "session: of a terminal" in environment
+    assert "of a terminal" in every_line
 
 
 @pytest.mark.parametrize(("count", "tables"), [(12, 1), (13, 2)])
@@ -216,8 +220,8 @@ def test_many_deviations_are_told_by_kind(count: int, tables: int) -> None:
 def test_the_sections_are_in_order() -> None:
     titles = re.findall(r'<h2 id="([a-z-]+)-title">', full_page())
     assert titles == [
-        "know", "round-trip", "deviations", "environment", "packages", "probes", "work", "nodes", "against",
-        "running", "conflicts", "lines", "identity",
+        "running", "know", "probes", "work", "nodes", "against", "round-trip", "deviations", "environment",
+        "packages", "sizes", "conflicts", "identity",
     ]  # fmt: skip
 
 
@@ -232,8 +236,8 @@ def test_the_command_of_an_image_with_torch_draws_numbers() -> None:
 OURS = {
     "answer.tone", "icons[loop.index0]", "section.id", "note.tone", "note.section", "tones[word]", "kind",
     "list.name", "list.id", "letter", "x", "y", "y - 6", "x - 4", "y - 4", "x - 3", "own", "picture.width",
-    "picture.height", "label.x", "label.y", "bar.width", "id", "part.x", "part.width", "part.number", "block.title",
-    "loop.index0",
+    "picture.height", "label.x", "label.y", "bar.width", "id", "part.x", "part.width", "part.number",
+    "loop.index0", "tab.id", "tab.title", "strip.id", "strip.height", "block.x", "block.width", "block.shade",
 }  # fmt: skip
 
 

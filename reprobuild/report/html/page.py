@@ -14,16 +14,20 @@ from importlib.resources import files
 from pathlib import Path
 
 from reprobuild.image.model import Image
+from reprobuild.image.oci.layer_sizes import LayerSize
 from reprobuild.infra.templates import Templates, html_templates
 from reprobuild.lock.model import Lock
 from reprobuild.report.html import certificate, roundtrip
 from reprobuild.report.html.cluster import Nodes, view_nodes
 from reprobuild.report.html.components import MOST_ROWS, TONES, Section, brief_digest, format_count
+from reprobuild.report.html.lines import view_round_trip
 from reprobuild.report.html.markup import attribute_text, text
 from reprobuild.report.html.packages import view_packages
 from reprobuild.report.html.plot import MODES, SEEN
 from reprobuild.report.html.probes import view_probes
-from reprobuild.report.html.run import view_commands
+from reprobuild.report.html.requirements import view_requirements
+from reprobuild.report.html.run import view_run_box
+from reprobuild.report.html.sizes import view_sizes
 from reprobuild.report.html.summary import (
     KNOW,
     Note,
@@ -32,6 +36,7 @@ from reprobuild.report.html.summary import (
     answer_same_results,
     summarise_remarks,
 )
+from reprobuild.report.html.title import view_title
 from reprobuild.report.units import format_bytes
 from reprobuild.verify.verdict import Verdict
 
@@ -43,7 +48,13 @@ _ICONS = {
 }  # fmt: skip
 
 
-def render_html(lock: Lock, image: Image, verdict: Verdict, cluster: Nodes | None = None) -> str:
+def render_html(
+    lock: Lock,
+    image: Image,
+    verdict: Verdict,
+    cluster: Nodes | None = None,
+    layers: Sequence[LayerSize] = (),
+) -> str:
     """Return the report as one HTML page.
 
     Every value is escaped, shortened if it is long, and cannot act.
@@ -53,12 +64,15 @@ def render_html(lock: Lock, image: Image, verdict: Verdict, cluster: Nodes | Non
         image: the record in `image.json`.
         verdict: of the check.
         cluster: the result of a check of many nodes, if there was one.
+        layers: of the image, lowest first; empty if their sizes are unknown.
     """
     known, remarks = summarise_remarks(lock, verdict, cluster)
     answers = (answer_same_environment(lock, verdict), answer_same_results(verdict, cluster), known)
     facts = {
-        "image": image, "verdict": verdict, "answers": answers, "icons": [_find_icon(answer) for answer in answers],
-        "sections": tuple(_list_sections(lock, image, verdict, remarks, cluster)), "policy": content_security_policy(),
+        "title": view_title(lock, image, verdict, layers), "image": image, "verdict": verdict, "answers": answers,
+        "icons": [_find_icon(answer) for answer in answers], "run": view_run_box(lock, image, verdict),
+        "sections": tuple(_list_sections(lock, image, verdict, remarks, cluster, layers)),
+        "policy": content_security_policy(),
     }  # fmt: skip
     return _templates().render("page.html.j2", facts) + "\n"
 
@@ -101,21 +115,21 @@ def _list_sections(
     verdict: Verdict,
     remarks: Sequence[Note],
     cluster: Nodes | None,
+    layers: Sequence[LayerSize],
 ) -> Iterator[Section]:
     yield certificate.view_remarks(remarks, cluster=cluster is not None)
-    yield roundtrip.view_round_trip(verdict)
-    yield roundtrip.view_deviations(lock)
-    yield roundtrip.view_environment(lock)
-    yield view_packages(lock)
     yield view_probes(verdict)
     yield certificate.view_workload(verdict)
     if cluster:
         yield view_nodes(cluster)
     if verdict.against:
         yield certificate.view_earlier_verdict(verdict.against)
-    yield view_commands(lock, image, verdict)
-    yield roundtrip.view_conflicts(lock)
-    yield roundtrip.view_captured_lines(lock)
+    yield view_round_trip(lock, verdict)
+    yield roundtrip.view_deviations(lock)
+    yield roundtrip.view_environment(lock)
+    yield view_packages(lock)
+    yield view_sizes(lock, layers)
+    yield view_requirements(lock)
     yield certificate.view_identity(lock, image, verdict)
 
 

@@ -1,10 +1,12 @@
-"""The section on running the image.
+"""The box with the commands that run the image.
 
-Its commands work unchanged in the directory of this page.
+They work unchanged in the directory of this page, and repeat the workload of the check: its seed, its profile, and its
+directory of results.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -13,91 +15,179 @@ from msgspec import Struct
 from reprobuild.image.model import Image
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
-from reprobuild.report.html.components import Section
-from reprobuild.verify.verdict import Verdict
+from reprobuild.report.html.title import describe_machine
+from reprobuild.verify.verdict import Verdict, WorkComparison
+from reprobuild.verify.workload.run import OUTPUTS
+from reprobuild.verify.workload.work import work_of_workload
 
-SEED = 7
+PROFILE = "REPROBUILD_PROFILE"  # put in force by the start of each container
+RESULTS = "results"  # in the directory of the page, mounted at the path that the check used
 # The options that each engine needs so that a container gets the GPUs (docs/gpus.md).
 _GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all"), "apptainer": ("--nv",)}
+_PLAIN_FILE = re.compile(r"[\w.+=@-]+(/[\w.+=@-]+)*", re.ASCII)
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
-class CommandBlock(Struct, frozen=True, kw_only=True):
-    """The commands of one engine, one a line."""
+class CommandTab(Struct, frozen=True, kw_only=True):
+    """The commands of one engine, one a line, and a note on them."""
 
+    id: str
     title: str
     note: str
     commands: str
 
 
-class CommandsView(Struct, frozen=True, kw_only=True):
-    """The commands of each engine."""
+class ExpectedFile(Struct, frozen=True, kw_only=True):
+    """A file that the commands write, and its sha256 in both runs of the check."""
 
-    blocks: Sequence[CommandBlock]
+    path: str
+    sha256: str
 
 
-def view_commands(lock: Lock, image: Image, verdict: Verdict) -> Section:
-    """Return commands for each engine.
+class RunBox(Struct, frozen=True, kw_only=True):
+    """The box: a tab for each engine, the expected files, and notes."""
 
-    They have this image's name and the captured job's own command.
-    """
-    with_gpu = verdict.determinism.gpu != "not-applicable"
-    blocks = [
-        CommandBlock(title=title, note=note, commands=commands)
+    tabs: Sequence[CommandTab]
+    expected: Sequence[ExpectedFile]
+    machine: str
+    notes: Sequence[str]
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A run of the image: the command, its seed and profile, and the files that it is to write."""
+
+    command: tuple[str, ...]
+    seed: int
+    profile: str
+    gpu: bool = False
+    expected: tuple[ExpectedFile, ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables in the form of an engine's options."""
+        return ("--env", f"REPROBUILD_SEED={self.seed}", "--env", f"{PROFILE}={self.profile}")
+
+
+def view_run_box(lock: Lock, image: Image, verdict: Verdict) -> RunBox:
+    """Return the box with the commands of each engine."""
+    job = make_job(lock, verdict)
+    tabs = [
+        CommandTab(id=title.lower(), title=title, note=note, commands=commands)
         for title, note, commands in (
-            ("reprobuild", "Whichever engine there is; the image is loaded into it where it is not there yet.",
-             reprobuild_command(lock)),
-            ("Docker", "From version 25 on, with containerd's image store; the command above does for all others.",
-             docker_commands(lock, image, gpu=with_gpu)),
-            ("podman", "The image is pulled from the layout in this directory.",
-             podman_commands(lock, image, gpu=with_gpu)),
-            ("Apptainer", _describe_sif(image), apptainer_commands(lock, image, gpu=with_gpu)),
+            ("reprobuild", "Any engine of this machine. The image is loaded into it if it is not there yet.",
+             reprobuild_commands(job)),
+            ("Docker", "Docker 25 or newer with the image store of containerd; for others, use reprobuild.",
+             docker_commands(job, image)),
+            ("podman", "podman pulls the image from the layout in this directory.", podman_commands(job, image)),
+            ("Apptainer", _describe_sif(image), apptainer_commands(job, image)),
         )
     ]  # fmt: skip
-    lead = (
-        "In the directory of this page. Every run logs its seed, and has no network. Dockerfile and Apptainer.def make "
-        "the same tree without reprobuild; their first lines say how."
+    return RunBox(
+        tabs=tabs,
+        expected=job.expected,
+        machine=describe_machine(verdict),
+        notes=tuple(_notes(lock, verdict)),
     )
-    return Section(id="running", title="How to run it", lead=lead, view=CommandsView(blocks=blocks))
 
 
-def reprobuild_command(lock: Lock) -> str:
-    """Return the command of reprobuild itself."""
-    return f"reprobuild run . --seed {SEED} -- {shlex.join(job_command(lock))}"
+def make_job(lock: Lock, verdict: Verdict) -> Job:
+    """Return the run that repeats the check's workload, or an example if the lock has none."""
+    work = verdict.work
+    return Job(
+        command=job_command(lock),
+        seed=work.seed if work and _is_work_of_lock(lock, verdict) else verdict.seed,
+        profile=verdict.profile,
+        gpu=verdict.determinism.gpu != "not-applicable",
+        expected=tuple(_expected_files(lock, verdict)) if _is_work_of_lock(lock, verdict) else (),
+    )
 
 
-def docker_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
+def _is_work_of_lock(lock: Lock, verdict: Verdict) -> bool:
+    """Return whether the check ran the lock's workload under plain conditions."""
+    work = verdict.work
+    if work is None or lock.workload is None:
+        return False
+    plain = not (work.variables or work.secrets or work.volumes or work.workdir)
+    return plain and work.command == work_of_workload(lock.workload).text
+
+
+def _expected_files(lock: Lock, verdict: Verdict) -> Sequence[ExpectedFile]:
+    """Return the files of the workload that have one digest.
+
+    The digest of a pattern with several files is not that of a file.
+    """
+    by_name: dict[str, WorkComparison] = {comparison.name: comparison for comparison in verdict.comparisons}
+    files = []
+    for output in lock.workload.outputs if lock.workload else ():
+        comparison = by_name.get(f"workload output {output}")
+        same = comparison is not None and comparison.verdict == "identical"
+        if same and comparison and _SHA256.fullmatch(comparison.detail) and _PLAIN_FILE.fullmatch(output):
+            files.append(ExpectedFile(path=f"{RESULTS}/{output}", sha256=comparison.detail))
+    return files
+
+
+def _notes(lock: Lock, verdict: Verdict) -> Sequence[str]:
+    """Return notes on the commands."""
+    notes = []
+    if lock.workload is None:
+        notes.append("The lock names no workload. Replace the example command by your own.")
+    elif verdict.work and not _is_work_of_lock(lock, verdict):
+        notes.append("The check ran another command or other conditions, so no hash is expected here.")
+    if verdict.profile != "strict":
+        notes.append(f"For strict mode, write {PROFILE}=strict. Its results may have other bytes.")
+    notes.append("A run has no network, and logs its seed.")
+    return notes
+
+
+def reprobuild_commands(job: Job) -> str:
+    """Return the commands of reprobuild itself."""
+    words = ["reprobuild", "run", ".", "--seed", str(job.seed), "--env", f"{PROFILE}={job.profile}"]
+    return _with_results(job, [*words, "--volume", f"{RESULTS}:{OUTPUTS}", "--"])
+
+
+def docker_commands(job: Job, image: Image) -> str:
     """Return commands that load and run the image with Docker."""
-    words = ["docker", "run", "--rm", "--network", "none", *(_GPUS["docker"] if gpu else ())]
-    words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job_command(lock)]
-    return f"tar -C {shlex.quote(image.layout)} -cf - . | docker load\n{shlex.join(words)}"
+    words = ["docker", "run", "--rm", "--network", "none", *(_GPUS["docker"] if job.gpu else ())]
+    words += [*job.variables, "--volume", f"./{RESULTS}:{OUTPUTS}", image.reference]
+    return _with_results(job, words, f"tar -C {shlex.quote(image.layout)} -cf - . | docker load")
 
 
-def podman_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
+def podman_commands(job: Job, image: Image) -> str:
     """Return commands that load and run the image with podman.
 
     podman knows the image by its id until it has a name.
     """
-    words = ["podman", "run", "--rm", "--network", "none", *(_GPUS["podman"] if gpu else ())]
-    words += ["--env", f"REPROBUILD_SEED={SEED}", image.reference, *job_command(lock)]
+    words = ["podman", "run", "--rm", "--network", "none", *(_GPUS["podman"] if job.gpu else ())]
+    words += [*job.variables, "--volume", f"./{RESULTS}:{OUTPUTS}:z", image.reference]
     pull = f'podman tag "$(podman pull --quiet {shlex.quote("oci:" + image.layout)})"'
-    return f"{pull} {shlex.quote(image.reference)}\n{shlex.join(words)}"
+    return _with_results(job, words, f"{pull} {shlex.quote(image.reference)}")
 
 
-def apptainer_commands(lock: Lock, image: Image, *, gpu: bool = False) -> str:
+def apptainer_commands(job: Job, image: Image) -> str:
     """Return commands that run the image with Apptainer.
 
     They use the SIF if there is one.
     """
     words = ["apptainer", "run", "--containall", "--net", "--network", "none"]
-    words += [
-        *(_GPUS["apptainer"] if gpu else ()),
-        "--env",
-        f"REPROBUILD_SEED={SEED}",
-        "image.sif",
-        *job_command(lock),
-    ]
-    make = "" if image.sif else "reprobuild build reprobuild.lock -o . --format sif\n"
-    return make + shlex.join(words)
+    words += [*(_GPUS["apptainer"] if job.gpu else ()), *job.variables]
+    words += ["--bind", f"./{RESULTS}:{OUTPUTS}", "image.sif"]
+    make = () if image.sif else ("reprobuild build reprobuild.lock -o . --format sif",)
+    return _with_results(job, words, *make)
+
+
+def _with_results(job: Job, words: Sequence[str], *before: str) -> str:
+    """Return the lines of a tab: the directory of results, the run, and the hashes to expect.
+
+    Args:
+        words: those before the job's own command.
+        before: the lines that prepare the image.
+    """
+    after = []
+    if job.expected:
+        after.append(shlex.join(["sha256sum", *(file.path for file in job.expected)]))
+        after += [f"# expect {file.sha256}" for file in job.expected]
+    run = f"{shlex.join(words)} \\\n    {shlex.join(job.command)}"
+    return "\n".join((*before, f"mkdir -p {RESULTS}", run, *after))
 
 
 def job_command(lock: Lock) -> tuple[str, ...]:
@@ -106,7 +196,7 @@ def job_command(lock: Lock) -> tuple[str, ...]:
     The example shows the image's contents.
     """
     if lock.workload:
-        return tuple(word.replace("{out}", "/tmp") for word in lock.workload.command)
+        return tuple(word.replace("{out}", OUTPUTS) for word in lock.workload.command)
     torch = "torch" in distributions(lock)
     return ("python", "-c", "import torch; print(torch.rand(3))") if torch else ("python", "--version")
 
@@ -114,4 +204,4 @@ def job_command(lock: Lock) -> tuple[str, ...]:
 def _describe_sif(image: Image) -> str:
     if image.sif:
         return "The SIF in this directory is the same image."
-    return "Apptainer runs a SIF, which is made of the same lock first; mksquashfs is needed."
+    return "Apptainer runs a SIF. The first line makes it of the same lock, and needs mksquashfs."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -10,19 +11,31 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.requirements import find_conflicts
 from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.components import Tone, format_count
+from reprobuild.snapshot.file_kinds import field_of
 from reprobuild.verify.determinism.summary import describe_excused, describe_probes, drifting_probes
-from reprobuild.verify.verdict import Smoke, Verdict
+from reprobuild.verify.verdict import Code, Smoke, Verdict
 
 # Names in a sentence; a table has the rest.
 NAMED = 3
 SAME, COMPUTE, KNOW = (
     "Is this the same environment?",
-    "Will it compute the same?",
+    "Does it compute the same numbers?",
     "What should I know?",
 )
+_TIMES = {2: "twice"}
 SCOPES = {"cpu": "the CPU", "gpu": "the GPU", "collectives": "sums between processes"}
 _OPEN = {
     "inconclusive": "gave no clear answer for", "not-covered": "did not cover", "not-run": "did not run for",
+}  # fmt: skip
+# The lists of packages, and the name of their packages.
+_PACKAGE_FIELDS = {"requirements": "Python", "conda": "conda", "packages": "system"}
+# Reasons for a difference, in a sentence.
+_REASONS: dict[Code, str] = {
+    "site-variable": "variables of the session, the scheduler and the site", "host-only": "parts of the host",
+    "not-needed": "packages that nothing needs", "base-provided": "parts of the base image",
+    "secret-withheld": "secrets", "not-baked": "variables without effect on the results",
+    "path-rewritten": "paths of the captured machine", "decision": "your decisions",
+    "replaced-version": "accepted replacements", "unrecoverable": "accepted losses",
 }  # fmt: skip
 # No check on one machine covers these.
 NEVER = (
@@ -61,19 +74,44 @@ def answer_same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
             f"{_is_or_are(bare)} not explained."
         )
         return ReportAnswer(question=SAME, tone="bad", word="Not quite", sentence=sentence)
+    matches = describe_matches(lock)
     if verdict.round_trip == "exact":
         word, sentence = "Yes", "The image repeats every line of what was captured"
+        sentence = f"{matches}. {sentence}" if matches else sentence
     else:
-        lines = format_count(len(verdict.differences), "line")
         word, sentence = (
             "Yes, explained",
-            f"In {lines} the image differs from what was captured, each for a stated reason",
+            " ".join((f"{matches}." if matches else "", _describe_left(verdict))),
         )
+    sentence = sentence.strip()
     if lock.deviations:
         number = len(lock.deviations)
         sentence += f"; {format_count(number, 'deviation')} {_was_or_were(number)} accepted by name."
         return ReportAnswer(question=SAME, tone="note", word="Yes, with deviations", sentence=sentence)
     return ReportAnswer(question=SAME, tone="good", word=word, sentence=f"{sentence}.")
+
+
+def describe_matches(lock: Lock) -> str:
+    """Describe the packages that the image has as they were captured; empty without a list of packages."""
+    fields = [field_of(ruling.file) for ruling in lock.rulings if ruling.outcome == "pinned"]
+    counts = [(fields.count(field), name) for field, name in _PACKAGE_FIELDS.items()]
+    words = [f"{number:,} {name}" for number, name in counts if number]
+    if not words:
+        return ""
+    number = sum(number for number, _ in counts)
+    start = "" if lock.deviations else "All "
+    return f"{start}{_join_words(words)} {'package matches' if number == 1 else 'packages match'}"
+
+
+def _describe_left(verdict: Verdict) -> str:
+    """Describe the lines that the image does not repeat, with their most frequent reasons."""
+    counts = Counter(difference.code for difference in verdict.differences)
+    reasons = [_REASONS.get(code, "lines spelled differently") for code, _ in counts.most_common(2)]
+    number = len(verdict.differences)
+    return (
+        f"{format_count(number, 'line')} {_was_or_were(number)} left out or changed on purpose: "
+        f"{', '.join(reasons)}{', and others' if len(counts) > 2 else ''}"
+    )
 
 
 def answer_same_results(verdict: Verdict, cluster: Nodes | None = None) -> ReportAnswer:
@@ -178,7 +216,7 @@ def _list_remarks(lock: Lock, verdict: Verdict) -> Iterator[Note]:
         sentence = (
             f"Secrets are not in the image, and are given to a job when it is run: {_join_first(secrets)}."
         )
-        yield Note(tone="none", said=sentence, brief=brief, section="environment")
+        yield Note(tone="none", said=sentence, brief=brief, section="round-trip")
 
 
 def _node_remarks(cluster: Nodes | None) -> Iterator[Note]:
@@ -249,8 +287,11 @@ def _describe_sameness(verdict: Verdict) -> str:
     number = sum(probe.verdict == "identical" for smoke in verdict.smoke for probe in smoke.probes)
     names = [describe_probes(smoke) for smoke in verdict.smoke if smoke.libraries]
     of = f" ({'; '.join(names)})" if names else ""
-    subject = f"{format_count(number, 'probe')}{of} gave" if number else "Your work gave"
-    return f"{subject} the same bytes in every run"
+    probes = f"{format_count(number, 'probe')}{of} gave the same bytes in every run"
+    if not verdict.work or any(comparison.verdict != "identical" for comparison in verdict.comparisons):
+        return probes if number else "Your work gave the same bytes in every run"
+    repeats = f"Your run gave the same bytes {_TIMES.get(verdict.work.runs, f'{verdict.work.runs:,} times')}"
+    return f"{repeats}, in fresh containers. {probes}" if number else f"{repeats}, in fresh containers"
 
 
 def _end_sentence(note: str) -> str:
