@@ -116,6 +116,11 @@ class Browser:
         element = "document.documentElement"
         return int(self.script(f"return {element}.scrollWidth - {element}.clientWidth"))
 
+    def pages(self) -> int:
+        """Return the number of A4 pages that the browser prints."""
+        document = self.cdp("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"]
+        return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(document)))
+
     def picture(self, path: Path) -> None:
         """Write what the window shows."""
         path.write_bytes(base64.b64decode(self.cdp("Page.captureScreenshot")["data"]))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from reprobuild.report.html.page import render_html
+from tests.report.commands import read_commands
 from tests.browser import Browser
-from tests.report.samples import HOSTILE, IMAGE, LONG, full_page, large_page
+from tests.report.samples import HOSTILE, IMAGE, LONG, full_page, large_page, mode
 from tests.verify.samples import make_lock, make_smoke, make_verdict
 
 PHONE, DESKTOP = 390, 1280
 THEMES = ("light", "dark")
+STILL = {"prefers-reduced-motion": "reduce"}
 # Without an icon the browser would ask for one, and perhaps only when the next page is open.
 PLANTED = """<!doctype html><html><title>x</title><link rel="icon" href="data:,"><img src="http://planted.example/x.png">
 <p style="width: 9999px; color: #eee; background: #fff">pale</p><script>console.error("planted")</script>"""
@@ -105,7 +108,7 @@ def test_the_search_narrows_the_packages(browser: Browser) -> None:
 def test_the_page_is_whole_without_its_script(browser: Browser) -> None:
     browser.cdp("Emulation.setScriptExecutionDisabled", value=True)
     try:
-        browser.open(large_page(60, 40, 1), features={"prefers-reduced-motion": "reduce"})
+        browser.open(large_page(60, 40, 1), features=STILL)
         assert not browser.driver.find_element("id", "search").is_displayed()
         browser.driver.find_element("css selector", "#packages-python > summary").click()
         row = browser.driver.find_element("css selector", "#packages-python tbody tr")
@@ -145,13 +148,13 @@ def press(browser: Browser, key: str) -> None:
     active.send_keys(key)
 
 
-def test_paper_gets_what_is_folded(browser: Browser, ordinary: str) -> None:
+def test_paper_has_its_own_colours_and_no_navigation(browser: Browser, ordinary: str) -> None:
     browser.open(ordinary, media="print", features=scheme("dark"))
     seen = (
-        "return [document.querySelector('details:not([open]) tbody tr').getBoundingClientRect().height > 0,"
+        "return [document.querySelector('details:not([open]) tbody tr').checkVisibility(),"
         " document.querySelector('.contents').checkVisibility(), getComputedStyle(document.body).backgroundColor]"
     )
-    assert browser.script(seen) == [True, False, "rgb(255, 255, 255)"]
+    assert browser.script(seen) == [False, False, "rgb(255, 255, 255)"]
 
 
 @pytest.mark.parametrize(("wish", "behaviour"), [("reduce", "auto"), ("no-preference", "smooth")])
@@ -160,3 +163,70 @@ def test_nothing_moves_for_those_who_do_not_want_it(
 ) -> None:
     browser.open(ordinary, features={"prefers-reduced-motion": wish})
     assert browser.script("return getComputedStyle(document.documentElement).scrollBehavior") == behaviour
+
+
+def test_the_box_has_tabs_without_script(browser: Browser, ordinary: str) -> None:
+    browser.cdp("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(ordinary)
+        panels = browser.driver.find_elements("css selector", ".panel")
+        assert [panel.is_displayed() for panel in panels] == [True, False, False, False]
+        for number, name in enumerate(("reprobuild", "docker", "podman", "apptainer")):
+            browser.driver.find_element("css selector", f"label[for=tab-{name}]").click()
+            assert [panel.is_displayed() for panel in panels] == [n == number for n in range(4)]
+        copies = browser.driver.find_elements("css selector", "button.copy")
+        assert len(copies) == 5
+        assert not any(button.is_displayed() for button in copies)
+    finally:
+        browser.cdp("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_a_button_copies_the_commands(browser: Browser, ordinary: str) -> None:
+    browser.open(ordinary)
+    browser.driver.find_element("css selector", "label[for=tab-docker]").click()
+    panel = browser.driver.find_elements("css selector", ".panel")[1]
+    # The page's address is no secure one, so that the browser gives no clipboard: the commands are selected.
+    panel.find_element("css selector", "button.copy").click()
+    assert browser.script("return getSelection().toString()").startswith("tar -C image -cf - . | docker load")
+    browser.script(
+        "window.copied = []; Object.defineProperty(navigator, 'clipboard', {value: {writeText: async (text) => {"
+        " copied.push(text); }}});"
+    )
+    panel.find_element("css selector", "button.copy").click()
+    (copied,) = browser.script("return copied")
+    assert copied == read_commands(ordinary, "Docker") + "\n"
+    assert browser.complaints() == []
+
+
+def test_the_filter_narrows_the_captured_lines(browser: Browser) -> None:
+    browser.open(large_page(60, 40, 10), features=STILL)
+    browser.driver.find_element("css selector", "#lines > summary").click()
+    browser.driver.find_element("id", "find-line").send_keys("excluded")
+    shown = "return [...document.querySelectorAll('table.lines tbody tr')].filter((r) => r.checkVisibility()).length"
+    assert browser.script(shown) == 10
+    assert browser.driver.find_element("css selector", "output[for=find-line]").text == "10 of 110"
+    assert browser.script("return document.querySelectorAll('table.packages tbody tr[hidden]').length") == 0
+
+
+def test_a_mark_of_drift_leads_to_its_row(browser: Browser) -> None:
+    smoke = make_smoke()
+    drifting = msgspec.structs.replace(
+        smoke.probes[3], modes={**smoke.probes[3].modes, "default": mode("DRIFT")}
+    )
+    page = render_html(
+        make_lock(), IMAGE, make_verdict(smoke=(make_smoke(probes=(drifting, smoke.probes[0])),))
+    )
+    browser.open(page, features=STILL)
+    (link,) = browser.driver.find_elements("css selector", "figure svg a")
+    link.click()
+    row = browser.driver.find_element("css selector", ":target")
+    assert row.is_displayed()
+    assert row.text.startswith(drifting.name)
+
+
+def test_it_prints_on_four_pages(browser: Browser) -> None:
+    """A large environment: what passed stays folded, and an open fold is printed."""
+    browser.open(large_page())
+    assert browser.pages() <= 4
+    browser.open_all()
+    assert browser.pages() > 20

@@ -221,7 +221,7 @@ def test_the_sections_are_in_order() -> None:
     titles = re.findall(r'<h2 id="([a-z-]+)-title">', full_page())
     assert titles == [
         "running", "know", "probes", "work", "nodes", "against", "round-trip", "deviations", "environment",
-        "packages", "sizes", "conflicts", "identity",
+        "packages", "sizes", "conflicts", "cite", "identity",
     ]  # fmt: skip
 
 
@@ -237,7 +237,8 @@ OURS = {
     "answer.tone", "icons[loop.index0]", "section.id", "note.tone", "note.section", "tones[word]", "kind",
     "list.name", "list.id", "letter", "x", "y", "y - 6", "x - 4", "y - 4", "x - 3", "own", "picture.width",
     "picture.height", "label.x", "label.y", "bar.width", "id", "part.x", "part.width", "part.number",
-    "loop.index0", "tab.id", "tab.title", "strip.id", "strip.height", "block.x", "block.width", "block.shade",
+    "loop.index0", "tab.id", "probe.id", "column.row", "strip.id", "strip.height", "block.x", "block.width",
+    "block.shade", "column.x", "column.y", "picture.step", "picture.step * modes | length",
 }  # fmt: skip
 
 

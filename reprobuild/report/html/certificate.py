@@ -12,6 +12,7 @@ from msgspec import Struct
 from reprobuild.image.model import Image
 from reprobuild.lock.model import Lock
 from reprobuild.report.html.components import Section
+from reprobuild.report.html.matrix import Matrix, compare_certificates
 from reprobuild.report.html.summary import NEVER, Note
 from reprobuild.verify.determinism.summary import describe_work_bound
 from reprobuild.verify.verdict import Against, Deviation, Verdict, WorkComparison
@@ -67,10 +68,11 @@ class EarlierView(Struct, frozen=True, kw_only=True):
     compared: int
     verdict: str
     rows: Sequence[DeviationRow]
+    matrix: Matrix | None
 
 
-def view_earlier_verdict(comparison: Against) -> Section:
-    """Return the section that compares with an earlier verdict."""
+def view_earlier_verdict(comparison: Against, now: str) -> Section:
+    """Return the section that compares with an earlier verdict; `now` is the time of this check."""
     lists = (
         ("failed", comparison.failed), ("platform", comparison.platform), ("expected there", comparison.other),
         ("other mounts", comparison.mounts), ("not comparable", comparison.unmatched),
@@ -81,6 +83,7 @@ def view_earlier_verdict(comparison: Against) -> Section:
         compared=comparison.compared,
         verdict=comparison.verdict,
         rows=[DeviationRow(kind=kind, deviation=item) for kind, items in lists for item in items],
+        matrix=compare_certificates(comparison, now),
     )
     return Section(id="against", title="Against an earlier certificate", view=view)
 

@@ -1,15 +1,10 @@
-"""The section on a check of many nodes.
-
-It lists differing nodes, silent nodes, and the groups.
-"""
+"""A check of many nodes, as the page shows it: differing nodes, silent nodes, and the groups."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from msgspec import Struct
-
-from reprobuild.report.html.components import Section, format_count
 
 
 class OutlierRow(Struct, frozen=True, kw_only=True):
@@ -59,11 +54,3 @@ class Nodes(Struct, frozen=True, kw_only=True):
     collectives: tuple[Met, ...] = ()
     made: str = ""
     folder: str = ""
-
-
-def view_nodes(cluster: Nodes) -> Section:
-    """Return the section on the nodes."""
-    answered = cluster.asked - len(cluster.silent)
-    groups = format_count(len(cluster.groups), "platform")
-    lead = f"{answered:,} of {format_count(cluster.asked, 'node')} answered, of {groups}."
-    return Section(id="nodes", title="Many nodes", lead=lead, view=cluster)

@@ -35,6 +35,17 @@ def text(value: str, longest: int | None = LONGEST) -> str:
     return "".join(parts) + escape(shown)
 
 
+def prose(value: str) -> str:
+    """Return a sentence as markup, with the words between backquotes as code."""
+    value = shorten_middle(value)
+    parts = value.split("`")
+    if len(parts) % 2 == 0:  # a backquote without its counterpart
+        return text(value)
+    return "".join(
+        f"<code>{text(part)}</code>" if number % 2 else text(part) for number, part in enumerate(parts)
+    )
+
+
 def attribute_text(value: str) -> str:
     """Return a value for an attribute.
 

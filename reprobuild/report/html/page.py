@@ -18,10 +18,12 @@ from reprobuild.image.oci.layer_sizes import LayerSize
 from reprobuild.infra.templates import Templates, html_templates
 from reprobuild.lock.model import Lock
 from reprobuild.report.html import certificate, roundtrip
-from reprobuild.report.html.cluster import Nodes, view_nodes
+from reprobuild.report.html.cite import view_citation
+from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.components import MOST_ROWS, TONES, Section, brief_digest, format_count
 from reprobuild.report.html.lines import view_round_trip
-from reprobuild.report.html.markup import attribute_text, text
+from reprobuild.report.html.markup import attribute_text, prose, text
+from reprobuild.report.html.nodes import view_nodes
 from reprobuild.report.html.packages import view_packages
 from reprobuild.report.html.plot import MODES, SEEN
 from reprobuild.report.html.probes import view_probes
@@ -68,10 +70,11 @@ def render_html(
     """
     known, remarks = summarise_remarks(lock, verdict, cluster)
     answers = (answer_same_environment(lock, verdict), answer_same_results(verdict, cluster), known)
+    sections = tuple(_list_sections(lock, image, verdict, remarks, cluster, layers))
     facts = {
         "title": view_title(lock, image, verdict, layers), "image": image, "verdict": verdict, "answers": answers,
         "icons": [_find_icon(answer) for answer in answers], "run": view_run_box(lock, image, verdict),
-        "sections": tuple(_list_sections(lock, image, verdict, remarks, cluster, layers)),
+        "sections": sections, "titles": {section.id: section.title for section in sections},
         "policy": content_security_policy(),
     }  # fmt: skip
     return _templates().render("page.html.j2", facts) + "\n"
@@ -85,6 +88,7 @@ def _find_icon(answer: ReportAnswer) -> str:
 def _templates() -> Templates:
     filters: dict[str, Callable[[str], str]] = {
         "attr": lambda value: escape(attribute_text(value)),  # an attribute takes no element
+        "prose": prose,
         "whole": lambda value: text(value, longest=None),
         "asset": _read_asset,
     }
@@ -123,13 +127,14 @@ def _list_sections(
     if cluster:
         yield view_nodes(cluster)
     if verdict.against:
-        yield certificate.view_earlier_verdict(verdict.against)
+        yield certificate.view_earlier_verdict(verdict.against, verdict.made)
     yield view_round_trip(lock, verdict)
     yield roundtrip.view_deviations(lock)
     yield roundtrip.view_environment(lock)
     yield view_packages(lock)
     yield view_sizes(lock, layers)
     yield view_requirements(lock)
+    yield view_citation(lock, image, verdict)
     yield certificate.view_identity(lock, image, verdict)
 
 

@@ -7,7 +7,7 @@ table beside it. Attributes set positions and classes set colours, so that no st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -44,10 +44,13 @@ class Mark(Struct, frozen=True):
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """The marks of one probe, and its results in words."""
+    """The marks of one probe at its place, its results in words, and the id of its row; empty if it was identical."""
 
     title: str
+    x: int
+    y: int
     marks: Sequence[Mark]
+    row: str
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -60,6 +63,12 @@ class Picture(Struct, frozen=True, kw_only=True):
     height: int
     labels: Sequence[Label]
     columns: Sequence[Column]
+    step: int = STEP
+
+    @property
+    def linked(self) -> bool:
+        """Whether a column leads to a row: a picture with links is a group."""
+        return any(column.row for column in self.columns)
 
 
 class BarPart(Struct, frozen=True):
@@ -78,15 +87,20 @@ class Bar(Struct, frozen=True, kw_only=True):
     width: int = BAR
 
 
-def plot_probes(probes: Sequence[ProbeVerdict]) -> list[Picture]:
-    """Return a picture for each kind of probes."""
+def plot_probes(probes: Sequence[ProbeVerdict], rows: Mapping[str, str]) -> list[Picture]:
+    """Return a picture for each kind of probes.
+
+    Args:
+        probes: of one device.
+        rows: the ids of the rows of probes that were not identical in every mode, by name.
+    """
     kinds: dict[str, list[ProbeVerdict]] = {}
     for probe in probes:
         kinds.setdefault(probe.kind or "other", []).append(probe)
-    return [_plot_kind(kind, group) for kind, group in kinds.items()]
+    return [_plot_kind(kind, group, rows) for kind, group in kinds.items()]
 
 
-def _plot_kind(kind: str, probes: Sequence[ProbeVerdict]) -> Picture:
+def _plot_kind(kind: str, probes: Sequence[ProbeVerdict], rows: Mapping[str, str]) -> Picture:
     shown = probes[:LARGEST_PICTURE]
     bands = -(-len(shown) // ACROSS)
     high = len(MODES) * STEP + 10
@@ -102,24 +116,24 @@ def _plot_kind(kind: str, probes: Sequence[ProbeVerdict]) -> Picture:
             for row, mode in enumerate(MODES)
         ],
         columns=[
-            _plot_probe(probe, LEFT + n % ACROSS * STEP, TOP + n // ACROSS * high)
+            _plot_probe(probe, LEFT + n % ACROSS * STEP, TOP + n // ACROSS * high, rows.get(probe.name, ""))
             for n, probe in enumerate(shown)
         ],
     )
 
 
-def _plot_probe(probe: ProbeVerdict, left: int, top: int) -> Column:
+def _plot_probe(probe: ProbeVerdict, left: int, top: int, row: str) -> Column:
     words = {name: SEEN[mode.verdict] for name, mode in probe.modes.items()}
     alike = set(words.values())
     description = (
         alike.pop() if len(alike) == 1 else ", ".join(f"{name} {word}" for name, word in words.items())
     )
     marks = [
-        Mark(probe.modes[name].verdict, left + STEP // 2, top + row * STEP + STEP // 2)
-        for row, name in enumerate(MODES)
+        Mark(probe.modes[name].verdict, left + STEP // 2, top + line * STEP + STEP // 2)
+        for line, name in enumerate(MODES)
         if name in probe.modes
     ]
-    return Column(title=f"{probe.name}: {description}", marks=marks)
+    return Column(title=f"{probe.name}: {description}", x=left, y=top, marks=marks, row=row)
 
 
 def _describe_probes(probes: Sequence[ProbeVerdict]) -> str:

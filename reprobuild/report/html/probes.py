@@ -37,9 +37,10 @@ class ProbeCell(Struct, frozen=True, kw_only=True):
 
 
 class ProbeRow(Struct, frozen=True, kw_only=True):
-    """One probe, with a cell for each mode that has a result."""
+    """One probe, with a cell for each mode that has a result; `id` is that of a row to link to."""
 
     name: str
+    id: str
     form: str
     documentation: str
     verdict: str
@@ -103,13 +104,15 @@ def view_probes(verdict: Verdict) -> Section:
 
 def _view_device(smoke: Smoke) -> DeviceView:
     words = {True: "told apart", False: "NOT told apart"}
+    odd = [probe for probe in smoke.probes if not _is_uniform(probe)]
+    ids = [f"probe-{smoke.device}-{number}" for number in range(len(odd))]
     return DeviceView(
         name=_DEVICES[smoke.device],
         verdict=smoke.verdict,
         coverage=describe_coverage(smoke),
-        pictures=plot_probes(smoke.probes),
+        pictures=plot_probes(smoke.probes, {probe.name: id_ for probe, id_ in zip(odd, ids, strict=True)}),
         probes=[_view_probe(probe) for probe in smoke.probes],
-        odd=[_view_probe(probe) for probe in smoke.probes if not _is_uniform(probe)],
+        odd=[_view_probe(probe, id_) for probe, id_ in zip(odd, ids, strict=True)],
         legend=ARRAYS_LEGEND if smoke.libraries else LEGEND,
         controls=_view_controls(smoke.controls),
         effective=sum(control.verdict == "effective" for control in smoke.controls),
@@ -161,9 +164,10 @@ def _mode_line(name: str, mode: Mode) -> str:
     return f"{name}: " + ", ".join(word for word in _describe_mode(mode) if word)
 
 
-def _view_probe(probe: ProbeVerdict) -> ProbeRow:
+def _view_probe(probe: ProbeVerdict, id_: str = "") -> ProbeRow:
     return ProbeRow(
         name=probe.name,
+        id=id_,
         form=" ".join((probe.kind, probe.dtype, probe.shape)).strip(),
         documentation="" if probe.documented == "none" else f"torch's text: {probe.documented}",
         verdict=probe.verdict,

@@ -1,0 +1,62 @@
+"""The badge: a small picture of the state of the check, for a README.
+
+All its text is of this file: no value from a lock, an image or a container reaches it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from reprobuild.report.html.components import Tone
+from reprobuild.verify.verdict import Verdict
+
+NAME = "reprobuild"
+# White on these has a contrast of 4.5 or more: https://www.w3.org/TR/WCAG21/#contrast-minimum.
+_COLOURS: dict[Tone, str] = {"good": "#1b6a3d", "note": "#7d5200", "bad": "#ab2118", "open": "#46505e"}
+_LETTER, _PAD = 6.6, 8  # pixels: of a letter of 11 pixels, and beside the text
+
+
+class BadgeState(Struct, frozen=True):
+    """The words and the tone of a badge."""
+
+    words: str
+    tone: Tone
+
+
+SAME = BadgeState("same environment, same bytes", "good")
+SAME_RESULTS_OPEN = BadgeState("same environment, bytes not known", "open")
+DRIFT = BadgeState("bytes differ", "bad")
+OTHER = BadgeState("environment differs", "bad")
+OPEN = BadgeState("not checked", "open")
+
+
+def find_state(verdict: Verdict) -> BadgeState:
+    """Return the state that a badge shows: never better than the verdict."""
+    answers = {verdict.determinism.cpu, verdict.determinism.gpu, verdict.determinism.collectives}
+    if "drift" in answers or (verdict.against and verdict.against.verdict == "differ"):
+        return DRIFT
+    if verdict.round_trip == "residue":
+        return OTHER
+    if verdict.round_trip == "not-run":
+        return OPEN
+    return (
+        SAME if answers <= {"identical", "not-applicable"} and "identical" in answers else SAME_RESULTS_OPEN
+    )
+
+
+def render_badge(verdict: Verdict) -> str:
+    """Return the badge as an SVG file."""
+    state = find_state(verdict)
+    left = round(len(NAME) * _LETTER + 2 * _PAD)
+    right = round(len(state.words) * _LETTER + 2 * _PAD)
+    label = f"{NAME}: {state.words}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{label}">'
+        f"<title>{label}</title>"
+        f'<clipPath id="r"><rect width="{left + right}" height="20" rx="3"/></clipPath>'
+        f'<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#3b3b3b"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="{_COLOURS[state.tone]}"/></g>'
+        '<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+        f'<text x="{left / 2:g}" y="14" textLength="{left - 2 * _PAD}">{NAME}</text>'
+        f'<text x="{left + right / 2:g}" y="14" textLength="{right - 2 * _PAD}">{state.words}</text></g></svg>\n'
+    )
