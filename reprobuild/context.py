@@ -18,6 +18,7 @@ from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.netrc import Netrc
+from reprobuild.infra.stage_clock import StageClock
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.store.caches import Caches
 from reprobuild.store.store import Store
@@ -57,7 +58,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     `env` is the user's environment. `net` is the one HTTP client of the run. `say` is called with each step when it
     begins, so that a person sees progress; an empty text ends the last one. `progress` is called with (bytes so far,
     bytes in all or 0) of a step that knows them. `now` is in seconds since 1970. `caches` are the user's caches, from
-    which files are taken. `doubted` are sources that the user did not name.
+    which files are taken. `doubted` are sources that the user did not name. `clock` measures the stages.
     """
 
     store: Store
@@ -70,6 +71,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     caches: Caches = Caches()
     indexes: IndexSettings = field(default_factory=IndexSettings)
     doubted: frozenset[str] = frozenset()
+    clock: StageClock = field(default_factory=StageClock)
 
     def resolve_context(self, captured: Path = Path()) -> ResolveContext:
         """Return the context of a resolution, including the snapshot's directory."""

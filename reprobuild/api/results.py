@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from reprobuild.compare.environments.difference import EnvironmentComparison
 from reprobuild.image.model import Image
-from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.lock.model import Lock
+from reprobuild.pipeline.report import read_build_facts
 from reprobuild.report.comparison import render_comparison
 from reprobuild.report.html.page import render_html
 from reprobuild.report.text import render_text
@@ -43,8 +43,9 @@ class BuildResult(Struct, frozen=True, kw_only=True):
         """Return the report for a notebook, in a frame that cannot reach the notebook."""
         if self.verdict is None:
             return f"<pre>{html.escape(str(self))}</pre>"
-        layers = read_layer_sizes(self.out / self.image.layout)
-        report = render_html(self.lock, self.image, self.verdict, layers=layers)
+        report = render_html(
+            self.lock, self.image, self.verdict, build=read_build_facts(self.image, self.out)
+        )
         title = html.escape(f"Report of {self.out}")
         frame = f'<iframe sandbox="allow-scripts" width="100%" height="{_HEIGHT}" title="{title}"'
         return f'{frame} srcdoc="{html.escape(report)}"></iframe>'

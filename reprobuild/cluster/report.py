@@ -25,7 +25,6 @@ from reprobuild.cluster.text import (
 from reprobuild.context import RunContext
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.image.model import Image
-from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
 from reprobuild.infra.untrusted.strings import Digest, Line, OptionalAbsolutePath, Text
@@ -38,8 +37,8 @@ from reprobuild.output.directory import (
     is_cluster_of_here,
     remember_cluster,
 )
+from reprobuild.pipeline.report import write_report
 from reprobuild.report.html.cluster import Met, Nodes, OutlierRow, Peers
-from reprobuild.report.html.page import render_html
 from reprobuild.verify.certificate.read import read_certificate
 
 _LARGEST = 256 << 20  # of thousands of nodes
@@ -126,9 +125,7 @@ def _write_page(lock: Lock, image: Image, out: Path, context: RunContext, cluste
         verdict = read_certificate(out).verdict
         if verdict.image != image.manifest:
             return
-        layers = read_layer_sizes(out / image.layout)
-        page = render_html(lock, image, verdict, render_nodes(cluster), layers)
-        write_file(out / REPORT, page.encode())
+        write_report(lock, image, verdict, out, render_nodes(cluster))
     except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
         context.say(f"warning: {REPORT} is not written again: {err}")
 

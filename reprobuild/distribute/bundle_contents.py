@@ -32,6 +32,7 @@ from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.system import Artefact, Base
 from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
+from reprobuild.report.html.build import BuildFacts
 from reprobuild.report.html.page import render_html
 from reprobuild.store.salvage import take_runtime
 from reprobuild.store.store import Store
@@ -235,7 +236,7 @@ def _verdict_files(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
         )
     yield BundleFile(path=VERDICT, content=_require_file(out / VERDICT), sha256=certificate.sha256)
     # The page in OUT also describes this machine's store and its day, of no use to others.
-    page = render_html(lock, image, verdict, layers=read_layer_sizes(out / image.layout))
+    page = render_html(lock, image, verdict, build=BuildFacts(layers=read_layer_sizes(out / image.layout)))
     yield BundleFile(path=REPORT, content=page.encode())
 
 

@@ -24,6 +24,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.lock.sealed import require_sealed
 from reprobuild.output.directory import REPORT, VERDICT, read_image
 from reprobuild.recipe.render import render_recipe
+from reprobuild.report.html.build import BuildFacts
 from reprobuild.report.html.page import render_html
 from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Verdict
@@ -134,7 +135,9 @@ def replace_page(out: Path, lock: Lock, image: Image, *, remove: bool) -> bool:
         if remove:
             place.unlink()
         return remove
-    page = render_html(lock, image, verdict, layers=read_layer_sizes(out / image.layout)).encode()
+    page = render_html(
+        lock, image, verdict, build=BuildFacts(layers=read_layer_sizes(out / image.layout))
+    ).encode()
     if has_content(place, page):
         return False
     write_file(place, page)

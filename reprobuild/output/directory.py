@@ -28,6 +28,7 @@ from reprobuild.verify.workload.conditions import RUNS
 
 LOCK, IMAGE, VERDICT, REPORT = "reprobuild.lock", "image.json", "verdict.json", "report.html"
 SNAPSHOT = "snapshot"  # of a path that was imported
+BADGE = "badge.svg"
 CLUSTER_RESULT = "cluster.json"  # the answers of many nodes
 _LARGEST = 1 << 20  # of image.json, which has some 500 bytes
 _BUILD = "build one with `reprobuild from-snapshot DIR -o OUT`"

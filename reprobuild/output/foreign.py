@@ -12,7 +12,7 @@ from pathlib import Path
 
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
-from reprobuild.output.directory import CLUSTER_RESULT, REPORT, VERDICT
+from reprobuild.output.directory import BADGE, CLUSTER_RESULT, REPORT, VERDICT
 from reprobuild.verify.certificate.read import LARGEST, is_certificate
 
 # The parts of a bundle beside the files that `build` writes. A file of such a name may be the user's own.
@@ -22,7 +22,7 @@ _UNTOUCHED = (
 
 
 def set_aside(out: Path, say: Callable[[str], None]) -> None:
-    """Set aside another image's verdict, report and cluster files.
+    """Set aside another image's verdict, report, badge and cluster files.
 
     A verdict file gets another name, and the rest is removed. No link is followed.
 
@@ -32,7 +32,7 @@ def set_aside(out: Path, say: Callable[[str], None]) -> None:
     """
     if os.path.lexists(out / VERDICT):
         _set_verdict_aside(out / VERDICT, say)
-    for path in (out / REPORT, out / CLUSTER_RESULT):
+    for path in (out / REPORT, out / BADGE, out / CLUSTER_RESULT):
         if os.path.lexists(path):
             path.unlink()
             say(f"removed {path}: it is not known to be of this image")

@@ -12,6 +12,7 @@ from reprobuild.image.model import Image
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, SNAPSHOT
+from reprobuild.output.times import write_times
 from reprobuild.pipeline.build import BuildOptions, build
 from reprobuild.pipeline.choose_lock import choose_lock
 from reprobuild.pipeline.fetch_inputs import fetch_inputs
@@ -52,7 +53,8 @@ def build_from_snapshot(
     if checks:  # fail before minutes of locking and hours of fetching
         choose_engine(checks, context, hint=f"{HINT}; or leave the checks out with --no-verify")
     out.mkdir(parents=True, exist_ok=True)
-    lock = choose_lock(snapshot, captured, out, decisions, context, lock_path)
+    with context.clock.measure("lock"):
+        lock = choose_lock(snapshot, captured, out, decisions, context, lock_path)
     with gc_root(lock, lock_path or out / LOCK, context.store, "build"):
         sealed, image = build_from_lock(lock, out, context, options, checks.gpus if checks else "auto")
     verdict = verify(sealed, image, out, context, checks, nodes) if checks else None
@@ -73,13 +75,18 @@ def build_from_lock(
     machine = MachineCheck(context, gpus)
     machine.before_fetch(lock, out, options)
     out.mkdir(parents=True, exist_ok=True)
-    fetch_inputs(lock, context)
+    with context.clock.measure("fetch"):
+        fetch_inputs(lock, context)
     machine.after_fetch(lock)
-    sealed = realise(lock, context.store, context.say, exact=exact)
+    with context.clock.measure("realise"):
+        sealed = realise(lock, context.store, context.say, exact=exact)
     recipe = render(sealed, context.store)
     _write_sealed(sealed, lock, out, context)
-    with gc_root(sealed, out / LOCK, context.store, f"{BUILD}{options.builder}"):
-        return sealed, build(sealed, recipe, out, context, options)
+    root = gc_root(sealed, out / LOCK, context.store, f"{BUILD}{options.builder}")
+    with root, context.clock.measure("image"):
+        image = build(sealed, recipe, out, context, options)
+    write_times(out, image, context.clock.seconds)
+    return sealed, image
 
 
 def _report_unknown_lines(snapshot: Snapshot, captured: Path, context: RunContext) -> None:

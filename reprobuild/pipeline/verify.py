@@ -18,13 +18,13 @@ from reprobuild.engines.model import Engine
 from reprobuild.engines.registry import HINT, find_engine
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
-from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
-from reprobuild.output.directory import REPORT, VERDICT, engine_name, refuse_misstated
+from reprobuild.output.directory import VERDICT, engine_name, refuse_misstated
+from reprobuild.output.times import write_times
+from reprobuild.pipeline.report import write_report
 from reprobuild.report.html.cluster import Nodes
-from reprobuild.report.html.page import render_html
 from reprobuild.store.salvage import take_runtime
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import (
@@ -121,8 +121,8 @@ def verify(
     _set_aside_verdict(out, context)
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
     cluster = nodes(lock, image, out, context) if nodes else None
-    layers = read_layer_sizes(out / image.layout)
-    write_file(out / REPORT, render_html(lock, image, verdict, cluster, layers).encode())
+    write_times(out, image, context.clock.seconds)
+    write_report(lock, image, verdict, out, cluster)
     return verdict
 
 
@@ -147,7 +147,9 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
     context.store.release()  # the checks take long, and do not need it
     name = engine_name(lock, image, out, context.store, context.say)
     context.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
-    if engine.load(out / "image", name, (image.config, image.manifest), context.env):
+    with context.clock.measure("load"):
+        loaded = engine.load(out / "image", name, (image.config, image.manifest), context.env)
+    if loaded:
         context.say(f"loaded {name} into {engine.NAME}")
     request = CheckRequest(
         reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now,
@@ -155,7 +157,8 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=work, probes=checks.probes,
     )  # fmt: skip
-    verdict = verify_image(lock, request, engine, context.env, context.say)
+    with context.clock.measure("check"):
+        verdict = verify_image(lock, request, engine, context.env, context.say)
     if former:
         verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
     return verdict

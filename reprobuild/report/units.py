@@ -11,3 +11,13 @@ def format_bytes(size: int) -> str:
             return f"{value:.0f} {unit}"
         value /= 1000
     return f"{value:.1f} GB"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a time in seconds, or in minutes and seconds from two minutes on."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"

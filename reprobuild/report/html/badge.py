@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.components import Tone
 from reprobuild.verify.verdict import Verdict
 
@@ -16,6 +17,10 @@ _COLOURS: dict[Tone, str] = {"good": "#1b6a3d", "note": "#7d5200", "bad": "#ab21
 _LETTER, _PAD = 6.6, 8  # pixels: of a letter of 11 pixels, and beside the text
 
 
+_RANK: tuple[Tone, ...] = ("good", "note", "open", "bad")
+_DEVIATIONS = {"replaced-version", "unrecoverable"}
+
+
 class BadgeState(Struct, frozen=True):
     """The words and the tone of a badge."""
 
@@ -23,30 +28,36 @@ class BadgeState(Struct, frozen=True):
     tone: Tone
 
 
-SAME = BadgeState("same environment, same bytes", "good")
-SAME_RESULTS_OPEN = BadgeState("same environment, bytes not known", "open")
-DRIFT = BadgeState("bytes differ", "bad")
-OTHER = BadgeState("environment differs", "bad")
-OPEN = BadgeState("not checked", "open")
+def find_state(verdict: Verdict, cluster: Nodes | None = None) -> BadgeState:
+    """Return the state that a badge shows: never better than the verdict, and than the check of many nodes."""
+    parts = (_rate_environment(verdict), _rate_bytes(verdict, cluster))
+    words = ", ".join(part.words for part in parts)
+    return BadgeState(words, max((part.tone for part in parts), key=_RANK.index))
 
 
-def find_state(verdict: Verdict) -> BadgeState:
-    """Return the state that a badge shows: never better than the verdict."""
-    answers = {verdict.determinism.cpu, verdict.determinism.gpu, verdict.determinism.collectives}
-    if "drift" in answers or (verdict.against and verdict.against.verdict == "differ"):
-        return DRIFT
+def _rate_environment(verdict: Verdict) -> BadgeState:
     if verdict.round_trip == "residue":
-        return OTHER
+        return BadgeState("environment differs", "bad")
     if verdict.round_trip == "not-run":
-        return OPEN
-    return (
-        SAME if answers <= {"identical", "not-applicable"} and "identical" in answers else SAME_RESULTS_OPEN
-    )
+        return BadgeState("environment not checked", "open")
+    if any(difference.code in _DEVIATIONS for difference in verdict.differences):
+        return BadgeState("environment with deviations", "note")
+    return BadgeState("same environment", "good")
 
 
-def render_badge(verdict: Verdict) -> str:
+def _rate_bytes(verdict: Verdict, cluster: Nodes | None) -> BadgeState:
+    answers = {verdict.determinism.cpu, verdict.determinism.gpu, verdict.determinism.collectives}
+    others = {verdict.against.verdict if verdict.against else "same", cluster.verdict if cluster else "same"}
+    if "drift" in answers or "differ" in others:
+        return BadgeState("bytes differ", "bad")
+    if "identical" in answers and answers <= {"identical", "not-applicable"} and "inconclusive" not in others:
+        return BadgeState("same bytes", "good")
+    return BadgeState("bytes not known", "open")
+
+
+def render_badge(verdict: Verdict, cluster: Nodes | None = None) -> str:
     """Return the badge as an SVG file."""
-    state = find_state(verdict)
+    state = find_state(verdict, cluster)
     left = round(len(NAME) * _LETTER + 2 * _PAD)
     right = round(len(state.words) * _LETTER + 2 * _PAD)
     label = f"{NAME}: {state.words}"

@@ -14,10 +14,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from reprobuild.image.model import Image
-from reprobuild.image.oci.layer_sizes import LayerSize
 from reprobuild.infra.templates import Templates, html_templates
 from reprobuild.lock.model import Lock
 from reprobuild.report.html import certificate, roundtrip
+from reprobuild.report.html.build import UNKNOWN_BUILD, BuildFacts, view_build
 from reprobuild.report.html.cite import view_citation
 from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.components import MOST_ROWS, TONES, Section, brief_digest, format_count
@@ -55,7 +55,7 @@ def render_html(
     image: Image,
     verdict: Verdict,
     cluster: Nodes | None = None,
-    layers: Sequence[LayerSize] = (),
+    build: BuildFacts = UNKNOWN_BUILD,
 ) -> str:
     """Return the report as one HTML page.
 
@@ -66,13 +66,13 @@ def render_html(
         image: the record in `image.json`.
         verdict: of the check.
         cluster: the result of a check of many nodes, if there was one.
-        layers: of the image, lowest first; empty if their sizes are unknown.
+        build: the sizes and times of an output directory.
     """
     known, remarks = summarise_remarks(lock, verdict, cluster)
     answers = (answer_same_environment(lock, verdict), answer_same_results(verdict, cluster), known)
-    sections = tuple(_list_sections(lock, image, verdict, remarks, cluster, layers))
+    sections = tuple(_list_sections(lock, image, verdict, remarks, cluster, build))
     facts = {
-        "title": view_title(lock, image, verdict, layers), "image": image, "verdict": verdict, "answers": answers,
+        "title": view_title(lock, image, verdict, build.layers), "image": image, "verdict": verdict, "answers": answers,
         "icons": [_find_icon(answer) for answer in answers], "run": view_run_box(lock, image, verdict),
         "sections": sections, "titles": {section.id: section.title for section in sections},
         "policy": content_security_policy(),
@@ -119,7 +119,7 @@ def _list_sections(
     verdict: Verdict,
     remarks: Sequence[Note],
     cluster: Nodes | None,
-    layers: Sequence[LayerSize],
+    build: BuildFacts,
 ) -> Iterator[Section]:
     yield certificate.view_remarks(remarks, cluster=cluster is not None)
     yield view_probes(verdict)
@@ -132,7 +132,9 @@ def _list_sections(
     yield roundtrip.view_deviations(lock)
     yield roundtrip.view_environment(lock)
     yield view_packages(lock)
-    yield view_sizes(lock, layers)
+    yield view_sizes(lock, build.layers)
+    if build.seconds:
+        yield view_build(build, verdict)
     yield view_requirements(lock)
     yield view_citation(lock, image, verdict)
     yield certificate.view_identity(lock, image, verdict)

@@ -1,0 +1,33 @@
+"""The report of an output directory: its page and its badge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprobuild.image.model import Image
+from reprobuild.image.oci.layer_sizes import read_layer_sizes
+from reprobuild.infra.atomic import write_file
+from reprobuild.lock.model import Lock
+from reprobuild.output.directory import BADGE, REPORT
+from reprobuild.output.times import read_times
+from reprobuild.report.html.badge import render_badge
+from reprobuild.report.html.build import BuildFacts
+from reprobuild.report.html.cluster import Nodes
+from reprobuild.report.html.page import render_html
+from reprobuild.verify.verdict import Verdict
+
+
+def write_report(lock: Lock, image: Image, verdict: Verdict, out: Path, cluster: Nodes | None = None) -> None:
+    """Write the page and the badge of an image into its output directory.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    page = render_html(lock, image, verdict, cluster, read_build_facts(image, out))
+    write_file(out / REPORT, page.encode())
+    write_file(out / BADGE, render_badge(verdict, cluster).encode())
+
+
+def read_build_facts(image: Image, out: Path) -> BuildFacts:
+    """Return the sizes and times of an output directory; those without a readable file are empty."""
+    return BuildFacts(layers=read_layer_sizes(out / image.layout), seconds=read_times(out, image))
