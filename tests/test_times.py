@@ -19,6 +19,11 @@ def test_a_stage_that_did_not_run_keeps_its_time(tmp_path: Path) -> None:
     assert list(write_times(tmp_path, IMAGE, {"check": 9.0, "image": 4.0}).items()) == [
         ("lock", 1.235), ("image", 4.0), ("check", 9.0),
     ]  # fmt: skip
+    assert write_times(tmp_path, IMAGE, {"check": 2.0, "image": 0.1}) == {
+        "lock": 1.235,
+        "image": 4.0,
+        "check": 2.0,
+    }
     other = msgspec.structs.replace(IMAGE, manifest=f"sha256:{'4' * 64}")
     assert read_times(tmp_path, other) == {}
     assert write_times(tmp_path, other, {"lock": 2.0}) == {"lock": 2.0}

@@ -1,4 +1,4 @@
-"""`times.json` in an output directory: how long each stage took when it last ran.
+"""`times.json` in an output directory: how long each stage took.
 
 It is outside of the image, and only the report reads it.
 """
@@ -20,6 +20,8 @@ from reprobuild.infra.untrusted.strings import Digest
 TIMES = "times.json"
 Stage = Literal["lock", "fetch", "realise", "image", "load", "check"]
 STAGES: tuple[Stage, ...] = ("lock", "fetch", "realise", "image", "load", "check")
+# A later run of these takes what the store has.
+_MADE_ONCE: tuple[Stage, ...] = ("lock", "fetch", "realise", "image")
 _LARGEST = 1 << 16  # bytes
 _VERSION = 1
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
@@ -46,11 +48,13 @@ def read_times(out: Path, image: Image) -> dict[str, float]:
 def write_times(out: Path, image: Image, seconds: Mapping[str, float]) -> dict[str, float]:
     """Write the seconds of the stages that ran, and return those of all stages.
 
-    A stage that did not run keeps its time.
+    A stage that did not run keeps its time, and so does one that took its result from the store.
     """
-    known = read_times(out, image) | {
-        stage: round(value, 3) for stage, value in seconds.items() if stage in STAGES
-    }
+    known = read_times(out, image)
+    for stage, value in seconds.items():
+        if stage in STAGES:
+            before = known.get(stage, 0.0) if stage in _MADE_ONCE else 0.0
+            known[stage] = max(before, round(value, 3))
     document = {"version": _VERSION, "image": image.manifest, "seconds": known}
     write_file(out / TIMES, msgspec.json.format(msgspec.json.encode(document)) + b"\n")
     return read_times(out, image)

@@ -226,7 +226,17 @@ def test_the_layout_is_what_its_digests_say(built_example: Built) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["reprobuild.lock", "pylock.toml", "Dockerfile", "Apptainer.def", "verdict.json", "report.html"]
+    "name",
+    [
+        "reprobuild.lock",
+        "pylock.toml",
+        "Dockerfile",
+        "Apptainer.def",
+        "times.json",
+        "verdict.json",
+        "report.html",
+        "badge.svg",
+    ],
 )
 def test_out_holds_what_was_promised(built_example: Built, name: str) -> None:
     assert (built_example.out / name).stat().st_size > 100

@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 
 from reprobuild.image.model import Image
+from reprobuild.image.oci.layer_sizes import LayerSize
 from reprobuild.lock.model import Lock, Workload
 from reprobuild.lock.python import CondaPackage
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Base, EnvVar
+from reprobuild.output.times import STAGES
+from reprobuild.report.html.build import BuildFacts
 from reprobuild.report.html.cluster import Nodes, OutlierRow, Peers
 from reprobuild.report.html.page import render_html
 from reprobuild.verify.verdict import (
@@ -146,7 +149,13 @@ def full_page(bad: str = "plain") -> str:
     image = Image(
         layout=bad, reference=bad, tree=bad, config=bad, manifest=bad, layers=1, sif=bad, builder=bad
     )
-    return render_html(full_lock(bad), image, full_verdict(bad), full_nodes(bad))
+    return render_html(full_lock(bad), image, full_verdict(bad), full_nodes(bad), full_build(bad))
+
+
+def full_build(bad: str) -> BuildFacts:
+    """Return the sizes of two layers, and the time of each stage."""
+    layers = tuple(LayerSize(title=bad, size=size) for size in (1, 2))
+    return BuildFacts(layers=layers, seconds=dict.fromkeys(STAGES, 12.0))
 
 
 def large_page(packages: int = 500, system: int = 400, variables: int = 150) -> str:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
+import msgspec
 import pytest
 
 from reprobuild.report.html.badge import find_state, render_badge
 from reprobuild.verify.verdict import Against, Determinism, RoundTripDifference, Verdict
 from tests.browser import Browser
-from tests.report.samples import HOSTILE, full_nodes, full_verdict
-from tests.verify.samples import make_verdict
+from tests.report.samples import HOSTILE, full_nodes, full_verdict, mode
+from tests.verify.samples import make_smoke, make_verdict
 
 GONE = RoundTripDifference(list="l", captured="c", image="", reason="r", code="unrecoverable")
 DRIFT = Determinism(cpu="drift", gpu="not-applicable", collectives="not-applicable")
 OPEN = Determinism(cpu="identical", gpu="not-covered", collectives="identical")
+PROBE = make_smoke().probes[0]
+LOOSE = make_smoke(probes=(msgspec.structs.replace(PROBE, modes={**PROBE.modes, "profile": mode("DRIFT")}),))
 OTHER_PLATFORM, INCONCLUSIVE, DIFFER = (
     Against(certificate="sha256:1", made="2026-06-01", verdict=verdict, compared=1)
     for verdict in ("other-platform", "inconclusive", "differ")
@@ -31,6 +34,7 @@ OTHER_PLATFORM, INCONCLUSIVE, DIFFER = (
         (make_verdict(round_trip="residue"), "environment differs, same bytes", "bad"),
         (make_verdict(round_trip="not-run"), "environment not checked, same bytes", "open"),
         (make_verdict(determinism=OPEN), "same environment, bytes not known", "open"),
+        (make_verdict(smoke=(LOOSE,)), "same environment, same bytes in strict mode", "note"),
         (make_verdict(against=INCONCLUSIVE), "same environment, bytes not known", "open"),
         (make_verdict(against=DIFFER), "same environment, bytes differ", "bad"),
         (make_verdict(determinism=DRIFT), "same environment, bytes differ", "bad"),

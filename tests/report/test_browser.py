@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from reprobuild.report.html.page import render_html
 from tests.report.commands import read_commands
 from tests.browser import Browser
-from tests.report.samples import HOSTILE, IMAGE, LONG, full_page, large_page, mode
+from tests.report.samples import HOSTILE, IMAGE, LONG, full_build, full_page, large_page, mode
 from tests.verify.samples import make_lock, make_smoke, make_verdict
 
 PHONE, DESKTOP = 390, 1280
@@ -27,7 +27,8 @@ ACTIVE = " ".join((HOSTILE[0], HOSTILE[1], HOSTILE[4], "\u202e"))
 def ordinary() -> str:
     """The page of a check in which all is well, with some of its probes."""
     smoke = make_smoke()
-    return render_html(make_lock(), IMAGE, make_verdict(smoke=(make_smoke(probes=smoke.probes[:9]),)))
+    verdict = make_verdict(smoke=(make_smoke(probes=smoke.probes[:9]),))
+    return render_html(make_lock(), IMAGE, verdict, build=full_build("torch 2.13"))
 
 
 def scheme(theme: str) -> dict[str, str]:

@@ -221,7 +221,7 @@ def test_the_sections_are_in_order() -> None:
     titles = re.findall(r'<h2 id="([a-z-]+)-title">', full_page())
     assert titles == [
         "running", "know", "probes", "work", "nodes", "against", "round-trip", "deviations", "environment",
-        "packages", "sizes", "conflicts", "cite", "identity",
+        "packages", "sizes", "build", "conflicts", "cite", "identity",
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.components import Tone
+from reprobuild.verify.determinism.summary import drifting_probes
 from reprobuild.verify.verdict import Verdict
 
 NAME = "reprobuild"
@@ -50,9 +51,11 @@ def _rate_bytes(verdict: Verdict, cluster: Nodes | None) -> BadgeState:
     others = {verdict.against.verdict if verdict.against else "same", cluster.verdict if cluster else "same"}
     if "drift" in answers or "differ" in others:
         return BadgeState("bytes differ", "bad")
-    if "identical" in answers and answers <= {"identical", "not-applicable"} and "inconclusive" not in others:
-        return BadgeState("same bytes", "good")
-    return BadgeState("bytes not known", "open")
+    if "identical" not in answers or answers - {"identical", "not-applicable"} or "inconclusive" in others:
+        return BadgeState("bytes not known", "open")
+    if any(drifting_probes(smoke) for smoke in verdict.smoke):  # with the image's own profile
+        return BadgeState("same bytes in strict mode", "note")
+    return BadgeState("same bytes", "good")
 
 
 def render_badge(verdict: Verdict, cluster: Nodes | None = None) -> str:

@@ -47,7 +47,7 @@ def view_build(build: BuildFacts, verdict: Verdict) -> Section:
         if value > 0
     ]
     total = sum(stage.amount for stage in stages)
-    title = f"Stages: {_format_milliseconds(total)}, each when it last ran"
+    title = f"Stages: {_format_milliseconds(total)}"
     strip = draw_strip("strip-stages", title, stages, _format_milliseconds)
     return Section(id="build", title="How it was made", view=BuildView(strips=[strip]))
 
