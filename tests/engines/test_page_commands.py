@@ -84,15 +84,20 @@ def test_a_gpu_is_asked_for_where_the_check_says_that_one_is_used(image: Image) 
         ("Docker", "--gpus all"), ("podman", "--device nvidia.com/gpu=all"), ("Apptainer", "--nv"),
     ):  # fmt: skip
         assert (option in printed(image, title), option in printed(image, title, used)) == (False, True)
+    not_covered = msgspec.structs.replace(
+        VERDICT, determinism=Determinism(cpu="identical", gpu="not-covered", collectives="not-covered")
+    )
+    assert "--gpus all" not in printed(image, "Docker", not_covered)
+    assert "--gpus all of docker" in render_html(LOCK, image, not_covered)
     assert "reprobuild build reprobuild.lock -o . --format sif" in printed(image, "Apptainer")
 
 
-def test_no_hash_is_expected_of_another_command_or_seedless_example() -> None:
+def test_no_hash_is_expected_of_another_command() -> None:
     other = msgspec.structs.replace(VERDICT, work=WorkRecord(command="python other.py", seed=SEED))
     with_variable = msgspec.structs.replace(
         VERDICT, work=WorkRecord(command=" ".join(COMMAND), seed=SEED, variables={"A": "1"})
     )
-    pattern = make_lock(workload=Workload(command=COMMAND, outputs=("*.txt",)))
+    pattern = make_lock(workload=Workload(command=COMMAND, outputs=("*.txt", "../made.txt")))
     assert make_job(LOCK, VERDICT).expected
     for lock, verdict in ((LOCK, other), (LOCK, with_variable), (make_lock(), VERDICT), (pattern, VERDICT)):
         job = make_job(lock, verdict)

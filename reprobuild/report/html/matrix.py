@@ -40,7 +40,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
 
 
 def compare_nodes(cluster: Nodes) -> Matrix | None:
-    """Return the nodes by the answers in which they differ; None if no answer differs or is missing."""
+    """Return the nodes and the answers in which they differ, or None."""
     differing = _group_answers((row.node, row.answers) for row in cluster.wrong)
     lacking = _group_answers((row.node, row.answers) for row in cluster.lacking)
     columns = sorted({answer for answers in (*differing.values(), *lacking.values()) for answer in answers})
@@ -79,7 +79,7 @@ def _node_cell(
 
 
 def compare_certificates(comparison: Against, now: str) -> Matrix | None:
-    """Return both certificates by the probes in which they differ; None if they do not differ.
+    """Return both certificates and the probes in which they differ, or None.
 
     Args:
         comparison: with the earlier certificate.

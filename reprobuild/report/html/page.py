@@ -16,7 +16,7 @@ from pathlib import Path
 from reprobuild.image.model import Image
 from reprobuild.infra.templates import Templates, html_templates
 from reprobuild.lock.model import Lock
-from reprobuild.report.html import certificate, roundtrip
+from reprobuild.report.html import certificate, environment
 from reprobuild.report.html.build import UNKNOWN_BUILD, BuildFacts, view_build
 from reprobuild.report.html.cite import view_citation
 from reprobuild.report.html.cluster import Nodes
@@ -129,8 +129,8 @@ def _list_sections(
     if verdict.against:
         yield certificate.view_earlier_verdict(verdict.against, verdict.made)
     yield view_round_trip(lock, verdict)
-    yield roundtrip.view_deviations(lock)
-    yield roundtrip.view_environment(lock)
+    yield environment.view_deviations(lock)
+    yield environment.view_environment(lock)
     yield view_packages(lock)
     yield view_sizes(lock, build.layers)
     if build.seconds:

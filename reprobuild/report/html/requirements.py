@@ -1,4 +1,4 @@
-"""The section on requirements: unmet ones, and the tree of who requires whom."""
+"""The section on requirements: unmet ones, and a tree of all."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ PROFILE = "REPROBUILD_PROFILE"  # put in force by the start of each container
 RESULTS = "results"  # in the directory of the page, mounted at the path that the check used
 # The options that each engine needs so that a container gets the GPUs (docs/gpus.md).
 _GPUS = {"docker": ("--gpus", "all"), "podman": ("--device", "nvidia.com/gpu=all"), "apptainer": ("--nv",)}
-_PLAIN_FILE = re.compile(r"[\w.+=@-]+(/[\w.+=@-]+)*", re.ASCII)
+_NO_GPU = ("not-applicable", "not-covered", "not-run")  # answers of a check without a GPU
+_PLAIN_FILE = re.compile(r"(?!.*\.\.)[\w.+=@-]+(/[\w.+=@-]+)*", re.ASCII)
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -97,7 +98,7 @@ def make_job(lock: Lock, verdict: Verdict) -> Job:
         command=job_command(lock),
         seed=work.seed if work and _is_work_of_lock(lock, verdict) else verdict.seed,
         profile=verdict.profile,
-        gpu=verdict.determinism.gpu != "not-applicable",
+        gpu=verdict.determinism.gpu not in _NO_GPU,
         expected=tuple(_expected_files(lock, verdict)) if _is_work_of_lock(lock, verdict) else (),
     )
 
@@ -133,6 +134,9 @@ def _notes(lock: Lock, verdict: Verdict) -> Sequence[str]:
         notes.append("The lock names no workload. Replace the example command by your own.")
     elif verdict.work and not _is_work_of_lock(lock, verdict):
         notes.append("The check ran another command or other conditions, so no hash is expected here.")
+    if verdict.determinism.gpu == "not-covered":
+        options = ", ".join(f"{shlex.join(words)} of {engine}" for engine, words in _GPUS.items())
+        notes.append(f"The check had no GPU. An image for GPUs needs one of these options: {options}.")
     if verdict.profile != "strict":
         notes.append(f"For strict mode, write {PROFILE}=strict. Its results may have other bytes.")
     notes.append("A run has no network, and logs its seed.")
