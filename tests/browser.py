@@ -20,6 +20,7 @@ import pytest
 from axe_core_python.base import AXE_SCRIPT
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.conftest import ROOT
 
@@ -66,6 +67,9 @@ class Browser:
         self.driver.get_log("browser")
         self.proxy.asked.clear()
         self.driver.get(f"http://{HOST}{path}")
+        # On a busy machine a script may still meet the page before.
+        ready = "return document.readyState === 'complete' && location.pathname"
+        WebDriverWait(self.driver, 60).until(lambda _: self.script(ready) == urlsplit(path).path)
 
     def look(self, *, width: int = 1280, features: Mapping[str, str] | None = None, media: str = "") -> None:
         """Change the width and the features of media."""

@@ -18,6 +18,8 @@ UNEXPLAINED = RoundTripDifference(list="env.txt", captured="A", image="", reason
 HOST = RoundTripDifference(list="env.txt", captured="B", image="", reason="host", code="host-only")
 SITE = RoundTripDifference(list="env.txt", captured="C", image="", reason="site", code="site-variable")
 SPELLED = RoundTripDifference(list="l", captured="d", image="D", reason="", code="other-spelling")
+CHOSEN = RoundTripDifference(list="l", captured="c", image="c==1", reason="", code="solved-version")
+SOLVED = ruling("c", "c", "solved", "chosen", accepted=True)
 PACKAGES = (ruling("a", "a==1"), ruling("b", "b==1"), ruling("bash", "", file="apt-packages.txt"))
 GONE = ruling("a", "a==1", "unresolved", "no index has it", kind="unknown-version", accepted=True)
 
@@ -36,6 +38,9 @@ GONE = ruling("a", "a==1", "unresolved", "no index has it", kind="unknown-versio
         ("explained", (HOST,), (*PACKAGES, GONE), "Yes, with deviations", "note",
          "2 Python and 1 system packages match. 1 line was left out or changed on purpose: parts of the host; "
          "1 deviation was accepted by name."),
+        ("explained", (CHOSEN,), (*PACKAGES, SOLVED), "Yes, with chosen versions", "note",
+         "2 Python and 1 system packages match. 1 line was left out or changed on purpose: versions as of a date; "
+         "1 version was chosen, not captured."),
         ("residue", (UNEXPLAINED, UNEXPLAINED, HOST), (), "Not quite", "bad",
          "2 differences between the image and what was captured are not explained."),
         ("not-run", (), (), "Not known", "open", "The image was not compared with everything that was captured."),

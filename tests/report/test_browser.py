@@ -9,8 +9,8 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from reprobuild.report.html.page import render_html
-from tests.report.commands import read_commands
 from tests.browser import Browser
+from tests.report.commands import read_commands
 from tests.report.samples import HOSTILE, IMAGE, LONG, full_build, full_page, large_page, mode
 from tests.verify.samples import make_lock, make_smoke, make_verdict
 

@@ -19,7 +19,7 @@ _LETTER, _PAD = 6.6, 8  # pixels: of a letter of 11 pixels, and beside the text
 
 
 _RANK: tuple[Tone, ...] = ("good", "note", "open", "bad")
-_DEVIATIONS = {"replaced-version", "unrecoverable"}
+_DEVIATIONS = {"replaced-version", "solved-version", "unrecoverable"}
 
 
 class BadgeState(Struct, frozen=True):

@@ -15,6 +15,7 @@ from reprobuild.verify.verdict import Code, RoundTripDifference, Verdict
 # docs/round-trip.md has them at length.
 CODES: dict[Code, str] = {
     "unexplained": "nothing explains it", "replaced-version": "another version stands in, and was accepted",
+    "solved-version": "no version was captured, and one was chosen as of a date",
     "unrecoverable": "nothing stands in for it, and that was accepted", "decision": "you dropped or set it",
     "base-provided": "the base or the environment brings it", "host-only": "it belongs to the host",
     "secret-withheld": "a secret; its value was never kept", "not-needed": "nothing that was asked for needs it",
@@ -26,7 +27,7 @@ CODES: dict[Code, str] = {
 
 
 # Lines that need a look come first.
-_ORDER: tuple[Outcome, ...] = ("unresolved", "replaced", "excluded", "in base", "pinned")
+_ORDER: tuple[Outcome, ...] = ("unresolved", "replaced", "solved", "excluded", "in base", "pinned")
 
 
 class ReasonCount(Struct, frozen=True, kw_only=True):
@@ -80,7 +81,11 @@ def view_round_trip(lock: Lock, verdict: Verdict) -> Section:
         files=_list_files(lock),
         lines=sorted(_list_lines(lock, verdict), key=_urgency),
     )
-    return Section(id="round-trip", title="Every captured line", view=view)
+    lead = (
+        "Nothing is dropped silently: each line is pinned, in base, excluded with a reason, solved as of a date, "
+        "replaced, or unresolved."
+    )
+    return Section(id="round-trip", title="Every captured line", lead=lead, view=view)
 
 
 def _list_files(lock: Lock) -> list[CapturedFile]:

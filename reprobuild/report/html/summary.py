@@ -35,7 +35,8 @@ _REASONS: dict[Code, str] = {
     "not-needed": "packages that nothing needs", "base-provided": "parts of the base image",
     "secret-withheld": "secrets", "not-baked": "variables without effect on the results",
     "path-rewritten": "paths of the captured machine", "decision": "your decisions",
-    "replaced-version": "accepted replacements", "unrecoverable": "accepted losses",
+    "solved-version": "versions as of a date", "replaced-version": "accepted replacements",
+    "unrecoverable": "accepted losses",
 }  # fmt: skip
 # No check on one machine covers these.
 NEVER = (
@@ -84,11 +85,16 @@ def answer_same_environment(lock: Lock, verdict: Verdict) -> ReportAnswer:
             " ".join((f"{matches}." if matches else "", _describe_left(verdict))),
         )
     sentence = sentence.strip()
+    if lock.solved:
+        number = len(lock.solved)
+        sentence += f"; {format_count(number, 'version')} {_was_or_were(number)} chosen, not captured"
     if lock.deviations:
         number = len(lock.deviations)
-        sentence += f"; {format_count(number, 'deviation')} {_was_or_were(number)} accepted by name."
-        return ReportAnswer(question=SAME, tone="note", word="Yes, with deviations", sentence=sentence)
-    return ReportAnswer(question=SAME, tone="good", word=word, sentence=f"{sentence}.")
+        sentence += f"; {format_count(number, 'deviation')} {_was_or_were(number)} accepted by name"
+    if not (lock.solved or lock.deviations):
+        return ReportAnswer(question=SAME, tone="good", word=word, sentence=f"{sentence}.")
+    word = "Yes, with deviations" if lock.deviations else "Yes, with chosen versions"
+    return ReportAnswer(question=SAME, tone="note", word=word, sentence=f"{sentence}.")
 
 
 def describe_matches(lock: Lock) -> str:
@@ -99,7 +105,7 @@ def describe_matches(lock: Lock) -> str:
     if not words:
         return ""
     number = sum(number for number, _ in counts)
-    start = "" if lock.deviations else "All "
+    start = "" if lock.deviations or lock.solved else "All "
     return f"{start}{_join_words(words)} {'package matches' if number == 1 else 'packages match'}"
 
 
