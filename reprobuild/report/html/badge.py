@@ -15,7 +15,7 @@ from reprobuild.verify.verdict import Verdict
 NAME = "reprobuild"
 # White on these has a contrast of 4.5 or more: https://www.w3.org/TR/WCAG21/#contrast-minimum.
 _COLOURS: dict[Tone, str] = {"good": "#1b6a3d", "note": "#7d5200", "bad": "#ab2118", "open": "#46505e"}
-_LETTER, _PAD = 6.6, 8  # pixels: of a letter of 11 pixels, and beside the text
+_LETTER, _PAD = 6.1, 8  # pixels: of a letter of 11 pixels, and beside the text
 
 
 _RANK: tuple[Tone, ...] = ("good", "note", "open", "bad")
