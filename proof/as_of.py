@@ -22,6 +22,7 @@ from reprobuild.ecosystems.pypi.indexes import read_indexes
 from reprobuild.infra.http.client import Net
 from reprobuild.resolve.as_of import parse_moment, solve_open_lines
 from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze
 from reprobuild.store.store import Store
@@ -65,7 +66,12 @@ def _measure_one(name: str, names: Sequence[str], date: str, work: Path) -> dict
         indexes=read_indexes(os.environ),
     )  # fmt: skip
     solved = solve_open_lines(
-        Snapshot(digest="", requirements=lines), Decisions(as_of=date), python, _MACHINE, context
+        Snapshot(digest="", requirements=lines),
+        Decisions(as_of=date),
+        python,
+        _MACHINE,
+        make_file_lists(Decisions(), context.services, context),
+        context,
     )
     ended = time.monotonic()
     chosen = {str(canonicalize_name(line.name)): line.version for line in solved.snapshot.requirements}

@@ -22,6 +22,7 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
+from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.infra.display import display_text
@@ -30,12 +31,16 @@ from reprobuild.infra.proc.own_python import own_module
 from reprobuild.infra.proc.run import run
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.static_requires import read_static_requires
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 from reprobuild_portable.secrets import redact
 
 SOLVED = (
     "solved"  # the class by which `accept` names such lines, and their file if no captured line asks for them
 )
+_MOST_ARCHIVES = 100  # releases whose requirements are read here
+_UNBUILT = re.compile(r"Failed to build `(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.!+_-]+)`")
+_INDEX_VARIABLES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX", "UV_FIND_LINKS", "UV_NO_INDEX")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)")
 _LABEL = re.compile(r"\+.*")  # a local version, which only the index of its build has
@@ -76,7 +81,12 @@ class SolvedLines(Struct, frozen=True, kw_only=True):
 
 
 def solve_open_lines(
-    snapshot: Snapshot, decisions: Decisions, python: str, machine: str, context: ResolveContext
+    snapshot: Snapshot,
+    decisions: Decisions,
+    python: str,
+    machine: str,
+    files: FileLists,
+    context: ResolveContext,
 ) -> SolvedLines:
     """Return the snapshot with a version for each requirement, as of a moment.
 
@@ -86,6 +96,7 @@ def solve_open_lines(
     Args:
         python: the version of the image's interpreter.
         machine: in the kernel's spelling, `x86_64`.
+        files: the file lists of the machine's indexes.
 
     Raises:
         UsageError: the moment is not a date.
@@ -100,7 +111,7 @@ def solve_open_lines(
         raise FetchError("versions as of a date are chosen on the index, and --offline forbids it",
                          hint="leave --offline out, or write the versions into requirements.txt")  # fmt: skip
     context.say(f"python: versions as of {moment} ({evidence}), by uv")
-    chosen = _compile(lines, moment, python, machine, context)
+    chosen = _compile(lines, moment, python, machine, files, context)
     return _apply(snapshot, chosen, f"as of {moment} ({evidence})")
 
 
@@ -137,37 +148,78 @@ def _choose_moment(snapshot: Snapshot, decisions: Decisions) -> tuple[str, str]:
 
 
 def _compile(
-    lines: Sequence[Requirement], moment: str, python: str, machine: str, context: ResolveContext
+    lines: Sequence[Requirement],
+    moment: str,
+    python: str,
+    machine: str,
+    files: FileLists,
+    context: ResolveContext,
 ) -> dict[str, str]:
     """Return the version of each distribution by canonical name, as uv chooses them."""
+    known: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="reprobuild-solve-") as name:
         folder = Path(name)
         (folder / "requirements.in").write_text("".join(f"{row}\n" for row in _inputs(lines)))
-        config = folder / "uv.toml"
-        config.touch(mode=0o600)  # it holds the logins of indexes
-        config.write_text(tomli_w.dumps(_configure(context.indexes)))
         interpreter = folder / "python"
         interpreter.write_text(_INTERPRETER.format(python=shlex.quote(sys.executable), own=str(interpreter)))
         interpreter.chmod(0o700)
         argv = own_module(
             "uv", "pip", "compile", "requirements.in", *_OPTIONS,
-            "--python", str(interpreter), "--exclude-newer", moment, "--config-file", str(config),
+            "--python", str(interpreter), "--exclude-newer", moment, "--config-file", str(folder / "uv.toml"),
             "--python-version", python, "--python-platform", f"{machine}-unknown-linux-gnu",
         )  # fmt: skip
-        env = {**context.env, "UV_NO_PROGRESS": "1", "HOME": name}
-        for variable in [
-            key for key in env if key.startswith(("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX"))
-        ]:
-            del env[variable]
-        try:
-            output = run(argv, env=env, cwd=folder, purpose="choose versions as of a date", timeout=1800)
-        except ProcessFailedError as err:
-            raise LockError(
-                f"no versions as of {moment} fit together: {display_text(redact(str(err)))}",
-                hint="choose a later date or another Python, or write versions that you know into requirements.txt",
-            ) from None
+        for _ in range(_MOST_ARCHIVES):
+            _write_settings(folder / "uv.toml", context.indexes, known)
+            try:
+                output = run(
+                    argv, env=_environment(context.env, name), cwd=folder, timeout=1800,
+                    purpose="choose versions as of a date",
+                )  # fmt: skip
+            except ProcessFailedError as err:
+                known.append(_read_archive_facts(err, moment, files, context))
+            else:
+                break
+        else:
+            raise _solution_error(moment, f"more than {_MOST_ARCHIVES} releases have only a source archive")
     pins = (_PIN.fullmatch(row.strip()) for row in output.decode(errors="replace").splitlines())
     return {str(canonicalize_name(pin["name"])): pin["version"] for pin in pins if pin}
+
+
+def _read_archive_facts(
+    err: ProcessFailedError, moment: str, files: FileLists, context: ResolveContext
+) -> dict[str, object]:
+    """Return the facts on the release that uv would have to build, as its settings have them.
+
+    Raises:
+        LockError: uv failed for another reason, or the files of the release do not state its requirements.
+    """
+    match = _UNBUILT.search(str(err))
+    requires = (
+        read_static_requires(match["name"], match["version"], files, context.store, context.net)
+        if match
+        else None
+    )
+    if match is None or requires is None:
+        raise _solution_error(moment, str(err)) from None
+    return {"name": match["name"], "version": match["version"], "requires-dist": list(requires)}
+
+
+def _solution_error(moment: str, text: str) -> LockError:
+    return LockError(
+        f"no versions as of {moment} fit together: {display_text(redact(text))}",
+        hint="choose a later date or another Python, or write versions that you know into requirements.txt",
+    )
+
+
+def _environment(env: Mapping[str, str], home: str) -> dict[str, str]:
+    """Return the environment of uv, without indexes: its settings name all."""
+    others = {name: value for name, value in env.items() if not name.startswith(_INDEX_VARIABLES)}
+    return {**others, "UV_NO_PROGRESS": "1", "HOME": home}
+
+
+def _write_settings(path: Path, indexes: PackageIndexes, known: list[dict[str, object]]) -> None:
+    path.touch(mode=0o600)  # it holds the logins of indexes
+    path.write_text(tomli_w.dumps({**_configure(indexes), "dependency-metadata": known}))
 
 
 def _inputs(lines: Iterable[Requirement]) -> Iterator[str]:

@@ -95,13 +95,13 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     other_pip = rule_other_pip(snapshot)
     machine = MACHINES[platform][1]
     snapshot, elsewhere = select_environment_lines(snapshot, interpreter.version, machine, decisions.drop)
-    solved = solve_open_lines(snapshot, decisions, interpreter.version, machine, context)
+    files = make_file_lists(decisions, context.services, context)
+    solved = solve_open_lines(snapshot, decisions, interpreter.version, machine, files, context)
     snapshot = solved.snapshot
     subject = _make_request(snapshot, decisions, platform, evidence, interpreter)
     subject = _with_conda(subject, context)
     for remark in (*describe_unused_modules(evidence), *describe_unused_overrides(decisions, snapshot)):
         context.say(f"warning: {remark}")
-    files = make_file_lists(decisions, context.services, context)
     lost: tuple[Lost, ...] = subject.conda.lost if subject.conda else ()
     try:
         ground = find_base_and_python(subject, files, context)

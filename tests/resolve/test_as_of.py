@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
 from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.infra.http.client import Net
@@ -20,6 +21,8 @@ from reprobuild.resolve import as_of
 from reprobuild.resolve.as_of import parse_moment, solve_open_lines
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import make_resolution
+from reprobuild.resolve.python.context import make_file_lists
+from reprobuild.resolve.static_requires import parse_requires_text
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze
@@ -31,6 +34,10 @@ NO_INDEX = PackageIndexes(find_links=(), simple=(), credentials={})
 def snapshot(text: str, started: str = "") -> Snapshot:
     facts = ImportFacts(format="W&B run", started=started, started_from="wandb-metadata.json: startedAt")
     return Snapshot(digest="", requirements=pip_freeze.parse(text.encode())[0], imported=facts)
+
+
+def lists(context: ResolveContext) -> FileLists:
+    return make_file_lists(Decisions(), context.services, context)
 
 
 def around(folder: Path, indexes: PackageIndexes = NO_INDEX, *, offline: bool = False) -> ResolveContext:
@@ -48,7 +55,7 @@ def index(tmp_path: Path) -> ResolveContext:
 
 def test_open_lines_get_the_versions_of_the_day(index: ResolveContext) -> None:
     lines = snapshot("scikit-learn\nnumpy>=1.20\nclick==8.0.0\n")
-    solved = solve_open_lines(lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", index)
+    solved = solve_open_lines(lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", lists(index), index)
     versions = {line.name: line.version for line in solved.snapshot.requirements}
     assert versions == {  # what was newest on 15 January 2024, for Python 3.11
         "scikit-learn": "1.3.2", "numpy": "1.26.3", "click": "8.0.0", "scipy": "1.11.4", "joblib": "1.3.2",
@@ -67,15 +74,15 @@ def test_open_lines_get_the_versions_of_the_day(index: ResolveContext) -> None:
 
 def test_a_captured_version_binds_the_others(index: ResolveContext) -> None:
     lines = snapshot("pandas\nnumpy==1.24.4\n")
-    solved = solve_open_lines(lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", index)
+    solved = solve_open_lines(lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", lists(index), index)
     versions = {line.name: line.version for line in solved.snapshot.requirements}
     assert (versions["numpy"], versions["pandas"]) == ("1.24.4", "2.1.4")
 
 
 def test_the_start_of_a_run_counts_if_the_user_accepts_it(index: ResolveContext) -> None:
     lines = snapshot("iniconfig", started="2022-06-01T12:00:00+00:00")
-    assert solve_open_lines(lines, Decisions(), "3.11.2", "x86_64", index).snapshot == lines
-    solved = solve_open_lines(lines, Decisions(accept=("solved",)), "3.11.2", "x86_64", index)
+    assert solve_open_lines(lines, Decisions(), "3.11.2", "x86_64", lists(index), index).snapshot == lines
+    solved = solve_open_lines(lines, Decisions(accept=("solved",)), "3.11.2", "x86_64", lists(index), index)
     assert [line.version for line in solved.snapshot.requirements] == ["1.1.1"]
     assert "the start of the run, wandb-metadata.json: startedAt" in solved.reasons["iniconfig"]
 
@@ -83,7 +90,7 @@ def test_the_start_of_a_run_counts_if_the_user_accepts_it(index: ResolveContext)
 def test_requirements_without_a_solution_are_refused_with_the_words_of_uv(index: ResolveContext) -> None:
     lines = snapshot("numpy>=2\npandas==1.5.3\n")
     with pytest.raises(LockError, match="no versions as of 2023-02-02T00:00:00Z fit together") as err:
-        solve_open_lines(lines, Decisions(as_of="2023-02-01"), "3.11.2", "x86_64", index)
+        solve_open_lines(lines, Decisions(as_of="2023-02-01"), "3.11.2", "x86_64", lists(index), index)
     assert "numpy" in str(err.value)
     assert err.value.hint == (
         "choose a later date or another Python, or write versions that you know into requirements.txt"
@@ -110,28 +117,57 @@ def test_the_interpreter_of_uv_runs_nothing_else(arguments: tuple[str, ...], tmp
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_source_archive_is_read_and_its_code_does_not_run(tmp_path: Path) -> None:
-    """Two releases on a page of links, of which one states its requirements only by its code."""
+@pytest.fixture
+def archives(tmp_path: Path) -> ResolveContext:
+    """Return a context with four releases of which a page of links has only the source archive."""
     links = tmp_path / "links"
     links.mkdir()
-    for name, requires in (("stated", "iniconfig\n"), ("computed", None)):
-        top = f"{name}-1.0"
-        files = {f"{top}/setup.py": f"open({str(tmp_path / 'ran')!r}, 'w')\n"}
-        if requires is not None:
-            files[f"{top}/PKG-INFO"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
-            files[f"{top}/{name}.egg-info/requires.txt"] = requires
-            files[f"{top}/{name}.egg-info/PKG-INFO"] = files[f"{top}/PKG-INFO"]
-        with tarfile.open(links / f"{top}.tar.gz", "w:gz") as archive:
-            for path, text in files.items():
-                info = tarfile.TarInfo(path)
-                info.size = len(text)
-                archive.addfile(info, io.BytesIO(text.encode()))
+    for name, files in {
+        "stated": {"stated.egg-info/PKG-INFO": "", "stated.egg-info/requires.txt": "iniconfig\n"},
+        "alone": {"alone.egg-info/PKG-INFO": ""},
+        "other": {"pyproject.toml": '[build-system]\nrequires = ["x"]\nbuild-backend = "x"\n'},
+        "computed": {},
+    }.items():
+        info = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        more = "Requires-Dist: click==8.1.7\n" if name == "other" else ""
+        texts = {path: text or info for path, text in files.items()}
+        texts |= {"setup.py": f"open({str(tmp_path / 'ran')!r}, 'w')\n", "PKG-INFO": info + more}
+        if name == "computed":
+            del texts["PKG-INFO"]
+        with tarfile.open(links / f"{name}-1.0.tar.gz", "w:gz") as archive:
+            for path, text in texts.items():
+                member = tarfile.TarInfo(f"{name}-1.0/{path}")
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text.encode()))
     machine = read_indexes(os.environ)
-    indexes = msgspec.structs.replace(machine, find_links=(*machine.find_links, links.as_uri()))
-    context = around(tmp_path, indexes)
-    decisions = Decisions(as_of="2099-01-01")
-    with pytest.raises(LockError, match="computed"):
-        solve_open_lines(snapshot("computed\n"), decisions, "3.11.2", "x86_64", context)
+    return around(
+        tmp_path, msgspec.structs.replace(machine, find_links=(*machine.find_links, links.as_uri()))
+    )
+
+
+def test_the_files_of_a_source_archive_state_its_requirements(
+    archives: ResolveContext, tmp_path: Path
+) -> None:
+    decisions = Decisions(as_of="2024-01-15")
+    solved = solve_open_lines(
+        snapshot("stated\nalone\nother\n"), decisions, "3.11.2", "x86_64", lists(archives), archives
+    )
+    assert {line.name: line.version for line in solved.snapshot.requirements} == {
+        "stated": "1.0", "alone": "1.0", "other": "1.0", "iniconfig": "2.0.0", "click": "8.1.7",
+    }  # fmt: skip
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_code_of_a_source_archive_does_not_run(archives: ResolveContext, tmp_path: Path) -> None:
+    with pytest.raises(LockError, match=r"Failed to build `computed==1\.0`"):
+        solve_open_lines(
+            snapshot("computed\n"),
+            Decisions(as_of="2024-01-15"),
+            "3.11.2",
+            "x86_64",
+            lists(archives),
+            archives,
+        )
     assert not (tmp_path / "ran").exists()
 
 
@@ -139,14 +175,21 @@ def test_offline_no_version_is_chosen(tmp_path: Path) -> None:
     lines = snapshot("numpy\n")
     with pytest.raises(FetchError, match="chosen on the index, and --offline forbids it") as err:
         solve_open_lines(
-            lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", around(tmp_path, offline=True)
+            lines,
+            Decisions(as_of="2024-01-15"),
+            "3.11.2",
+            "x86_64",
+            lists(around(tmp_path)),
+            around(tmp_path, offline=True),
         )
     assert err.value.hint == "leave --offline out, or write the versions into requirements.txt"
 
 
 def test_without_a_date_nothing_changes(tmp_path: Path) -> None:
     lines = snapshot("numpy\n", started="2022-06-01T12:00:00+00:00")
-    solved = solve_open_lines(lines, Decisions(), "3.11.2", "x86_64", around(tmp_path))
+    solved = solve_open_lines(
+        lines, Decisions(), "3.11.2", "x86_64", lists(around(tmp_path)), around(tmp_path)
+    )
     assert (solved.snapshot, solved.reasons) == (lines, {})
 
 
@@ -195,3 +238,11 @@ def test_the_logins_of_indexes_are_in_the_private_file_only() -> None:
         ],
         "find-links": [],
     }
+
+
+def test_the_sections_of_a_requires_text() -> None:
+    text = "six>=1.10\n\n[:python_version < '3']\nfutures\n\n[test]\npytest\n\n[test:os_name == 'nt']\ncolorama\n"
+    assert parse_requires_text(text) == (
+        "six>=1.10", "futures ; (python_version < '3')", 'pytest ; extra == "test"',
+        "colorama ; (os_name == 'nt') and extra == \"test\"",
+    )  # fmt: skip

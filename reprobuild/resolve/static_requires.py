@@ -1,0 +1,70 @@
+"""Requirements that a source archive states in its files: none of its code runs."""
+
+from __future__ import annotations
+
+import re
+
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.errors import BuildError, FetchError
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.untrusted.metadata import read_metadata
+from reprobuild.infra.untrusted.sdists import read_sdist
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
+
+_LARGEST = 1 << 20  # of a file of metadata
+_EGG_INFO = re.compile(r"(?:.*/)?[^/]+\.egg-info/(?P<file>PKG-INFO|requires\.txt)")
+
+_SECTION = re.compile(r"\[(?P<extra>[^\]:]*)(?::(?P<marker>[^\]]*))?\]")
+
+
+def read_static_requires(
+    name: str, version: str, files: FileLists, store: Store, net: Net
+) -> tuple[str, ...] | None:
+    """Return the requirements of a release that has only a source archive, or None if its files do not state them.
+
+    setuptools writes `requires.txt` if a project has requirements: an `.egg-info` without this file states that there
+    are none. Other backends write them into PKG-INFO.
+
+    Args:
+        name, version: of the release.
+    """
+    try:
+        sdists = [item for offer in files.offers(name, version) for item in offer.files if not item.tags]
+        if not sdists:
+            return None
+        artefact = files.artefact(sdists[0])
+        fetch([artefact], store, net)
+        return _read_archive(store, artefact.sha256, artefact.filename)
+    except (FetchError, BuildError):
+        return None
+
+
+def _read_archive(store: Store, sha256: str, filename: str) -> tuple[str, ...] | None:
+    texts: dict[str, bytes] = {}
+    for member in read_sdist(store.blob(sha256), filename):
+        match = _EGG_INFO.fullmatch(member.path)
+        name = match["file"] if match else member.path
+        if member.target is None and name in ("PKG-INFO", "requires.txt"):
+            with member.open() as stream:
+                texts[f"egg {name}" if match else name] = stream.read(_LARGEST)
+    if "egg requires.txt" in texts:
+        return parse_requires_text(texts["egg requires.txt"].decode(errors="replace"))
+    stated = read_metadata(texts["PKG-INFO"], filename).get("requires_dist") if "PKG-INFO" in texts else None
+    return tuple(stated) if stated else () if "egg PKG-INFO" in texts else None
+
+
+def parse_requires_text(text: str) -> tuple[str, ...]:
+    """Return the requirements of a `requires.txt`, whose sections are extras and markers.
+
+    Format: https://setuptools.pypa.io/en/latest/deprecated/python_eggs.html#requires-txt
+    """
+    requires, condition = [], ""
+    for row in filter(None, map(str.strip, text.splitlines())):
+        if section := _SECTION.fullmatch(row):
+            extra = f'extra == "{section["extra"]}"' if section["extra"] else ""
+            marker = f"({section['marker']})" if section["marker"] else ""
+            condition = " and ".join(filter(None, [marker, extra]))
+        else:
+            requires.append(f"{row} ; {condition}" if condition else row)
+    return tuple(requires)
