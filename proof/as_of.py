@@ -1,4 +1,4 @@
-"""Versions as of a date: forty environments locked by uv, and recovered from their top-level names and the date.
+"""Versions as of a date: environments locked by uv, and recovered from their top-level names and the date.
 
 uv locks each list of names with all its requirements, as of a date. reprobuild gets the names and the date, and chooses
 the versions again, for the Python and the platform of an image.
@@ -42,7 +42,7 @@ _STACKS = {
     "service": "fastapi uvicorn pydantic httpx",
     "notebook": "jupyterlab ipywidgets plotly",
 }
-_DATES = ("2021-06-15", "2022-05-01", "2023-08-20", "2024-11-05", "2025-09-10")
+_DATES = ("2021-06-15", "2022-05-01", "2023-08-20", "2024-11-05", "2025-09-10", "2026-03-01")
 CASES = tuple((name, names.split(), date) for name, names in _STACKS.items() for date in _DATES)
 
 
@@ -58,7 +58,12 @@ def measure(work: Path, cases: Iterable[tuple[str, Sequence[str], str]] = CASES)
 def _measure_one(name: str, names: Sequence[str], date: str, work: Path) -> dict[str, Any]:
     python = _PYTHONS[int(date[:4])]
     began = time.monotonic()
-    locked = _lock_by_uv(names, date, python)
+    try:
+        locked = _lock_by_uv(names, date, python)
+    except subprocess.CalledProcessError as err:  # there was no such environment
+        why = err.stderr.splitlines()[:1]
+        return {"name": name, "date": date, "python": python, "versions": 0, "wrong": [], "not lockable": why,
+                "seconds of uv": 0, "seconds": 0}  # fmt: skip
     middle = time.monotonic()
     lines, _ = pip_freeze.parse("".join(f"{each}\n" for each in names).encode())
     context = ResolveContext(

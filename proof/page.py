@@ -157,7 +157,10 @@ def _environments(evidence: Mapping[str, Any]) -> str:
 
 
 def _as_of(evidence: Mapping[str, Any]) -> str:
-    found = evidence["environments"]
+    found = [each for each in evidence["environments"] if each["versions"]]
+    without = [
+        f"{each['name']} of {each['date']}" for each in evidence["environments"] if not each["versions"]
+    ]
     rows = [
         [
             each["name"], each["date"], each["python"], str(each["versions"]), "; ".join(each["wrong"]),
@@ -168,7 +171,8 @@ def _as_of(evidence: Mapping[str, Any]) -> str:
     ours, theirs = sum(each["seconds"] for each in found), sum(each["seconds of uv"] for each in found)
     said = (
         f"{as_of.share(found):.1%} of {sum(each['versions'] for each in found)} versions in {len(found)} environments; "
-        f"{ours / theirs:.2f} of uv's own time. {_where(evidence)}\n\n"
+        f"{ours / theirs:.2f} of uv's own time. uv itself finds no versions for {', '.join(without) or 'none'}. "
+        f"{_where(evidence)}\n\n"
     )
     return said + _table(["names", "date", "Python", "versions", "other", "time, and uv's"], rows)
 

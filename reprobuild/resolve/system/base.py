@@ -79,6 +79,7 @@ class ReleaseBase:
         self.roots = request.roots
         self._own = StoreSource(context.store, release.distribution, release.codename)
         foreign = foreign_architectures(snapshot.packages, request.architecture, decisions.drop)
+        lost: LockError | None = None
         try:
             with context.store.private_directory("apt", "lists") as lists:
                 self.index = configured_index(
@@ -87,12 +88,14 @@ class ReleaseBase:
                 )  # fmt: skip
             self._search = make_search(snapshot, self.index, self._own, decisions, context)
         except LockError as err:
-            context.say(f"system: {err}; asking the archives that are known for the release")
+            lost = err
+        if lost:  # outside of the handler: a failure of the archives is no consequence of this one
+            context.say(f"system: {lost}; asking the archives that are known for the release")
             empty = SystemIndex(release.distribution, release.codename, (), request.architecture)
             self._search = make_search(snapshot, empty, self._own, decisions, context)
             whole = self._search.begin(empty) or self._search.now(empty)
             if whole is None:
-                raise
+                raise _no_archive_error(lost, release, self._search)
             self.index = whole
 
     def has(self, name: str) -> bool:
@@ -200,6 +203,17 @@ def _with_missing_versions(
     if more is None:
         raise err
     return more
+
+
+def _no_archive_error(lost: LockError, release: DistributionRelease, search: Search) -> LockError:
+    """Return the error if neither this machine's apt nor an archive has the release."""
+    silent = "".join(f"\n  {url}: {reason}" for url, reason in sorted(search.silent.items()))
+    name = f"{release.distribution}/{release.codename}"
+    mirror = f"--service {release.distribution}-archive=URL"
+    return LockError(
+        f"{lost}, and no archive that is known for {name} answers:{silent}",
+        hint=f"name a mirror of it with {mirror}; or lock on a Debian or Ubuntu machine, or in a container of one",
+    )
 
 
 def _is_in(index: SystemIndex, package: SystemPackage) -> bool:
