@@ -36,7 +36,7 @@ LAYERS = (
     ("run", "distribute"),
     ("pipeline",),
     ("cluster",),
-    ("api",),
+    ("api", "integrations"),
     ("cli",),
 )
 RANK = {package: number for number, layer in enumerate(LAYERS) for package in layer}
