@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.errors import BuildError, FetchError
@@ -12,6 +13,7 @@ from reprobuild.infra.untrusted.sdists import read_sdist
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 
+_PROGRAMS = ("setup.py", "pyproject.toml")
 _LARGEST = 1 << 20  # of a file of metadata
 _EGG_INFO = re.compile(r"(?:.*/)?[^/]+\.egg-info/(?P<file>PKG-INFO|requires\.txt)")
 
@@ -24,7 +26,7 @@ def read_static_requires(
     """Return the requirements of a release that has only a source archive, or None if its files do not state them.
 
     setuptools writes `requires.txt` if a project has requirements: an `.egg-info` without this file states that there
-    are none. Other backends write them into PKG-INFO.
+    are none. Other backends write them into PKG-INFO. distutils knows none.
 
     Args:
         name, version: of the release.
@@ -45,13 +47,26 @@ def _read_archive(store: Store, sha256: str, filename: str) -> tuple[str, ...] |
     for member in read_sdist(store.blob(sha256), filename):
         match = _EGG_INFO.fullmatch(member.path)
         name = match["file"] if match else member.path
-        if member.target is None and name in ("PKG-INFO", "requires.txt"):
+        if member.target is None and name in ("PKG-INFO", "requires.txt", *_PROGRAMS):
             with member.open() as stream:
                 texts[f"egg {name}" if match else name] = stream.read(_LARGEST)
     if "egg requires.txt" in texts:
         return parse_requires_text(texts["egg requires.txt"].decode(errors="replace"))
     stated = read_metadata(texts["PKG-INFO"], filename).get("requires_dist") if "PKG-INFO" in texts else None
-    return tuple(stated) if stated else () if "egg PKG-INFO" in texts else None
+    if stated:
+        return tuple(stated)
+    return () if "egg PKG-INFO" in texts or _is_of_distutils(texts) else None
+
+
+def _is_of_distutils(texts: Mapping[str, bytes]) -> bool:
+    """Return whether distutils made an archive, which knows no requirements, and its program names none.
+
+    setuptools adds an `.egg-info` to each archive, other backends need a `pyproject.toml`.
+    """
+    program = texts.get("setup.py", b"")
+    return (
+        "PKG-INFO" in texts and bool(program) and "pyproject.toml" not in texts and b"require" not in program
+    )
 
 
 def parse_requires_text(text: str) -> tuple[str, ...]:

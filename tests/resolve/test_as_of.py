@@ -119,19 +119,20 @@ def test_the_interpreter_of_uv_runs_nothing_else(arguments: tuple[str, ...], tmp
 
 @pytest.fixture
 def archives(tmp_path: Path) -> ResolveContext:
-    """Return a context with four releases of which a page of links has only the source archive."""
+    """Return a context with releases of which a page of links has only the source archive."""
     links = tmp_path / "links"
     links.mkdir()
     for name, files in {
         "stated": {"stated.egg-info/PKG-INFO": "", "stated.egg-info/requires.txt": "iniconfig\n"},
         "alone": {"alone.egg-info/PKG-INFO": ""},
         "other": {"pyproject.toml": '[build-system]\nrequires = ["x"]\nbuild-backend = "x"\n'},
+        "plain": {"setup.py": "from distutils.core import setup\nsetup(name='plain')\n"},
         "computed": {},
     }.items():
         info = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
         more = "Requires-Dist: click==8.1.7\n" if name == "other" else ""
         texts = {path: text or info for path, text in files.items()}
-        texts |= {"setup.py": f"open({str(tmp_path / 'ran')!r}, 'w')\n", "PKG-INFO": info + more}
+        texts = {"setup.py": f"open({str(tmp_path / 'ran')!r}, 'w')\n", "PKG-INFO": info + more} | texts
         if name == "computed":
             del texts["PKG-INFO"]
         with tarfile.open(links / f"{name}-1.0.tar.gz", "w:gz") as archive:
@@ -150,10 +151,10 @@ def test_the_files_of_a_source_archive_state_its_requirements(
 ) -> None:
     decisions = Decisions(as_of="2024-01-15")
     solved = solve_open_lines(
-        snapshot("stated\nalone\nother\n"), decisions, "3.11.2", "x86_64", lists(archives), archives
+        snapshot("stated\nalone\nother\nplain\n"), decisions, "3.11.2", "x86_64", lists(archives), archives
     )
     assert {line.name: line.version for line in solved.snapshot.requirements} == {
-        "stated": "1.0", "alone": "1.0", "other": "1.0", "iniconfig": "2.0.0", "click": "8.1.7",
+        "stated": "1.0", "alone": "1.0", "other": "1.0", "plain": "1.0", "iniconfig": "2.0.0", "click": "8.1.7",
     }  # fmt: skip
     assert not (tmp_path / "ran").exists()
 
