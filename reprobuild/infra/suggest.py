@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def find_close(word: str, names: Iterable[str]) -> str:
-    """Return the name that is closest to a word, or an empty text."""
+def find_close(word: str, names: Iterable[str], least: float = 0.6) -> str:
+    """Return the name that is closest to a word, or an empty text.
+
+    `least` is the least likeness, from 0 to 1.
+    """
     from difflib import get_close_matches  # most commands have no use for it
 
-    close = get_close_matches(word, [name for name in dict.fromkeys(names) if name != word], n=1)
+    candidates = [name for name in dict.fromkeys(names) if name != word]
+    close = get_close_matches(word, candidates, n=1, cutoff=least)
     return close[0] if close else ""
 
 

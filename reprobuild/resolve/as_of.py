@@ -31,6 +31,7 @@ from reprobuild.infra.proc.own_python import own_module
 from reprobuild.infra.proc.run import run
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.python.misspelt import suggest_project
 from reprobuild.resolve.static_requires import read_static_requires
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 from reprobuild_portable.secrets import redact
@@ -40,6 +41,7 @@ SOLVED = (
 )
 _MOST_ARCHIVES = 100  # releases whose requirements are read here
 _UNBUILT = re.compile(r"Failed to build `(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.!+_-]+)`")
+_UNKNOWN = re.compile(r"Because (?P<name>[A-Za-z0-9._-]+) was not found in the package registry")
 _INDEX_VARIABLES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX", "UV_FIND_LINKS", "UV_NO_INDEX")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)")
@@ -205,10 +207,13 @@ def _read_archive_facts(
 
 
 def _solution_error(moment: str, text: str) -> LockError:
+    unknown = _UNKNOWN.search(text)
+    rows = map(display_text, redact(text).splitlines())
     return LockError(
-        f"no versions as of {moment} fit together: {display_text(redact(text))}",
+        f"no versions as of {moment} fit together" + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
+        + (f"\n  {unknown['name']}{suggest_project(unknown['name'])}" if unknown else ""),
         hint="choose a later date or another Python, or write versions that you know into requirements.txt",
-    )
+    )  # fmt: skip
 
 
 def _environment(env: Mapping[str, str], home: str) -> dict[str, str]:

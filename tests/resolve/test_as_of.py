@@ -22,6 +22,7 @@ from reprobuild.resolve.as_of import parse_moment, solve_open_lines
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.context import make_file_lists
+from reprobuild.resolve.python.misspelt import suggest_project
 from reprobuild.resolve.static_requires import parse_requires_text
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.model import Snapshot
@@ -170,6 +171,25 @@ def test_the_code_of_a_source_archive_does_not_run(archives: ResolveContext, tmp
             archives,
         )
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_misspelt_name_is_suggested(index: ResolveContext) -> None:
+    with pytest.raises(LockError) as err:
+        solve_open_lines(
+            snapshot("numpyy\n"), Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", lists(index), index
+        )
+    assert "numpyy; did you mean `numpy`?" in str(err.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("numpyy", "numpy"), ("scikit_lern", "scikit-learn"), ("pytorch-lightening", "pytorch-lightning"),
+        ("transfomers", "transformers"), ("mylib", ""), ("acme-internal-tools", ""),
+    ],
+)  # fmt: skip
+def test_the_name_that_is_meant(name: str, meant: str) -> None:
+    assert suggest_project(name) == (f"; did you mean `{meant}`?" if meant else "")
 
 
 def test_offline_no_version_is_chosen(tmp_path: Path) -> None:

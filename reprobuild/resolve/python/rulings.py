@@ -13,6 +13,7 @@ from reprobuild.errors import FetchError
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.classify import Lookup
+from reprobuild.resolve.python.misspelt import suggest_project
 from reprobuild.resolve.python.python_versions import format_python_ranges, pythons_of
 from reprobuild.snapshot.model import Requirement
 
@@ -135,7 +136,8 @@ def rule_unknown_version(line: Requirement, versions: Sequence[str], lookup: Loo
     """
     built = f"; it was {lookup.why}: give its wheel with pip's find-links" if lookup.why else ""
     if not versions:
-        reason = f"no index of this machine has {line.name}{built}{more}"
+        meant = "" if lookup.why else suggest_project(line.name)
+        reason = f"no index of this machine has {line.name}{meant}{built}{more}"
         return make_resolution(line, "unresolved", reason, "unknown-project")
     return make_resolution(
         line,
