@@ -53,7 +53,7 @@ def render_recipe(lock: SealedLock) -> dict[str, str]:
     They are Dockerfile, Apptainer.def, requirements.txt and pylock.toml.
     """
     facts = _template_facts(lock)
-    texts = {name: _templates().render(f"{name}.j2", facts) for name in TEMPLATES}
+    texts = {name: recipe_templates().render(f"{name}.j2", facts) for name in TEMPLATES}
     return {**texts, "pylock.toml": render_pylock(lock)}
 
 
@@ -95,21 +95,22 @@ def parts_file(source: Source, lock: SealedLock) -> str:
 
 
 @cache
-def _templates() -> Templates:
+def recipe_templates() -> Templates:
+    """Return the templates of recipes, with a filter for each place of a value."""
     filters: dict[str, Callable[..., Any]] = {
         "sh": quote_sh, "definition": quote_definition, "dockerfile": quote_dockerfile, "workdir": quote_workdir,
         "json": _json_string, "line": _one_line, "comment": _definition_comment,
     }  # fmt: skip
-    filters |= {name: partial(_check_value, kind) for name, kind in _GRAMMARS.items()}
+    filters |= {name: partial(check_value, name) for name in _GRAMMARS}
     return text_templates(template_folder(), filters)
 
 
-def _check_value(kind: Any, value: Any) -> Any:
+def check_value(grammar: str, value: Any) -> Any:
     """Return an unquoted value after a check of its grammar.
 
     A lock may come without `read_lock`.
     """
-    if not is_valid(value, kind):
+    if not is_valid(value, _GRAMMARS[grammar]):
         raise BuildError(f"{str(value)[:80]!r} cannot stand in a recipe", hint=_AGAIN)
     return value
 

@@ -116,12 +116,12 @@ def test_a_fact_that_is_not_there_is_an_error(
     for name in room.TEMPLATES:
         (tmp_path / f"{name}.j2").write_text("{{ unheard_of }}\n")
     monkeypatch.setattr(room, "template_folder", lambda: tmp_path)
-    room._templates.cache_clear()
+    room.recipe_templates.cache_clear()
     try:
         with pytest.raises(jinja2.UndefinedError, match="unheard_of"):
             render_recipe(lock)
     finally:
-        room._templates.cache_clear()
+        room.recipe_templates.cache_clear()
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "\x1b[0m", "a\0"])
