@@ -2,33 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from reprobuild.cli import common, documents
+from reprobuild.errors import UsageError
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.display import display_text
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.sealed import require_sealed
+from reprobuild.pipeline.render import render_from_network
 from reprobuild.recipe.render import render_recipe
 
 
 @click.command()
 @common.lock_argument
 @common.out_option
+@click.option("--online", is_flag=True, help="Write a recipe that downloads its inputs, to OUT/online.")
+@click.option(
+    "--snapshot", type=common.PATH, help="With --online: the snapshot, which has the changes of each source."
+)
+@common.store_option
 @common.json_option
-def command(lock_path: Path, out: Path, as_json: bool) -> None:
+def command(
+    lock_path: Path, out: Path, online: bool, snapshot: Path | None, store: Path | None, as_json: bool
+) -> None:
     """Write the recipe of a sealed LOCK as text files that people read.
+
+    With `--online`, the recipe needs no other file: it downloads packages by
+    version and hash, and names the facts of the lock that it cannot promise.
 
     \b
     Example:
       reprobuild render frozen/reprobuild.lock -o recipe
+      reprobuild render frozen/reprobuild.lock --online --snapshot repro/4242
     """
-    texts = render_recipe(require_sealed(read_lock(lock_path)))
+    lock = require_sealed(read_lock(lock_path))
+    if snapshot and not online:
+        raise UsageError(
+            "`--snapshot` is for an online recipe", hint="add `--online`, or leave `--snapshot` out"
+        )
+    if not online:
+        paths = _write_texts(out, render_recipe(lock))
+        documents.print_json({"files": paths}) if as_json else common.print_result("\n".join(paths))
+        return
+    recipe = render_from_network(lock, common.make_context(store, offline=True).store, snapshot)
+    paths = _write_texts(out / "online", recipe.texts)
+    if as_json:
+        gaps = [{"subject": gap.subject, "reason": gap.reason} for gap in recipe.gaps]
+        documents.print_json({"files": paths, "gaps": gaps})
+    else:
+        lines = [f"gap: {display_text(gap.subject)}: {display_text(gap.reason)}" for gap in recipe.gaps]
+        common.print_result("\n".join([*paths, *lines]))
+
+
+def _write_texts(out: Path, texts: Mapping[str, str]) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_file(out / name, text.encode())
-    if as_json:
-        documents.print_json({"files": sorted(str(out / name) for name in texts)})
-    else:
-        common.print_result("\n".join(sorted(str(out / name) for name in texts)))
+    return sorted(str(out / name) for name in texts)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
+from reprobuild.config.services import read_services
 from reprobuild.errors import BuildError
 from reprobuild.lock.model import SealedLock
+from reprobuild.recipe.online.model import Gap, OnlinePlan
+from reprobuild.recipe.online.plan import make_plan
+from reprobuild.recipe.online.render import render_online
+from reprobuild.recipe.online.sources import read_changes
 from reprobuild.recipe.payload import payload_files
 from reprobuild.recipe.render import render_recipe
 from reprobuild.store.store import Store
@@ -35,6 +41,46 @@ def render(sealed: SealedLock, store: Store) -> Recipe:
     recipe = Recipe(texts=render_recipe(sealed), payload=payload_files(sealed, store))
     refuse_secrets({**{name: text.encode() for name, text in recipe.texts.items()}, **recipe.payload})
     return recipe
+
+
+class OnlineRecipe(Struct, frozen=True, kw_only=True):
+    """The files of an online recipe by name, and its gaps: facts of the lock that it cannot promise."""
+
+    texts: Mapping[str, str]
+    gaps: tuple[Gap, ...]
+
+
+def render_from_network(sealed: SealedLock, store: Store, snapshot: Path | None) -> OnlineRecipe:
+    """Return the online recipe of a sealed lock.
+
+    Args:
+        sealed: the lock.
+        store: has the runtime package and the source trees of the lock.
+        snapshot: the directory with the captured changes of sources, or None.
+
+    Raises:
+        BuildError: the lock has no online recipe, or a file has a secret.
+        FetchError: the store lacks a file that the recipe embeds.
+    """
+    names = {
+        "debian": "debian-snapshot",
+        "debian-security": "debian-security-snapshot",
+        "ubuntu": "ubuntu-snapshot",
+    }
+    services = read_services({})
+    moments = {archive: services[service].url for archive, service in names.items()}
+    plan = make_plan(sealed, store, moments, read_changes(snapshot) if snapshot else {})
+    texts = render_online(sealed, plan)
+    refuse_secrets({name: _without_pins(text, plan).encode() for name, text in texts.items()})
+    return OnlineRecipe(texts=texts, gaps=plan.gaps)
+
+
+def _without_pins(text: str, plan: OnlinePlan) -> str:
+    """Return a text without its pins of system packages: `passwd=1:4.13` reads like a password."""
+    for system in (plan.system, plan.build_system):
+        for pin in system.pins if system else ():
+            text = text.replace(pin, pin.partition("=")[2])
+    return text
 
 
 def refuse_secrets(files: Mapping[str, bytes]) -> None:

@@ -47,7 +47,8 @@ def plan_packages(
     """
     if base.distribution not in _COMPONENTS:
         raise BuildError(
-            f"an online recipe installs packages with apt, which {base.distribution} does not have", hint=OFFLINE
+            f"an online recipe installs packages with apt, which {base.distribution} does not have",
+            hint=OFFLINE,
         )
     image, gaps = _start_image(base, argument)
     archives: dict[str, set[str]] = {}
@@ -62,7 +63,9 @@ def plan_packages(
         elif deb.file.url.startswith(("http://", "https://")):
             files.append(_remote_file(deb))
         else:
-            gaps += (Gap(pin, "its file is only in the store; the build fails unless an archive has the version"),)
+            gaps += (
+                Gap(pin, "its file is only in the store; the build fails unless an archive has the version"),
+            )
             pins.append(pin)
     packages = SystemPackages(
         image=image, inherited=base.image is not None, pins=tuple(sorted(pins)), files=tuple(files),
@@ -128,12 +131,19 @@ def _suites(name: str, release: str, *, backports: bool) -> tuple[str, ...]:
     if name == "debian-security":
         # https://www.debian.org/releases/bullseye/amd64/release-notes/ch-information.html#security-archive
         return (f"{release}/updates" if release in ("buster", "stretch") else f"{release}-security",)
-    pockets = ["", "-updates", *(["-security"] if name == "ubuntu" else []), *(["-backports"] if backports else [])]
+    pockets = [
+        "",
+        "-updates",
+        *(["-security"] if name == "ubuntu" else []),
+        *(["-backports"] if backports else []),
+    ]
     return tuple(release + pocket for pocket in pockets)
 
 
 def _remote_file(deb: Deb) -> RemoteFile:
-    name = f"{deb.name}_{deb.architecture}.deb"  # a version may have a colon, which apt reads as another thing
+    name = (
+        f"{deb.name}_{deb.architecture}.deb"  # a version may have a colon, which apt reads as another thing
+    )
     return RemoteFile(name=name, url=quote_address(deb.file.url), sha256=deb.file.sha256)
 
 

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from reprobuild.lock.system import EnvVar
 
-WORK = "/tmp/reprobuild"  # noqa: S108  a directory of the build stage, which the image does not have
+# A directory of builds, which the image does not have. /tmp is that of the machine when Apptainer builds.
+WORK = "/build"
 
 
 class Gap(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reprobuild.lock.model import SealedLock
+from reprobuild.lock.python import Sdist, Source
 from reprobuild.recipe.online import apt, python
 from reprobuild.recipe.online.model import BuildArgument, Checkout, Gap, OnlinePlan, ProjectBuild
 from reprobuild.recipe.online.runtime import pack_seeding
@@ -30,7 +31,8 @@ def make_plan(
     interpreter = python.plan_interpreter(lock)
     system, gaps = apt.plan_packages(lock.base, moments, argument="BASE_IMAGE")
     build_system = None
-    if lock.build_base and any(project.building.compiles for project in (*lock.sdists, *lock.sources)):
+    projects: list[Sdist | Source] = [*lock.sdists, *lock.sources]
+    if lock.build_base and any(project.building.compiles for project in projects):
         build_system, build_gaps = apt.plan_packages(lock.build_base, moments, argument="BUILD_IMAGE")
         gaps += build_gaps
     wheels, wheel_gaps = python.plan_wheels(lock)
@@ -56,7 +58,9 @@ def _arguments(lock: SealedLock, checkouts: Sequence[Checkout]) -> tuple[BuildAr
     return (*python.plan_indexes(lock), *conda, *(c.argument for c in checkouts if c.argument))
 
 
-def _placed_projects(projects: Sequence[ProjectBuild], checkouts: Sequence[Checkout]) -> tuple[ProjectBuild, ...]:
+def _placed_projects(
+    projects: Sequence[ProjectBuild], checkouts: Sequence[Checkout]
+) -> tuple[ProjectBuild, ...]:
     """Return the projects whose files the recipe has."""
     places = tuple(f"{checkout.path}/" for checkout in checkouts)
     return tuple(project for project in projects if project.sdist or f"{project.target}/".startswith(places))
@@ -69,7 +73,12 @@ def _is_ssh(url: str) -> bool:
 
 def _tools(lock: SealedLock, *, ssh: bool, git: bool) -> tuple[str, ...]:
     """Return the packages of the build stage alone."""
-    return ("ca-certificates", *(["git"] if git else []), *(["openssh-client"] if ssh else []), *python.venv_packages(lock))
+    return (
+        "ca-certificates",
+        *(["git"] if git else []),
+        *(["openssh-client"] if ssh else []),
+        *python.venv_packages(lock),
+    )
 
 
 def _deviations(lock: SealedLock) -> tuple[Gap, ...]:

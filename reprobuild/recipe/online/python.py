@@ -67,7 +67,9 @@ def _list_conda(lock: SealedLock) -> EmbeddedFile:
     lines = ["@EXPLICIT"]
     for package in lock.conda:
         if not _is_remote(package.file):
-            raise BuildError(f"only the store has conda's package {package.name} {package.version}", hint=OFFLINE)
+            raise BuildError(
+                f"only the store has conda's package {package.name} {package.version}", hint=OFFLINE
+            )
         lines.append(f"{quote_address(package.file.url)}#sha256:{package.file.sha256}")
     return _text_file("conda.txt", lines)
 
@@ -95,7 +97,9 @@ def plan_indexes(lock: SealedLock) -> tuple[BuildArgument, ...]:
     """
     extra = sorted({secrets.strip_credentials(url)[0] for url in lock.decisions.indexes.values()})
     note = "the index of the lock's files at files.pythonhosted.org, or a mirror of it"
-    note_extra = "further indexes, separated by blanks" + (": those that the lock's overrides name" if extra else "")
+    note_extra = "further indexes, separated by blanks" + (
+        ": those that the lock's overrides name" if extra else ""
+    )
     return (
         BuildArgument(name="PIP_INDEX_URL", value=PYPI, note=note),
         BuildArgument(name="PIP_EXTRA_INDEX_URL", value=" ".join(map(quote_address, extra)), note=note_extra),
@@ -121,12 +125,15 @@ def missing_files(distributions: Iterable[Wheel | Sdist]) -> tuple[Gap, ...]:
     )
 
 
-def plan_build_tools(lock: SealedLock) -> tuple[dict[tuple[str, ...], str], tuple[tuple[str, EmbeddedFile], ...]]:
+def plan_build_tools(
+    lock: SealedLock,
+) -> tuple[dict[tuple[str, ...], str], tuple[tuple[str, EmbeddedFile], ...]]:
     """Return the directory of each set of build requirements, and its requirements file.
 
     A set is a tuple of sha256.
     """
-    buildings = [project.building for project in (*lock.sdists, *lock.sources)]
+    projects: list[Sdist | Source] = [*lock.sdists, *lock.sources]
+    buildings = [project.building for project in projects]
     sets = sorted({building.requires for building in buildings if building.requires})
     places = {requires: f"{WORK}/build-{number}" for number, requires in enumerate(sets, 1)}
     files = []
@@ -151,7 +158,8 @@ def plan_projects(lock: SealedLock, tools: dict[tuple[str, ...], str]) -> tuple[
 def removed_distributions(lock: SealedLock) -> tuple[str, ...]:
     """Return the distributions of a new environment that the lock does not have."""
     locked = {str(canonicalize_name(wheel.name)) for wheel in lock.wheels if wheel.role == "environment"}
-    locked |= {str(canonicalize_name(project.name)) for project in (*lock.sdists, *lock.sources)}
+    locked |= {str(canonicalize_name(sdist.name)) for sdist in lock.sdists}
+    locked |= {source.name for source in lock.sources}
     locked |= {str(name) for package in lock.conda for name in (package.name, *package.distributions)}
     return tuple(name for name in _BUNDLED if name not in locked)
 
@@ -184,7 +192,9 @@ def _sdist_requirements(sdist: Sdist) -> EmbeddedFile:
     known = sdist.version and (not _is_remote(sdist.file) or urlsplit(sdist.file.url).hostname == _PYPI_FILES)
     name, sha256 = check_value("project", sdist.name), check_value("digest", sdist.file.sha256)
     part = f"#subdirectory={quote_address(sdist.subdirectory)}" if sdist.subdirectory else ""
-    origin = f"=={check_value('version', sdist.version)}" if known else f" @ {quote_address(sdist.file.url)}{part}"
+    origin = (
+        f"=={check_value('version', sdist.version)}" if known else f" @ {quote_address(sdist.file.url)}{part}"
+    )
     return _text_file(_sdist_file(sdist), ["--no-binary :all:", f"{name}{origin} --hash=sha256:{sha256}"])
 
 
@@ -198,7 +208,9 @@ def _plan_sdist(sdist: Sdist, tools: dict[tuple[str, ...], str]) -> ProjectBuild
 
 def _plan_source(source: Source, tools: dict[tuple[str, ...], str]) -> ProjectBuild:
     place = "/".join(part for part in (source.path, source.subdirectory) if part)
-    return _plan_project(source.name, place, source.building, tools, editable=source.editable, epoch=source.epoch)
+    return _plan_project(
+        source.name, place, source.building, tools, editable=source.editable, epoch=source.epoch
+    )
 
 
 def _plan_project(

@@ -60,14 +60,20 @@ def plan_checkouts(
             continue
         checkout = _embed_tree(source, store)
         checkouts += [checkout] if checkout else []
-        how = "has a copy of its tree instead of a clone" if checkout else "leaves it out, because its tree is large"
+        how = (
+            "has a copy of its tree instead of a clone"
+            if checkout
+            else "leaves it out, because its tree is large"
+        )
         gaps.append(Gap(f"source {source.name}", f"{why}: the recipe {how}"))
     return tuple(checkouts), tuple(gaps)
 
 
 def _clone(source: Source, url: str, changes: Mapping[str, bytes]) -> Checkout:
     argument = BuildArgument(
-        name=f"SOURCE_{source.name.upper().replace('-', '_')}", value=url, note=f"the repository of {source.name}"
+        name=f"SOURCE_{source.name.upper().replace('-', '_')}",
+        value=url,
+        note=f"the repository of {source.name}",
     )
     embedded, bundle = None, False
     if source.patch is not None:
