@@ -10,6 +10,7 @@ from msgspec import Struct
 from reprobuild.config.services import read_services
 from reprobuild.errors import BuildError
 from reprobuild.lock.model import SealedLock
+from reprobuild.recipe.image_config import environ_file
 from reprobuild.recipe.online.model import Gap, OnlinePlan
 from reprobuild.recipe.online.plan import make_plan
 from reprobuild.recipe.online.render import render_online
@@ -71,12 +72,18 @@ def render_from_network(sealed: SealedLock, store: Store, snapshot: Path | None)
     moments = {archive: services[service].url for archive, service in names.items()}
     plan = make_plan(sealed, store, moments, read_changes(snapshot) if snapshot else {})
     texts = render_online(sealed, plan)
-    refuse_secrets({name: _without_pins(text, plan).encode() for name, text in texts.items()})
+    embedded = {**environ_file(sealed), **payload_files(sealed, store)}
+    refuse_secrets({**embedded, **{name: _readable_text(text, plan).encode() for name, text in texts.items()}})
     return OnlineRecipe(texts=texts, gaps=plan.gaps)
 
 
-def _without_pins(text: str, plan: OnlinePlan) -> str:
-    """Return a text without its pins of system packages: `passwd=1:4.13` reads like a password."""
+def _readable_text(text: str, plan: OnlinePlan) -> str:
+    """Return a text without the parts that only look like secrets.
+
+    `passwd=1:4.13` is the pin of a package. Contents in base64 were checked before they were encoded.
+    """
+    for file in (*plan.files, plan.runtime):
+        text = text.replace(file.text, "") if file.encoded else text
     for system in (plan.system, plan.build_system):
         for pin in system.pins if system else ():
             text = text.replace(pin, pin.partition("=")[2])
