@@ -14,6 +14,7 @@ from reprobuild.recipe.image_config import environ_file
 from reprobuild.recipe.online.model import Gap, OnlinePlan
 from reprobuild.recipe.online.plan import make_plan
 from reprobuild.recipe.online.render import render_online
+from reprobuild.recipe.online.runtime import seeding_files
 from reprobuild.recipe.online.sources import read_changes
 from reprobuild.recipe.payload import payload_files
 from reprobuild.recipe.render import render_recipe
@@ -72,8 +73,10 @@ def render_from_network(sealed: SealedLock, store: Store, snapshot: Path | None)
     moments = {archive: services[service].url for archive, service in names.items()}
     plan = make_plan(sealed, store, moments, read_changes(snapshot) if snapshot else {})
     texts = render_online(sealed, plan)
-    embedded = {**environ_file(sealed), **payload_files(sealed, store)}
-    refuse_secrets({**embedded, **{name: _readable_text(text, plan).encode() for name, text in texts.items()}})
+    embedded = seeding_files({**environ_file(sealed), **payload_files(sealed, store)})
+    refuse_secrets(
+        {**embedded, **{name: _readable_text(text, plan).encode() for name, text in texts.items()}}
+    )
     return OnlineRecipe(texts=texts, gaps=plan.gaps)
 
 

@@ -24,7 +24,7 @@ from tests.loopback import Loopback
 from tests.system.samples import bring
 
 sys.path.insert(0, str(ROOT / "dev"))
-from private_registry import Registry  # noqa: E402  # a script of dev/, which is no package
+from private_registry import Registry  # a script of dev/, which is no package
 
 # An image of Debian has them, and more.
 START = ("apt", "debian-archive-keyring", "passwd")
@@ -45,7 +45,8 @@ class Sources(http.server.SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with a file, or with the archive's answer."""
         if not self.path.startswith("/apt/"):
-            return super().do_GET()
+            super().do_GET()
+            return
         _, _, name, inside = self.path.split("/", 3)
         url = f"{self.archives[name]}{inside}"
         if url in self.debs:

@@ -27,7 +27,7 @@ from tests.engines.small import WHEELS
 from tests.recipe.online_sources import push_start_image, serve
 
 sys.path.insert(0, str(ROOT / "dev"))
-from private_registry import Registry, prepare  # noqa: E402  # a script of dev/, which is no package
+from private_registry import Registry, prepare  # a script of dev/, which is no package
 
 REFERENCE = "online:1"
 # What shows environment, seed, sources and distributions.
@@ -55,7 +55,9 @@ def online(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> It
     store, folder = Store(built_example.store), tmp_path_factory.mktemp("online")
     example = built_example.lock
     wheels = tuple(wheel for wheel in example.wheels if wheel.role == "build" or wheel.name in WHEELS)
-    quoted = msgspec.structs.replace(example.environment[0], name="QUOTED", value="'$HOME' \"{{ x }}\" \\", needs=())
+    quoted = msgspec.structs.replace(
+        example.environment[0], name="QUOTED", value="'$HOME' \"{{ x }}\" \\", needs=()
+    )
     lock = msgspec.structs.replace(
         unseal(example), wheels=wheels, workload=None, environment=(*example.environment, quoted)
     )
@@ -69,8 +71,13 @@ def online(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> It
     assert done.returncode == 0, done.stderr
     sealed = require_sealed(read_lock(folder / "frozen" / "reprobuild.lock"))
     program = prepare(ROOT / "build" / "engines" / "registry")
-    archives = dict(re.findall(r'^ARG (APT_\w+)="(http[^"]+)"', (folder / "online" / "Dockerfile").read_text(), re.M))
-    with serve(folder / "www", lock, store, archives) as server, Registry(program, folder / "registry") as registry:
+    archives = dict(
+        re.findall(r'^ARG (APT_\w+)="(http[^"]+)"', (folder / "online" / "Dockerfile").read_text(), re.M)
+    )
+    with (
+        serve(folder / "www", lock, store, archives) as server,
+        Registry(program, folder / "registry") as registry,
+    ):
         image, names = push_start_image(store, registry)
         arguments = {
             "BASE_IMAGE": image, "PIP_INDEX_URL": f"{server.url}/simple/",

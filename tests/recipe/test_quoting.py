@@ -9,10 +9,14 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
+from reprobuild.recipe.online.render import NAMES
 from reprobuild.recipe.render import TEMPLATES, template_folder
 
+ONLINE = ("online/steps", *(f"online/{name}" for name in NAMES))
 # What the program itself fixes; no document has a say in it.
-CONSTANTS = {"files", "prefix"}
+CONSTANTS = {"files", "prefix", "end", "name"}
+# Content of here-documents, which `embed` makes base64 if it is not plain text.
+EMBEDDED = {"file.text", "plan.runtime.text"}
 # What a value stands in, after one of these; see `render._environment`.
 FILTERS = {
     "sh", "definition", "dockerfile", "workdir", "json", "line", "comment", "digest", "plain", "variable", "project",
@@ -44,8 +48,22 @@ def unfiltered(source: str) -> list[str]:
 def is_safe(node: nodes.Expr) -> bool:
     return (
         isinstance(node, nodes.Const)
-        or (isinstance(node, nodes.Filter) and node.name in FILTERS)
+        or (isinstance(node, nodes.Filter) and (node.name in FILTERS or is_filtered_list(node)))
+        or isinstance(node, nodes.Call)  # of a macro, whose own outputs are looked at
+        or text(node) in EMBEDDED
         or (isinstance(node, nodes.Name) and node.name in CONSTANTS)
+    )
+
+
+def is_filtered_list(node: nodes.Filter) -> bool:
+    """Return whether each item of a joined list passes a filter."""
+    inner = node.node
+    return (
+        node.name == "join"
+        and isinstance(inner, nodes.Filter)
+        and inner.name == "map"
+        and isinstance(inner.args[0], nodes.Const)
+        and inner.args[0].value in FILTERS
     )
 
 
@@ -56,7 +74,7 @@ def text(node: nodes.Expr) -> str:
     return f"{text(node.node)}.{node.attr}" if isinstance(node, nodes.Getattr) else getattr(node, "name", "?")
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("name", [*TEMPLATES, *ONLINE])
 def test_each_value_has_a_filter(name: str) -> None:
     source = Path(template_folder(), f"{name}.j2").read_text()
     assert list(outputs(source))
@@ -64,7 +82,8 @@ def test_each_value_has_a_filter(name: str) -> None:
 
 
 def test_every_template_is_looked_at() -> None:
-    assert {path.name for path in template_folder().iterdir()} == {f"{name}.j2" for name in TEMPLATES}
+    found = {path.relative_to(template_folder()).as_posix() for path in template_folder().rglob("*.j2")}
+    assert found == {f"{name}.j2" for name in (*TEMPLATES, *ONLINE)}
 
 
 @pytest.mark.parametrize(
@@ -75,6 +94,8 @@ def test_every_template_is_looked_at() -> None:
         ('{{ "a" if b else c }}', ["c"]),
         ("{% for x in y %}{{ x }}{% endfor %}", ["x"]),
         ("{{ x | sh | upper }}", ["x | sh | upper"]),
+        ('{{ x | map("upper") | join }}', ["x | map | join"]),
+        ('{{ x | map("sh") | join(" ") }}{{ file.text }}{{ macro(x) }}', []),
         ('{{ x | sh }}{{ "," if y }}{{ files }}', []),
     ],
 )
