@@ -36,6 +36,7 @@ from reprobuild.pipeline import from_snapshot, verify
 from reprobuild.pipeline.build import BuildOptions
 from reprobuild.pipeline.render import refuse_secrets
 from reprobuild.recipe.image_config import image_config
+from reprobuild.recipe.payload import pack_runtime
 from reprobuild.run import run
 from reprobuild.snapshot.read import read_snapshot
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
@@ -417,6 +418,25 @@ def test_render(said: Said, tmp_path: Path) -> None:
     assert found["files"] == sorted(map(str, (tmp_path / "recipe").iterdir()))
     assert said("render", tmp_path / "given.lock", "-o", tmp_path / "recipe") == 0
     assert said.out.splitlines() == found["files"]
+
+
+def test_render_online(said: Said, tmp_path: Path) -> None:
+    made = Made(tmp_path / "made")
+    lock = made.lock()
+    outputs = msgspec.structs.replace(lock.realised, runtime=pack_runtime(made.store))
+    write_lock(msgspec.structs.replace(lock, realised=outputs), tmp_path / "given.lock")
+    arguments = ("render", tmp_path / "given.lock", "-o", tmp_path / "out", "--store", made.store.root)
+    found = document(said, 0, *arguments, "--online")
+    assert found["files"] == [
+        str(tmp_path / "out" / "online" / name) for name in ("Apptainer.def", "Dockerfile")
+    ]
+    assert [gap["subject"] for gap in found["gaps"]] == ["debian:bookworm"]
+    assert said(*arguments, "--online") == 0
+    assert said.out.splitlines()[:2] == found["files"]
+    assert said.out.splitlines()[2].startswith("gap: debian:bookworm: the lock installs")
+    code, what, hint = said.failed(*arguments, "--snapshot", tmp_path)
+    assert (code, what) == (2, "`--snapshot` is for an online recipe")
+    assert hint == "add `--online`, or leave `--snapshot` out"
 
 
 def test_fetch_of_what_is_there(said: Said, tmp_path: Path) -> None:

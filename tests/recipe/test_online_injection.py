@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from itertools import groupby
 
 import msgspec
 import pytest
@@ -68,7 +69,7 @@ def instructions(dockerfile: str) -> list[str]:
         else:
             assert not line or line.startswith("#"), line
     assert not end
-    return found
+    return [word for word, _ in groupby(found)]  # a value with a line break is no ENV, but of `environ.json`
 
 
 def sections(definition: str) -> list[str]:

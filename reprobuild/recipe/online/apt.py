@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from reprobuild.errors import BuildError
 from reprobuild.lock.system import Base, BaseImage, Deb, dpkg_name
-from reprobuild.recipe.online.model import AptArchive, BuildArgument, Gap, RemoteFile, SystemPackages
+from reprobuild.recipe.online.model import PackageArchive, BuildArgument, Gap, RemoteFile, SystemPackages
 
 OFFLINE = "the offline recipe has every file: `reprobuild render LOCK -o DIR`"
 _POOL = re.compile(r"(?P<address>https?://[^\s?#]+?/)pool/(?:updates/)?(?P<component>[a-z-]+)/")
@@ -82,7 +82,7 @@ def _start_image(base: Base, argument: str) -> tuple[BuildArgument, tuple[Gap, .
     note = "the lock has no image: any image of this release with apt serves"
     reason = (
         f"the lock installs its {len(base.packages)} packages into an empty directory and names no image: the recipe "
-        f"starts from a tag, whose further packages stay; name a digest with --build-arg {argument}=NAME@sha256:..."
+        f"starts from a tag, whose further packages stay; the argument {argument} can name a digest"
     )
     return BuildArgument(name=argument, value=value, note=note), (Gap(value, reason),)
 
@@ -106,7 +106,7 @@ def _archive_name(address: str, component: str, distribution: str) -> str:
 
 def _describe_archives(
     archives: Mapping[str, Iterable[str]], base: Base, moments: Mapping[str, str]
-) -> Iterable[AptArchive]:
+) -> Iterable[PackageArchive]:
     backports = any("~bpo" in deb.version for deb in base.packages)
     counts: dict[str, int] = {}
     for address in sorted(archives):
@@ -119,7 +119,7 @@ def _describe_archives(
             "a live archive, as the lock names it: it drops versions when their successors appear"
         )  # fmt: skip
         variable = f"APT_{name.upper().replace('-', '_')}{number}"
-        yield AptArchive(
+        yield PackageArchive(
             argument=BuildArgument(name=variable, value=address, note=note),
             suites=_suites(name, base.release, backports=backports),
             components=tuple(word for word in _COMPONENTS[base.distribution] if word in archives[address]),

@@ -25,7 +25,7 @@ class BuildArgument(Struct, frozen=True, kw_only=True):
     note: str
 
 
-class AptArchive(Struct, frozen=True, kw_only=True):
+class PackageArchive(Struct, frozen=True, kw_only=True):
     """An archive of system packages.
 
     `dated` is the address of the archive as it was at a moment, in two parts around it; it is empty if the archive
@@ -54,7 +54,7 @@ class SystemPackages(Struct, frozen=True, kw_only=True):
 
     image: BuildArgument
     inherited: bool
-    archives: tuple[AptArchive, ...]
+    archives: tuple[PackageArchive, ...]
     pins: tuple[str, ...]
     files: tuple[RemoteFile, ...]
     foreign: tuple[str, ...]

@@ -176,13 +176,12 @@ def _requirements(name: str, wheels: Sequence[Wheel]) -> EmbeddedFile:
     unique = {(wheel.name, wheel.file.sha256): wheel for wheel in wheels}
     ordered = sorted(unique.values(), key=lambda wheel: (wheel.name, wheel.file.sha256))
     addresses = [
-        f"--find-links {quote_address(wheel.file.url)}"
+        "--find-links " + quote_address(wheel.file.url)
         for wheel in ordered
         if _is_remote(wheel.file) and urlsplit(wheel.file.url).hostname != _PYPI_FILES
     ]
     pins = [
-        f"{check_value('project', wheel.name)}=={check_value('version', wheel.version)} "
-        f"--hash=sha256:{check_value('digest', wheel.file.sha256)}"
+        f"{check_value('project', wheel.name)}=={check_value('version', wheel.version)} {_hash_option(wheel.file)}"
         for wheel in ordered
     ]
     return _text_file(name, ["--only-binary :all:", *addresses, *pins])
@@ -190,12 +189,16 @@ def _requirements(name: str, wheels: Sequence[Wheel]) -> EmbeddedFile:
 
 def _sdist_requirements(sdist: Sdist) -> EmbeddedFile:
     known = sdist.version and (not _is_remote(sdist.file) or urlsplit(sdist.file.url).hostname == _PYPI_FILES)
-    name, sha256 = check_value("project", sdist.name), check_value("digest", sdist.file.sha256)
+    name = check_value("project", sdist.name)
     part = f"#subdirectory={quote_address(sdist.subdirectory)}" if sdist.subdirectory else ""
     origin = (
         f"=={check_value('version', sdist.version)}" if known else f" @ {quote_address(sdist.file.url)}{part}"
     )
-    return _text_file(_sdist_file(sdist), ["--no-binary :all:", f"{name}{origin} --hash=sha256:{sha256}"])
+    return _text_file(_sdist_file(sdist), ["--no-binary :all:", f"{name}{origin} {_hash_option(sdist.file)}"])
+
+
+def _hash_option(file: Artefact) -> str:
+    return "--hash=sha256:" + str(check_value("digest", file.sha256))
 
 
 def _sdist_file(sdist: Sdist) -> str:

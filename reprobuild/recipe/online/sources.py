@@ -100,10 +100,10 @@ def _embed_tree(source: Source, store: Store) -> Checkout | None:
     )  # fmt: skip
 
 
-def _refuse_secrets(content: bytes, what: str) -> None:
+def _refuse_secrets(content: bytes, origin: str) -> None:
     """Refuse a secret before base64 hides it from the check of the whole text."""
     for line, rule in secrets.find(content):
         raise BuildError(
-            f"{what}, line {line}: this looks like a secret ({rule}), and would be readable in the recipe",
+            f"{origin}, line {line}: this looks like a secret ({rule}), and would be readable in the recipe",
             hint="remove it from the source, and capture again",
         )
