@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from reprobuild.errors import BuildError
 from reprobuild.lock.system import Base, BaseImage, Deb, dpkg_name
-from reprobuild.recipe.online.model import PackageArchive, BuildArgument, Gap, RemoteFile, SystemPackages
+from reprobuild.recipe.online.model import BuildArgument, Gap, PackageArchive, RemoteFile, SystemPackages
 
 OFFLINE = "the offline recipe has every file: `reprobuild render LOCK -o DIR`"
 _POOL = re.compile(r"(?P<address>https?://[^\s?#]+?/)pool/(?:updates/)?(?P<component>[a-z-]+)/")
