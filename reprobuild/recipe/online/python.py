@@ -107,9 +107,9 @@ def plan_indexes(lock: SealedLock) -> tuple[BuildArgument, ...]:
 
 
 def plan_wheels(lock: SealedLock) -> tuple[EmbeddedFile, tuple[Gap, ...]]:
-    """Return the requirements of the environment, and the wheels without an address."""
+    """Return the requirements of the environment, and all wheels without an address."""
     wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    return _requirements("requirements.txt", wheels), missing_files(wheels)
+    return _requirements("requirements.txt", wheels), missing_files(lock.wheels)
 
 
 def missing_files(distributions: Iterable[Wheel | Sdist]) -> tuple[Gap, ...]:

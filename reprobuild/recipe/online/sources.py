@@ -50,7 +50,7 @@ def plan_checkouts(
     checkouts: list[Checkout] = []
     gaps: list[Gap] = []
     for source in sources:
-        url = source.url.removeprefix("git+")
+        url = secrets.strip_credentials(source.url.removeprefix("git+"))[0]
         if not url or url.startswith((".", "/", "file:")):
             why = "the lock has no address of its repository that other machines reach"
         elif source.patch is not None and source.patch not in changes:
