@@ -189,7 +189,7 @@ def test_projects_are_built_with_their_locked_requirements(made: Made) -> None:
     ("kind", "url", "needle"),
     [
         ("standalone", "https://host.example.org/python.tar.gz", "python.tar.gz SHA256:" + "a" * 64),
-        ("conda", "", "#sha256:" + "c" * 64),
+        ("conda", "", f"linux-64 python-3.12.1-h1_0.conda {'c' * 64} https://conda.example.org/"),
     ],
 )
 def test_other_interpreters(made: Made, kind: Any, url: str, needle: str) -> None:

@@ -60,17 +60,15 @@ def plan_interpreter(lock: SealedLock) -> PythonInterpreter:
 
 
 def _list_conda(lock: SealedLock) -> EmbeddedFile:
-    """Return conda's explicit list: an address and a sha256 for each package.
-
-    https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html
-    """
-    lines = ["@EXPLICIT"]
+    """Return the list of conda's packages: directory, file name, sha256 and address."""
+    lines = []
     for package in lock.conda:
         if not _is_remote(package.file):
             raise BuildError(
                 f"only the store has conda's package {package.name} {package.version}", hint=OFFLINE
             )
-        lines.append(f"{quote_address(package.file.url)}#sha256:{package.file.sha256}")
+        words = (package.subdir, quote_address(package.file.filename), package.file.sha256)
+        lines.append(" ".join([*words, quote_address(package.file.url)]))
     return _text_file("conda.txt", lines)
 
 
