@@ -26,6 +26,7 @@ from tests.system.samples import bring
 sys.path.insert(0, str(ROOT / "dev"))
 from private_registry import Registry  # a script of dev/, which is no package
 
+DIRECT = "click"
 # An image of Debian has them, and more.
 START = ("apt", "debian-archive-keyring", "passwd")
 
@@ -60,10 +61,13 @@ class Sources(http.server.SimpleHTTPRequestHandler):
         self.wfile.write(content)
 
 
-def serve(folder: Path, lock: Lock, store: Store, archives: dict[str, str]) -> Loopback:
-    """Return a server of `/simple/` (a Simple API), `/tinytrain.git` and `/apt/NAME/` for each archive by name."""
+def serve(folder: Path, lock: Lock, store: Store) -> Loopback:
+    """Return a server of `/simple/` (a Simple API), `/direct/`, `/tinytrain.git` and `/apt/`.
+
+    The Simple API lacks the project `DIRECT`, whose file is in `/direct/`.
+    """
     for wheel in lock.wheels:
-        page = folder / "simple" / canonicalize_name(wheel.name)
+        page = folder / ("direct" if wheel.name == DIRECT else f"simple/{canonicalize_name(wheel.name)}")
         page.mkdir(parents=True, exist_ok=True)
         os.link(store.verified(wheel.file.sha256, wheel.file.filename), page / wheel.file.filename)
     repository = folder / "tinytrain.git"
@@ -71,7 +75,7 @@ def serve(folder: Path, lock: Lock, store: Store, archives: dict[str, str]) -> L
                   ["-C", str(repository), "update-server-info"]):  # fmt: skip
         subprocess.run(["git", *words], check=True, capture_output=True)
     debs = {deb.file.url: store.verified(deb.file.sha256, deb.file.filename) for deb in lock.base.packages}
-    Sources.archives, Sources.debs = archives, debs
+    Sources.debs = debs
     return Loopback(functools.partial(Sources, directory=str(folder)))  # type: ignore[arg-type]  # it makes handlers
 
 

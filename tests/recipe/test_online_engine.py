@@ -20,11 +20,12 @@ from reprobuild.engines.model import Task
 from reprobuild.image.oci.read import Layout, read_layout
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import SealedLock, unseal
+from reprobuild.lock.python import Wheel
 from reprobuild.lock.sealed import require_sealed
 from reprobuild.store.store import Store
 from tests.conftest import EXAMPLE, ROOT, Built, reprobuild
 from tests.engines.small import WHEELS
-from tests.recipe.online_sources import push_start_image, serve
+from tests.recipe.online_sources import DIRECT, Sources, push_start_image, serve
 
 sys.path.insert(0, str(ROOT / "dev"))
 from private_registry import Registry, prepare  # a script of dev/, which is no package
@@ -53,38 +54,41 @@ class Online(NamedTuple):
 def online(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Online]:
     """The example's system and source with a few wheels, so that the build is short."""
     store, folder = Store(built_example.store), tmp_path_factory.mktemp("online")
-    example = built_example.lock
-    wheels = tuple(wheel for wheel in example.wheels if wheel.role == "build" or wheel.name in WHEELS)
-    quoted = msgspec.structs.replace(
-        example.environment[0], name="QUOTED", value="'$HOME' \"{{ x }}\" \\", needs=()
-    )
-    lock = msgspec.structs.replace(
-        unseal(example), wheels=wheels, workload=None, environment=(*example.environment, quoted)
-    )
-    write_lock(lock, folder / "lock")
-    done = reprobuild("build", folder / "lock", "-o", folder / "frozen", "--store", store.root)
-    assert done.returncode == 0, done.stderr
-    done = reprobuild(
-        "render", folder / "frozen" / "reprobuild.lock", "-o", folder, "--online", "--store", store.root,
-        "--snapshot", EXAMPLE / "snapshot",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    sealed = require_sealed(read_lock(folder / "frozen" / "reprobuild.lock"))
+    example = unseal(built_example.lock)
     program = prepare(ROOT / "build" / "engines" / "registry")
-    archives = dict(
-        re.findall(r'^ARG (APT_\w+)="(http[^"]+)"', (folder / "online" / "Dockerfile").read_text(), re.M)
-    )
-    with (
-        serve(folder / "www", lock, store, archives) as server,
-        Registry(program, folder / "registry") as registry,
-    ):
+    with serve(folder / "www", example, store) as server, Registry(program, folder / "registry") as registry:
+        wheels = [wheel for wheel in example.wheels if wheel.role == "build" or wheel.name in WHEELS]
+        wheels = [_move(wheel, server.url) if wheel.name == DIRECT else wheel for wheel in wheels]
+        quoted = msgspec.structs.replace(
+            example.environment[0], name="QUOTED", value="'$HOME' \"{{ x }}\" \\", needs=()
+        )
+        environment = (*example.environment, quoted)
+        lock = msgspec.structs.replace(example, wheels=tuple(wheels), workload=None, environment=environment)
+        write_lock(lock, folder / "lock")
+        sealed = folder / "frozen" / "reprobuild.lock"
+        for words in (
+            ("build", folder / "lock", "-o", folder / "frozen"),
+            ("render", sealed, "-o", folder, "--online", "--snapshot", EXAMPLE / "snapshot"),
+        ):
+            done = reprobuild(*words, "--store", store.root)
+            assert done.returncode == 0, done.stderr
+        text = (folder / "online" / "Dockerfile").read_text()
+        Sources.archives = dict(re.findall(r'^ARG (APT_\w+)="(http[^"]+)"', text, re.M))
         image, names = push_start_image(store, registry)
         arguments = {
             "BASE_IMAGE": image, "PIP_INDEX_URL": f"{server.url}/simple/",
             "SOURCE_TINYTRAIN": f"{server.url}/tinytrain.git",
-            **{name: f"{server.url}/apt/{name}/" for name in archives},
+            **{name: f"{server.url}/apt/{name}/" for name in Sources.archives},
         }  # fmt: skip
-        yield Online(folder / "frozen", sealed, folder / "online", arguments, names)
+        yield Online(
+            folder / "frozen", require_sealed(read_lock(sealed)), folder / "online", arguments, names
+        )
+
+
+def _move(wheel: Wheel, url: str) -> Wheel:
+    """Return a wheel that is at an address of its own, and in no index."""
+    file = msgspec.structs.replace(wheel.file, url=f"{url}/direct/{wheel.file.filename}")
+    return msgspec.structs.replace(wheel, file=file)
 
 
 @pytest.fixture(scope="module")
