@@ -32,6 +32,7 @@ ALLOWED = {
     "doctor/fixes.py: package_name": "of our data file",
     "cluster/kubernetes_commands.py: job.namespace": "the user's own option, with a grammar",
     "config/profiles.py: name": "of our profiles",
+    "resolve/system/base.py: release.distribution": "debian or ubuntu",
     "snapshot/importers/draft.py: sha256": "64 hexadecimal digits",
     "resolve/architecture.py: ' or --platform '.join(MACHINES)": "a constant",
     "resolve/python/prebuilt.py: _read_projects()[sdist.name].service": "of our data file",
