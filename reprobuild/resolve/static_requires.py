@@ -14,6 +14,7 @@ from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 
 _PROGRAMS = ("setup.py", "pyproject.toml")
+_REQUIRES = re.compile(rb"(?<!python_)requires|requirements")
 _LARGEST = 1 << 20  # of a file of metadata
 _EGG_INFO = re.compile(r"(?:.*/)?[^/]+\.egg-info/(?P<file>PKG-INFO|requires\.txt)")
 

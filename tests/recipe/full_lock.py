@@ -95,7 +95,8 @@ def full_lock(executable: str = "/usr/bin/python3.11") -> Lock:
             archives=(RecordedArchive(url=URL, key="AB", suites=("x",), components=("main",)),), indexes={"first": URL},
             channels=("conda-forge",), bake={"NAME": "value"}, drop=("gone",), accept=("withdrawn",), profile="torch",
             workload=RecordedWorkload(command=("python",), outputs=("out.pt",)),
-            build={"project": RecordedBuild(requires=("a",), packages=("b",), variables={"C": "d"})}, build_image="x:1", as_of="2024-01-16T00:00:00Z",
+            build={"project": RecordedBuild(requires=("a",), packages=("b",), variables={"C": "d"})}, build_image="x:1",
+            as_of="2024-01-16T00:00:00Z",
         ),
         rulings=(
             Resolution(

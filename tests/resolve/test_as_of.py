@@ -127,7 +127,9 @@ def archives(tmp_path: Path) -> ResolveContext:
         "stated": {"stated.egg-info/PKG-INFO": "", "stated.egg-info/requires.txt": "iniconfig\n"},
         "alone": {"alone.egg-info/PKG-INFO": ""},
         "other": {"pyproject.toml": '[build-system]\nrequires = ["x"]\nbuild-backend = "x"\n'},
-        "plain": {"setup.py": "from distutils.core import setup\nsetup(name='plain')\n"},
+        "plain": {
+            "setup.py": "from distutils.core import setup\nsetup(name='plain', python_requires='>=3')\n"
+        },
         "computed": {},
     }.items():
         info = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
