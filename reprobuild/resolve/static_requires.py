@@ -65,9 +65,8 @@ def _is_of_distutils(texts: Mapping[str, bytes]) -> bool:
     setuptools adds an `.egg-info` to each archive, other backends need a `pyproject.toml`.
     """
     program = texts.get("setup.py", b"")
-    return (
-        "PKG-INFO" in texts and bool(program) and "pyproject.toml" not in texts and b"require" not in program
-    )
+    plain = "PKG-INFO" in texts and bool(program) and "pyproject.toml" not in texts
+    return plain and _REQUIRES.search(program) is None
 
 
 def parse_requires_text(text: str) -> tuple[str, ...]:
