@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
+from lzma import LZMAError
+from pathlib import Path
 
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.untrusted.metadata import read_metadata
-from reprobuild.infra.untrusted.sdists import read_sdist
+from reprobuild.infra.untrusted.tars import UNREADABLE, members, open_stream
+from reprobuild.infra.untrusted.zips import UNREADABLE as BAD_ZIP
+from reprobuild.infra.untrusted.zips import open_zip
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 
@@ -39,24 +44,45 @@ def read_static_requires(
         artefact = files.artefact(sdists[0])
         fetch([artefact], store, net)
         return _read_archive(store, artefact.sha256, artefact.filename)
-    except (FetchError, BuildError):
+    except (FetchError, BuildError, OSError, zlib.error, LZMAError, *UNREADABLE, *BAD_ZIP):
         return None
 
 
 def _read_archive(store: Store, sha256: str, filename: str) -> tuple[str, ...] | None:
     texts: dict[str, bytes] = {}
-    for member in read_sdist(store.blob(sha256), filename):
-        match = _EGG_INFO.fullmatch(member.path)
-        name = match["file"] if match else member.path
-        if member.target is None and name in ("PKG-INFO", "requires.txt", *_PROGRAMS):
-            with member.open() as stream:
-                texts[f"egg {name}" if match else name] = stream.read(_LARGEST)
+    for path, content in _metadata_files(store.blob(sha256), filename):
+        match = _EGG_INFO.fullmatch(path)
+        texts[f"egg {match['file']}" if match else path] = content
     if "egg requires.txt" in texts:
         return parse_requires_text(texts["egg requires.txt"].decode(errors="replace"))
     stated = read_metadata(texts["PKG-INFO"], filename).get("requires_dist") if "PKG-INFO" in texts else None
     if stated:
         return tuple(stated)
     return () if "egg PKG-INFO" in texts or _is_of_distutils(texts) else None
+
+
+def _metadata_files(archive: Path, filename: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that may state requirements, by their path below the directory at the top.
+
+    Members of other kinds are of no interest here: `read_sdist` would refuse their archive.
+    """
+    if filename.lower().endswith(".zip"):
+        with open_zip(archive, filename) as (zipped, infos):
+            for name, info in infos.items():
+                path = name.partition("/")[2]
+                if _is_metadata(path) and info.file_size <= _LARGEST:
+                    yield path, zipped.read(info)
+        return
+    with archive.open("rb") as stream, open_stream(stream, "r|*") as tar:
+        for member in members(tar, filename, packed=archive.stat().st_size):
+            path = member.name.removeprefix("./").partition("/")[2]
+            content = tar.extractfile(member) if member.isfile() and _is_metadata(path) else None
+            if content is not None and member.size <= _LARGEST:
+                yield path, content.read(_LARGEST)
+
+
+def _is_metadata(path: str) -> bool:
+    return path in ("PKG-INFO", *_PROGRAMS) or _EGG_INFO.fullmatch(path) is not None
 
 
 def _is_of_distutils(texts: Mapping[str, bytes]) -> bool:
