@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_error
-from reprobuild.infra.untrusted.strings import Line
+from reprobuild.infra.untrusted.strings import Hex, Line, Size
 
 FILE = "import.json"
 
@@ -34,10 +34,27 @@ class UnusedField(Struct, frozen=True, kw_only=True):
     reason: Line
 
 
+class DataFingerprint(Struct, frozen=True, kw_only=True):
+    """A file or directory of data that a run read or wrote, as a tool of data versions records it.
+
+    `path` is relative to the project. `md5` is the one of the file, or of DVC's list of a directory. `size` is in
+    bytes, and `files` the number of files in a directory; both are None if unknown.
+    """
+
+    path: Line
+    md5: Hex
+    directory: bool = False
+    size: Size | None = None
+    files: Size | None = None
+    source: Line
+    field: Line
+
+
 class ImportFacts(Struct, frozen=True, kw_only=True):
     """The contents of `import.json`.
 
-    `started` is the start of the run in ISO 8601, `started_from` its origin; both are empty if unknown.
+    `started` is the start of the run in ISO 8601, `started_from` its origin; both are empty if unknown. `data` lists
+    the data of the run.
     """
 
     version: Literal[1] = 1
@@ -46,6 +63,7 @@ class ImportFacts(Struct, frozen=True, kw_only=True):
     started_from: Line = ""
     origins: tuple[ValueOrigin, ...] = ()
     unused: tuple[UnusedField, ...] = ()
+    data: tuple[DataFingerprint, ...] = ()
 
 
 def read_import_facts(data: bytes) -> ImportFacts:

@@ -36,8 +36,8 @@ ALLOWED = {
     "realise/normalise.py": (1, _MEMBER),
     "realise/uninstall.py": (1, _MEMBER),
     "ecosystems/git/repository.py": (1, "a file of a scratch repository that git wrote"),
-    "resolve/system/image_packages.py": (1, _MEMBER),
     "snapshot/importers/source.py": (1, _MEMBER),
+    "resolve/system/image_packages.py": (1, _MEMBER),
     "distribute/own_wheels.py": (5, "the files of this installation"),
 }  # fmt: skip
 

@@ -52,7 +52,7 @@ UNTYPED = {
     "store/tar_listing.py:decode_listing": "the value of a line that is not UTF-8, converted to `Entry` at once",
     "resolve/builds/projects.py:tables": "pyproject.toml of a source: each value is tested where it is taken",
     "snapshot/parsers/environment_yml.py:_read_document": "nodes of YAML; each scalar is read as a line of text",
-    "snapshot/importers/draft.py:load_document": "each value is tested, and becomes a line that the parsers read",
+    "snapshot/importers/draft.py:load_value": "each value is tested, and becomes a line that the parsers read",
     "snapshot/importers/toml_documents.py:load_toml": "the same",
     "store/store.py:recall": "what this store remembers; its callers give it a type",
 }
@@ -66,6 +66,7 @@ ENTRIES = {
     "ecosystems/oci_registry/manifest.py:kind:_decode_document $.manifests": "only whether it is there",
     "ecosystems/oci_registry/repository.py:_read:msgspec.json.decode $.manifests[...]": "Descriptor",
     "ecosystems/pypi/simple_api.py::msgspec.json.Decoder $.files[...]": "_File",
+    "snapshot/importers/source.py:fields:msgspec.json.decode $[...]": "only whether it is there",
     "verify/certificate/read.py:_read_version:msgspec.json.decode $.determinism": "only whether it is there",
 }
 

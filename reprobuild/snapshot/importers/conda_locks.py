@@ -13,7 +13,6 @@ from typing import Any
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
 
@@ -33,7 +32,7 @@ def recognises_conda_lock(source: ImportSource) -> bool:
     return _file(source, CONDA_LOCK) is not None
 
 
-def read_pixi(source: ImportSource) -> ImportedSnapshot:
+def read_pixi(source: ImportSource) -> Draft:
     """Import the environment `default` of a `pixi.lock`, for Linux.
 
     Raises:
@@ -61,10 +60,10 @@ def read_pixi(source: ImportSource) -> ImportedSnapshot:
         if other != name:
             draft.leave(f"environments.{other}", f"the environment {name} is imported")
     draft.leave_rest(document, ("environments", "packages"), {"version": "the format"})
-    return draft.finish()
+    return draft
 
 
-def read_conda_lock(source: ImportSource) -> ImportedSnapshot:
+def read_conda_lock(source: ImportSource) -> Draft:
     """Import the main packages of a `conda-lock.yml`, for Linux.
 
     Raises:
@@ -92,7 +91,7 @@ def read_conda_lock(source: ImportSource) -> ImportedSnapshot:
         else:
             _add_conda(draft, string(package, "url"), string(hashes, "md5"), string(hashes, "sha256"), field)
     draft.leave_rest(document, ("package",), {"version": "the format", "metadata": "how the lock was made"})
-    return draft.finish()
+    return draft
 
 
 def _file(source: ImportSource, file_name: str) -> str | None:

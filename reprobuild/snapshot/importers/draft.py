@@ -14,14 +14,16 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
 from reprobuild.snapshot import text
-from reprobuild.snapshot.import_facts import ImportFacts, UnusedField, ValueOrigin
+from reprobuild.snapshot.import_facts import DataFingerprint, ImportFacts, UnusedField, ValueOrigin
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild_portable import secrets
 
 REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
+_LONGEST = 1000  # characters of a line: `display_text` cuts longer ones
 _VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
 _MACHINE = re.compile(r"(?P<system>Linux|linux)-.*?(?P<machine>x86_64|aarch64|ppc64le|s390x).*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_MD5 = re.compile(r"(?P<md5>[0-9a-f]{32})(?P<directory>\.dir)?")
 _DAMAGED = "look at what wrote it; or export it again"
 
 
@@ -41,19 +43,41 @@ class Draft:
         self._files: dict[str, bytes] = {}
         self._origins: list[ValueOrigin] = []
         self._unused: list[UnusedField] = []
+        self._data: list[DataFingerprint] = []
+        self._count = 0
         self._started = ("", "")
 
     def add(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
         """Add a line to a list of the snapshot, with continuation lines below it."""
-        clean = display_text(secrets.strip_credentials(line)[0])
+        stripped = secrets.strip_credentials(line)[0]
+        if len(stripped) > _LONGEST:
+            self.leave(field, f"it has more than {_LONGEST} characters")
+            return
+        clean = display_text(stripped)
         if secrets.secret_value(clean) is not None:
             self.leave(field, "it looks like a secret")
             return
+        self.add_exact(file, clean, field, more)
+
+    def add_exact(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
+        """Add a line that the caller has checked for secrets and control characters."""
+        self._count_entry()
         rows = self._lines.setdefault(file, [])
         self._origins.append(
             ValueOrigin(file=file, line=len(rows) + 1, source=self._shown, field=display_text(field))
         )
-        rows += [clean, *more]
+        rows += [line, *more]
+
+    def add_requirements(self, data: bytes, file: str) -> None:
+        """Add the lines of a list of requirements, without empty lines and a byte order mark.
+
+        Raises:
+            SnapshotError: it is not text.
+        """
+        self.source = file
+        for number, row in enumerate(text.decode_lines(data, file), 1):
+            if row.strip():
+                self.add(REQUIREMENTS, row.strip(), f"line {number}")
 
     def extend(self, file: str, row: str) -> None:
         """Add a row that continues the line above, such as one of its hashes."""
@@ -62,6 +86,16 @@ class Draft:
     def has(self, file: str) -> bool:
         """Return whether a list of the snapshot has a line."""
         return bool(self._lines.get(file))
+
+    @property
+    def has_conda(self) -> bool:
+        """Whether a file lists packages of conda."""
+        return "environment.yml" in self._files or self.has("conda-explicit.txt")
+
+    def has_distribution(self, name: str) -> bool:
+        """Return whether a line of the requirements is a pin of a distribution, by its canonical name."""
+        names = (re.split(r"[=<>!~;@ \[]", row, maxsplit=1)[0] for row in self._lines.get(REQUIREMENTS, ()))
+        return any(canonicalize_name(row) == name for row in names)
 
     def replace_pin(self, file: str, name: str, line: str, field: str) -> bool:
         """Replace the pin of a distribution by a line of another kind.
@@ -123,6 +157,7 @@ class Draft:
 
     def leave(self, field: str, reason: str) -> None:
         """Name a field that gives nothing to the snapshot."""
+        self._count_entry()
         self._unused.append(UnusedField(source=self._shown, field=display_text(field), reason=reason))
 
     def leave_rest(self, content: Mapping[str, Any], used: Iterable[str], reasons: Mapping[str, str]) -> None:
@@ -130,6 +165,27 @@ class Draft:
         for field in content:
             if field not in set(used):
                 self.leave(str(field), reasons.get(str(field), "it says nothing about the environment"))
+
+    def add_data(self, path: str, md5: str, field: str, *, size: object = None, files: object = None) -> None:
+        """Add the fingerprint of data.
+
+        Args:
+            path: relative to the project.
+            md5: hex; `.dir` after it says that it is the one of DVC's list of a directory.
+            size: in bytes, if known.
+            files: the number of files, if known.
+        """
+        match = _MD5.fullmatch(md5)
+        if match is None:
+            self.leave(field, "it has no md5")
+            return
+        self._count_entry()
+        self._data.append(
+            DataFingerprint(
+                path=display_text(path), md5=match["md5"], directory=bool(match["directory"]), size=_amount(size),
+                files=_amount(files), source=self._shown, field=display_text(field),
+            )
+        )  # fmt: skip
 
     def start(self, moment: object, field: str) -> None:
         """Keep the start of the run: ISO 8601, or seconds or milliseconds since 1970."""
@@ -153,9 +209,14 @@ class Draft:
             files=files,
             facts=ImportFacts(
                 format=self._format, started=started, started_from=started_from,
-                origins=tuple(self._origins), unused=tuple(self._unused),
+                origins=tuple(self._origins), unused=tuple(self._unused), data=tuple(self._data),
             ),
         )  # fmt: skip
+
+    def _count_entry(self) -> None:
+        """Refuse more entries than a captured list may have lines: each costs up to a millisecond."""
+        self._count += 1
+        text.check_lines(self._count, self._shown)
 
     @property
     def _shown(self) -> str:
@@ -174,6 +235,11 @@ def _continued(rows: list[str]) -> list[str]:
 
 def _join(rows: list[str]) -> bytes:
     return "".join(f"{row}\n" for row in rows).encode()
+
+
+def _amount(value: object) -> int | None:
+    """Return a number of bytes or files; None if it is not one."""
+    return value if isinstance(value, int) and 0 <= value <= 1 << 62 else None
 
 
 def _iso(moment: object) -> str:
@@ -204,13 +270,22 @@ def load_document(data: bytes, file: str) -> dict[str, Any]:
     Raises:
         SnapshotError: it is not text, not such a document, or not a mapping.
     """
+    value = load_value(data, file)
+    if not isinstance(value, dict):
+        raise SnapshotError(f"{display_text(file)}: a mapping of fields is needed", hint=_DAMAGED)
+    return {str(key): inner for key, inner in value.items()}
+
+
+def load_value(data: bytes, file: str) -> Any:
+    """Return the value of a JSON document, or of a YAML document if the file has another name.
+
+    Raises:
+        SnapshotError: it is not text, or not such a document.
+    """
     content = text.decode(data, file)
     try:
-        value = (
+        return (
             json.loads(content) if file.endswith((".json", ".ipynb")) else load_yaml(content, BoundedLoader)
         )
     except (ValueError, RecursionError) as err:
         raise SnapshotError(f"{display_text(file)}: {display_text(str(err))}", hint=_DAMAGED) from None
-    if not isinstance(value, dict):
-        raise SnapshotError(f"{display_text(file)}: a mapping of fields is needed", hint=_DAMAGED)
-    return {str(key): inner for key, inner in value.items()}

@@ -1,9 +1,12 @@
-"""The table of importers. A new format is a module beside this one, and a row here.
+"""The tables of importers. A new format is a module beside this one, and a row here.
 
 The first that recognises a path reads it: trackers before the lock files that may lie in their directories.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 from reprobuild.snapshot.importers import (
     conda_locks,
@@ -16,8 +19,31 @@ from reprobuild.snapshot.importers import (
     uv_lock,
     wandb,
 )
-from reprobuild.snapshot.importers.model import Importer
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.source import ImportSource
+
+
+class Importer(NamedTuple):
+    """One format.
+
+    `recognises` is quick, and never raises; `read` raises SnapshotError for a damaged file.
+    """
+
+    name: str
+    recognises: Callable[[ImportSource], bool]
+    read: Callable[[ImportSource], Draft]
+
+
+class Supplement(NamedTuple):
+    """One format that adds facts to another one, and is not a snapshot without it.
+
+    `add` raises SnapshotError for a damaged file.
+    """
+
+    name: str
+    recognises: Callable[[ImportSource], bool]
+    add: Callable[[Draft, ImportSource], None]
+
 
 IMPORTERS: tuple[Importer, ...] = (
     Importer("W&B run", wandb.recognises, wandb.read),
@@ -31,8 +57,14 @@ IMPORTERS: tuple[Importer, ...] = (
     Importer("pdm.lock", pdm_lock.recognises, pdm_lock.read),
     Importer("Pipfile.lock", pipfile_lock.recognises, pipfile_lock.read),
 )
+SUPPLEMENTS: tuple[Supplement, ...] = ()
 
 
 def find_importer(source: ImportSource) -> Importer | None:
     """Return the importer of a path, or None."""
     return next((importer for importer in IMPORTERS if importer.recognises(source)), None)
+
+
+def find_supplements(source: ImportSource) -> list[Supplement]:
+    """Return the formats of a path that add facts to another one."""
+    return [supplement for supplement in SUPPLEMENTS if supplement.recognises(source)]

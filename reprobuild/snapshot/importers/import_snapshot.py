@@ -17,8 +17,8 @@ from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.file_kinds import kind_of
 from reprobuild.snapshot.import_facts import FILE, ImportFacts
-from reprobuild.snapshot.importers.draft import without_prefix
-from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer
+from reprobuild.snapshot.importers.draft import Draft, without_prefix
+from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find_supplements
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import missing_error
@@ -71,11 +71,16 @@ def needs_import(path: Path) -> bool:
 
 
 def can_import(path: Path) -> bool:
-    """Return whether an importer recognises a path that is no archive."""
+    """Return whether an importer recognises a path that is no archive.
+
+    A directory with facts for an importer, and without a captured file, counts: the importer says what is missing.
+    """
     if path.is_file() and ARCHIVE.fullmatch(path.name):
         return False
     with tempfile.TemporaryDirectory() as scratch, open_source(path, Path(scratch)) as source:
-        return find_importer(source) is not None
+        if find_importer(source):
+            return True
+        return not any(kind_of(name) for name in source.names) and bool(find_supplements(source))
 
 
 def _is_captured(directory: Path) -> bool:
@@ -91,31 +96,53 @@ def _read(path: Path) -> ImportedSnapshot:
     if not path.exists():
         raise missing_error(path)
     with tempfile.TemporaryDirectory() as scratch, open_source(path, Path(scratch)) as source:
-        if importer := find_importer(source):
-            return importer.read(source)
-        if captured := _captured_files(source):
-            return captured
-        names = ", ".join(importer.name for importer in IMPORTERS)
-        raise SnapshotError(
-            f"`{escape_text(str(path))}` is of no known format",
-            hint=f"these are read: {names}, and the files of a snapshot; "
-            "or take a snapshot where the job runs: `reprobuild capture -o DIR`",
+        importer, supplements = find_importer(source), find_supplements(source)
+        draft = importer.read(source) if importer else _captured_files(source)
+        if draft is None:
+            raise _unknown_error(path, [supplement.name for supplement in supplements])
+        for supplement in supplements:
+            supplement.add(draft, source)
+        return draft.finish()
+
+
+def _unknown_error(path: Path, supplements: list[str]) -> SnapshotError:
+    """Return the error for a path that no importer reads.
+
+    Args:
+        path: the path.
+        supplements: names of the formats in it that add facts to another one.
+    """
+    shown = escape_text(str(path))
+    if supplements:
+        return SnapshotError(
+            f"`{shown}` has only facts that belong to a run ({', '.join(supplements)}), and names no package",
+            hint="import a directory that has a run, a lock file or a requirements.txt, too",
         )
+    names = ", ".join(importer.name for importer in IMPORTERS)
+    return SnapshotError(
+        f"`{shown}` is of no known format",
+        hint=f"these are read: {names}, and the files of a snapshot; "
+        "or take a snapshot where the job runs: `reprobuild capture -o DIR`",
+    )
 
 
-def _captured_files(source: ImportSource) -> ImportedSnapshot | None:
+def _captured_files(source: ImportSource) -> Draft | None:
     """Return the captured files of an archive or a single file, if it is a snapshot already."""
     if source.path.is_file() and len(source.names) == 1 and (name := _captured_name(source)):
         content = source.read(source.names[0])
-        content = without_prefix(content) if name == "environment.yml" else content
-        return ImportedSnapshot(files={name: content}, facts=ImportFacts(format=f"a file ({name})"))
+        draft = Draft(f"a file ({name})", source.names[0])
+        draft.put(name, without_prefix(content) if name == "environment.yml" else content)
+        return draft
     marks = sorted(name for name in source.names if kind_of(name.rpartition("/")[2]))
     if not marks:
         return None
     directory = min((name.rpartition("/")[0] for name in marks), key=lambda name: (name.count("/"), name))
     inside = source.below(directory) if directory else source
-    files = {name: inside.read(name) for name in inside.names if "/" not in name}
-    return ImportedSnapshot(files=files, facts=ImportFacts(format="a snapshot in an archive"))
+    draft = Draft("a snapshot in an archive", source.path.name)
+    for name in inside.names:
+        if "/" not in name:
+            draft.put(name, inside.read(name))
+    return draft
 
 
 def _captured_name(source: ImportSource) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import table
@@ -33,7 +32,7 @@ def recognises(source: ImportSource) -> bool:
     return source.find(MODEL) is not None or _is_run(source)
 
 
-def read(source: ImportSource) -> ImportedSnapshot:
+def read(source: ImportSource) -> Draft:
     """Import a model, or the model of a run.
 
     Raises:
@@ -46,7 +45,7 @@ def read(source: ImportSource) -> ImportedSnapshot:
         _add_model(draft, source if directory == "." else source.below(directory))
     if _is_run(source):
         _add_run(draft, source)
-    return draft.finish()
+    return draft
 
 
 def _is_run(source: ImportSource) -> bool:
@@ -80,10 +79,7 @@ def _add_model(draft: Draft, files: ImportSource) -> None:
 
 
 def _add_requirements(draft: Draft, files: ImportSource) -> None:
-    draft.source = REQUIREMENTS
-    for number, row in enumerate(files.read(REQUIREMENTS).decode(errors="replace").splitlines(), 1):
-        if row.strip() and not row.lstrip().startswith("#"):
-            draft.add(REQUIREMENTS, row.strip(), f"line {number}")
+    draft.add_requirements(files.read(REQUIREMENTS), REQUIREMENTS)
     for name in ("conda.yaml", "constraints.txt"):
         if files.has(name):
             draft.source = name

@@ -9,7 +9,6 @@ from typing import Any
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, tables
 
@@ -22,7 +21,7 @@ def recognises(source: ImportSource) -> bool:
     return _file(source) is not None
 
 
-def read(source: ImportSource) -> ImportedSnapshot:
+def read(source: ImportSource) -> Draft:
     """Import a `pdm.lock`: all packages of all locked groups.
 
     Raises:
@@ -38,7 +37,7 @@ def read(source: ImportSource) -> ImportedSnapshot:
         else:
             _add_package(draft, source, package)
     draft.leave_rest(document, ("package",), _UNUSED)
-    return draft.finish()
+    return draft
 
 
 def _file(source: ImportSource) -> str | None:

@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
 
@@ -24,7 +23,7 @@ def recognises(source: ImportSource) -> bool:
     return _file(source) is not None
 
 
-def read(source: ImportSource) -> ImportedSnapshot:
+def read(source: ImportSource) -> Draft:
     """Import a report of `pip inspect`.
 
     Raises:
@@ -42,7 +41,7 @@ def read(source: ImportSource) -> ImportedSnapshot:
         (system[0], "", system[1])
     ))  # fmt: skip
     draft.leave_rest(document, ("installed", "environment"), _UNUSED)
-    return draft.finish()
+    return draft
 
 
 def _file(source: ImportSource) -> str | None:

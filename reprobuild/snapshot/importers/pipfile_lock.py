@@ -9,7 +9,6 @@ from typing import Any
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 
@@ -22,7 +21,7 @@ def recognises(source: ImportSource) -> bool:
     return _file(source) is not None
 
 
-def read(source: ImportSource) -> ImportedSnapshot:
+def read(source: ImportSource) -> Draft:
     """Import a `Pipfile.lock`: the packages of `default`.
 
     Raises:
@@ -40,7 +39,7 @@ def read(source: ImportSource) -> ImportedSnapshot:
         string(requires, "python_full_version") or string(requires, "python_version"), "_meta.requires"
     )
     draft.leave_rest(document, ("default", "_meta"), _UNUSED)
-    return draft.finish()
+    return draft
 
 
 def _file(source: ImportSource) -> str | None:

@@ -12,7 +12,6 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
@@ -28,7 +27,7 @@ def recognises(source: ImportSource) -> bool:
     return _file(source) is not None
 
 
-def read(source: ImportSource) -> ImportedSnapshot:
+def read(source: ImportSource) -> Draft:
     """Import a `poetry.lock`: all packages that `poetry install` installs by default.
 
     Raises:
@@ -50,7 +49,7 @@ def read(source: ImportSource) -> ImportedSnapshot:
         files = [*tables(package, "files"), *tables({"files": hashes.get(name)}, "files")]
         _add_package(draft, source, package, field, marker, files)
     draft.leave_rest(document, ("package",), _UNUSED)
-    return draft.finish()
+    return draft
 
 
 def _file(source: ImportSource) -> str | None:

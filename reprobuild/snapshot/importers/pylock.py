@@ -11,7 +11,6 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml
 
@@ -28,7 +27,7 @@ def recognises(source: ImportSource) -> bool:
     return _file(source) is not None
 
 
-def read(source: ImportSource) -> ImportedSnapshot:
+def read(source: ImportSource) -> Draft:
     """Import a `pylock.toml`.
 
     Raises:
@@ -48,7 +47,7 @@ def read(source: ImportSource) -> ImportedSnapshot:
     for package in lock.packages:
         _add_package(draft, source, package)
     draft.leave_rest(document, ("packages",), _UNUSED)
-    return draft.finish()
+    return draft
 
 
 def _file(source: ImportSource) -> str | None:

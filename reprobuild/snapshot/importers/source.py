@@ -9,20 +9,26 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.names import check_path
 from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import Key
 from reprobuild.infra.untrusted.tars import UNREADABLE as BAD_TAR
 from reprobuild.infra.untrusted.tars import members, open_stream
 from reprobuild.infra.untrusted.zips import UNREADABLE as BAD_ZIP
 from reprobuild.infra.untrusted.zips import open_zip
+from reprobuild.snapshot import text
 from reprobuild.snapshot.text import LIMIT
 
 ARCHIVE = re.compile(r".*\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz))")
 DEPTH = 6  # directories below the path; a tracker's run has four
 MOST_FILES = 20_000
 _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pixi", ".tox"}
+
+_Fields = dict[Key, msgspec.Raw]
 
 
 class ImportSource:
@@ -35,6 +41,7 @@ class ImportSource:
         self.path = path
         self.home = home
         self._files = files
+        self._fields: dict[str, frozenset[str]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,6 +70,16 @@ class ImportSource:
                 f"`{escape_text(name)}` cannot be read: {err.strerror or err}",
                 hint="check who owns it, and what it links to",
             ) from None
+
+    def fields(self, name: str) -> frozenset[str]:
+        """Return the top-level fields of a JSON file; empty if it is not a mapping in JSON."""
+        if name not in self._fields:
+            try:
+                content = text.decode(self.read(name), name)
+                self._fields[name] = frozenset(msgspec.json.decode(content, type=_Fields))
+            except (SnapshotError, msgspec.MsgspecError, ValueError, RecursionError):
+                self._fields[name] = frozenset()
+        return self._fields[name]
 
     def below(self, directory: str) -> ImportSource:
         """Return the part of this source below a directory."""

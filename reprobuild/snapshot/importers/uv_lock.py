@@ -19,7 +19,6 @@ from reprobuild.infra.proc.run import run
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
@@ -45,7 +44,7 @@ def recognises(source: ImportSource) -> bool:
     return _file(source) is not None
 
 
-def read(source: ImportSource) -> ImportedSnapshot:
+def read(source: ImportSource) -> Draft:
     """Import a `uv.lock`.
 
     Raises:
@@ -69,7 +68,7 @@ def read(source: ImportSource) -> ImportedSnapshot:
         draft.add_python(source.read(".python-version").decode(errors="replace").strip(), "line 1")
         draft.source = file
     draft.leave_rest(document, ("package",), _TABLE)
-    return draft.finish()
+    return draft
 
 
 def _file(source: ImportSource) -> str | None:

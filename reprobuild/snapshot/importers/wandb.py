@@ -6,17 +6,18 @@ Format: wandb's own source, `core/internal/stream/handler.go` and `gitops/git.go
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
-from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 
 METADATA, CONFIG, CONDA = "wandb-metadata.json", "config.yaml", "conda-environment.yaml"
+_MARK = re.compile(rb"(?m)^_wandb:")
 _PERSONAL = dict.fromkeys(
     ("email", "username", "host", "root", "executable"), "it names a person or a machine"
 )
@@ -36,7 +37,7 @@ def recognises(source: ImportSource) -> bool:
     return _directory(source) is not None
 
 
-def read(source: ImportSource) -> ImportedSnapshot:
+def read(source: ImportSource) -> Draft:
     """Import a run.
 
     Raises:
@@ -58,7 +59,7 @@ def read(source: ImportSource) -> ImportedSnapshot:
     )
     draft.leave_rest(metadata, ("startedAt", "python", "os", "git"), _REASONS)
     _leave_files(draft, files)
-    return draft.finish()
+    return draft
 
 
 def _directory(source: ImportSource) -> str | None:
@@ -67,7 +68,7 @@ def _directory(source: ImportSource) -> str | None:
     if not marks:
         marks = [
             name for name in source.names
-            if PurePosixPath(name).name == CONFIG and b"_wandb:" in source.read(name)[:200_000]
+            if PurePosixPath(name).name == CONFIG and _MARK.search(source.read(name)[:200_000])
         ]  # fmt: skip
     directories = sorted({str(PurePosixPath(name).parent) for name in marks})
     return {".": ""}.get(directories[0], directories[0]) if len(directories) == 1 else None
@@ -84,11 +85,8 @@ def _read_metadata(files: ImportSource) -> dict[str, Any]:
 
 
 def _add_requirements(draft: Draft, files: ImportSource) -> None:
-    draft.source = REQUIREMENTS
     if files.has(REQUIREMENTS):
-        for number, row in enumerate(files.read(REQUIREMENTS).decode(errors="replace").splitlines(), 1):
-            if row.strip():
-                draft.add(REQUIREMENTS, row.strip(), f"line {number}")
+        draft.add_requirements(files.read(REQUIREMENTS), REQUIREMENTS)
     if files.has(CONDA):
         draft.source = CONDA
         draft.put_environment(files.read(CONDA))
