@@ -9,13 +9,23 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from reprobuild.snapshot.importers import (
+    aim,
+    clearml,
     conda_locks,
+    dvc,
+    guild,
+    hf_card,
+    hydra,
     mlflow,
+    notebooks,
     pdm_lock,
     pip_inspect,
     pipfile_lock,
     poetry_lock,
     pylock,
+    sacred,
+    sagemaker,
+    slurm,
     uv_lock,
     wandb,
 )
@@ -48,6 +58,12 @@ class Supplement(NamedTuple):
 IMPORTERS: tuple[Importer, ...] = (
     Importer("W&B run", wandb.recognises, wandb.read),
     Importer("MLflow model or run", mlflow.recognises, mlflow.read),
+    Importer("Guild run", guild.recognises, guild.read),
+    Importer("Sacred run", sacred.recognises, sacred.read),
+    Importer("ClearML task", clearml.recognises, clearml.read),
+    Importer("Aim run", aim.recognises, aim.read),
+    Importer("SageMaker training job", sagemaker.recognises, sagemaker.read),
+    Importer("Slurm job", slurm.recognises, slurm.read),
     Importer("uv.lock", uv_lock.recognises, uv_lock.read),
     Importer("pylock.toml", pylock.recognises, pylock.read),
     Importer("pip inspect", pip_inspect.recognises, pip_inspect.read),
@@ -56,8 +72,13 @@ IMPORTERS: tuple[Importer, ...] = (
     Importer("poetry.lock", poetry_lock.recognises, poetry_lock.read),
     Importer("pdm.lock", pdm_lock.recognises, pdm_lock.read),
     Importer("Pipfile.lock", pipfile_lock.recognises, pipfile_lock.read),
+    Importer("Hugging Face model card", hf_card.recognises, hf_card.read),
 )
-SUPPLEMENTS: tuple[Supplement, ...] = ()
+SUPPLEMENTS: tuple[Supplement, ...] = (
+    Supplement("Hydra", hydra.recognises, hydra.add),
+    Supplement("DVC", dvc.recognises, dvc.add),
+    Supplement("a notebook", notebooks.recognises, notebooks.add),
+)
 
 
 def find_importer(source: ImportSource) -> Importer | None:

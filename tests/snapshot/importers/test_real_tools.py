@@ -120,8 +120,10 @@ AGAIN = "look at what wrote it; or export it again"
 LIST = "a list of requirements is named requirements.txt; or export the lock again"
 LINUX = "add linux-64 to its platforms, and lock again"
 FORMATS = (
-    "these are read: W&B run, MLflow model or run, uv.lock, pylock.toml, pip inspect, pixi.lock, conda-lock.yml, "
-    "poetry.lock, pdm.lock, Pipfile.lock, and the files of a snapshot; or take a snapshot where the job runs: "
+    "these are read: W&B run, MLflow model or run, Guild run, Sacred run, ClearML task, Aim run, "
+    "SageMaker training job, Slurm job, uv.lock, pylock.toml, pip inspect, pixi.lock, "
+    "conda-lock.yml, poetry.lock, pdm.lock, Pipfile.lock, "
+    "Hugging Face model card, and the files of a snapshot; or take a snapshot where the job runs: "
     "`reprobuild capture -o DIR`"
 )
 UNPACK = "unpack it yourself, and name the directory"

@@ -1,0 +1,76 @@
+"""Importer of model cards of Hugging Face: the versions below `Framework versions` of a `README.md`.
+
+Formats: `modelcard.py` of transformers (`- Pytorch 2.4.1+cu121`), the templates of TRL and sentence-transformers
+(`- PyTorch: 2.5.1+cu124`, `- Python: 3.11.10`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot import text
+from reprobuild.snapshot.importers.draft import Draft
+from reprobuild.snapshot.importers.source import ImportSource
+
+_HEADING = re.compile(r"#{1,6}\s+Framework versions\s*", re.IGNORECASE)
+_ROW = re.compile(
+    r"[-*]\s+(?P<name>[A-Za-z][A-Za-z0-9 ._-]{0,60}?)(?::\s*|\s+)(?P<version>\d[A-Za-z0-9.+!_-]{0,60})\s*"
+)
+# Names of a card that are not those of the distribution.
+_NAMES = {"pytorch": "torch", "spanmarker": "span-marker"}
+# A table of cards that is not filled in: `- Transformers: {{ version }}`.
+_LONGEST = 1000
+
+
+def recognises(source: ImportSource) -> bool:
+    """Return whether the path is a card with versions, or has one at its top."""
+    return _file(source) is not None
+
+
+def read(source: ImportSource) -> Draft:
+    """Import the versions of a card.
+
+    Raises:
+        SnapshotError: it is not text.
+    """
+    file = _file(source)
+    assert file is not None
+    draft = Draft("Hugging Face model card", file)
+    draft.leave("the text", "a description of the model; its hyperparameters are for people")
+    for number, row in _version_rows(text.decode_lines(source.read(file), file)):
+        match = _ROW.fullmatch(row)
+        field = f"line {number}"
+        if match is None:
+            draft.leave(field, "it has no name and version")
+        elif match["name"].lower() == "python":
+            draft.add_python(match["version"], field)
+        else:
+            name = match["name"].lower().replace(" ", "-")
+            draft.add_pin(_NAMES.get(name, name), match["version"], field)
+    return draft
+
+
+def _file(source: ImportSource) -> str | None:
+    top = [name for name in source.names if "/" not in name and name.lower().endswith("readme.md")]
+    return next((name for name in top if _has_versions(source, name)), None)
+
+
+def _has_versions(source: ImportSource, name: str) -> bool:
+    try:
+        rows = text.decode_lines(source.read(name), name)
+    except SnapshotError:
+        return False
+    return bool(_version_rows(rows))
+
+
+def _version_rows(rows: list[str]) -> list[tuple[int, str]]:
+    """Return the list items below the heading, with their line numbers."""
+    start = next((number for number, row in enumerate(rows) if _HEADING.fullmatch(row[:_LONGEST])), len(rows))
+    items = []
+    for number, row in enumerate(rows[start + 1 :], start + 2):
+        if row.lstrip().startswith("#"):
+            break
+        if row.startswith(("- ", "* ")):
+            items.append((number, row[:_LONGEST].strip()))
+    return items
