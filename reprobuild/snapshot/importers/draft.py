@@ -6,6 +6,7 @@ import datetime
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -61,10 +62,13 @@ class Draft:
 
     def add_exact(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
         """Add a line that the caller has checked for secrets and control characters."""
+        if file in self._files:
+            self.leave(field, f"the snapshot has its own {file}")
+            return
         self._count_entry()
         rows = self._lines.setdefault(file, [])
         self._origins.append(
-            ValueOrigin(file=file, line=len(rows) + 1, source=self._shown, field=display_text(field))
+            ValueOrigin(file=file, line=len(rows) + 1, source=_shown(self.source), field=_shown(field))
         )
         rows += [line, *more]
 
@@ -84,13 +88,13 @@ class Draft:
         self._lines.setdefault(file, []).append(display_text(row))
 
     def has(self, file: str) -> bool:
-        """Return whether a list of the snapshot has a line."""
-        return bool(self._lines.get(file))
+        """Return whether the snapshot has a file, or a line of it."""
+        return file in self._files or bool(self._lines.get(file))
 
     @property
     def has_conda(self) -> bool:
         """Whether a file lists packages of conda."""
-        return "environment.yml" in self._files or self.has("conda-explicit.txt")
+        return self.has("environment.yml") or self.has("conda-explicit.txt")
 
     def has_distribution(self, name: str) -> bool:
         """Return whether a line of the requirements is a pin of a distribution, by its canonical name."""
@@ -110,7 +114,7 @@ class Draft:
             if canonicalize_name(row.partition("==")[0].strip()) == name and "==" in row:
                 self._lines[file][number] = display_text(secrets.strip_credentials(line)[0])
                 self._origins.append(
-                    ValueOrigin(file=file, line=number + 1, source=self._shown, field=display_text(field))
+                    ValueOrigin(file=file, line=number + 1, source=_shown(self.source), field=_shown(field))
                 )
                 return True
         return False
@@ -118,7 +122,7 @@ class Draft:
     def put(self, file: str, content: bytes, field: str = "") -> None:
         """Copy a whole file into the snapshot."""
         self._files[file] = content
-        self._origins.append(ValueOrigin(file=file, line=0, source=self._shown, field=display_text(field)))
+        self._origins.append(ValueOrigin(file=file, line=0, source=_shown(self.source), field=_shown(field)))
 
     def put_environment(self, content: bytes) -> None:
         """Copy an `environment.yml` without its `prefix`."""
@@ -158,7 +162,9 @@ class Draft:
     def leave(self, field: str, reason: str) -> None:
         """Name a field that gives nothing to the snapshot."""
         self._count_entry()
-        self._unused.append(UnusedField(source=self._shown, field=display_text(field), reason=reason))
+        self._unused.append(
+            UnusedField(source=_shown(self.source), field=_shown(field), reason=_shown(reason))
+        )
 
     def leave_rest(self, content: Mapping[str, Any], used: Iterable[str], reasons: Mapping[str, str]) -> None:
         """Name each field of a mapping that is not used, with its reason."""
@@ -183,14 +189,14 @@ class Draft:
         self._data.append(
             DataFingerprint(
                 path=display_text(path), md5=match["md5"], directory=bool(match["directory"]), size=_amount(size),
-                files=_amount(files), source=self._shown, field=display_text(field),
+                files=_amount(files), source=_shown(self.source), field=_shown(field),
             )
         )  # fmt: skip
 
     def start(self, moment: object, field: str) -> None:
         """Keep the start of the run: ISO 8601, or seconds or milliseconds since 1970."""
         if stated := _iso(moment):
-            self._started = (stated, f"{self._shown}: {display_text(field)}")
+            self._started = (stated, f"{_shown(self.source)}: {_shown(field)}")
 
     def finish(self) -> ImportedSnapshot:
         """Return the snapshot.
@@ -201,7 +207,7 @@ class Draft:
         files = self._files | {name: _join(rows) for name, rows in self._lines.items()}
         if not files:
             raise SnapshotError(
-                f"{self._format}: `{self._shown}` names no package",
+                f"{self._format}: `{_shown(self.source)}` names no package",
                 hint="take a snapshot where the job runs: `reprobuild capture -o DIR`",
             )
         started, started_from = self._started
@@ -216,17 +222,19 @@ class Draft:
     def _count_entry(self) -> None:
         """Refuse more entries than a captured list may have lines: each costs up to a millisecond."""
         self._count += 1
-        text.check_lines(self._count, self._shown)
-
-    @property
-    def _shown(self) -> str:
-        return display_text(self.source)
+        text.check_lines(self._count, _shown(self.source))
 
 
 def without_prefix(content: bytes) -> bytes:
     """Return an `environment.yml` without its `prefix`, which names a person's directory."""
     rows = content.splitlines(keepends=True)
     return b"".join(row for row in rows if not row.startswith(b"prefix:"))
+
+
+@lru_cache(maxsize=1024)
+def _shown(name: str) -> str:
+    """Return a name or a reason for display; most of them come again and again."""
+    return display_text(name)
 
 
 def _continued(rows: list[str]) -> list[str]:

@@ -56,9 +56,10 @@ class Supplement(NamedTuple):
 
 
 IMPORTERS: tuple[Importer, ...] = (
+    # Guild copies the project, with the runs of other trackers, into its run.
+    Importer("Guild run", guild.recognises, guild.read),
     Importer("W&B run", wandb.recognises, wandb.read),
     Importer("MLflow model or run", mlflow.recognises, mlflow.read),
-    Importer("Guild run", guild.recognises, guild.read),
     Importer("Sacred run", sacred.recognises, sacred.read),
     Importer("ClearML task", clearml.recognises, clearml.read),
     Importer("Aim run", aim.recognises, aim.read),

@@ -127,7 +127,7 @@ def _unknown_error(path: Path, supplements: list[str]) -> SnapshotError:
 
 
 def _captured_files(source: ImportSource) -> Draft | None:
-    """Return the captured files of an archive or a single file, if it is a snapshot already."""
+    """Return the captured files of an archive, a directory or a single file, if it is a snapshot already."""
     if source.path.is_file() and len(source.names) == 1 and (name := _captured_name(source)):
         content = source.read(source.names[0])
         draft = Draft(f"a file ({name})", source.names[0])
@@ -138,9 +138,10 @@ def _captured_files(source: ImportSource) -> Draft | None:
         return None
     directory = min((name.rpartition("/")[0] for name in marks), key=lambda name: (name.count("/"), name))
     inside = source.below(directory) if directory else source
-    draft = Draft("a snapshot in an archive", source.path.name)
+    in_archive = source.path.is_file()
+    draft = Draft(f"a snapshot in {'an archive' if in_archive else 'a directory'}", source.path.name)
     for name in inside.names:
-        if "/" not in name:
+        if "/" not in name and (in_archive or kind_of(name)):
             draft.put(name, inside.read(name))
     return draft
 

@@ -7,10 +7,12 @@ import re
 from packaging.utils import canonicalize_name
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild_portable import secrets
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SCP = re.compile(r"(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^\s:]+)")
 _HTTPS = re.compile(r"(?:https?|ssh|git)://[^\s]+")
+_LOGIN = re.compile(r"^(\w+://)(?!git@)[^/@]*@")
 _OWN = "the job's own repository: {}; mount a checkout of it (`reprobuild run OUT -v DIR:/work`)"
 
 
@@ -29,7 +31,7 @@ def add_repository(draft: Draft, remote: str, commit: str, field: str, changes: 
     if not address or not _COMMIT.fullmatch(commit):
         if remote or commit:
             draft.leave(field, "it has no address with a full commit")
-        _keep_changes(draft, "job", changes)
+        _keep_changes(draft, "job", changes, field)
         return
     name = re.sub(r"\.git$", "", address.rstrip("/").rpartition("/")[2])
     if draft.replace_pin(
@@ -39,17 +41,19 @@ def add_repository(draft: Draft, remote: str, commit: str, field: str, changes: 
             draft.put(f"{name}.diff", changes, field)
     else:
         draft.leave(field, _OWN.format(f"{address} at {commit}"))
-        _keep_changes(draft, name, changes)
+        _keep_changes(draft, name, changes, field)
 
 
-def _keep_changes(draft: Draft, name: str, changes: bytes) -> None:
-    if changes and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}", name):
-        draft.put(f"{name}.patch", changes)
+def _keep_changes(draft: Draft, name: str, changes: bytes, field: str) -> None:
+    if secrets.find(changes, most=1):
+        draft.leave(f"{field}: changes", "a secret in the changes of the job's own repository")
+    elif changes and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}", name):
+        draft.put(f"{name}.patch", changes, f"{field}: changes")
 
 
 def _address(remote: str) -> str:
-    """Return an address that pip accepts after `git+`; empty if there is none."""
+    """Return an address that pip accepts after `git+`, without a person's login; empty if there is none."""
     if _HTTPS.fullmatch(remote):
-        return remote
+        return _LOGIN.sub(r"\1", remote)
     match = _SCP.fullmatch(remote)
     return f"ssh://git@{match['host']}/{match['path'].lstrip('/')}" if match else ""

@@ -14,7 +14,7 @@ import msgspec
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.names import check_path
-from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.regular_files import open_plain, read_plain
 from reprobuild.infra.untrusted.strings import Key
 from reprobuild.infra.untrusted.tars import UNREADABLE as BAD_TAR
 from reprobuild.infra.untrusted.tars import members, open_stream
@@ -70,6 +70,15 @@ class ImportSource:
                 f"`{escape_text(name)}` cannot be read: {err.strerror or err}",
                 hint="check who owns it, and what it links to",
             ) from None
+
+    def head(self, name: str, size: int) -> bytes:
+        """Return the first bytes of a file; empty if it cannot be read."""
+        try:
+            stream, _ = open_plain(self._files[name], links=True)
+        except OSError:
+            return b""
+        with stream:
+            return stream.read(size)
 
     def fields(self, name: str) -> frozenset[str]:
         """Return the top-level fields of a JSON file; empty if it is not a mapping in JSON."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+from reprobuild.snapshot.importers import wandb_records
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
@@ -47,12 +48,13 @@ def read(source: ImportSource) -> Draft:
     assert directory is not None
     files = source.below(directory) if directory else source
     draft = Draft("W&B run", METADATA)
-    metadata = _read_metadata(files)
-    draft.start(string(metadata, "startedAt"), "startedAt")
+    metadata, draft.source = _read_metadata(source, files)
+    origin = draft.source
+    draft.start(metadata.get("startedAt", ""), "startedAt")
     draft.add_python(string(metadata, "python"), "python", string(metadata, "os"))
     git = table(metadata, "git")
     _add_requirements(draft, files)
-    draft.source = METADATA
+    draft.source = origin
     patch = next((name for name in files.names if name == "diff.patch"), None)
     add_repository(
         draft, string(git, "remote"), string(git, "commit"), "git", files.read(patch) if patch else b""
@@ -70,18 +72,29 @@ def _directory(source: ImportSource) -> str | None:
             name for name in source.names
             if PurePosixPath(name).name == CONFIG and _MARK.search(source.read(name)[:200_000])
         ]  # fmt: skip
+    if not marks and (log := _log(source)):
+        marks = [str(PurePosixPath(log).parent / "files" / METADATA)]
     directories = sorted({str(PurePosixPath(name).parent) for name in marks})
     return {".": ""}.get(directories[0], directories[0]) if len(directories) == 1 else None
 
 
-def _read_metadata(files: ImportSource) -> dict[str, Any]:
-    """Return the metadata, with what only `config.yaml` has."""
+def _log(source: ImportSource) -> str | None:
+    """Return the `.wandb` file of the run, or None; a directory with several runs has no single one."""
+    logs = [name for name in source.names if name.endswith(".wandb") and "/files/" not in f"/{name}"]
+    return logs[0] if len(logs) == 1 else None
+
+
+def _read_metadata(source: ImportSource, files: ImportSource) -> tuple[dict[str, Any], str]:
+    """Return the metadata, with what only `config.yaml` has, and the name of their file."""
+    log = None if files.has(METADATA) else _log(source)
+    if log:
+        return wandb_records.read_environment(source.head(log, wandb_records.HEAD)), PurePosixPath(log).name
     metadata = load_document(files.read(METADATA), METADATA) if files.has(METADATA) else {}
     if not files.has(CONFIG):
-        return metadata
+        return metadata, METADATA
     inner = table(table(load_document(files.read(CONFIG), CONFIG), "_wandb"), "value")
     nested = next((entry for entry in table(inner, "e").values() if isinstance(entry, dict)), {})
-    return {"python": string(inner, "python_version")} | nested | metadata
+    return {"python": string(inner, "python_version")} | nested | metadata, METADATA
 
 
 def _add_requirements(draft: Draft, files: ImportSource) -> None:

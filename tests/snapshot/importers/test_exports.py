@@ -125,6 +125,18 @@ def test_changes_of_clearml_that_are_no_diff_are_named(changes: str, reason: str
     assert not (tmp_path / "out" / "work.diff").exists()
 
 
+def test_changes_with_a_secret_stay_out(tmp_path: Path) -> None:
+    script = {
+        "diff": DIFF.replace("a = 2", f'TOKEN = "{TOKEN}"'),
+        "requirements": {"pip": "torch == 2.3.0\n"},
+    }
+    task = CLEARML | {"script": CLEARML["script"] | script}
+    facts = imported(tmp_path / "in", {"task.json": task}, tmp_path / "out")
+    reason = "a secret in the changes of the job's own repository"
+    assert reasons(facts)["script.repository: changes"] == reason
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["import.json", "requirements.txt"]
+
+
 @pytest.mark.parametrize(
     ("document", "prefix"),
     [

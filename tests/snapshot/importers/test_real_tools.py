@@ -120,7 +120,7 @@ AGAIN = "look at what wrote it; or export it again"
 LIST = "a list of requirements is named requirements.txt; or export the lock again"
 LINUX = "add linux-64 to its platforms, and lock again"
 FORMATS = (
-    "these are read: W&B run, MLflow model or run, Guild run, Sacred run, ClearML task, Aim run, "
+    "these are read: Guild run, W&B run, MLflow model or run, Sacred run, ClearML task, Aim run, "
     "SageMaker training job, Slurm job, uv.lock, pylock.toml, pip inspect, pixi.lock, "
     "conda-lock.yml, poetry.lock, pdm.lock, Pipfile.lock, "
     "Hugging Face model card, and the files of a snapshot; or take a snapshot where the job runs: "
