@@ -17,9 +17,10 @@ from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.file_kinds import kind_of
 from reprobuild.snapshot.import_facts import FILE, ImportFacts
-from reprobuild.snapshot.importers.draft import Draft, without_prefix
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, without_prefix
 from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find_supplements
 from reprobuild.snapshot.importers.model import ImportedSnapshot
+from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import missing_error
 from reprobuild.snapshot.read import read_snapshot
@@ -131,6 +132,9 @@ def _captured_files(source: ImportSource) -> Draft | None:
     if source.path.is_file() and len(source.names) == 1 and (name := _captured_name(source)):
         content = source.read(source.names[0])
         draft = Draft(f"a file ({name})", source.names[0])
+        if name == REQUIREMENTS and names_other_list(content, source.names[0]):
+            add_lists(draft, source, source.names[0])
+            return draft
         draft.put(name, without_prefix(content) if name == "environment.yml" else content)
         return draft
     marks = sorted(name for name in source.names if kind_of(name.rpartition("/")[2]))
@@ -152,7 +156,7 @@ def _captured_name(source: ImportSource) -> str:
     if kind := kind_of(name):
         return name if kind.name == "*.diff" else kind.name
     if re.search(r"requirements.*\.txt$|pip.?freeze.*\.txt$", name.lower()):
-        return "requirements.txt"
+        return REQUIREMENTS
     if name.lower().endswith((".yml", ".yaml")) and re.search(rb"(?m)^dependencies:", source.read(name)):
         return "environment.yml"
     return ""

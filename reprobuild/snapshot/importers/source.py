@@ -14,7 +14,7 @@ import msgspec
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.names import check_path
-from reprobuild.infra.untrusted.regular_files import open_plain, read_plain
+from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain, read_plain
 from reprobuild.infra.untrusted.strings import Key
 from reprobuild.infra.untrusted.tars import UNREADABLE as BAD_TAR
 from reprobuild.infra.untrusted.tars import members, open_stream
@@ -55,6 +55,19 @@ class ImportSource:
 
     def has(self, name: str) -> bool:
         """Return whether there is a file of this relative name."""
+        return name in self._files
+
+    def adopt(self, name: str) -> bool:
+        """Return whether there is a file of this relative name; a single file may have neighbours.
+
+        No step from the directory to the neighbour may be a link, and it must be below the directory.
+        """
+        if name not in self._files and self.home and self.path.is_file():
+            if name.startswith("/") or ".." in name.split("/") or not is_unlinked(self.home, name):
+                return False
+            if not (self.home / name).is_file():
+                return False
+            self._files[name] = self.home / name
         return name in self._files
 
     def read(self, name: str) -> bytes:

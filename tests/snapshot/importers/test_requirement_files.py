@@ -1,0 +1,83 @@
+"""A list of requirements that names others, and lists as editors of other systems save them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot.import_facts import ImportFacts
+from reprobuild.snapshot.importers.import_snapshot import import_into
+from reprobuild.snapshot.read import read_snapshot
+
+BOM = b"\xef\xbb\xbf"
+
+
+def imported(folder: Path, files: dict[str, bytes], name: str) -> tuple[ImportFacts, list[str]]:
+    for file, content in files.items():
+        path = folder / "in" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    facts = import_into(folder / "in" / name, folder / "out")
+    return facts, (folder / "out" / "requirements.txt").read_text().splitlines()
+
+
+def test_the_lists_that_a_list_names_are_followed(tmp_path: Path) -> None:
+    files = {
+        "requirements-dev.txt": BOM
+        + b"\r\n-r requirements.txt\r\n--requirement=more/gpu.txt # for the GPU\r\nclick==8.1.7\r\n",
+        "requirements.txt": BOM + b"numpy==1.26.4\n\n-r requirements-dev.txt\n",
+        "more/gpu.txt": b"torch==2.3.0 \\\n    --hash=sha256:" + b"0" * 64 + b"\n-rlast.txt\n",
+        "more/last.txt": b"six==1.16.0\n",
+    }  # fmt: skip
+    facts, lines = imported(tmp_path, files, "requirements-dev.txt")
+    assert lines == [
+        "numpy==1.26.4", "torch==2.3.0 \\", "--hash=sha256:" + "0" * 64, "six==1.16.0", "click==8.1.7",
+    ]  # fmt: skip
+    origins = {lines[origin.line - 1]: (origin.source, origin.field) for origin in facts.origins}
+    assert origins["six==1.16.0"] == ("more/last.txt", "line 1")
+    assert origins["click==8.1.7"] == ("requirements-dev.txt", "line 4")
+    assert [(entry.source, entry.field, entry.reason) for entry in facts.unused] == [
+        ("requirements.txt", "line 3", "the list is already read")
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.txt", "/etc/hostname", "gone.txt", "link.txt", "by/link.txt", "more"]
+)
+def test_a_list_that_is_not_beside_it_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("six==1.16.0\n")
+    (tmp_path / "in" / "more").mkdir(parents=True)
+    (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "in" / "by").symlink_to(tmp_path)
+    files = {"requirements.txt": f"numpy==1.26.4\n-r {name}\n".encode()}
+    facts, lines = imported(tmp_path, files, "requirements.txt")
+    assert lines == ["numpy==1.26.4"]
+    assert [entry.reason for entry in facts.unused] == [f"there is no list {name} beside it"]
+
+
+def test_a_long_chain_of_lists_is_refused(tmp_path: Path) -> None:
+    files = {
+        f"requirements-{number}.txt": f"-r requirements-{number + 1}.txt\n".encode() for number in range(150)
+    }
+    with pytest.raises(SnapshotError, match="leads to more than 100 lists") as err:
+        imported(tmp_path, files, "requirements-0.txt")
+    assert err.value.hint == "write one list: `pip freeze > requirements.txt` where the job runs"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [BOM + b"\n\nclick==8.1.7\n\n", "\ufeffclick==8.1.7\r\n\r\n".encode("utf-16-le"), b"click==8.1.7"],
+    ids=["utf-8", "utf-16", "no-end"],
+)
+@pytest.mark.parametrize("beside", ["", "MLmodel"])
+def test_a_mark_and_empty_lines_do_no_harm(content: bytes, beside: str, tmp_path: Path) -> None:
+    files = {"requirements.txt": content} | ({beside: b"flavors: {}\n"} if beside else {})
+    import_file = "" if beside else "requirements.txt"
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    import_into(tmp_path / import_file, tmp_path.parent / f"{tmp_path.name}-out")
+    snapshot = read_snapshot(tmp_path.parent / f"{tmp_path.name}-out")
+    assert [(line.name, line.version) for line in snapshot.requirements] == [("click", "8.1.7")]
+    assert not snapshot.remarks
