@@ -23,6 +23,7 @@ REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
 _LONGEST = 1000  # characters of a line: `display_text` cuts longer ones
 _VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
 _MACHINE = re.compile(r"(?P<system>Linux|linux)-.*?(?P<machine>x86_64|aarch64|ppc64le|s390x).*")
+_PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._,-]*\])?===?[A-Za-z0-9][A-Za-z0-9.+!*_-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MD5 = re.compile(r"(?P<md5>[0-9a-f]{32})(?P<directory>\.dir)?")
 _DAMAGED = "look at what wrote it; or export it again"
@@ -132,6 +133,9 @@ class Draft:
         self, name: str, version: str, field: str, *, marker: str = "", hashes: Iterable[str] = ()
     ) -> None:
         """Add a pinned distribution, with the sha256 (hex) of each of its files."""
+        if not _PIN.fullmatch(f"{name}=={version}"):
+            self.leave(field, "it has no valid name and version")
+            return
         known = dict.fromkeys(sha256.lower() for sha256 in hashes)
         accepted = [f"    --hash=sha256:{sha256}" for sha256 in known if _SHA256.fullmatch(sha256)]
         line = f"{name}=={version}" + f" ; {marker}" * bool(marker)

@@ -14,7 +14,7 @@ import msgspec
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.names import check_path
-from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain, read_plain
+from reprobuild.infra.untrusted.regular_files import open_plain, open_within, read_plain
 from reprobuild.infra.untrusted.strings import Key
 from reprobuild.infra.untrusted.tars import UNREADABLE as BAD_TAR
 from reprobuild.infra.untrusted.tars import members, open_stream
@@ -63,10 +63,11 @@ class ImportSource:
         No step from the directory to the neighbour may be a link, and it must be below the directory.
         """
         if name not in self._files and self.home and self.path.is_file():
-            if name.startswith("/") or ".." in name.split("/") or not is_unlinked(self.home, name):
+            try:
+                stream, _ = open_within(self.home, name)
+            except OSError:
                 return False
-            if not (self.home / name).is_file():
-                return False
+            stream.close()
             self._files[name] = self.home / name
         return name in self._files
 
