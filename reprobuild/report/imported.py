@@ -15,10 +15,19 @@ def render_import(facts: ImportFacts, out: Path) -> str:
     lines = [f"{facts.format}{started}"]
     for file, count in Counter(origin.file for origin in facts.origins).items():
         sources = dict.fromkeys(origin.source for origin in facts.origins if origin.file == file)
-        lines.append(f"  {file}: {count} lines from {', '.join(sources)}")
+        whole = any(origin.line == 0 for origin in facts.origins if origin.file == file)
+        lines.append(
+            f"  {file}: {'the whole file' if whole else _count(count, 'line')} from {', '.join(sources)}"
+        )
+    if facts.data:
+        lines.append(f"  {_count(len(facts.data), 'fingerprint')} of data in import.json")
     if facts.unused:
         lines.append(f"  not used: {len(facts.unused)} fields, each with its reason in import.json")
         reasons = Counter(f"{field.reason}" for field in facts.unused)
         lines += [f"    {count} x {reason}" for reason, count in reasons.most_common()]
     shown = shlex.quote(str(out))
     return "\n".join([*lines, f"wrote {shown}; next: reprobuild show {shown}"])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

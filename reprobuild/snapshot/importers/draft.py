@@ -17,6 +17,7 @@ from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
 from reprobuild.snapshot import text
 from reprobuild.snapshot.import_facts import DataFingerprint, ImportFacts, UnusedField, ValueOrigin
 from reprobuild.snapshot.importers.model import ImportedSnapshot
+from reprobuild.snapshot.importers.people import without_home
 from reprobuild_portable import secrets
 
 REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
@@ -74,7 +75,7 @@ class Draft:
         rows += [line, *more]
 
     def add_requirements(self, data: bytes, file: str) -> None:
-        """Add the lines of a list of requirements, without empty lines and a byte order mark.
+        """Add the lines of a tracker's list of requirements, without empty lines and a byte order mark.
 
         Raises:
             SnapshotError: it is not text.
@@ -82,7 +83,7 @@ class Draft:
         self.source = file
         for number, row in enumerate(text.decode_lines(data, file), 1):
             if row.strip():
-                self.add(REQUIREMENTS, row.strip(), f"line {number}")
+                self.add(REQUIREMENTS, without_home(row.strip()), f"line {number}")
 
     def extend(self, file: str, row: str) -> None:
         """Add a row that continues the line above, such as one of its hashes."""
@@ -192,8 +193,8 @@ class Draft:
         self._count_entry()
         self._data.append(
             DataFingerprint(
-                path=display_text(path), md5=match["md5"], directory=bool(match["directory"]), size=_amount(size),
-                files=_amount(files), source=_shown(self.source), field=_shown(field),
+                path=display_text(without_home(path)), md5=match["md5"], directory=bool(match["directory"]),
+                size=_amount(size), files=_amount(files), source=_shown(self.source), field=_shown(field),
             )
         )  # fmt: skip
 

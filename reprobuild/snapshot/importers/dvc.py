@@ -40,6 +40,11 @@ def add(draft: Draft, source: ImportSource) -> None:
         stages = table(document, "stages") or {
             key: inner for key, inner in document.items() if isinstance(inner, dict)
         }
+        draft.leave_rest(
+            {key: inner for key, inner in document.items() if key not in stages},
+            ("stages",),
+            {"schema": "the format"},
+        )
         for stage, content in stages.items():
             _add_lists(draft, content, prefix, f"stages.{stage}.")
 

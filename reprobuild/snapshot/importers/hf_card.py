@@ -19,8 +19,7 @@ _ROW = re.compile(
 )
 # Names of a card that are not those of the distribution.
 _NAMES = {"pytorch": "torch", "spanmarker": "span-marker"}
-# A table of cards that is not filled in: `- Transformers: {{ version }}`.
-_LONGEST = 1000
+_LONGEST = 1000  # characters of a row that are looked at
 
 
 def recognises(source: ImportSource) -> bool:

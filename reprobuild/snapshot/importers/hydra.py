@@ -35,7 +35,8 @@ def add(draft: Draft, source: ImportSource) -> None:
 
 
 def _add_configuration(draft: Draft, data: bytes) -> None:
-    hydra = table(load_document(data, _MAIN), "hydra")
+    document = load_document(data, _MAIN)
+    hydra = table(document, "hydra")
     version = string(table(hydra, "runtime"), "version")
     if version and not draft.has_conda and not draft.has_distribution(_NAME):
         draft.add(REQUIREMENTS, f"{_NAME}=={version}", "hydra.runtime.version")
@@ -44,3 +45,4 @@ def _add_configuration(draft: Draft, data: bytes) -> None:
     add_variables(draft, table(table(hydra, "job"), "env_set"), "hydra.job.env_set")
     reasons = {"job": "the name and the options of the job", "runtime": "directories and choices of the job"}
     draft.leave_rest(hydra, (), reasons)
+    draft.leave_rest(document, ("hydra",), {})

@@ -23,14 +23,15 @@ def add(draft: Draft, source: ImportSource) -> None:
     """
     for name in _files(source):
         draft.source = name
-        metadata = table(load_document(source.read(name), name), "metadata")
+        document = load_document(source.read(name), name)
+        metadata = table(document, "metadata")
         version = string(table(metadata, "language_info"), "version")
         if version and not draft.has(PYTHON):
             draft.add_python(version, "metadata.language_info.version")
         elif version:
             draft.leave("metadata.language_info.version", "another file has the version of Python")
         draft.leave_rest(metadata, ("language_info",), {"kernelspec": "the name of a kernel of that machine"})
-        draft.leave("cells", "the program itself, and its outputs")
+        draft.leave_rest(document, ("metadata",), {"cells": "the program itself, and its outputs"})
 
 
 def _files(source: ImportSource) -> list[str]:

@@ -5,16 +5,15 @@ Format: https://pip.pypa.io/en/stable/reference/inspect-report/
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
 
-_HOME = re.compile(r"^/(?:home|Users)/[^/]+")  # a user's name
 _UNUSED = {"version": "the format", "pip_version": "pip is a line of its own"}
 
 
@@ -73,7 +72,7 @@ def _add_installed(draft: Draft, source: ImportSource, entry: dict[str, Any], fi
         draft.add(REQUIREMENTS, line + f"#{fragment}" * bool(fragment), field)
     elif directory is not None:
         add_directory(
-            draft, source, name, version, _HOME.sub("/home/user", unquote(urlsplit(url).path)), field,
+            draft, source, name, version, without_home(unquote(urlsplit(url).path)), field,
             editable=bool(directory.get("editable")),
         )  # fmt: skip
     elif archive:

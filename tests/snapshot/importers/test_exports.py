@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reprobuild.errors import SnapshotError
+from reprobuild.report.imported import render_import
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.read import read_snapshot
@@ -36,6 +37,7 @@ CLEARML: dict[str, Any] = {
         "diff": DIFF,
         "requirements": {
             "pip": "# Python 3.11.9 (main, Apr 6 2024, 17:59:24) [GCC 11.4.0]\n\ntorch == 2.3.0\nclearml\n"
+            "-e /home/alice/own\nother @ file:///home/alice/other.whl\n"
             "work == 0.1\n\n# Detailed import analysis\n# /home/alice/train.py: 1\n",
             "conda": "",
         },
@@ -102,7 +104,8 @@ def reasons(facts: ImportFacts) -> dict[str, str]:
 def test_a_task_of_clearml_has_its_requirements_python_and_changes(tmp_path: Path) -> None:
     facts = imported(tmp_path / "in", {"task.json": CLEARML}, tmp_path / "out")
     assert lines(tmp_path / "out", "requirements.txt") == [
-        "torch==2.3.0", "clearml", f"-e git+https://git.example/lab/work.git@{COMMIT}#egg=work",
+        "torch==2.3.0", "clearml", "-e /home/user/own", "other @ file:///home/user/other.whl",
+        f"-e git+https://git.example/lab/work.git@{COMMIT}#egg=work",
     ]  # fmt: skip
     assert lines(tmp_path / "out", "python.txt") == ["Python 3.11.9"]
     assert (tmp_path / "out" / "work.diff").read_text() == DIFF
@@ -279,3 +282,8 @@ def test_facts_beside_a_run_join_it(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert facts.data[0].field == "stages.fit.outs[0]"
     assert reasons(facts)["stages.fit.cmd"] == "the job's own command: `reprobuild run OUT -- CMD`"
+    shown = render_import(facts, tmp_path / "out").splitlines()
+    assert shown[0] == "Hugging Face model card"
+    assert {"  env.txt: 1 line from .hydra/hydra.yaml", "  2 fingerprints of data in import.json"} <= set(
+        shown
+    )

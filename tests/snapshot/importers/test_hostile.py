@@ -88,6 +88,27 @@ def test_a_sample_is_imported(sample: str) -> None:
     assert not outcome(filled(sample, PLAIN), start(sample)).startswith(REFUSED)
 
 
+UNKNOWN = {"{": '{"unknown-field": 1, ', "toml": "unknown-field = 1\n", "yaml": '"unknown-field": 1\n'}
+# Lists, and a file of which each field is a hyperparameter.
+WITHOUT_FIELDS = {
+    "Guild freeze", "Guild variables", "Slurm variables", "Hugging Face model card", "requirements",
+    "W&B configuration",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES.keys() - WITHOUT_FIELDS))
+def test_a_field_that_no_importer_knows_is_named(sample: str, tmp_path: Path) -> None:
+    files = filled(sample, PLAIN)
+    first = next(iter(files))
+    way = "{" if files[first][:1] == b"{" else "toml" if b"[[" in files[first] else "yaml"
+    files[first] = UNKNOWN[way].encode() + files[first].removeprefix(b"{" if way == "{" else b"")
+    for file, content in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(content)
+    facts = import_into(tmp_path / start(sample), tmp_path.parent / f"{tmp_path.name}-out")
+    assert [entry.field for entry in facts.unused if entry.field.endswith("unknown-field")]
+
+
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_hostile_values_do_no_harm(sample: str, value: str) -> None:
