@@ -86,15 +86,14 @@ def _log(source: ImportSource) -> str | None:
 
 def _read_metadata(source: ImportSource, files: ImportSource) -> tuple[dict[str, Any], str]:
     """Return the metadata, with what only `config.yaml` has, and the name of their file."""
-    log = None if files.has(METADATA) else _log(source)
-    if log:
-        return wandb_records.read_environment(source.head(log, wandb_records.HEAD)), PurePosixPath(log).name
-    metadata = load_document(files.read(METADATA), METADATA) if files.has(METADATA) else {}
+    metadata, file = load_document(files.read(METADATA), METADATA) if files.has(METADATA) else {}, METADATA
+    if not files.has(METADATA) and (log := _log(source)):
+        metadata, file = wandb_records.read_environment(source.head(log, wandb_records.HEAD)), log
     if not files.has(CONFIG):
-        return metadata, METADATA
+        return metadata, file
     inner = table(table(load_document(files.read(CONFIG), CONFIG), "_wandb"), "value")
     nested = next((entry for entry in table(inner, "e").values() if isinstance(entry, dict)), {})
-    return {"python": string(inner, "python_version")} | nested | metadata, METADATA
+    return {"python": string(inner, "python_version")} | nested | metadata, file
 
 
 def _add_requirements(draft: Draft, files: ImportSource) -> None:

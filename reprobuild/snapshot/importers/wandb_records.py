@@ -44,18 +44,21 @@ def _records(head: bytes) -> Iterator[bytes]:
     """Yield the records of the log, as far as the head has them."""
     if not head.startswith(_MAGIC):
         return
-    record, position = b"", _HEADER
+    fragments: list[bytes] = []
+    position = _HEADER
     while position + _FRAGMENT <= len(head):
         rest = _BLOCK - position % _BLOCK
         if rest < _FRAGMENT:
             position += rest
             continue
         length, kind = int.from_bytes(head[position + 4 : position + 6], "little"), head[position + 6]
-        fragment = head[position + _FRAGMENT : position + _FRAGMENT + length]
+        if kind in (_FULL, _FIRST):
+            fragments = []
+        fragments.append(head[position + _FRAGMENT : position + _FRAGMENT + length])
         position += _FRAGMENT + length
-        record = fragment if kind in (_FULL, _FIRST) else record + fragment
         if kind in (_FULL, _LAST):
-            yield record
+            yield b"".join(fragments)
+            fragments = []
 
 
 def _fields(message: bytes) -> dict[int, int | bytes]:

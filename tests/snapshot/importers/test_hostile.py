@@ -14,6 +14,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
 from reprobuild.snapshot.importers.formats import IMPORTERS, SUPPLEMENTS
 from reprobuild.snapshot.importers.import_snapshot import import_into
+from reprobuild.snapshot.importers.wandb_records import read_environment
 from reprobuild.snapshot.read import read_snapshot
 from tests.snapshot.importers.samples import PLAIN, SAMPLES
 
@@ -136,6 +137,35 @@ def test_changed_bytes_do_no_harm(sample: str) -> None:
     first = next(iter(files))
     for _ in range(CASES):
         outcome(files | {first: mutated(random, files[first])}, start(sample))
+
+
+def log_of(*fragments: tuple[int, bytes]) -> bytes:
+    """Return the log of an offline run of W&B with fragments of records: kind and content."""
+    return b":W&B\xe1\xbe\x00" + b"".join(
+        bytes(4) + len(content).to_bytes(2, "little") + bytes([kind]) + content for kind, content in fragments
+    )
+
+
+ENVIRONMENT = b"\x0a\x05Linux\x12\x0eCPython 3.11.7"  # fields 1 and 2 of the record of the environment
+RECORD = b"\xd2\x01" + bytes([len(ENVIRONMENT)]) + ENVIRONMENT  # field 26 of a record
+
+
+def test_a_log_of_wandb_is_read_in_its_fragments() -> None:
+    stated = {"os": "Linux", "python": "CPython 3.11.7", "startedAt": "", "git": {"remote": "", "commit": ""}}
+    assert read_environment(log_of((1, b"\x08\x01"), (1, RECORD))) == stated
+    assert read_environment(log_of((2, RECORD[:5]), (3, RECORD[5:9]), (4, RECORD[9:]))) == stated
+    assert read_environment(log_of((1, b"\x08\x01"))) == {}
+    assert read_environment(b"x" + log_of((1, RECORD))) == {}
+
+
+def test_changed_bytes_of_a_log_of_wandb_do_no_harm() -> None:
+    random = Random(7)
+    log = log_of((2, RECORD[:9]), (4, RECORD[9:]), (1, b"\x08\x01"))
+    for _ in range(2000):
+        read_environment(mutated(random, log))
+    # Each record is read once, however small its fragments are.
+    parts = [(2, bytes([8, 1]) * 32_000), *[(3, b"x")] * 50_000, *[(4, b"x")] * 50_000]
+    assert read_environment(log_of(*parts)) == {}
 
 
 DEEP = 100_000
