@@ -93,6 +93,11 @@ class Draft:
         """Return whether the snapshot has a file, or a line of it."""
         return file in self._files or bool(self._lines.get(file))
 
+    def has_read(self, source: str) -> bool:
+        """Return whether a file gave a line or a file of the snapshot, or is named as not used."""
+        sources = {origin.source for origin in self._origins} | {field.source for field in self._unused}
+        return source in self._files or _shown(source) in sources
+
     @property
     def has_conda(self) -> bool:
         """Whether a file lists packages of conda."""

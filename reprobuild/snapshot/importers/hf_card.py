@@ -10,6 +10,7 @@ import re
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
+from reprobuild.snapshot.file_kinds import kind_of
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.source import ImportSource
 
@@ -23,8 +24,8 @@ _LONGEST = 1000  # characters of a row that are looked at
 
 
 def recognises(source: ImportSource) -> bool:
-    """Return whether the path is a card with versions, or has one at its top."""
-    return _file(source) is not None
+    """Return whether the path is a card with versions, or has one at its top, without a list that says more."""
+    return not any(kind_of(name) for name in source.names) and _file(source) is not None
 
 
 def read(source: ImportSource) -> Draft:

@@ -101,9 +101,20 @@ def _read(path: Path) -> ImportedSnapshot:
         draft = importer.read(source) if importer else _captured_files(source)
         if draft is None:
             raise _unknown_error(path, [supplement.name for supplement in supplements])
+        main = draft.source
         for supplement in supplements:
             supplement.add(draft, source)
+        _leave_lists(draft, source)
+        draft.source = main
         return draft.finish()
+
+
+def _leave_lists(draft: Draft, source: ImportSource) -> None:
+    """Name each captured file at the top that the importer did not read."""
+    for name in source.names:
+        if "/" not in name and kind_of(name) and not draft.has_read(name):
+            draft.source = name
+            draft.leave("the file", "the other file is imported: to import this one, name it")
 
 
 def _unknown_error(path: Path, supplements: list[str]) -> SnapshotError:

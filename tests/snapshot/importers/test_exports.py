@@ -11,7 +11,7 @@ import pytest
 from reprobuild.errors import SnapshotError
 from reprobuild.report.imported import render_import
 from reprobuild.snapshot.import_facts import ImportFacts
-from reprobuild.snapshot.importers.import_snapshot import import_into
+from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import
 from reprobuild.snapshot.read import read_snapshot
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -287,3 +287,18 @@ def test_facts_beside_a_run_join_it(tmp_path: Path) -> None:
     assert {"  env.txt: 1 line from .hydra/hydra.yaml", "  2 fingerprints of data in import.json"} <= set(
         shown
     )
+
+
+def test_a_list_beside_a_task_is_named(tmp_path: Path) -> None:
+    files = {"task.json": CLEARML, "requirements.txt": "six==1.16.0\n", "notes.txt": "x"}
+    facts = imported(tmp_path / "in", files, tmp_path / "out")
+    assert "six" not in (tmp_path / "out" / "requirements.txt").read_text()
+    assert [(entry.source, entry.reason) for entry in facts.unused if entry.source.endswith(".txt")] == [
+        ("requirements.txt", "the other file is imported: to import this one, name it")
+    ]
+
+
+def test_a_list_says_more_than_the_card_beside_it(tmp_path: Path) -> None:
+    folder = written(tmp_path / "in", {"README.md": CARD, "requirements.txt": "six==1.16.0\n"})
+    assert not needs_import(folder)
+    assert [line.name for line in read_snapshot(folder).requirements] == ["six"]
