@@ -16,12 +16,13 @@ from reprobuild.snapshot.read import read_snapshot
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
+DIGITS = "9f8e7d6c5b4a3210" * 2 + "a0b1c2d3"
 ADDRESS = f"https://alice:{TOKEN}@git.example/lab/work.git"
 # Variables of a job, of which four name Alice or her machine, and two are secrets.
 VARIABLES = {
     "USER": "alice", "HOSTNAME": "gpu-17.lab.example", "HOME": "/home/alice", "OMP_NUM_THREADS": "8",
     "PATH": "/home/alice/bin:/usr/bin", "DATA": "/scratch/alice/data", "CONTACT": "alice.b@lab.example",
-    "RUN_ON": "gpu-17", "WANDB_API_KEY": "9f8e7d6c5b4a3210" * 2 + "a0b1c2d3", "REMOTE": ADDRESS,
+    "RUN_ON": "gpu-17", "WANDB_API_KEY": DIGITS, "REMOTE": ADDRESS,
     "PS1": "\x1b[31m$", "TWO": "a\nb", "bad name": "x",
 }  # fmt: skip
 KEPT = ["HOME=/home/user", "OMP_NUM_THREADS=8", "PATH=/home/user/bin:/usr/bin"]

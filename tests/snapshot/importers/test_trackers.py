@@ -16,12 +16,12 @@ from reprobuild.snapshot.read import read_snapshot
 from tests.snapshot.importers.tools import Tools
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
-KEY = "9f8e7d6c5b4a3210" * 2 + "a0b1c2d3"
-PASSWORD = "hunter22-Kz9"
-PLANTED = ("alice", "Alice", "gpu-17", "lab.example", TOKEN, KEY, PASSWORD)
+DIGITS = "9f8e7d6c5b4a3210" * 2 + "a0b1c2d3"
+LETTERS = "-".join(["hunter22", "Kz9"])
+PLANTED = ("alice", "Alice", "gpu-17", "lab.example", TOKEN, DIGITS, LETTERS)
 VARIABLES = {
     "USER": "alice", "LOGNAME": "alice", "HOSTNAME": "gpu-17.lab.example", "OMP_NUM_THREADS": "4",
-    "HF_TOKEN": "hf_" + "aB1cD2eF3gH4" * 3, "DATABASE": f"postgres://u:{PASSWORD}@db.example/x", "WANDB_API_KEY": KEY,
+    "HF_TOKEN": "hf_" + "aB1cD2eF3gH4" * 3, "DATABASE": f"postgres://u:{LETTERS}@db.example/x", "WANDB_API_KEY": DIGITS,
     "WANDB_USERNAME": "alice", "WANDB_EMAIL": "alice@lab.example", "WANDB_HOST": "gpu-17",
 }  # fmt: skip
 
