@@ -727,7 +727,9 @@ def test_run_gives_the_command_s_code_and_output(said: Said, results: Path, engi
     assert (code, said.out) == (42, "café\n")
     ((_, task),) = engine.tasks
     assert task.arguments == ("python", "--seed", "x")
-    assert task.environment == {"REPROBUILD_SEED": "7", "A": "b=c", "HOME": os.environ["HOME"]}
+    assert task.environment == {
+        "REPROBUILD_SEED": "7", "A": "b=c", "HOME": os.environ["HOME"], "REPROBUILD_RECORD": "/data/reprobuild-record",
+    }  # fmt: skip
     assert task.volumes == ((str(Path("data").absolute()), "/data"),)
     assert (task.network, task.timeout) == ("none", 0)
 

@@ -13,10 +13,9 @@ from typing import cast
 from reprobuild.builders.adopt import Check, adopt_image
 from reprobuild.builders.model import Builder
 from reprobuild.errors import EngineError
-from reprobuild.image.model import Image
+from reprobuild.image.model import NATIVE, Image
 from reprobuild.infra.atomic import PREFIX, private_directory
 
-NATIVE = "native"
 # A literal registry, as that of the engines; each builder builds the recipe in the output directory.
 BUILDERS: Mapping[str, str] = {
     "docker": "reprobuild.builders.docker",

@@ -37,6 +37,15 @@ class _Command(click.Command):
 @click.command(cls=_Command)
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option("--seed", type=common.SEED, help="Seed of CMD. [default: drawn and logged]")
+@click.option(
+    "--profile", metavar="NAME[,NAME]", help="Settings beside the chosen seed. [default: the image's]"
+)
+@click.option("-i", "--interactive", "stdin", is_flag=True, help="Pass standard input to CMD.")
+@click.option("-t", "--tty", "terminal", is_flag=True, help="Give CMD a terminal; with -i, for a shell.")
+@click.option(
+    "-p", "--publish", "ports", metavar="[ADDRESS:]HOST:CONTAINER", multiple=True,
+    help="Publish a TCP port of CMD, for this machine alone without ADDRESS.",
+)  # fmt: skip
 @click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD.")
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,
@@ -65,7 +74,7 @@ class _Command(click.Command):
 )  # fmt: skip
 @click.option(
     "--network", metavar="NAME",
-    help="Network of the engine. [default: none; host for one of several processes of a job]",
+    help="Network of the engine. [default: none; host for one of several processes of a job; the engine's with -p]",
 )  # fmt: skip
 @click.option(
     "--srun-args", metavar="OPTIONS",
@@ -84,6 +93,8 @@ def command(out: Path, srun_args: str | None, arguments: tuple[str, ...], **opti
     Example:
       reprobuild run frozen --seed 7 -- python train.py
       reprobuild run frozen -v data:/data:ro -v runs:/runs --secret WANDB_API_KEY -- python train.py
+      reprobuild run frozen -it -- bash
+      reprobuild run frozen -p 8888:8888 -- jupyter lab --ip 0.0.0.0 --no-browser
       reprobuild run frozen --srun-args '-N 2' -- torchrun --nnodes 2 train.py
     """
     leave_signals_to_jobs()

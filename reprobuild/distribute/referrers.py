@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild.builders.registry import BUILDERS, NATIVE
+from reprobuild.builders.registry import BUILDERS
 from reprobuild.compare.images.explain import LABEL
 from reprobuild.distribute.attachments import (
     FILES,
@@ -32,7 +32,7 @@ from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.ecosystems.oci_registry.manifest import OTHER
 from reprobuild.ecosystems.oci_registry.repository import Descriptor, OciRepository
 from reprobuild.errors import DistributionError, FetchError, LockError
-from reprobuild.image.model import Image
+from reprobuild.image.model import NATIVE, Image
 from reprobuild.image.oci.open import LARGEST_JSON
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.http.model import NotFoundError

@@ -31,7 +31,7 @@ from reprobuild.image.formats.single_file import write_sif
 from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.directory_fd import remove
-from reprobuild.infra.proc import comma_separated, stream
+from reprobuild.infra.proc import comma_separated, interact, stream
 from reprobuild.infra.proc import run as run_program
 from reprobuild.infra.proc.errors import ProcessTimeoutError
 from reprobuild.infra.proc.signals import SignalForwarding
@@ -163,6 +163,11 @@ def _follow(
 ) -> int:  # fmt: skip
     program = find_usable_program(env)
     _check_user(task.user)
+    if task.ports:
+        raise EngineError(
+            "Apptainer publishes no ports",
+            hint="replace -p by --network host: a server is then reached at the port that it listens on",
+        )
     cache = Cache.open_user_cache(env)
     sif = cache.find(reference)
     if sif is None or not cache.file(sif).exists():
@@ -181,13 +186,32 @@ def _follow(
             task.gpus,
             _program_environment(program, task, env),
         )
+    argv = [
+        *_limit_command(task),
+        program,
+        "--silent",
+        *_container_arguments(cache.file(sif), sif, task, folder),
+    ]
+    settings = _program_environment(program, task, env)
     try:
-        code = stream(
-            [*_limit_command(task), program, "--silent", *_container_arguments(cache.file(sif), sif, task, folder)],
-            sink=watch,
-            env=_program_environment(program, task, env), purpose="run a container", timeout=task.timeout,
-            handing=handing,
-        )  # fmt: skip
+        if task.stdin and handing:
+            code = interact(
+                argv,
+                sink=watch,
+                env=settings,
+                purpose="run a container",
+                terminal=task.terminal,
+                handing=handing,
+            )
+        else:
+            code = stream(
+                argv,
+                sink=watch,
+                env=settings,
+                purpose="run a container",
+                timeout=task.timeout,
+                handing=handing,
+            )
     except ProcessTimeoutError:
         raise EngineError(
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",

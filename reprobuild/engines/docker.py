@@ -25,11 +25,11 @@ import docker.errors
 import msgspec
 import requests
 from docker.models.containers import Container
-from docker.utils.socket import frames_iter
 
 from reprobuild.engines import gpu
 from reprobuild.engines.docker_gpus import run_with_gpus
 from reprobuild.engines.docker_options import container_options
+from reprobuild.engines.docker_streams import ContainerStreams
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.output_files import Pieces, directory_tar, keep_tar, read_files, spool_small
@@ -210,10 +210,10 @@ def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> i
     def work(client: docker.DockerClient, gpus: Mapping[str, Any]) -> int:
         with (
             _create_container(client, reference, task, gpus) as container,
-            contextlib.closing(_Output(container)) as output,
+            contextlib.closing(ContainerStreams(container, task)) as output,
         ):
             container.start()
-            with _forward_signals(str(container.id), env):
+            with _forward_signals(str(container.id), env), output.forward_keyboard():
                 for stream, data in output:
                     sink(stream, data)
                 return int(container.wait()["StatusCode"])
@@ -237,28 +237,6 @@ def _forward_signals(container: str, env: Mapping[str, str]) -> AbstractContextM
         threading.Thread(target=send, args=(signum,), daemon=True, name="signal").start()
 
     return forward_signals(tell, lambda: tell(signal.SIGKILL), SignalForwarding())
-
-
-class _Output:
-    """The output of a container, attached before its start.
-
-    It is read once, until the container ends. The log of the daemon is not used: some log drivers keep only
-    text, others give no access. The SDK's own iterator never closes the connection.
-    """
-
-    def __init__(self, container: Container) -> None:
-        parts = {"stdout": 1, "stderr": 1, "stream": 1}
-        self._connection = cast(Any, container.attach_socket(params=parts))
-
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        try:
-            yield from cast(Any, frames_iter)(self._connection, tty=False)
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        self._connection._response.close()
-        self._connection.close()
 
 
 @contextlib.contextmanager
@@ -285,7 +263,7 @@ def _create_container(
 def _run(container: Container, task: Task, pool: Executor) -> Finished:
     if task.outputs:
         container.put_archive("/", directory_tar(task.outputs))
-    streams, output = Streams(), _Output(container)
+    streams, output = Streams(), ContainerStreams(container)
     reading = pool.submit(_read_output, output, streams)
     container.start()
     try:
@@ -304,7 +282,7 @@ def _run(container: Container, task: Task, pool: Executor) -> Finished:
     )  # fmt: skip
 
 
-def _read_output(output: _Output, streams: Streams) -> None:
+def _read_output(output: ContainerStreams, streams: Streams) -> None:
     for stream, data in output:
         streams.take(stream, data)
 

@@ -26,6 +26,8 @@ def container_options(
     rootless = bool(task.user or task.generous) and _is_rootless(client)
     user = container_user(task.user, rootless=rootless)
     options: dict[str, Any] = {
+        "stdin_open": task.stdin, "tty": task.terminal,
+        "ports": {f"{port.inside}/tcp": (port.address, port.host) for port in task.ports},
         "environment": {**visible, **identity_variables(user), **task.environment},
         "network_mode": task.network, "shm_size": task.shared_memory, "log_config": {"Type": "none"},
         "mounts": [

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+DEFAULT_NETWORK = "default"  # the engine's own choice for a container with a network
+
 
 class Finished(Struct, frozen=True, kw_only=True):
     """The result of a container: code, streams and files.
@@ -33,6 +35,14 @@ class Limit(Struct, frozen=True, kw_only=True):
     hard: int
 
 
+class Port(Struct, frozen=True, kw_only=True):
+    """A TCP port of a container, published at an address and port of this machine."""
+
+    address: str
+    host: int
+    inside: int
+
+
 class Task(Struct, frozen=True, kw_only=True):
     """A task for a container, by default without network.
 
@@ -45,7 +55,9 @@ class Task(Struct, frozen=True, kw_only=True):
     read-only volumes, by their directory in the container. `user` is empty for the image's, "caller" for the
     caller of this program (who then owns new files in volumes), else "UID:GID". `shared_memory` is the size
     of /dev/shm in bytes. `generous` raises limits as far as training needs, `limits` are the requested ones.
-    The values of the variables in `hidden` must not appear on a command line.
+    The values of the variables in `hidden` must not appear on a command line. `attach` passes this process's
+    standard input on if `stdin` is true, and gives the command a terminal if `terminal` is true, too. `ports` need
+    the network `DEFAULT_NETWORK`, or another one that the engine can publish from.
     """
 
     arguments: tuple[str, ...]
@@ -64,6 +76,9 @@ class Task(Struct, frozen=True, kw_only=True):
     generous: bool = False
     limits: tuple[Limit, ...] = ()
     hidden: frozenset[str] = frozenset()
+    stdin: bool = False
+    terminal: bool = False
+    ports: tuple[Port, ...] = ()
 
 
 def identity_variables(user: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ settings of podman are used as they are.
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 import threading
 import time
@@ -22,7 +21,7 @@ from reprobuild.engines import gpu
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.output_files import directory_tar, keep_tar, read_files, refuse_large
-from reprobuild.engines.podman_options import container_options
+from reprobuild.engines.podman_options import container_options, gpu_options
 from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.oci.read import read_layout
@@ -236,7 +235,7 @@ def _kill(container: str, env: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def _create_container(reference: str, task: Task, env: Mapping[str, str]) -> Iterator[str]:
-    devices, visible = _gpu_options(task.gpus)
+    devices, visible = gpu_options(task.gpus)
     options, environment, stdin = container_options(task, visible, env)
     options += devices
     arguments = task.arguments
@@ -263,24 +262,6 @@ def _create_container(reference: str, task: Task, env: Mapping[str, str]) -> Ite
             )
 
 
-def _gpu_options(gpus: str) -> tuple[list[str], dict[str, str]]:
-    """Return options and variables for the GPUs of a container.
-
-    They are names of CDI, or AMD's nodes with the groups that own them. A user's own groups are not the same
-    in a container, but can be kept as they are (only with crun).
-
-    https://docs.podman.io/en/stable/markdown/podman-run.1.html#device-host-device-container-device-permissions
-    """
-    if not gpus:
-        return [], {}
-    if gpu.vendor(gpus) != gpu.AMD:
-        return [word for name in gpu.cdi_names(gpus) for word in ("--device", name)], {}
-    groups = gpu.amd_groups() if os.geteuid() == 0 else ("keep-groups",)
-    nodes = [word for node, inside in gpu.amd_devices().items() for word in ("--device", f"{node}:{inside}")]
-    visible = {gpu.AMD_VISIBLE: gpus} if gpu.gpu_ids(gpus) else {}
-    return [*nodes, *(word for group in groups for word in ("--group-add", group))], visible
-
-
 def _start(
     container: str, task: Task, env: Mapping[str, str], sink: Sink, handing: proc.SignalForwarding | None = None
 ) -> int:  # fmt: skip
@@ -298,9 +279,15 @@ def _start(
 
     argv = ["podman", "start", "--attach", *(["--sig-proxy=false"] if handing else []), container]
     try:
-        code = proc.stream(
-            argv, env=env, purpose="run a container", sink=keep, timeout=task.timeout, handing=handing
-        )
+        if task.stdin and handing:
+            argv.insert(2, "--interactive")
+            code = proc.interact(
+                argv, env=env, purpose="run a container", sink=keep, terminal=task.terminal, handing=handing
+            )
+        else:
+            code = proc.stream(
+                argv, env=env, purpose="run a container", sink=keep, timeout=task.timeout, handing=handing
+            )
     except proc.ProcessTimeoutError:
         raise EngineError(
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",

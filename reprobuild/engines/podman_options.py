@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from reprobuild.engines import gpu
 from reprobuild.engines.limits import hard_limit, limits_of_caller, may_raise, task_limits
-from reprobuild.engines.model import Limit, Task, identity_variables
+from reprobuild.engines.model import DEFAULT_NETWORK, Limit, Task, identity_variables
 from reprobuild.errors import EngineError
 
 # Variables that would change podman itself are given on its command line, all others by its environment,
@@ -37,7 +38,12 @@ def container_options(
             have.
     """
     # Without the proxies of the host, which podman passes on by default, and without a log.
-    options = ["--pull", "never", "--network", task.network, "--log-driver", "none", "--http-proxy=false"]
+    options = ["--pull", "never", "--log-driver", "none", "--http-proxy=false"]
+    options += ["--network", task.network] if task.network != DEFAULT_NETWORK else []
+    options += ["--interactive"] * task.stdin + ["--tty"] * task.terminal
+    for port in task.ports:
+        address = f"[{port.address}]" if ":" in port.address else port.address
+        options += ["--publish", f"{address}:{port.host}:{port.inside}"]
     options += ["--shm-size", f"{task.shared_memory}b"]
     user = _container_user(task.user)
     options += ["--user", user] if user else []
@@ -63,6 +69,24 @@ def container_options(
     if lines:
         options += ["--env-file", "/dev/stdin"]
     return options, environment, "".join(lines).encode("utf-8", "surrogateescape") if lines else None
+
+
+def gpu_options(gpus: str) -> tuple[list[str], dict[str, str]]:
+    """Return options and variables for the GPUs of a container.
+
+    They are names of CDI, or AMD's nodes with the groups that own them. A user's own groups are not the same
+    in a container, but can be kept as they are (only with crun).
+
+    https://docs.podman.io/en/stable/markdown/podman-run.1.html#device-host-device-container-device-permissions
+    """
+    if not gpus:
+        return [], {}
+    if gpu.vendor(gpus) != gpu.AMD:
+        return [word for name in gpu.cdi_names(gpus) for word in ("--device", name)], {}
+    groups = gpu.amd_groups() if os.geteuid() == 0 else ("keep-groups",)
+    nodes = [word for node, inside in gpu.amd_devices().items() for word in ("--device", f"{node}:{inside}")]
+    visible = {gpu.AMD_VISIBLE: gpus} if gpu.gpu_ids(gpus) else {}
+    return [*nodes, *(word for group in groups for word in ("--group-add", group))], visible
 
 
 def _container_user(user: str) -> str:

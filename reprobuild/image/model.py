@@ -15,6 +15,7 @@ from reprobuild.infra.untrusted.strings import (
 )
 
 LAYOUT = "image"
+NATIVE = "native"  # the builder that is part of this program
 
 
 class Image(Struct, frozen=True, kw_only=True):
@@ -36,4 +37,4 @@ class Image(Struct, frozen=True, kw_only=True):
     lock: OptionalSha256 = ""
     sif: OptionalDigest = ""
     sqsh: OptionalDigest = ""
-    builder: Label = "native"
+    builder: Label = NATIVE

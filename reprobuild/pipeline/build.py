@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.builders.native import build_image
-from reprobuild.builders.registry import NATIVE, build_foreign
+from reprobuild.builders.registry import build_foreign
 from reprobuild.builders.tree_check import make_tree_check
 from reprobuild.context import RunContext
 from reprobuild.image.engine_name import own_name
 from reprobuild.image.formats.single_file import Kind, keep_matching_singles, remember_singles, write_singles
 from reprobuild.image.formats.squashfs_write import Compressor
-from reprobuild.image.model import Image
+from reprobuild.image.model import NATIVE, Image
 from reprobuild.infra.atomic import write_file
 from reprobuild.lock.model import SealedLock
 from reprobuild.output.directory import IMAGE, find_former_image, is_built_here, remember_built, remember_tree

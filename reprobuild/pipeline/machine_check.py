@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprobuild.builders.registry import NATIVE, find_builder
+from reprobuild.builders.registry import find_builder
 from reprobuild.context import RunContext
 from reprobuild.doctor.preflight.gpus import check_gpus
 from reprobuild.doctor.preflight.preflight import TargetMachine, inspect_machine, preflight
 from reprobuild.image.formats.squashfs_write import find_program
+from reprobuild.image.model import NATIVE
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.build import BuildOptions
 

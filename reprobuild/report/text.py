@@ -12,8 +12,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from reprobuild.builders.registry import NATIVE
-from reprobuild.image.model import Image
+from reprobuild.image.model import NATIVE, Image
 from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.report.code import find_code, render_code

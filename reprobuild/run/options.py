@@ -10,14 +10,21 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild.engines.model import Limit
+from reprobuild.config.profiles import check_profile
+from reprobuild.engines.model import Limit, Port
 from reprobuild.errors import UsageError
+from reprobuild.recipe.image_config import PROFILE
 from reprobuild.verify.workload.conditions import Conditions
 
+SEED = "REPROBUILD_SEED"
 LIMITS = ("memlock", "stack", "nofile", "nproc", "core")
 UNLIMITED = "unlimited"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"(\d{1,15})([bkmg]?)i?b?", re.IGNORECASE)
+LOCAL = "127.0.0.1"
+_PORT = re.compile(
+    r"(?:(?P<address>[\d.]{7,15}|\[[\da-fA-F:.]{2,45}\]):)?(?P<host>\d{1,5}):(?P<inside>\d{1,5})"
+)
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -26,7 +33,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
     Each field is the option of its name.
 
-    `variables` are `--env`, `volumes` are `-v`, `hidden` are `--secret`. For None, `run` chooses.
+    `variables` are `--env`, `volumes` are `-v`, `hidden` are `--secret`, `ports` are `-p`. `stdin` and `terminal`
+    are `-i` and `-t`. For None, `run` chooses.
     """
 
     seed: int | None = None
@@ -40,15 +48,26 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     network: str | None = None
     engine: str | None = None
     gpus: str = "auto"
+    profile: str | None = None
+    ports: tuple[str, ...] = ()
+    stdin: bool = False
+    terminal: bool = False
 
 
 def read_variables(run_options: RunOptions, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's variables: the seed, values, and secrets.
+    """Return the user's variables: the seed, the profile, values, and secrets.
 
     Raises:
-        UsageError: a name is not set here, or the value of a secret is on the command line.
+        UsageError: the profile is unknown, a name is not set here, or the value of a secret is on the command line.
     """
-    variables = {} if run_options.seed is None else {"REPROBUILD_SEED": str(run_options.seed)}
+    variables = {} if run_options.seed is None else {SEED: str(run_options.seed)}
+    if run_options.profile is not None:
+        if run_options.seed is None:
+            raise UsageError(
+                "--profile without --seed: a profile is in force for a chosen seed alone",
+                hint="choose a seed, too: --seed 7",
+            )
+        variables[PROFILE] = check_profile(run_options.profile, "--profile: ")
     for variable in run_options.variables:
         name, equals, value = variable.partition("=")
         if not equals and name not in env:
@@ -130,6 +149,27 @@ def read_size(text: str) -> int:
     if not match or not int(match[1]):
         raise UsageError(f"--shm-size {text}: not a size", hint="for example --shm-size 8g")
     return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def read_ports(texts: tuple[str, ...]) -> tuple[Port, ...]:
+    """Return published ports from [ADDRESS:]HOST:CONTAINER.
+
+    Without an address, a port can be reached from this machine alone.
+
+    Raises:
+        UsageError: one is not of that form.
+    """
+    ports = []
+    for text in texts:
+        match = _PORT.fullmatch(text)
+        if not match or not all(0 < int(match[name]) < 1 << 16 for name in ("host", "inside")):
+            raise UsageError(
+                f"--publish {text}: not of the form [ADDRESS:]HOST:CONTAINER",
+                hint="for example -p 8888:8888, or -p 0.0.0.0:8888:8888 to let other machines reach it",
+            )
+        address = (match["address"] or LOCAL).strip("[]")
+        ports.append(Port(address=address, host=int(match["host"]), inside=int(match["inside"])))
+    return tuple(ports)
 
 
 def read_limits(texts: tuple[str, ...]) -> tuple[Limit, ...]:

@@ -8,22 +8,33 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
 from reprobuild.context import RunContext
 from reprobuild.engines import gpu
-from reprobuild.engines.model import Sink, Task
+from reprobuild.engines.model import DEFAULT_NETWORK, Sink, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import UsageError
+from reprobuild.infra.proc.keyboard import is_terminal
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.recipe.image_config import image_config, split_environment, static_variables
-from reprobuild.run.options import RunOptions, read_limits, read_size, read_user, read_variables, read_volumes
+from reprobuild.run.options import (
+    RunOptions,
+    read_limits,
+    read_ports,
+    read_size,
+    read_user,
+    read_variables,
+    read_volumes,
+)
 from reprobuild.run.site_env import count_processes, find_hidden_variables, is_first, select_site_env
 
 SHARED_MEMORY = Path("/dev/shm")
+# A process writes its record into its start directory, or into the directory that this variable names.
+RECORD, RECORDS = "REPROBUILD_RECORD", "reprobuild-record"
 LEAST_SHARED = 1 << 30  # used if this machine's is smaller, or unknown
 
 
@@ -82,16 +93,18 @@ def prepare(
     site = select_site_env(env, image_variables(lock), variables, named_gpus=named_gpus)
     written = [inside for _, inside in volumes if inside not in read_only]
     workdir = _check_workdir(run_options.workdir)
+    record = _record_variables(written, workdir or lock.workdir)
     # Apptainer's own way to the entrypoint changes to the image's directory first.
     words = (*image_config(lock).entrypoint, *arguments) if workdir else tuple(arguments)
-    network, why = _choose_network(run_options.network, env)
+    network, why = _choose_network(run_options, env)
     task = Task(
-        arguments=words, bypass=bool(workdir), workdir=workdir, environment={**site.values, **variables},
+        arguments=words, bypass=bool(workdir), workdir=workdir, environment={**record, **site.values, **variables},
         network=network, volumes=volumes, read_only=read_only, timeout=0, gpus=gpu.parse_gpu_option(run_options.gpus),
         user=("caller" if written else "") if run_options.user is None else read_user(run_options.user),
         shared_memory=read_size(run_options.shm_size) if run_options.shm_size else _shared_memory(),
         generous=True, limits=read_limits(run_options.limits),
-        hidden=find_hidden_variables(variables, run_options.hidden),
+        hidden=find_hidden_variables(variables, run_options.hidden), ports=read_ports(run_options.ports),
+        stdin=run_options.stdin, terminal=_check_terminal(run_options),
     )  # fmt: skip
     shown = [
         name
@@ -122,13 +135,40 @@ def _check_workdir(text: str) -> str:
     return text
 
 
-def _choose_network(option: str | None, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def _record_variables(written: Sequence[str], workdir: str) -> dict[str, str]:
+    """Return the variable that puts the record into a directory of this machine, if one is mounted for writing.
+
+    In a directory of the image, the record ends with the container.
+    """
+    if not written or any(PurePosixPath(workdir).is_relative_to(inside) for inside in written):
+        return {}
+    return {RECORD: str(PurePosixPath(written[0], RECORDS))}
+
+
+def _check_terminal(run_options: RunOptions) -> bool:
+    if run_options.terminal and not (run_options.stdin and is_terminal()):
+        raise UsageError(
+            "-t needs -i, and a terminal as standard input",
+            hint="-it gives a shell at a terminal; in a pipe or a script, leave -t out",
+        )
+    return run_options.terminal
+
+
+def _choose_network(run_options: RunOptions, env: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """Return the network, and a message if it was chosen automatically.
 
-    Processes of one job must reach each other.
+    Processes of one job must reach each other, and a published port needs a network.
     """
+    option = run_options.network
+    if run_options.ports and option in ("none", "host"):
+        raise UsageError(
+            f"-p and --network {option}: no port is published from there",
+            hint="leave --network out; or with --network host leave -p out: a server is reached at its own port",
+        )
     if option is not None:
         return option, ()
+    if run_options.ports:
+        return DEFAULT_NETWORK, ("network: the engine's own, for -p; the command can reach other machines",)
     if count_processes(env) == 1:
         return "none", ()
     return "host", (

@@ -51,6 +51,11 @@ def run(
         UsageError: see `running.run`; or the options cannot be parsed, or pyxis does not support one of them.
         EngineError: srun is absent.
     """
+    if run_options.stdin or run_options.terminal or run_options.ports:
+        raise UsageError(
+            "-i, -t and -p are for one container, and --srun-args starts several",
+            hint="start `run` itself in the job: srun --pty reprobuild run OUT -it -- bash",
+        )
     lock, image = read_image(out)
     words = split_srun_args(options)
     if run_options.engine is None and has_pyxis(context.env):
@@ -118,7 +123,7 @@ def words_of(run_options: RunOptions) -> list[str]:
     single = {
         "--seed": run_options.seed, "--workdir": run_options.workdir or None, "--user": run_options.user,
         "--shm-size": run_options.shm_size, "--network": run_options.network, "--engine": run_options.engine,
-        "--gpu": run_options.gpus,
+        "--gpu": run_options.gpus, "--profile": run_options.profile,
     }  # fmt: skip
     several = {
         "--env": run_options.variables, "--secret": run_options.hidden,

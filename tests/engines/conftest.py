@@ -31,7 +31,7 @@ from tests.conftest import ROOT
 
 PRIVATE_ENGINE = ROOT / "dev" / "private_engine.py"
 START_SECONDS = 400  # the first time, packages are downloaded
-PROGRAMS = ("sh", "env", "cat", "head", "sleep")
+PROGRAMS = ("sh", "env", "cat", "head", "sleep", "stty")
 ENTRYPOINT = ["/bin/env", "ENTRYPOINT=passed"]
 CREATED = "2024-01-02T03:04:05Z"
 

@@ -14,7 +14,7 @@ import pytest
 from reprobuild.engines import apptainer
 from reprobuild.engines.docker_options import container_user as docker_user
 from reprobuild.engines.limits import hard_limit, limits_of_caller, may_raise
-from reprobuild.engines.model import Finished, Limit, Task, identity_variables
+from reprobuild.engines.model import Finished, Limit, Port, Task, identity_variables
 from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import EngineError
 from tests.engines.conftest import Running, Tiny, make_tiny
@@ -167,6 +167,12 @@ def test_apptainer(apptainer_env: Env, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="as the user who calls it, and not as 4321:1234") as failed:
         apptainer.run(image.reference, other, apptainer_env)
     assert failed.value.hint == "leave --user out, or choose another engine with --engine"
+    server = Task(arguments=("true",), ports=(Port(address="127.0.0.1", host=8888, inside=8888),))
+    with pytest.raises(EngineError, match="Apptainer publishes no ports") as failed:
+        apptainer.run(image.reference, server, apptainer_env)
+    assert failed.value.hint == (
+        "replace -p by --network host: a server is then reached at the port that it listens on"
+    )
 
 
 def test_the_caller_in_docker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from reprobuild.engines.model import Limit
+from reprobuild.api.context import open_context
+from reprobuild.engines.model import DEFAULT_NETWORK, Limit, Port
 from reprobuild.errors import UsageError
-from reprobuild.run.options import RunOptions, read_limits, read_size, read_user, read_variables, read_volumes
+from reprobuild.run import slurm
+from reprobuild.run.options import (
+    RunOptions,
+    read_limits,
+    read_ports,
+    read_size,
+    read_user,
+    read_variables,
+    read_volumes,
+)
 from reprobuild.run.run import prepare
 from tests.verify.samples import make_lock
 
@@ -41,6 +52,27 @@ def test_limits() -> None:
     )
 
 
+def test_ports() -> None:
+    assert read_ports(("8888:80", "0.0.0.0:1:65535", "[::1]:9:9")) == (
+        Port(address="127.0.0.1", host=8888, inside=80),
+        Port(address="0.0.0.0", host=1, inside=65535),
+        Port(address="::1", host=9, inside=9),
+    )
+
+
+def test_a_port_needs_a_network() -> None:
+    """It can be reached from this machine alone, and the command can reach others, which is said."""
+    ready = prepare(make_lock(), (), RunOptions(ports=("8888:80",)), {})
+    assert ready.task.network == DEFAULT_NETWORK
+    assert "network: the engine's own, for -p; the command can reach other machines" in ready.said
+    assert prepare(make_lock(), (), RunOptions(ports=("8888:80",), network="mine"), {}).task.network == "mine"
+
+
+def test_a_profile() -> None:
+    variables = read_variables(RunOptions(seed=7, profile="strict, torch"), {})
+    assert variables == {"REPROBUILD_SEED": "7", "REPROBUILD_PROFILE": "strict,torch"}
+
+
 def test_users() -> None:
     assert [read_user(text) for text in ("image", "caller", "5", "5:6")] == ["", "caller", "5:5", "5:6"]
 
@@ -57,6 +89,37 @@ def test_users() -> None:
         (lambda: read_limits(("nofile=2:1",)), "--ulimit nofile=2:1: not of the form", "for example --ulimit nofile="),
         (lambda: read_limits(("nofile",)), "--ulimit nofile: not of the form", "for example --ulimit nofile="),
         (lambda: read_limits(("core=unlimited:5",)), "--ulimit core=unlimited:5: not", "for example --ulimit nofile="),
+        *(
+            (
+                lambda text=text: read_ports((text,)), f"--publish {text}: not of the form [ADDRESS:]HOST:CONTAINER",
+                "for example -p 8888:8888, or -p 0.0.0.0:8888:8888 to let other machines reach it",
+            )
+            for text in ("8888", "0:80", "80:65536", "localhost:80:80", "80:80/udp", "::1:80:80")
+        ),
+        *(
+            (
+                lambda name=name: prepare(make_lock(), (), RunOptions(ports=("1:1",), network=name), {}),
+                f"-p and --network {name}: no port is published from there",
+                "leave --network out; or with --network host leave -p out: a server is reached at its own port",
+            )
+            for name in ("none", "host")
+        ),
+        *(
+            (
+                lambda stdin=stdin: prepare(make_lock(), (), RunOptions(stdin=stdin, terminal=True), {}),
+                "-t needs -i, and a terminal as standard input",
+                "-it gives a shell at a terminal; in a pipe or a script, leave -t out",
+            )
+            for stdin in (True, False)
+        ),
+        (
+            lambda: read_variables(RunOptions(profile="strict"), {}),
+            "--profile without --seed: a profile is in force for a chosen seed alone", "choose a seed, too: --seed 7",
+        ),
+        (
+            lambda: read_variables(RunOptions(seed=7, profile="srtict"), {}),
+            "--profile: there is no profile 'srtict'", "name one of ",
+        ),
         (lambda: read_user("root"), "--user root: not a user", USERS),
         (
             lambda: read_variables(RunOptions(hidden=("GONE",)), {}),
@@ -81,3 +144,10 @@ def test_a_secret_on_the_command_line_is_refused_and_not_repeated() -> None:
         read_variables(RunOptions(hidden=(f"HF_TOKEN={TOKEN}",)), {})
     assert TOKEN not in str(failed.value)
     assert failed.value.hint == "export the variable first, and give its name: --secret WANDB_API_KEY"
+
+
+def test_several_ranks_have_no_terminal_and_no_port(tmp_path: Path) -> None:
+    context = open_context(tmp_path / "store")
+    with pytest.raises(UsageError, match="-i, -t and -p are for one container") as failed:
+        slurm.run(Path("out"), ("bash",), context, lambda *_: None, RunOptions(stdin=True), "-N 2")
+    assert failed.value.hint == "start `run` itself in the job: srun --pty reprobuild run OUT -it -- bash"

@@ -86,7 +86,9 @@ def test_pyxis(out: Path) -> None:
     assert "--container-mounts=/data:/data:ro,/runs:/runs" in words
     # The image's own value comes first with pyxis, so what takes its place is named.
     assert "--container-env=OMP_NUM_THREADS" in words
-    names = "HF_TOKEN,NCCL_SOCKET_IFNAME,NVIDIA_VISIBLE_DEVICES,OMP_NUM_THREADS,REPROBUILD_SEED"
+    names = (
+        "HF_TOKEN,NCCL_SOCKET_IFNAME,NVIDIA_VISIBLE_DEVICES,OMP_NUM_THREADS,REPROBUILD_RECORD,REPROBUILD_SEED"
+    )
     assert f"--export={names}" in words
     after = words[words.index("--") + 1 :]
     assert after[1:3] == ["-I", "-S"]
@@ -306,9 +308,10 @@ def test_the_words_of_a_rank_say_all_that_was_asked() -> None:
     wanted = RunOptions(
         seed=0, variables=("A=b",), hidden=("T",), volumes=("/a:/b:ro",), workdir="/w", user="1:2", shm_size="8g",
         limits=("core=0",), network="host", engine="podman", gpus="none",
+        profile="strict",
     )  # fmt: skip
     assert " ".join(words_of(wanted)) == (
-        "--seed 0 --workdir /w --user 1:2 --shm-size 8g --network host --engine podman --gpu none --env A=b --secret T "
-        "--volume /a:/b:ro --ulimit core=0"
+        "--seed 0 --workdir /w --user 1:2 --shm-size 8g --network host --engine podman --gpu none "
+        "--profile strict --env A=b --secret T --volume /a:/b:ro --ulimit core=0"
     )
     assert own_command(Path("/o"), ["x"], RunOptions(), [])[-3:] == ["auto", "--", "x"]

@@ -250,6 +250,24 @@ def test_who_writes_to_a_mounted_folder() -> None:
     assert task(RunOptions(user="12:13"))[0].user == "12:13"
 
 
+@pytest.mark.parametrize(
+    ("volumes", "workdir", "record"),
+    [
+        (("/a:/out", "/b:/more"), "", "/out/reprobuild-record"),
+        (("/a:/data:ro", "/b:/out/"), "", "/out/reprobuild-record"),
+        (("/a:/data:ro",), "", None),
+        (("/a:/out",), "/out/run", None),  # the start directory is of this machine
+        (("/a:/out",), "/output", "/out/reprobuild-record"),
+        ((), "", None),
+    ],
+)
+def test_the_record_is_kept(volumes: tuple[str, ...], workdir: str, record: str | None) -> None:
+    found, _ = task(RunOptions(volumes=volumes, workdir=workdir))
+    assert found.environment.get("REPROBUILD_RECORD") == record
+    found, _ = task(RunOptions(volumes=volumes, workdir=workdir, variables=("REPROBUILD_RECORD=0",)))
+    assert found.environment["REPROBUILD_RECORD"] == "0"
+
+
 def test_another_folder_keeps_the_entrypoint() -> None:
     found, _ = task(RunOptions(workdir="/data"))
     assert found.bypass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-STARTERS = {"run", "stream", "feed", "Process"}  # of reprobuild.infra.proc
+STARTERS = {"run", "stream", "feed", "interact", "Process"}  # of reprobuild.infra.proc
 _OF_PYTHON = {
     "subprocess": {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},
     "os": {

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from reprobuild.infra.proc.errors import TAIL_LINES as TAIL_LINES
 from reprobuild.infra.proc.errors import ProcessFailedError as ProcessFailedError
 from reprobuild.infra.proc.errors import ProcessTimeoutError as ProcessTimeoutError
+from reprobuild.infra.proc.interact import interact as interact
 from reprobuild.infra.proc.output import MOST_OUTPUT as MOST_OUTPUT
 from reprobuild.infra.proc.own_python import SAFE as SAFE
 from reprobuild.infra.proc.own_python import check_installed as check_installed

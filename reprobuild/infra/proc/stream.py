@@ -113,7 +113,7 @@ def stream(
         ProcessTimeoutError: it ran past `timeout`, or was silent for `silence`.
         EngineError: it is absent or cannot be run.
     """
-    begun = _Started()
+    begun = StartedProgram()
     with contextlib.ExitStack() as stack:
         if handing:
             stack.enter_context(
@@ -139,7 +139,7 @@ def stream(
             try:
                 with stack, contextlib.suppress(subprocess.TimeoutExpired):
                     streams = {child.stdout.fileno(): 1, child.stderr.fileno(): 2}
-                    if _forward_output(streams, sink, deadline, silence or None):
+                    if forward_output(streams, sink, deadline, silence or None):
                         return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
             except KeyboardInterrupt:
                 end_program(child, LAST_SECONDS if handing else GRACE_SECONDS)
@@ -150,7 +150,7 @@ def stream(
     raise timeout_error(argv, purpose, timeout if passed else silence, silent=not passed)
 
 
-class _Started:
+class StartedProgram:
     """A program that receives signals, even those during its start."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class _Started:
                 child.send_signal(signum)
 
 
-def _forward_output(
+def forward_output(
     streams: Mapping[int, int],
     sink: Callable[[int, bytes], None],
     deadline: float | None,

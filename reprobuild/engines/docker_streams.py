@@ -1,0 +1,56 @@
+"""The streams of a container, through Docker's API."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any, cast
+
+import docker.errors
+from docker.models.containers import Container
+from docker.utils.socket import frames_iter
+
+from reprobuild.engines.model import Task
+from reprobuild.infra.proc.keyboard import forward_keyboard
+
+
+class ContainerStreams:
+    """The streams of a container, attached before its start.
+
+    The output is read once, until the container ends. The log of the daemon is not used: some log drivers keep only
+    text, others give no access. The SDK's own iterator never closes the connection.
+    """
+
+    def __init__(self, container: Container, task: Task | None = None) -> None:
+        self._container = container
+        self._stdin, self._terminal = (task.stdin, task.terminal) if task else (False, False)
+        parts = {"stdin": int(self._stdin), "stdout": 1, "stderr": 1, "stream": 1}
+        self._connection = cast(Any, container.attach_socket(params=parts))
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        try:
+            yield from cast(Any, frames_iter)(self._connection, tty=self._terminal)
+        finally:
+            self.close()
+
+    def forward_keyboard(self) -> contextlib.AbstractContextManager[None]:
+        """Pass this process's standard input to the started container within a block, if the task asks for it."""
+        if not self._stdin:
+            return contextlib.nullcontext()
+        # The SDK gives the socket of a TLS connection, and a file object around any other one.
+        connection: socket.socket = getattr(self._connection, "_sock", self._connection)
+        return forward_keyboard(
+            connection.sendall,
+            lambda: connection.shutdown(socket.SHUT_WR),
+            self._resize if self._terminal else None,
+        )
+
+    def _resize(self, rows: int, columns: int) -> None:
+        with contextlib.suppress(docker.errors.APIError):  # it has just ended
+            self._container.resize(rows, columns)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection._response.close()
+        self._connection.close()
