@@ -104,12 +104,12 @@ def daemon_configuration(layout: Layout, runtime: Path, cgroup: str) -> dict[str
         "hosts": [f"unix://{runtime / 'docker.sock'}"],
         "features": {"containerd-snapshotter": not layout.classic, **({"cdi": True} if cdi else {})},
         # The machine's network stays as it is: containers run without one, or with the host's.
-        "bridge": "none",
+        **({} if layout.ports else {"bridge": "none"}),
         "iptables": False,
         "ip6tables": False,
         "ip-forward": False,
         "ip-masq": False,
-        "userland-proxy": False,
+        "userland-proxy": layout.ports,
         # systemd would be told process numbers of another namespace.
         "exec-opts": ["native.cgroupdriver=cgroupfs"],
         "cgroup-parent": f"/{cgroup}",

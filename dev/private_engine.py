@@ -15,7 +15,7 @@ scripts do not run, and every mount is made in a mount namespace that ends with 
 `run --classic` always starts a daemon of its own.  It keeps images as Docker did before containerd: loading of images
 has to be tried on both.  `--suite own` takes the machine's own Docker (20.10 on Debian 12), `--packages` the unpacked
 packages of another directory, which may be in use, and `--cdi` descriptions of devices (the Container Device
-Interface).
+Interface).  `--ports` gives it a network of its own: ports are published there, and CMD runs there.
 
 `unpack`, `source` (the files of a source package) and `sources` give the same private use of apt to the other scripts
 of this directory.
@@ -39,6 +39,7 @@ from private_apt import EngineError, codename, download_source, say, unpack_pack
 from private_command import SignalError, exec_unchanged, listen_to_signals, raise_interrupted, run_command
 from private_daemon import DEFAULT_SOCKET, end_leftover, ping, spawn, stop, wait_ready
 from private_mounts import enter_mount_namespace, hidden, mount_cgroups, mounts_under, try_overlay, unmount
+from private_network import enter_network_namespace
 from private_packages import ENGINE_SUITE, Layout, prepare, prepared
 
 # Sockets of containerd's shims, plugin discovery, add-ons, state of build steps, libmount's table.
@@ -133,6 +134,8 @@ def run(layout: Layout, argv: Sequence[str]) -> int:
     listen_to_signals(raise_interrupted)
     codename()
     enter_mount_namespace()
+    if layout.ports:
+        enter_network_namespace()
     if not layout.classic:
         host = os.environ.get("DOCKER_HOST") or f"unix://{DEFAULT_SOCKET}"
         say(f"no Docker engine answers at {host}: a private one in {layout.folder} runs for this command")
@@ -188,6 +191,11 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument(
                 "--cdi", type=Path, help="a directory with descriptions of devices, for an own daemon"
             )
+            one.add_argument(
+                "--ports",
+                action="store_true",
+                help="a network of its own, with published ports (with --classic)",
+            )
             one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD...")
     some = verbs.add_parser("unpack", help="unpack Debian packages into a directory")
     some.add_argument("into", type=Path)
@@ -220,7 +228,7 @@ def main(argv: Sequence[str]) -> int:
     suite = codename() if options.suite == "own" else ENGINE_SUITE
     packages = options.packages.resolve() if options.packages else folder
     cdi = options.cdi.resolve() if options.cdi else None
-    return run(Layout(folder, packages, suite, options.classic, cdi), command)
+    return run(Layout(folder, packages, suite, options.classic, cdi, options.ports), command)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Layout:
     """The directories of the private engine.
 
     `folder` is the directory of one daemon; `packages` is the directory above the unpacked packages; in `cdi` the
-    daemon finds descriptions of devices.
+    daemon finds descriptions of devices. With `ports`, it has a bridge, and publishes ports.
     """
 
     folder: Path
@@ -34,6 +34,7 @@ class Layout:
     suite: str = ENGINE_SUITE
     classic: bool = False
     cdi: Path | None = None
+    ports: bool = False
 
     @property
     def root(self) -> Path:

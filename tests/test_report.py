@@ -20,6 +20,7 @@ from reprobuild.report.text import (
     render_text,
 )
 from reprobuild.report.triage import render_triage
+from reprobuild.report.units import format_duration
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
@@ -42,9 +43,11 @@ def test_an_unexplained_difference_is_called_so() -> None:
 
 
 def test_the_closing_lines() -> None:
-    lines = render_text(make_lock(), IMAGE, make_verdict(), Path("my results")).splitlines()
+    text = render_text(
+        make_lock(), IMAGE, make_verdict(), Path("my results"), size=352_600_000, seconds=317.2
+    )
+    lines = text.splitlines()
     assert lines[0] == "requirements.txt  2 pinned"
-    assert lines[1] == "deviations: none"
     smoke = make_smoke()
     count, controls = len(smoke.probes), len(smoke.controls)
     several = len(smoke.collectives.probes) if smoke.collectives else 0
@@ -57,14 +60,20 @@ def test_the_closing_lines() -> None:
         "  not run without --thorough: compiled_gpt_block, compiled_reduction, compiled_flex_attention",
         f"controls, cpu: {controls} of {controls} drifted by default, and stopped when cured",
         f"collectives, cpu: gloo, 4 ranks: {several} of {several} identical",
-        "not in the image as captured: nothing else",
+        "deviations: none",
     ]
-    assert "run it: reprobuild run 'my results' --seed 7 -- COMMAND" in lines
-    assert lines[-6:] == [
+    assert lines[-13:] == [
+        "not in the image as captured: nothing else",
+        "",
         f"lock      sha256:{make_lock().digest}",
         "tree      sha256:1",
         "config    sha256:2",
         "manifest  sha256:3",
+        "",
+        "run it: reprobuild run 'my results' --seed 7 -- COMMAND",
+        "report: my results/report.html",
+        "image: reprobuild:0123456789ab, 353 MB, in my results/image",
+        "time: 5 min 17 s",
         "round trip: exact",
         "determinism: cpu identical, gpu not-applicable, collectives not-applicable",
     ]
@@ -82,7 +91,31 @@ def test_the_last_line_names_the_work_beside_the_probes_of_torch() -> None:
 
 def test_the_closing_lines_without_a_verdict() -> None:
     lines = render_text(make_lock(), IMAGE, None, Path("my results")).splitlines()
-    assert lines[-2:] == ["round trip: not-run", "determinism: not-run"]
+    assert lines[-4:] == [
+        "run it: reprobuild run 'my results' --seed 7 -- COMMAND",
+        "image: reprobuild:0123456789ab, in my results/image",
+        "round trip: not-run",
+        "determinism: not-run",
+    ]
+
+
+def test_bad_news_comes_last_before_the_result() -> None:
+    """Of the outcomes, too: those that need a look stand at the end of their line."""
+    outcomes = ("replaced", "unresolved", "excluded", "in base", "pinned")
+    rulings = tuple(ruling(name, "", outcome=name, kind="x", reason="r") for name in outcomes)
+    difference = RoundTripDifference(list="env.txt", captured="A", image="", reason="", code="unexplained")
+    verdict = make_verdict(round_trip="residue", differences=(difference,))
+    lines = render_text(make_lock(rulings=rulings), IMAGE, verdict, Path("out")).splitlines()
+    assert lines[0].endswith("  1 pinned, 1 in base, 1 excluded, 1 replaced, 1 unresolved")
+    bare = lines.index("  env.txt: captured A, image nothing: UNEXPLAINED")
+    assert lines.index("deviations:") < bare < lines.index("") < lines.index("tree      sha256:1")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (317.2, "5 min 17 s"), (3700, "1 h 1 min")]
+)
+def test_a_duration(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
 def test_what_was_not_identical_is_listed() -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from reprobuild.compare.environments.difference import EnvironmentComparison
 from reprobuild.image.model import Image
+from reprobuild.image.oci.read import layout_size
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.report import read_build_facts
 from reprobuild.report.comparison import render_comparison
@@ -35,9 +36,13 @@ class BuildResult(Struct, frozen=True, kw_only=True):
         """The exit code of the command line, 0 without a check."""
         return self.verdict.exit_code if self.verdict else 0
 
+    def render(self, seconds: float | None = None) -> str:
+        """Return the text that the command line prints, with the duration of the command if it is given."""
+        size = layout_size(self.out / self.image.layout)
+        return render_text(self.lock, self.image, self.verdict, self.out, size=size, seconds=seconds)
+
     def __str__(self) -> str:
-        """Return the text that the command line prints."""
-        return render_text(self.lock, self.image, self.verdict, self.out)
+        return self.render()
 
     def _repr_html_(self) -> str:
         """Return the report for a notebook, in a frame that cannot reach the notebook."""

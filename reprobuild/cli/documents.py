@@ -6,8 +6,9 @@ It is the answer, or the error that ended the command.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from reprobuild.cli import common
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Line:
-    """One command line: document requested, document printed."""
+    """One command line: document requested, document printed, and its start by the monotonic clock."""
 
     asked: bool = False
     printed: bool = False
+    began: float = field(default_factory=time.monotonic)
 
 
 _line = _Line()
@@ -34,7 +36,7 @@ def record_json_request(arguments: Sequence[str]) -> None:
     """
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     _line.asked = "--json" in before and before[0] != "run"
-    _line.printed = False
+    _line.printed, _line.began = False, time.monotonic()
 
 
 def print_json(document: Any) -> None:
@@ -53,7 +55,7 @@ def print_build_result(result: BuildResult, as_json: bool) -> None:
     if as_json:
         print_json(summary_document(result.lock, result.image, result.verdict, result.out))
     else:
-        common.print_result(str(result))
+        common.print_result(result.render(time.monotonic() - _line.began))
 
 
 def print_json_error(

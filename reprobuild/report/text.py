@@ -9,16 +9,18 @@ import shlex
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
+from typing import get_args
 
 from msgspec import UNSET
 
 from reprobuild.image.model import NATIVE, Image
-from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
+from reprobuild.lock.model import OF_NO_LINE, Lock, Outcome, Resolution
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.report.code import find_code, render_code
 from reprobuild.report.determinism import verdict_lines
 from reprobuild.report.difference import safe_text
 from reprobuild.report.machine import machine_lines
+from reprobuild.report.units import format_bytes, format_duration
 from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.interpreter.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import VendorOrigin
@@ -27,21 +29,40 @@ from reprobuild.verify.determinism.summary import describe_scope
 from reprobuild.verify.verdict import Verdict
 
 _MANY = 12  # deviations of one kind that are all listed with their reasons
+# In the order of the values: those that need a look come last.
+_OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _FIRST = 3  # the number of them to list if there are more
 
 
-def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> str:
-    """Return the closing lines of `from-snapshot`.
+def render_text(
+    lock: Lock, image: Image, verdict: Verdict | None, out: Path, *, size: int = 0, seconds: float | None = None
+) -> str:  # fmt: skip
+    """Return the closing lines of `from-snapshot`: what differs, the digests, and the result.
 
-    `out` is the output directory, as the user named it.
+    Args:
+        lock, image, verdict: what was made, and checked unless it is None.
+        out: the output directory, as the user named it.
+        size: of the image, in bytes; 0 if it is unknown.
+        seconds: how long the command took; None if it is unknown.
     """
-    lines = [*_outcome_lines(lock), *_deviation_lines(lock), *_conflict_lines(lock), ""]
-    if verdict:
-        notes = [safe_text(note, 600) for note in verdict.notes]
-        lines += [*verdict_lines(verdict), *_round_trip_lines(verdict), *notes, ""]
-    lines += [
-        f"run it: reprobuild run {shlex.quote(str(out))} --seed 7 -- COMMAND",
-        "",
+    return "\n".join(
+        [
+            *_outcome_lines(lock),
+            *(verdict_lines(verdict) if verdict else ()),
+            *_deviation_lines(lock),
+            *_conflict_lines(lock),
+            *(_round_trip_lines(verdict) if verdict else ()),
+            *(safe_text(note, 600) for note in (verdict.notes if verdict else ())),
+            "",
+            *_digest_lines(lock, image),
+            "",
+            *_result_lines(image, verdict, out, size, seconds),
+        ]
+    )
+
+
+def _digest_lines(lock: Lock, image: Image) -> list[str]:
+    return [
         f"lock      sha256:{lock.digest}",
         *([f"builder   {image.builder}"] if image.builder != NATIVE else []),
         f"tree      {image.tree}",
@@ -49,17 +70,27 @@ def render_text(lock: Lock, image: Image, verdict: Verdict | None, out: Path) ->
         f"manifest  {image.manifest}",
         *(f"{kind:<8}  {digest}" for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest),
     ]
+
+
+def _result_lines(
+    image: Image, verdict: Verdict | None, out: Path, size: int, seconds: float | None
+) -> list[str]:
+    known_size = f", {format_bytes(size)}" if size else ""
+    lines = [
+        f"run it: reprobuild run {shlex.quote(str(out))} --seed 7 -- COMMAND",
+        *([f"report: {safe_text(str(out / 'report.html'))}"] if verdict else []),
+        f"image: {safe_text(image.reference)}{known_size}, in {safe_text(str(out / image.layout))}",
+        *([f"time: {format_duration(seconds)}"] if seconds is not None else []),
+    ]
     if verdict is None:
-        return "\n".join([*lines, "round trip: not-run", "determinism: not-run"])
+        return [*lines, "round trip: not-run", "determinism: not-run"]
     answers = verdict.determinism
-    return "\n".join(
-        [
-            *lines,
-            f"round trip: {verdict.round_trip}",
-            f"determinism: cpu {answers.cpu}{describe_scope(verdict)}, gpu {answers.gpu}, "
-            f"collectives {answers.collectives}",
-        ]
-    )
+    return [
+        *lines,
+        f"round trip: {verdict.round_trip}",
+        f"determinism: cpu {answers.cpu}{describe_scope(verdict)}, gpu {answers.gpu}, "
+        f"collectives {answers.collectives}",
+    ]
 
 
 def _outcome_lines(lock: Lock) -> list[str]:
@@ -69,7 +100,8 @@ def _outcome_lines(lock: Lock) -> list[str]:
             by_file.setdefault(ruling.file, Counter())[ruling.outcome] += 1
     width = max((len(name) for name in by_file), default=0)
     return [
-        f"{name:<{width}}  " + ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
+        f"{name:<{width}}  "
+        + ", ".join(f"{counts[outcome]} {outcome}" for outcome in _OUTCOMES if counts[outcome])
         for name, counts in sorted(by_file.items())
     ]
 

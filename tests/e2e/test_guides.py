@@ -17,6 +17,7 @@ import yaml
 from tests.cluster.planted import PACKAGES, SLURM
 from tests.conftest import EXAMPLE, ROOT, Built
 from tests.e2e.guides import GuideError, here, run_guide
+from tests.engines.conftest import daemon
 
 GOOD = """\
 # Title
@@ -108,6 +109,19 @@ def test_on_a_laptop(env: dict[str, str], tmp_path: Path) -> None:
     command = "python train.py --steps 2 --out /results/out.ckpt"
     yours = {"SNAPSHOT": EXAMPLE / "snapshot", "DECISIONS": EXAMPLE / "reprobuild.yaml", "COMMAND": command}
     run_guide(guide("laptop"), tmp_path, {"here": here(env)}, yours)
+
+
+def test_with_jupyter(built_example: Built, env: dict[str, str], tmp_path: Path) -> None:
+    """The server is one that the example's environment has, on a daemon that publishes ports in its own network."""
+    with daemon("ports", "--ports", share=True) as running:
+        network = ("nsenter", "--net", "--target", running.process.pid, "--")
+        host = {name: value for name, value in running.env.items() if name == "DOCKER_HOST"}
+        yours = {"OUT": built_example.out, "SERVER": "python -m http.server 8888"}
+        ran = run_guide(
+            guide("jupyter"), tmp_path, {"here": here({**env, **host}, tuple(map(str, network)))}, yours
+        )
+    assert '"GET / HTTP/1.1" 200' in ran.outputs[1]
+    assert "network: the engine's own, for -p; the command can reach other machines" in "".join(ran.outputs)
 
 
 def guide(name: str) -> str:

@@ -39,18 +39,24 @@ def train(built: Built, seed: int | None) -> Finished:
 
 
 def test_it_ends_with_the_digests_and_the_verdict(built_example: Built) -> None:
-    tail = built_example.stdout.splitlines()[-6:]
+    tail = built_example.stdout.splitlines()[-11:]
+    out = built_example.out
     assert tail[0].startswith("lock      sha256:")
-    assert tail[1:4] == [
+    assert tail[1:7] == [
         f"tree      {built_example.image.tree}",
         f"config    {built_example.image.config}",
         f"manifest  {built_example.image.manifest}",
+        "",
+        f"run it: reprobuild run {out} --seed 7 -- COMMAND",
+        f"report: {out}/report.html",
     ]
-    assert tail[4] == "round trip: explained"
+    assert re.fullmatch(rf"image: {built_example.image.reference}, 3\d\d MB, in {out}/image", tail[7])
+    assert re.fullmatch(r"time: (\d+ min )?\d+ s", tail[8])
+    assert tail[9] == "round trip: explained"
     assert re.fullmatch(
         r"determinism: cpu identical \(torch: \d+ probes; your work, 2 runs\), "
         "gpu not-applicable, collectives identical",
-        tail[5],
+        tail[10],
     )
 
 

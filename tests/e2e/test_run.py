@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Built, reprobuild
+from tests.conftest import PROGRAM, Built, reprobuild
+from tests.screen import screen
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SCRIPT = (
@@ -72,6 +73,32 @@ def test_run(
     assert watch.looks > 5
     assert watch.seen == []
     assert TOKEN not in done.stderr
+
+
+def test_a_shell(built_example: Built, tmp_path: Path) -> None:
+    """Bash in the image, with its own prompt; Ctrl-D ends it, and what it left in a mounted directory stays."""
+    words = (
+        "--engine",
+        "docker",
+        "--gpu",
+        "none",
+        "--seed",
+        "7",
+        "-v",
+        f"{tmp_path}:/work",
+        "-it",
+        "--",
+        "bash",
+        "--norc",
+    )
+    with screen([*PROGRAM, "run", str(built_example.out), *words], {**os.environ, "TERM": "xterm"}) as shown:
+        shown.wait_for("Using seed: 7\r\n")
+        shown.wait_for("# ")
+        shown.type("python -c 'import random; print(random.random())' | tee /work/number\r")
+        shown.wait_for("\n0.32383276483316237\r\n")
+        shown.type("\x04")
+    assert shown.process.returncode == 0
+    assert (tmp_path / "number").read_text() == "0.32383276483316237\n"
 
 
 def test_a_folder_that_is_not_there(built_example: Built, tmp_path: Path) -> None:

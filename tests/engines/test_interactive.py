@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import pty
-import select
-import struct
 import subprocess
 import sys
-import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-
-import pytest
 
 from reprobuild.engines import apptainer
 from tests.conftest import ROOT
 from tests.engines.conftest import Running, Tiny, make_tiny
+from tests.screen import SECONDS, screen
 
 Env = Mapping[str, str]
 ATTACH = """
@@ -37,53 +29,10 @@ def sink(stream, data):
     os.write(stream, data)
 sys.exit(import_module("reprobuild.engines." + name).attach(reference, task, os.environ, sink))
 """
-SECONDS = 60
 
 
 def words(name: str, reference: str, script: str, terminal: str) -> list[str]:
     return [sys.executable, "-c", ATTACH, name, reference, script, terminal]
-
-
-class Screen:
-    """A terminal with a program on it: a person types, and reads."""
-
-    def __init__(self, upper: int, process: subprocess.Popen[bytes]) -> None:
-        self.upper, self.process, self.text = upper, process, ""
-
-    def type(self, text: str) -> None:
-        os.write(self.upper, text.encode())
-
-    def wait_for(self, text: str) -> None:
-        """Read until the screen has a text, from where the last one was."""
-        deadline = time.monotonic() + SECONDS
-        while text not in self.text:
-            ready, _, _ = select.select([self.upper], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"no {text!r} on the screen: {self.text!r}"
-            try:
-                self.text += os.read(self.upper, 4096).decode(errors="replace")
-            except OSError:  # the program has ended
-                pytest.fail(f"no {text!r} on the screen: {self.text!r}")
-        self.text = self.text.partition(text)[2]
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.upper, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-
-@contextlib.contextmanager
-def screen(argv: list[str], env: Env) -> Iterator[Screen]:
-    """Start a program at a terminal of 30 rows and 90 columns; its settings must be as before at the end."""
-    upper, lower = pty.openpty()
-    fcntl.ioctl(upper, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 90, 0, 0))
-    before = termios.tcgetattr(lower)
-    with subprocess.Popen(argv, cwd=ROOT, env=dict(env), stdin=lower, stdout=lower, stderr=lower) as process:
-        try:
-            yield Screen(upper, process)
-            process.wait(SECONDS)
-            assert termios.tcgetattr(lower) == before
-        finally:
-            process.kill()
-            os.close(lower)
-            os.close(upper)
 
 
 # Without job control: with it, dash fails at its end where its starter is in another namespace of processes.

@@ -83,6 +83,15 @@ def read_layout(folder: Path) -> Layout:
     )
 
 
+def layout_size(folder: Path) -> int:
+    """Return the size of a layout's packed layers in bytes, or 0 if it cannot be read."""
+    try:
+        layout = read_layout(folder)
+        return sum(layout.blob(digest).stat().st_size for digest in {layer[1] for layer in layout.layers})
+    except (BuildError, OSError):
+        return 0
+
+
 @contextlib.contextmanager
 def open_layer(
     layout: Layout, index: int, *, packed: bool = False, allowance: Allowance | None = None
