@@ -29,8 +29,8 @@ class Screen:
     def type(self, text: str) -> None:
         os.write(self.upper, text.encode())
 
-    def wait_for(self, text: str) -> None:
-        """Read until the screen has a text, from where the last one was."""
+    def wait_for(self, text: str) -> str:
+        """Read until the screen has a text, from where the last one was; return what stands before it."""
         deadline = time.monotonic() + SECONDS
         while text not in self.text:
             ready, _, _ = select.select([self.upper], [], [], max(0, deadline - time.monotonic()))
@@ -39,7 +39,8 @@ class Screen:
                 self.text += os.read(self.upper, 4096).decode(errors="replace")
             except OSError:  # the program has ended
                 pytest.fail(f"no {text!r} on the screen: {self.text!r}")
-        self.text = self.text.partition(text)[2]
+        before, _, self.text = self.text.partition(text)
+        return before
 
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.upper, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -47,7 +47,7 @@ ONLY_IN = {
     "subprocess": ("infra/proc",),
     "jinja2": ("infra/templates",),
     "click": ("cli",),
-    "rich": ("cli",),
+    "rich": ("cli", "infra/columns"),
     "docker": ("engines", "ecosystems/oci_registry"),  # the SDK reads files of logins, too
     "requests": ("infra/http", "engines"),  # the Docker SDK lets exceptions of requests through
     "urllib3": ("infra/http",),

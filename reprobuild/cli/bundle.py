@@ -47,4 +47,4 @@ def command(
     if as_json:
         documents.print_json(msgspec.to_builtins(done))
     else:
-        common.print_result(render_bundled(done))
+        common.print_report(render_bundled(done))

@@ -57,7 +57,7 @@ def _report_result(
 ) -> int:
     """Print and save the answer, and return the exit code."""
     # The answer is printed first, so that it is known even if the files cannot be written.
-    documents.print_json(check.json_document(cluster)) if as_json else common.print_result(
+    documents.print_json(check.json_document(cluster)) if as_json else common.print_report(
         render_cluster(cluster)
     )
     write_cluster_result(lock, image, out, context, cluster)
@@ -181,7 +181,7 @@ def work(out: Path, target: Path, store: Path | None, as_json: bool, **options: 
     context = common.make_context(store)
     node = worker.node_name(context, socket.gethostname())
     verdict = worker.check_node(lock, image, out, context, _make_verify_options(**options), target, node)
-    documents.print_json(check.json_document(verdict)) if as_json else common.print_result(
+    documents.print_json(check.json_document(verdict)) if as_json else common.print_report(
         worker.node_line(node, verdict)
     )
     return verdict.exit_code

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from reprobuild.cli import progress
+from reprobuild.cli import console, progress
 from reprobuild.errors import UsageError
 
 # Small commands must start quickly: the functions that use these packages import them.
@@ -196,7 +196,7 @@ def decision_options(function: F) -> F:
 def print_note(text: str) -> None:
     """Print a line without a step on standard error."""
     progress.stop()
-    click.echo(progress.sanitise_text(text.replace("\n", "\\n")), err=True)
+    console.print_report(progress.sanitise_text(text.replace("\n", "\\n")), sys.stderr)
 
 
 _FOR_EXAMPLE = {
@@ -288,9 +288,15 @@ def find_active_python() -> tuple[str, dict[str, str]]:
 
 
 def print_result(text: str, nl: bool = True) -> None:
-    """Print a result on standard output."""
+    """Print a result for programs on standard output, as it is."""
     progress.stop()
     click.echo(text, nl=nl)
+
+
+def print_report(text: str) -> None:
+    """Print a result for people on standard output."""
+    progress.stop()
+    console.print_report(text, sys.stdout)
 
 
 def write_output(stream: int, data: bytes) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 import msgspec
 
-from reprobuild.cli import common, documents
+from reprobuild.cli import common, console, documents
 from reprobuild.compare.environments.open import Running, compare
 from reprobuild.report.comparison import render_comparison
 
@@ -38,5 +40,7 @@ def command(first: str, second: str, everything: bool, as_json: bool) -> int:
     if as_json:
         documents.print_json(msgspec.to_builtins(comparison))
     else:
-        common.print_result(render_comparison(comparison, everything=everything))
+        common.print_report(
+            render_comparison(comparison, everything=everything, width=console.terminal_width(sys.stdout))
+        )
     return 0 if comparison.is_same else 1

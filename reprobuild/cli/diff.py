@@ -35,5 +35,5 @@ def command(first: str, second: str, level: str, verbose: bool, as_json: bool) -
     if as_json:
         documents.print_json(msgspec.to_builtins(explanation))
     else:
-        common.print_result(render_image_diff(explanation, everything=verbose))
+        common.print_report(render_image_diff(explanation, everything=verbose))
     return 0 if LEVELS.index(explanation.level) >= LEVELS.index(level) else 1

@@ -58,7 +58,7 @@ def command(
             {"state": diagnosis.state, "findings": findings, "host": msgspec.to_builtins(host)}
         )
     else:
-        common.print_result(
+        common.print_report(
             render_diagnosis(
                 diagnosis, secrets.without_logins(subject_name), shutil.get_terminal_size().columns
             )

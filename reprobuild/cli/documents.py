@@ -55,7 +55,7 @@ def print_build_result(result: BuildResult, as_json: bool) -> None:
     if as_json:
         print_json(summary_document(result.lock, result.image, result.verdict, result.out))
     else:
-        common.print_result(result.render(time.monotonic() - _line.began))
+        common.print_report(result.render(time.monotonic() - _line.began))
 
 
 def print_json_error(

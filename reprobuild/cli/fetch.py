@@ -33,4 +33,4 @@ def command(lock_path: Path, store: Path | None, caches: bool, as_json: bool) ->
     if as_json:
         documents.print_json({"files": file_count, "fetched": fetch_count})
     else:
-        common.print_result(f"{file_count} files in the store, {fetch_count} of them fetched now")
+        common.print_report(f"{file_count} files in the store, {fetch_count} of them fetched now")

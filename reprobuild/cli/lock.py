@@ -53,4 +53,4 @@ def command(
             {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(find_conflicts(lock))}
         )
     else:
-        common.print_result(render_resolutions(lock))
+        common.print_report(render_resolutions(lock))

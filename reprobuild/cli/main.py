@@ -18,7 +18,7 @@ from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
 from reprobuild import __version__
-from reprobuild.cli import documents, progress, streams
+from reprobuild.cli import console, documents, progress, streams
 from reprobuild.cli.interrupt import install_signal_handlers
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.infra.suggest import did_you_mean
@@ -224,12 +224,9 @@ def _print_error(message: str, hint: str, code: int, refused: Sequence[Mapping[s
 
     It is for people, and with `--json` also the one document.
     """
-    color = False if os.environ.get("NO_COLOR") else None  # None: on a terminal
-    click.echo(click.style("error: ", fg="red") + progress.sanitise_text(message), err=True, color=color)
+    console.print_report(f"error: {progress.sanitise_text(message)}", sys.stderr)
     if hint:
-        click.echo(
-            "\n" + click.style("hint: ", fg="cyan") + progress.sanitise_text(hint), err=True, color=color
-        )
+        console.print_report(f"\nhint: {progress.sanitise_text(hint)}", sys.stderr)
     try:
         documents.print_json_error(message, hint, code, refused)
     except OSError as err:

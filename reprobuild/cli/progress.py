@@ -16,6 +16,8 @@ from typing import Protocol
 
 import click
 
+from reprobuild.cli import console
+
 FIRST, AGAIN = 30.0, 60.0  # seconds of silence before the first such line, and before each further one
 _LONGEST_LINE = 20_000  # characters
 _PULSE = 0.5
@@ -89,7 +91,7 @@ def stop() -> None:
 
 def is_redrawable() -> bool:
     """Return whether standard error is a terminal with redrawable lines."""
-    return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+    return sys.stderr.isatty() and os.environ.get("TERM", "") not in console.MUTE_TERMINALS
 
 
 def sanitise_text(text: str) -> str:
@@ -136,7 +138,7 @@ class _Lines:
         with self._guard:
             self._step, self._amount, self._wait = step, "", FIRST
             self._since = self._told = time.monotonic()
-            click.echo(line, err=True)
+            console.print_report(line, sys.stderr)
 
     def progress(self, done: int, total: int) -> None:
         self._amount = f", {format_amount(done, total)}"
@@ -166,20 +168,19 @@ class _Moving:
     """
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         utf = (sys.stderr.encoding or "").lower().replace("-", "") == "utf8"
         self._bars = Progress(
             SpinnerColumn("dots" if utf else "line"), TimeElapsedColumn(), TextColumn("{task.fields[told]}"),
-            BarColumn(bar_width=30), console=Console(stderr=True), transient=True, refresh_per_second=4,
+            BarColumn(bar_width=30), console=console.make_console(sys.stderr), transient=True, refresh_per_second=4,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
         self._task = self._bars.add_task("", total=None, told="")
         self._bars.start()
 
     def say(self, line: str, step: str) -> None:
-        self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._bars.console.print(console.style(line), soft_wrap=True)
         self._bars.reset(self._task, total=None, told="")
 
     def progress(self, done: int, total: int) -> None:

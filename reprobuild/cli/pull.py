@@ -36,5 +36,5 @@ def command(
     if as_json:
         documents.print_json(pulled.document)
     else:
-        common.print_result(render_pulled(pulled))
+        common.print_report(render_pulled(pulled))
     return 0

@@ -45,5 +45,5 @@ def command(
     if as_json:
         documents.print_json({**msgspec.to_builtins(result), "same": result.is_same(level)})
     else:
-        common.print_result(render_rebuilt(result, level, everything=verbose))
+        common.print_report(render_rebuilt(result, level, everything=verbose))
     return result.exit_code(level)

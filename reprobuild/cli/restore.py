@@ -47,7 +47,7 @@ def command(
     if as_json:
         documents.print_json(restored_document(captured, result))
     else:
-        common.print_result(render_restored(captured, result))
+        common.print_report(render_restored(captured, result))
 
 
 def _resolve_source(name: str, text: str) -> str:

@@ -54,6 +54,6 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
             }
         )
     else:
-        common.print_result(render_snapshot(snapshot, decisions.drop, origin))
-        common.print_result(render_triage(rulings))
-        common.print_result(render_readiness(questions, directory))
+        common.print_report(render_snapshot(snapshot, decisions.drop, origin))
+        common.print_report(render_triage(rulings))
+        common.print_report(render_readiness(questions, directory))

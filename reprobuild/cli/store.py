@@ -46,7 +46,7 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:
-        common.print_result(render_gc_result(result))
+        common.print_report(render_gc_result(result))
 
 
 @command.command()
@@ -67,7 +67,7 @@ def share(group: str, store: Path | None, as_json: bool) -> None:
     if as_json:
         documents.print_json({"store": str(context.store.root), "group": group})
     else:
-        common.print_result(f"{context.store.root} is shared with the group {group}")
+        common.print_report(f"{context.store.root} is shared with the group {group}")
 
 
 @command.command()
@@ -87,7 +87,7 @@ def join(folder: Path, as_json: bool) -> None:
     if as_json:
         documents.print_json({"store": str(context.store.root), "owner": owner})
     else:
-        common.print_result(
+        common.print_report(
             f"{context.store.root} of {owner} is joined: each of its writers is trusted as you are"
         )
 
@@ -108,5 +108,5 @@ def check(store: Path | None, as_json: bool) -> int:
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:
-        common.print_result(render_store_check(result))
+        common.print_report(render_store_check(result))
     return FetchError.exit_code if result.damaged or result.unreadable else 0

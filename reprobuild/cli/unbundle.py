@@ -37,4 +37,4 @@ def command(file: Path, out: Path, signers: Path | None, store: Path | None, as_
     if as_json:
         documents.print_json(msgspec.to_builtins(done))
     else:
-        common.print_result(render_unbundled(done))
+        common.print_report(render_unbundled(done))

@@ -15,6 +15,7 @@ from reprobuild.compare.environments.difference import (
     NotCompared,
 )
 from reprobuild.compare.environments.model import Kind, compare_entries
+from reprobuild.infra.columns import align
 from reprobuild.report.difference import safe_text
 
 # Most lines of one table, and names of one line, unless everything is asked for.
@@ -44,7 +45,7 @@ _WORDS: dict[Kind, str] = {
 }
 
 
-def render_comparison(comparison: EnvironmentComparison, *, everything: bool = False) -> str:
+def render_comparison(comparison: EnvironmentComparison, *, everything: bool = False, width: int = 0) -> str:
     """Return the report of `compare`.
 
     Names and values are escaped, and long ones shortened.
@@ -52,6 +53,7 @@ def render_comparison(comparison: EnvironmentComparison, *, everything: bool = F
     Args:
         comparison: the differences.
         everything: list all, noise included.
+        width: of the terminal in columns, for its tables; 0 leaves each row on one line.
     """
     noise = sum(difference.noise for difference in comparison.differences)
     shown = [difference for difference in comparison.differences if everything or not difference.noise]
@@ -69,7 +71,7 @@ def render_comparison(comparison: EnvironmentComparison, *, everything: bool = F
     ]
     for title, rows in sorted(tables, key=lambda table: table[1][0].rank if table[1] else 0):
         if rows:
-            lines += ["", f"{title}: {len(rows)}", *_table_lines(rows, None if everything else SHOWN)]
+            lines += ["", f"{title}: {len(rows)}", *_table_lines(rows, None if everything else SHOWN, width)]
     if noise and shown and not everything:
         lines += [
             "",
@@ -113,14 +115,12 @@ def _headline_lines(
         yield f"no difference{between}{doubt}"
 
 
-def _table_lines(rows: Sequence[EnvironmentDifference], most: int | None) -> Iterator[str]:
+def _table_lines(rows: Sequence[EnvironmentDifference], most: int | None, width: int) -> Iterator[str]:
     cells = [
         (row.kind, safe_text(row.name, LONGEST_NAME), _format_values(row), _describe_reason(row))
         for row in rows[:most]
     ]
-    widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
-    for kind, name, value, why in cells:
-        yield f"  {kind:<{widths[0]}}  {name:<{widths[1]}}  {value:<{widths[2]}}  {why}"
+    yield from (f"  {line}" for line in align(cells, width=max(0, width - 2)))
     if len(rows) > len(cells):
         yield f"  ... and {len(rows) - len(cells)} more: --verbose or --json lists them"
 

@@ -14,6 +14,7 @@ from typing import get_args
 from msgspec import UNSET
 
 from reprobuild.image.model import NATIVE, Image
+from reprobuild.infra.columns import align
 from reprobuild.lock.model import OF_NO_LINE, Lock, Outcome, Resolution
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.report.code import find_code, render_code
@@ -98,12 +99,12 @@ def _outcome_lines(lock: Lock) -> list[str]:
     for ruling in lock.rulings:
         if ruling.kind not in OF_NO_LINE:
             by_file.setdefault(ruling.file, Counter())[ruling.outcome] += 1
-    width = max((len(name) for name in by_file), default=0)
-    return [
-        f"{name:<{width}}  "
-        + ", ".join(f"{counts[outcome]} {outcome}" for outcome in _OUTCOMES if counts[outcome])
-        for name, counts in sorted(by_file.items())
-    ]
+    return align(
+        [
+            (name, ", ".join(f"{counts[outcome]} {outcome}" for outcome in _OUTCOMES if counts[outcome]))
+            for name, counts in sorted(by_file.items())
+        ]
+    )
 
 
 def _deviation_lines(lock: Lock) -> list[str]:
