@@ -315,6 +315,19 @@ def test_a_snapshot_with_conda_rpm_and_reports(tmp_path: Path) -> None:
     )
 
 
+def test_remarks_of_one_kind_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("six==1.16.0\n")
+    torn = "".join(f"piece{number} of a value\n" for number in range(18))
+    (tmp_path / "env.txt").write_text(f"A=1\nB=2\nC=3\nD=4\n{torn}")
+    (tmp_path / "MLmodel").write_text("x: 1\n")
+    lines = [
+        line for line in render_snapshot(read_snapshot(tmp_path)).splitlines() if "not understood" in line
+    ]
+    assert len(lines) == 2
+    assert any(re.match(r"not understood  18 lines, the first env\.txt:\d+: ", line) for line in lines)
+    assert not any(line.endswith((":", ": ")) for line in lines)
+
+
 def test_what_pip_itself_warned_of_is_shown_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(
         "six==1.16.0\n"

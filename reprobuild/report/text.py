@@ -25,7 +25,7 @@ from reprobuild.report.units import format_bytes, format_duration
 from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.interpreter.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import VendorOrigin
-from reprobuild.snapshot.model import Requirement, Snapshot
+from reprobuild.snapshot.model import ParseNote, Requirement, Snapshot
 from reprobuild.verify.determinism.summary import describe_scope
 from reprobuild.verify.verdict import Verdict
 
@@ -200,11 +200,25 @@ def render_snapshot(
         f"secrets       {', '.join(secret) or 'none'} (values are not kept)",
         f"suspect       {', '.join(suspect) or 'none'}",
     ]
-    strange = [remark for remark in snapshot.remarks if not remark.understood]
-    lines += [f"not understood  {remark.place}: {remark.reason}: {remark.text}" for remark in strange]
+    lines += _strange_lines(snapshot)
     hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
     lines += [f"needs more      {line.place}: {line.kind}: {line.text}{_version_text(line)}" for line in hard]
     return "\n".join(lines)
+
+
+def _strange_lines(snapshot: Snapshot) -> list[str]:
+    """Return the lines on text that was not understood, one for each reason."""
+    by_reason: dict[str, list[ParseNote]] = {}
+    for remark in snapshot.remarks:
+        if not remark.understood:
+            by_reason.setdefault(remark.reason, []).append(remark)
+    lines = []
+    for reason, remarks in by_reason.items():
+        first, count = remarks[0], sum(remark.lines for remark in remarks)
+        number = f"{count} lines, the first " if count > 1 else ""
+        text = f": {first.text}" if first.text else ""
+        lines.append(f"not understood  {number}{first.place}: {reason}{text}")
+    return lines
 
 
 def _other_pip_lines(snapshot: Snapshot) -> list[str]:

@@ -93,6 +93,7 @@ def test_lines_of_a_function_that_bash_exported_are_recognised(tmp_path: Path) -
     """What bash and sort really write."""
     script = r"""
     ml() { local mode='v'; case "$-" in *x*) set +x; mode="x";; *) ;; esac
+      case " $@ " in *' --no-redirect '*) local quiet=1; _redirect=0 ;; *' --redirect '*) _redirect=1 ;; esac
       if [ -n "${1:-}" ]; then for word in "$@"; do echo "$word"; done; else return 1; fi; ( cd / && eval ls ); }
     export -f ml; export A=1 B=2 C=3 PATH; env | LC_ALL=C sort
     """
