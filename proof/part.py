@@ -18,6 +18,7 @@ from proof import clock
 from proof.factors import digests
 from reprobuild.context import RunContext
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.progress import ignore_progress
 from reprobuild.infra.tar.reading import list_tar
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
@@ -64,7 +65,7 @@ def image(sealed: Lock, folder: Path, store: Store, part: str) -> dict[str, str]
     """Build the image, and return the digests of the part."""
     session = RunContext(
         store=store, net=Net(offline=True), env=dict(os.environ), folder=folder, say=lambda _: None,
-        progress=lambda *_: None, now=0,
+        progress=ignore_progress, now=0,
     )  # fmt: skip
     build_from_lock(sealed, folder / "out", session, BuildOptions(singles=("sif",)))
     found = digests(folder / "out")

@@ -18,6 +18,7 @@ from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.netrc import Netrc
+from reprobuild.infra.progress import Progress
 from reprobuild.infra.stage_clock import StageClock
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.store.caches import Caches
@@ -55,10 +56,16 @@ class IndexSettings:
 class RunContext(Struct, frozen=True, kw_only=True):
     """The context of a run, read at the command line.
 
-    `env` is the user's environment. `net` is the one HTTP client of the run. `say` is called with each step when it
-    begins, so that a person sees progress; an empty text ends the last one. `progress` is called with (bytes so far,
-    bytes in all or 0) of a step that knows them. `now` is in seconds since 1970. `caches` are the user's caches, from
-    which files are taken. `doubted` are sources that the user did not name. `clock` measures the stages.
+        `env` is the user's environment. `net` is the one HTTP client of the run. `say` is called with each step when it
+    <<<<<<< HEAD
+        begins, so that a person sees progress; an empty text ends the last one. `progress` is called with (bytes so far,
+        bytes in all or 0) of a step that knows them. `now` is in seconds since 1970. `caches` are the user's caches, from
+        which files are taken. `doubted` are sources that the user did not name. `clock` measures the stages.
+    =======
+        begins, so that a person sees progress; an empty text ends the last one. `progress` shows how much
+        of a step is done. `now` is in seconds since 1970. `caches` are the user's caches, from
+        which files are taken. `doubted` are sources that the user did not name.
+    >>>>>>> 66ee52eb (progress: show the files, layers and bytes of a step)
     """
 
     store: Store
@@ -66,7 +73,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     folder: Path
     say: Callable[[str], None]
-    progress: Callable[[int, int], None]
+    progress: Progress
     now: int
     caches: Caches = Caches()
     indexes: IndexSettings = field(default_factory=IndexSettings)

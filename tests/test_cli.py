@@ -138,6 +138,7 @@ def test_verbs_are_the_modules() -> None:
         "__init__",
         "__main__",
         "common",
+        "console",
         "overrides",
         "documents",
         "interrupt",
@@ -745,7 +746,7 @@ def test_run_says_what_takes_long_before_its_command_speaks(
         r"\[.* s\] looking for an engine\n"
         r"\[.* s\] the image names itself 'reprobuild:test', which could hide another image: "
         rf"it is loaded as {name}\n"
-        rf"\[.* s\] prepared: looking for {name}, and loading it where it is not there\n",
+        rf"\[.* s\] loading {name} into prepared, if it is not there yet\n",
         said.err,
     )
     assert said("run", results, "--engine", "podman", "--", "python") == 0
@@ -926,7 +927,7 @@ def on_terminal(env: Mapping[str, str]) -> str:
 
 def test_colour_on_a_terminal_unless_nobody_wants_it() -> None:
     env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    assert "\x1b[31merror: \x1b[0m" in on_terminal({**env, "TERM": "xterm"})
+    assert "\x1b[1;31merror\x1b[0m: " in on_terminal({**env, "TERM": "xterm"})
     plain = on_terminal({**env, "TERM": "xterm", "NO_COLOR": "1"})
     assert "\x1b" not in plain
     assert plain.startswith("error: there is no directory")

@@ -48,10 +48,15 @@ def unfinished(store: Store) -> list[str]:
 
 def test_what_is_missing_is_brought_once(served: Served, store: Store) -> None:
     wanted = [artefact(served.give(f"/{n}", bytes([n]) * 100), bytes([n]) * 100) for n in range(20)]
-    seen: list[tuple[int, int]] = []
-    assert fetch(wanted, store, Net(), lambda done, total: seen.append((done, total))) == 20
+    seen: list[tuple[int, int, str]] = []
+
+    def progress(done: int, total: int, detail: str = "", *, unit: str = "") -> None:
+        seen.append((done, total, detail))
+
+    assert fetch(wanted, store, Net(), progress) == 20
     assert [store.blob(item.sha256).read_bytes() for item in wanted] == [bytes([n]) * 100 for n in range(20)]
-    assert seen[-1] == (2000, 2000)
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+    assert seen[-1] == (2000, 2000, "20 of 20 files, x.whl")
     assert unfinished(store) == []
     assert fetch(wanted, store, Net(offline=True)) == 0
     assert len(served.asked) == 20
@@ -112,6 +117,19 @@ def test_a_login_in_an_address_is_in_no_error(served: Served, store: Store) -> N
             fetch([wanted], store, Net())
         assert "pa55word" not in str(caught.value) + caught.value.hint
         assert f"{served.url}/x" in str(caught.value)
+
+
+def test_bytes_of_an_attempt_that_failed_count_once(served: Served, store: Store) -> None:
+    """A long name loses its middle, so that the line that moves has room for the numbers."""
+    name = "nvidia_cuda_runtime_cu12-12.4.127-py3-none-manylinux2014_x86_64.whl"
+    item = artefact(served.give("/x", b"x" * 1000), b"x" * 1000, name=name)
+    part = store.root / "partial" / f"{item.sha256}.{machine_name()}"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"y" * 900)
+    seen: list[tuple[int, int, str]] = []
+    fetch([item], store, Net(), lambda *state, **_: seen.append(state))
+    assert all(done <= total == 1000 for done, total, _ in seen)
+    assert seen[-1] == (1000, 1000, "1 of 1 files, nvidia_cuda_runtime_cu12-12....86_64.whl")
 
 
 def test_an_interrupted_fetch_goes_on(served: Served, store: Store) -> None:

@@ -56,7 +56,7 @@ def chosen(
     made = make_context(store, offline=offline, folder=out.parent)
     session = RunContext(
         store=made.store, net=made.net, env=made.env, folder=made.folder, now=made.now, say=lines.append,
-        progress=lambda *_: None,
+        progress=lambda *_, **__: None,
     )  # fmt: skip
     return choose_lock(read_snapshot(captured), captured, out, DECISIONS, session, given), lines
 

@@ -27,9 +27,10 @@ from reprobuild.cli import common, progress
 progress.FIRST, progress.AGAIN, progress._PULSE = 0.15, 0.2, 0.02
 steps = progress.Steps()
 steps.say("first\\x1b[2J step")
-steps.progress(3_000_000, 8_000_000)
+steps.progress(3_000_000, 8_000_000, "2 of 5 files, [red]\\x1b[2Jname.whl")
 time.sleep(0.6)
 steps.say("second")
+steps.progress(12, 26, "torch", unit="layers")
 time.sleep(0.3)
 common.print_result('{"result": 1}')
 time.sleep(0.3)
@@ -107,9 +108,10 @@ def test_in_a_pipe_there_are_lines_alone() -> None:
     assert "\r" not in done.stderr
     lines = [re.sub(r"\d+", "N", line) for line in done.stderr.splitlines()]
     assert list(dict.fromkeys(lines)) == [
-        "[   N.N s] first\\xNb[NJ step", "[   N.N s] still at it (N s, N of N MB): first\\xNb[NJ step",
-        "[   N.N s] second", "[   N.N s] still at it (N s): second", "[   N.N s] third", "error: wrong", "",
-        "hint: mend it",
+        "[   N.N s] first\\xNb[NJ step",
+        r"[   N.N s] still at it (N s, N of N files, [red]\xNb[NJname.whl, N of N MB): first\xNb[NJ step",
+        "[   N.N s] second", "[   N.N s] still at it (N s, torch, N of N layers): second", "[   N.N s] third",
+        "error: wrong", "", "hint: mend it",
     ]  # fmt: skip
     assert 1 <= sum("still at it" in line and "first" in line for line in lines) <= 3
     assert not [line for line in lines[lines.index("[   N.N s] third") :] if "still" in line]
@@ -118,7 +120,8 @@ def test_in_a_pipe_there_are_lines_alone() -> None:
 def test_on_a_terminal_a_line_moves_and_goes_away() -> None:
     err, out = on_terminal(TERM="xterm-256color")
     assert out == '{"result": 1}\n'
-    assert "3 of 8 MB" in err
+    assert r"2 of 5 files, [red]\x1b[2Jname.whl, 3 of 8 MB" in err
+    assert "torch, 12 of 26 layers" in err
     assert "still at it" not in err
     assert "\x1b[2K" in err
     assert "first\x1b[2J" not in err

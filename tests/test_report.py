@@ -20,7 +20,6 @@ from reprobuild.report.text import (
     render_text,
 )
 from reprobuild.report.triage import render_triage
-from reprobuild.report.units import format_duration
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
@@ -109,13 +108,6 @@ def test_bad_news_comes_last_before_the_result() -> None:
     assert lines[0].endswith("  1 pinned, 1 in base, 1 excluded, 1 replaced, 1 unresolved")
     bare = lines.index("  env.txt: captured A, image nothing: UNEXPLAINED")
     assert lines.index("deviations:") < bare < lines.index("") < lines.index("tree      sha256:1")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (317.2, "5 min 17 s"), (3700, "1 h 1 min")]
-)
-def test_a_duration(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text
 
 
 def test_what_was_not_identical_is_listed() -> None:

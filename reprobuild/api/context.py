@@ -11,6 +11,7 @@ from pathlib import Path
 
 from reprobuild.context import IndexSettings, RunContext, open_client
 from reprobuild.ecosystems.pypi.pip_config import Asking
+from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.store.caches import Caches, user_caches
 from reprobuild.store.keyring import keyring
 from reprobuild.store.sharing import check_writers
@@ -23,7 +24,7 @@ def open_context(
     offline: bool = False,
     folder: Path | str = "",
     say: Callable[[str], None] = lambda text: None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = ignore_progress,
     doubt: Callable[[Store], object] = lambda store: None,
     caches: bool = True,
     pip: Asking | None = None,
@@ -37,7 +38,7 @@ def open_context(
         offline: use no network.
         folder: the directory of relative paths in decisions; by default the current one.
         say: receives each step when it begins.
-        progress: receives the bytes so far, and the bytes in all or 0.
+        progress: shows how much of a step is done.
         doubt: receives the store once if the user does not trust its key, so that results in it do not count.
         caches: take files from the caches of pip, uv and conda.
         pip: a query to pip that was started before.

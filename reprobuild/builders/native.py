@@ -10,11 +10,12 @@ from pathlib import Path
 
 from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layers.blobs import LEVEL, read_listing
-from reprobuild.image.layers.layers import Progress, layer_listing, make_layer, make_layers, resolve_overlaps
+from reprobuild.image.layers.layers import layer_listing, make_layer, make_layers, resolve_overlaps
 from reprobuild.image.layers.plan import files_layer, plan
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.image.tree_digest import tree_digest
+from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.lock.model import SealedLock
 from reprobuild.recipe.image_config import creation_time, environ_file, image_config
 from reprobuild.recipe.payload import origin_file
@@ -29,7 +30,7 @@ def build_image(
     files: Mapping[str, bytes],
     reference: str,
     level: int = LEVEL,
-    progress: Progress | None = None,
+    progress: Progress = ignore_progress,
     afresh: bool = False,
 ) -> Image:
     """Build a sealed lock's image as a layout `out/image`.
@@ -41,7 +42,7 @@ def build_image(
         files: our own files, {path: content}. `environ.json` is added if it is needed and not given.
         reference: the image's name, as `--tag` gives it.
         level: of zstd; it changes the manifest, not the tree.
-        progress: called with a layer's title and the completed part, from 0 to 1.
+        progress: is told of each finished layer.
         afresh: each layer is laid out and packed again, even if the store has it.
 
     Raises:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
@@ -95,7 +95,12 @@ def make_console(stream: TextIO) -> Console:
     from rich.console import Console
     from rich.theme import Theme
 
-    return Console(file=stream, theme=Theme(STYLES), highlight=False, markup=False, emoji=False)
+    colours: Literal["auto"] | None = (
+        None if os.environ.get("NO_COLOR") else "auto"
+    )  # rich would leave bold text
+    return Console(
+        file=stream, theme=Theme(STYLES), color_system=colours, highlight=False, markup=False, emoji=False
+    )
 
 
 def style(line: str) -> Text:

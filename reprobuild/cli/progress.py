@@ -27,7 +27,7 @@ class _Sight(Protocol):
     """A display of one step after the other."""
 
     def say(self, line: str, step: str) -> None: ...
-    def progress(self, done: int, total: int) -> None: ...
+    def progress(self, done: int, total: int, text: str) -> None: ...
     def stop(self) -> None: ...
 
 
@@ -50,12 +50,11 @@ class Steps:
             f"[{time.monotonic() - self._began:6.1f} s] {sanitise_text(text)}", sanitise_text(text)
         )
 
-    def progress(self, done: int, total: int) -> None:
-        """Show the bytes of the step that are done.
-
-        `total` is 0 if it is not known.
-        """
-        _begin_display(self).progress(done, total)
+    def progress(self, done: int, total: int, detail: str = "", *, unit: str = "") -> None:
+        """Show how much of the step is done; see `infra.progress`."""
+        amount = f"{done} of {total} {unit}" if unit else format_amount(done, total)
+        text = f"{sanitise_text(detail)}, {amount}" if detail else amount
+        _begin_display(self).progress(done, total, text)
 
     def sight(self) -> _Sight:
         """Return the display of the steps, begun if necessary."""
@@ -140,8 +139,8 @@ class _Lines:
             self._since = self._told = time.monotonic()
             console.print_report(line, sys.stderr)
 
-    def progress(self, done: int, total: int) -> None:
-        self._amount = f", {format_amount(done, total)}"
+    def progress(self, done: int, total: int, text: str) -> None:
+        self._amount = f", {text}"
 
     def stop(self) -> None:
         self._end.set()
@@ -172,7 +171,8 @@ class _Moving:
 
         utf = (sys.stderr.encoding or "").lower().replace("-", "") == "utf8"
         self._bars = Progress(
-            SpinnerColumn("dots" if utf else "line"), TimeElapsedColumn(), TextColumn("{task.fields[told]}"),
+            SpinnerColumn("dots" if utf else "line"), TimeElapsedColumn(),
+            TextColumn("{task.fields[told]}", markup=False),  # it has names of files
             BarColumn(bar_width=30), console=console.make_console(sys.stderr), transient=True, refresh_per_second=4,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
@@ -183,8 +183,8 @@ class _Moving:
         self._bars.console.print(console.style(line), soft_wrap=True)
         self._bars.reset(self._task, total=None, told="")
 
-    def progress(self, done: int, total: int) -> None:
-        self._bars.update(self._task, completed=done, total=total or None, told=format_amount(done, total))
+    def progress(self, done: int, total: int, text: str) -> None:
+        self._bars.update(self._task, completed=done, total=total or None, told=text)
 
     def stop(self) -> None:
         self._bars.stop()

@@ -35,6 +35,7 @@ from reprobuild.infra.proc import comma_separated, interact, stream
 from reprobuild.infra.proc import run as run_program
 from reprobuild.infra.proc.errors import ProcessTimeoutError
 from reprobuild.infra.proc.signals import SignalForwarding
+from reprobuild.infra.progress import Progress, ignore_progress
 
 NAME = "apptainer"
 # A program, the oldest version that leaves variables unevaluated (`--no-eval`), and the prefix of its
@@ -90,7 +91,9 @@ def find_usable_program(env: Mapping[str, str]) -> str:
     return name
 
 
-def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+def load(
+    layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str], progress: Progress = ignore_progress
+) -> bool:  # fmt: skip
     """Write an OCI layout as a SIF into the cache.
 
     An intact SIF that is already there stays.

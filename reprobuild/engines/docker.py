@@ -14,7 +14,7 @@ import signal
 import tarfile
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -36,8 +36,9 @@ from reprobuild.engines.output_files import Pieces, directory_tar, keep_tar, rea
 from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.formats.docker_archive import write_docker_archive
-from reprobuild.image.oci.read import read_layout
+from reprobuild.image.oci.read import layout_size, read_layout
 from reprobuild.infra.proc.signals import SignalForwarding, forward_signals
+from reprobuild.infra.progress import Progress, ignore_progress
 
 NAME = "docker"
 API_SECONDS = 600
@@ -96,7 +97,9 @@ def version(env: Mapping[str, str]) -> str | None:
         return None
 
 
-def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+def load(
+    layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str], progress: Progress = ignore_progress
+) -> bool:  # fmt: skip
     """Load an OCI layout into the daemon.
 
     A daemon with the classic image store gets a `docker save` archive instead.
@@ -107,7 +110,8 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
                 return False
         write = _write_layout_tar if has_containerd_store(client.info()) else _write_docker_archive
         with contextlib.closing(_stream_writes(lambda stream: write(layout, reference, stream))) as content:
-            for line in cast(Any, client.api).load_image(content) or ():
+            sent = _report_sent(content, layout_size(layout), progress)
+            for line in cast(Any, client.api).load_image(sent) or ():
                 if "error" in line:
                     raise EngineError(
                         f"Docker cannot load the image: {line['error']}", hint="see the daemon's log"
@@ -119,6 +123,14 @@ def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str,
                 hint="another image has this name; choose one with --tag",
             )
     return True
+
+
+def _report_sent(content: Iterable[bytes], total: int, progress: Progress) -> Iterator[bytes]:
+    done = 0
+    for chunk in content:
+        yield chunk
+        done += len(chunk)
+        progress(min(done, total), total)
 
 
 def save(reference: str, write: Callable[[bytes], object], env: Mapping[str, str]) -> None:

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from reprobuild.infra.progress import Progress, ignore_progress
+
 DEFAULT_NETWORK = "default"  # the engine's own choice for a container with a network
 
 
@@ -136,13 +138,17 @@ class Engine(Protocol):
         """Return the version of the engine, or None if unavailable."""
         ...
 
-    def load(self, layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+    def load(
+        self, layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str],
+        progress: Progress = ignore_progress,
+    ) -> bool:  # fmt: skip
         """Load an OCI layout into the engine under a reference.
 
         Return False if the engine had it already.
 
         Args:
             digests: the config and manifest digests (`sha256:...`), by either of which an engine may know it.
+            progress: shows the bytes that are sent, if the engine gets them from here.
         """
         ...
 

@@ -26,6 +26,7 @@ from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra import proc
+from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.infra.untrusted.regular_files import has_content
 
 NAME = "podman"
@@ -99,7 +100,9 @@ def podman_error(code: int, stderr: str, message: str) -> EngineError:
     return gpu.gpu_error(message, stderr, hint=UNWELL)
 
 
-def load(layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+def load(
+    layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str], progress: Progress = ignore_progress
+) -> bool:  # fmt: skip
     """Load an OCI layout from its directory.
 
     Podman knows an image by the digest of its configuration.

@@ -76,7 +76,15 @@ def _write_layout(
     if options.builder == NATIVE:
         with ThreadPoolExecutor(1) as pool:  # most of either is hashing, which lets other threads run
             written = pool.submit(write_context, sealed, store, out, texts)
-            image = build_image(sealed, store, out, files=files, reference=reference, afresh=options.afresh)
+            image = build_image(
+                sealed,
+                store,
+                out,
+                files=files,
+                reference=reference,
+                afresh=options.afresh,
+                progress=context.progress,
+            )
             written.result()
         return image
     write_context(sealed, store, out, texts)

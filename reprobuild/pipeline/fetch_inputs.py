@@ -45,6 +45,8 @@ def _fetch_files(files: Sequence[Artefact], lock: Lock, context: RunContext) -> 
     missing = [artefact for artefact in files if not context.store.has(artefact.sha256)]
     if missing and not context.net.offline:  # asking pip for the credentials of its indexes takes a second
         context.indexes.read(context.env, context.net)
+    if missing:
+        context.say(f"fetching {len(missing)} files")
     fetch_count = fetch(files, context.store, context.net, context.progress, caches=context.caches)
     if fetch_count:
         context.say(f"fetched {fetch_count} files")

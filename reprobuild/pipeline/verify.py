@@ -146,9 +146,11 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
     expectations = read_expected(lock, context.store, context.say)
     context.store.release()  # the checks take long, and do not need it
     name = engine_name(lock, image, out, context.store, context.say)
-    context.say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
+    context.say(f"loading {name} into {engine.NAME}, if it is not there yet")
     with context.clock.measure("load"):
-        loaded = engine.load(out / "image", name, (image.config, image.manifest), context.env)
+        loaded = engine.load(
+            out / "image", name, (image.config, image.manifest), context.env, context.progress
+        )
     if loaded:
         context.say(f"loaded {name} into {engine.NAME}")
     request = CheckRequest(

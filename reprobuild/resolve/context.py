@@ -11,6 +11,7 @@ from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.apt.signatures import FOLDERS
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.store.store import Store
 
 
@@ -34,6 +35,6 @@ class ResolveContext(Struct, frozen=True, kw_only=True):
     now: int
     captured: Path = Path()
     key_folders: tuple[Path, ...] = FOLDERS
-    progress: Callable[[int, int], None] = lambda *_: None
+    progress: Progress = ignore_progress
     doubted: frozenset[str] = frozenset()
     services: Mapping[str, Service] = field(default_factory=lambda: read_services({}))

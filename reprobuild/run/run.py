@@ -69,8 +69,8 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
     for line in (*ready.said, *_engine_notes(engine.NAME, run_options, ready.task)):
         say(line)
     name = engine_name(lock, image, out, context.store, say)
-    say(f"{engine.NAME}: looking for {name}, and loading it where it is not there")
-    engine.load(out / "image", name, (image.config, image.manifest), context.env)
+    say(f"loading {name} into {engine.NAME}, if it is not there yet")
+    engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
     context.say("")  # the command's own output follows
     return engine.attach(name, ready.task, context.env, sink)
 

@@ -5,7 +5,8 @@ Every input is fetched by its sha256, in parallel, and verified. An interrupted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import hold_file_lock, machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import PAGE, AccessDeniedError, WrongSizeError, split_credentials
+from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
 from reprobuild.store.caches import Caches, copy_from_cache
 from reprobuild.store.store import DamagedError, Store
 
 WORKERS = 8
+LONGEST_NAME = 40  # characters of a file's name on the line that moves
 _SIGNED = "an index that signs its links must be asked again: make a new lock"
 _CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
 
@@ -51,7 +54,7 @@ def list_image_files(lock: Lock) -> list[Artefact]:
 
 
 def fetch(
-    files: Iterable[Artefact], store: Store, net: Net, progress: Callable[[int, int], None] = lambda *_: None,
+    files: Iterable[Artefact], store: Store, net: Net, progress: Progress = ignore_progress,
     *, caches: Caches | None = None,
 ) -> int:  # fmt: skip
     """Fetch the missing files, and verify the present ones.
@@ -61,7 +64,7 @@ def fetch(
         store: receives the files.
         net: the connection for downloads.
         caches: of the user, which are searched first.
-        progress: called with (bytes so far, bytes to fetch, 0 if unknown).
+        progress: shows the files and bytes so far.
 
     Returns:
         The number of files that were fetched.
@@ -80,19 +83,49 @@ def fetch(
         try:
             whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
             missing = [artefact for artefact, is_whole in zip(everything, whole, strict=True) if not is_whole]
-            total, done = sum(artefact.size for artefact in missing), 0
+            tally = _Tally(missing, progress)
             downloads = [
-                pool.submit(_fetch_file, artefact, store, net, caches or Caches(), halt)
+                pool.submit(_fetch_file, artefact, store, net, caches or Caches(), halt, tally)
                 for artefact in missing
             ]
             for download in as_completed(downloads):
-                done += download.result()
-                progress(done, total)
+                download.result()
         except BaseException:
             halt.say()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return len(missing)
+
+
+class _Tally:
+    """The files and bytes of a fetch so far; its threads share it."""
+
+    def __init__(self, files: Sequence[Artefact], progress: Progress) -> None:
+        self._count, self._total = len(files), sum(artefact.size for artefact in files)
+        self._progress, self._guard = progress, threading.Lock()
+        self._files, self._bytes = 0, dict.fromkeys((artefact.sha256 for artefact in files), 0)
+
+    def add(self, artefact: Artefact, size: int) -> None:
+        """Count bytes of a file that arrive."""
+        with self._guard:
+            self._bytes[artefact.sha256] += size
+            self._show(artefact)
+
+    def finish(self, artefact: Artefact, size: int) -> None:
+        """Count a file of a size; bytes of an attempt that failed do not count."""
+        with self._guard:
+            self._files += 1
+            self._bytes[artefact.sha256] = size
+            self._show(artefact)
+
+    def _show(self, artefact: Artefact) -> None:
+        done = sum(self._bytes.values())
+        detail = f"{self._files} of {self._count} files, {_shorten_name(artefact.filename)}"
+        self._progress(min(done, self._total) if self._total else done, self._total, detail)
+
+
+def _shorten_name(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 12]}...{name[-9:]}"
 
 
 def _is_whole(artefact: Artefact, store: Store) -> bool:
@@ -106,7 +139,9 @@ def _is_whole(artefact: Artefact, store: Store) -> bool:
         return False
 
 
-def _fetch_file(artefact: Artefact, store: Store, net: Net, caches: Caches, halt: CancelToken) -> int:
+def _fetch_file(
+    artefact: Artefact, store: Store, net: Net, caches: Caches, halt: CancelToken, tally: _Tally
+) -> None:
     # One machine's: if locks reach no other machine, two machines must not write to one file.
     part = store.root / "partial" / f"{artefact.sha256}.{machine_name()}"
     with hold_file_lock(part.with_name(f"{part.name}.lock"), halt) as sure:
@@ -114,11 +149,13 @@ def _fetch_file(artefact: Artefact, store: Store, net: Net, caches: Caches, halt
             if unfinished.is_symlink():  # an untrusted store could lead the download elsewhere
                 unfinished.unlink()
         if _is_whole(artefact, store):  # another process fetched it in the meantime
-            return store.blob(artefact.sha256).stat().st_size
+            tally.finish(artefact, store.blob(artefact.sha256).stat().st_size)
+            return
         if sure:
-            return _copy_or_download(artefact, part, store, net, caches, halt)
+            tally.finish(artefact, _copy_or_download(artefact, part, store, net, caches, halt, tally))
+            return
     with store.scratch() as folder:  # no locks here: unfinished files are not shared
-        return _copy_or_download(artefact, folder / "part", store, net, caches, halt)
+        tally.finish(artefact, _copy_or_download(artefact, folder / "part", store, net, caches, halt, tally))
 
 
 def _copy_path(part: Path) -> Path:
@@ -126,7 +163,7 @@ def _copy_path(part: Path) -> Path:
 
 
 def _copy_or_download(
-    artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: CancelToken
+    artefact: Artefact, part: Path, store: Store, net: Net, caches: Caches, halt: CancelToken, tally: _Tally
 ) -> int:
     # Beside an unfinished download, which is resumed if no cache has the file.
     copy = _copy_path(part)
@@ -150,10 +187,10 @@ def _copy_or_download(
     url = split_credentials(artefact.url)[0]
     resumed = part.exists()
     try:
-        digest = _download(artefact, part, net, halt)
+        digest = _download(artefact, part, net, halt, tally)
         if digest != artefact.sha256 and resumed:  # the partial file may be damaged: fetch all of it again
             part.unlink()
-            digest = _download(artefact, part, net, halt)
+            digest = _download(artefact, part, net, halt, tally)
     except FetchError as err:
         hint = f"{err.hint}; {_SIGNED}" if isinstance(err, AccessDeniedError) else err.hint
         message = f"{artefact.filename} ({description}) cannot be fetched: {err}"
@@ -172,9 +209,11 @@ def _copy_or_download(
     return size
 
 
-def _download(artefact: Artefact, part: Path, net: Net, halt: CancelToken) -> str:
+def _download(artefact: Artefact, part: Path, net: Net, halt: CancelToken, tally: _Tally) -> str:
     try:
-        return net.download(artefact.url, part, size=artefact.size, halt=halt)
+        return net.download(
+            artefact.url, part, size=artefact.size, halt=halt, progress=lambda size: tally.add(artefact, size)
+        )
     except WrongSizeError:
         part.unlink(missing_ok=True)  # its bytes may be those of another file
         raise

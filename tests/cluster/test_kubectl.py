@@ -175,7 +175,7 @@ def test_the_lines_have_what_the_job_was_asked() -> None:
 def test_gpus_that_are_not_to_be_asked_are_refused(tmp_path: Path) -> None:
     session = RunContext(
         store=Store(tmp_path / "store"), net=Net(offline=True), env={}, folder=tmp_path, say=print,
-        progress=lambda done, whole: None, now=0,
+        progress=lambda *_, **__: None, now=0,
     )  # fmt: skip
     image = Image(
         layout="image",

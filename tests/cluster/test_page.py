@@ -28,7 +28,7 @@ def session(tmp_path: Path) -> RunContext:
     """A session with an empty store."""
     return RunContext(
         store=Store(tmp_path / "store"), net=Net(offline=True), env={}, folder=tmp_path, say=print,
-        progress=lambda done, whole: None, now=1_795_000_000,
+        progress=lambda *_, **__: None, now=1_795_000_000,
     )  # fmt: skip
 
 

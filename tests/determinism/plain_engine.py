@@ -27,7 +27,9 @@ class PlainEngine:
     def version(self, env: Mapping[str, str]) -> str | None:
         return "1"
 
-    def load(self, layout: Path, reference: str, digests: object, env: Mapping[str, str]) -> bool:
+    def load(
+        self, layout: Path, reference: str, digests: object, env: Mapping[str, str], progress: object
+    ) -> bool:
         return False
 
     def run(self, reference: str, task: Task, env: Mapping[str, str]) -> Finished:

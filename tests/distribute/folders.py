@@ -60,5 +60,5 @@ def make_session(store: Path, env: Mapping[str, str] = NOWHERE) -> RunContext:
     """Return a session that says nothing."""
     return RunContext(
         store=Store(store), net=open_client(env), env=env, folder=store.parent, say=lambda _: None,
-        progress=lambda *_: None, now=0,
+        progress=lambda *_, **__: None, now=0,
     )  # fmt: skip

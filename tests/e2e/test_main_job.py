@@ -51,7 +51,7 @@ def test_it_ends_with_the_digests_and_the_verdict(built_example: Built) -> None:
         f"report: {out}/report.html",
     ]
     assert re.fullmatch(rf"image: {built_example.image.reference}, 3\d\d MB, in {out}/image", tail[7])
-    assert re.fullmatch(r"time: (\d+ min )?\d+ s", tail[8])
+    assert re.fullmatch(r"time: (\d+ min )?[\d.]+ s", tail[8])
     assert tail[9] == "round trip: explained"
     assert re.fullmatch(
         r"determinism: cpu identical \(torch: \d+ probes; your work, 2 runs\), "

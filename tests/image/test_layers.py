@@ -463,14 +463,16 @@ def test_scratch_is_empty_afterwards(made: Made) -> None:
     assert stat.S_IMODE(made.store.blob(made.base).stat().st_mode) == 0o444
 
 
-def test_progress_names_every_layer_and_ends_at_one(made: Made) -> None:
+def test_progress_names_every_layer(made: Made) -> None:
     made.wheel("pkg", {"pkg.py": b""})
-    calls: list[tuple[str, float]] = []
-    make_layers(
-        plan(made.lock(), made.store), made.store, progress=lambda title, done: calls.append((title, done))
-    )
-    assert sorted(title for title, _ in calls) == sorted(by_title(made))
-    assert [done for _, done in calls] == [1 / 3, 2 / 3, 1.0]
+    calls: list[tuple[int, int, str, str]] = []
+
+    def progress(done: int, total: int, detail: str = "", *, unit: str = "") -> None:
+        calls.append((done, total, detail, unit))
+
+    make_layers(plan(made.lock(), made.store), made.store, progress=progress)
+    assert sorted(title for _, _, title, _ in calls) == sorted(by_title(made))
+    assert [(done, total, unit) for done, total, _, unit in calls] == [(n, 3, "layers") for n in (1, 2, 3)]
 
 
 def test_content_that_is_not_as_long_as_stated_is_refused() -> None:

@@ -82,7 +82,7 @@ def test_a_token_in_the_address_of_an_index_is_used_and_written_nowhere(
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": f"{served.url}{address}", "PIP_CONFIG_FILE": "/dev/null"}
     session = RunContext(
         store=Store(tmp_path / "store"), net=open_client(env), env=env, folder=tmp_path, say=print, now=0,
-        progress=lambda *_: None,
+        progress=lambda *_, **__: None,
     )  # fmt: skip
     decided = Decisions(indexes={"mylib": f"{served.url}{address}"})
     for decisions, url in ((Decisions(), env["PIP_INDEX_URL"]), (decided, f"{served.url}/none")):
@@ -108,7 +108,7 @@ def test_what_is_locked_by_a_signed_link_is_fetched_in_the_same_run(served: Serv
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": "/dev/null"}
     session = RunContext(
         store=Store(tmp_path / "store"), net=open_client(env), env=env, folder=tmp_path, say=print, now=0,
-        progress=lambda *_: None,
+        progress=lambda *_, **__: None,
     )  # fmt: skip
     files = make_file_lists(Decisions(), read_services({}), session.resolve_context())
     ((locked,),) = (offer.files for offer in files.offers("tool", "1.0"))
@@ -214,7 +214,7 @@ def test_netrc_serves_the_indexes_of_http_that_pip_is_told(served: Served, tmp_p
     env["NETRC"] = str(tmp_path / "netrc")
     session = RunContext(
         store=Store(tmp_path / "store"), net=open_client(env), env=env, folder=tmp_path, say=print, now=0,
-        progress=lambda *_: None,
+        progress=lambda *_, **__: None,
     )  # fmt: skip
     assert session.resolve_context().net.page(url).content == b"list"
     with pytest.raises(FetchError, match="refuses access"):

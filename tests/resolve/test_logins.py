@@ -231,7 +231,7 @@ def test_a_source_that_a_file_beside_the_snapshot_names_gets_no_login(
         decisions, folder = make_decisions(snapshot, named, **NONE)
         session = RunContext(
             store=Store(tmp_path / "store"), net=open_client(env, offline=True), env=env, folder=folder, say=print,
-            now=0, progress=lambda *_: None, doubted=unconfirmed_sources(snapshot, named, sources=()),
+            now=0, progress=lambda *_, **__: None, doubted=unconfirmed_sources(snapshot, named, sources=()),
         )  # fmt: skip
         with contextlib.suppress(LockError):
             lock_sources(read_snapshot(snapshot), decisions, session.resolve_context(snapshot))

@@ -325,7 +325,7 @@ def test_what_is_taken_from_this_machine_is_said(
     (tmp_path / "snapshot" / "requirements.txt").write_text("six==1.16.0\n")
     session = RunContext(
         store=Store(tmp_path / "store"), net=Net(offline=True), env=ENV, folder=tmp_path, say=print, now=0,
-        progress=lambda *_: None,
+        progress=lambda *_, **__: None,
     )  # fmt: skip
     decisions = Decisions(
         sources={"Lib_B": "proj@v1", "a": f"file://{project.path}", "far": "https://example.invalid/x.git"}

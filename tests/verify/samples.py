@@ -13,6 +13,7 @@ import msgspec
 
 import reprobuild_runtime
 from reprobuild.engines.model import Engine, Finished, Sink, Task
+from reprobuild.infra.progress import Progress
 from reprobuild.lock.file import VERSION as LOCK_VERSION
 from reprobuild.lock.model import Lock, RealisedOutputs, Resolution, seal
 from reprobuild.lock.python import CondaPackage, Interpreter, Sdist, Source, Wheel
@@ -277,7 +278,9 @@ class PreparedEngine:
     def version(self, env: Mapping[str, str]) -> str | None:
         return "1"
 
-    def load(self, layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str]) -> bool:
+    def load(
+        self, layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str], progress: Progress
+    ) -> bool:
         return False
 
     def run(self, reference: str, task: Task, env: Mapping[str, str]) -> Finished:

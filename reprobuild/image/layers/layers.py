@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
@@ -27,13 +27,12 @@ from reprobuild.image.layers.plan import BasePart, GivenPart, LayerPlan, TarPart
 from reprobuild.image.layers.wheel import wheel_entries
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import hold_file_lock
+from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.names import check_path
 from reprobuild.store.store import Store
 
 WORKERS = 2
-
-Progress = Callable[[str, float], None]
 
 
 @contextlib.contextmanager
@@ -138,7 +137,7 @@ def _recall_layer(value: Any, title: str, store: Store, *, blob: bool = True) ->
 
 
 def make_layers(
-    layer_plans: Sequence[LayerPlan], store: Store, *, level: int = LEVEL, progress: Progress | None = None,
+    layer_plans: Sequence[LayerPlan], store: Store, *, level: int = LEVEL, progress: Progress = ignore_progress,
     afresh: bool = False,
 ) -> list[Layer]:  # fmt: skip
     """Make the layers, two at a time, the longest first.
@@ -159,8 +158,7 @@ def make_layers(
         names = {future: layer_plans[index].title for index, future in futures.items()}
         try:
             for done, future in enumerate(as_completed(names), start=1):
-                if progress is not None:
-                    progress(names[future], done / len(names))
+                progress(done, len(names), names[future], unit="layers")
         except BaseException:  # an interrupt ends waits for another process
             halt.say()
             raise
