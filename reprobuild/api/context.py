@@ -11,7 +11,6 @@ from pathlib import Path
 
 from reprobuild.context import IndexSettings, RunContext, open_client
 from reprobuild.ecosystems.pypi.pip_config import Asking
-from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.store.caches import Caches, user_caches
 from reprobuild.store.keyring import keyring
 from reprobuild.store.sharing import check_writers
@@ -24,7 +23,7 @@ def open_context(
     offline: bool = False,
     folder: Path | str = "",
     say: Callable[[str], None] = lambda text: None,
-    progress: Progress = ignore_progress,
+    progress: Callable[..., None] = lambda *_, **__: None,
     doubt: Callable[[Store], object] = lambda store: None,
     caches: bool = True,
     pip: Asking | None = None,
@@ -38,7 +37,7 @@ def open_context(
         offline: use no network.
         folder: the directory of relative paths in decisions; by default the current one.
         say: receives each step when it begins.
-        progress: shows how much of a step is done.
+        progress: shows how much of a step is done; `infra.progress` has its arguments.
         doubt: receives the store once if the user does not trust its key, so that results in it do not count.
         caches: take files from the caches of pip, uv and conda.
         pip: a query to pip that was started before.
