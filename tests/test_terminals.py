@@ -8,7 +8,7 @@ from tests.terminal import HOSTILE, at_terminal
 
 _HEAD = """
 import os, sys
-from reprobuild.infra.proc import Process, SignalForwarding, feed, run, stream
+from reprobuild.infra.proc import Process, SignalForwarding, feed, interact, run, stream
 env, argv = {"PATH": os.defpath}, [sys.executable, "-I", "-S", "-c", sys.argv[1]]
 """
 WAYS = {
@@ -18,6 +18,8 @@ WAYS = {
     "begun": "said = Process(argv, env=env, purpose='test').result(60)",
     "stream": "kept = []; stream(argv, env=env, purpose='test', sink=lambda n, data: kept.append(data)); "
     "said = b''.join(kept)",
+    "interact": "kept = []; interact(argv, env=env, purpose='test', sink=lambda n, data: kept.append(data), "
+    "terminal=False, handing=SignalForwarding()); said = b''.join(kept)",
     "handing": "kept = []; stream(argv, env=env, purpose='test', sink=lambda n, data: kept.append(data), "
     "handing=SignalForwarding()); said = b''.join(kept)",
 }
@@ -27,6 +29,18 @@ WAYS = {
 def test_a_program_has_no_terminal(way: str) -> None:
     script = f"{_HEAD}{WAYS[way]}\nprint(said.decode().strip())"
     assert at_terminal(script, HOSTILE, typed=b"password") == ("0\n", b"", 8)
+
+
+def test_a_program_for_a_person_has_a_terminal_of_its_own() -> None:
+    """It gets the keys; what it types reaches itself, and the user's terminal shows what its reader prints of it."""
+    script = f"""{_HEAD}
+kept = []
+os.dup2(terminal, 0)
+code = interact(argv, env=env, purpose="test", sink=lambda n, data: kept.append(data), terminal=True,
+                handing=SignalForwarding())
+print(code, b"PWNED" in b"".join(kept))
+"""
+    assert at_terminal(script, HOSTILE, typed=b"password") == ("0 True\n", b"", 0)
 
 
 def test_a_program_on_the_terminal_does_all_of_it() -> None:
