@@ -23,13 +23,8 @@ if TYPE_CHECKING:  # small commands must start quickly, in a pipe most of all
     from rich.text import Text
 
 STYLES = {
-    "good": "green",
-    "warning": "yellow",
-    "bad": "bold red",
-    "label": "bold",
-    "faint": "dim",
-    "hint": "cyan",
-}
+    "good": "green", "warning": "yellow", "bad": "bold red", "label": "bold", "faint": "dim", "hint": "cyan",
+}  # fmt: skip
 MUTE_TERMINALS = ("", "dumb", "unknown")  # values of TERM for a terminal that only prints
 
 _WORDS = (
@@ -95,12 +90,10 @@ def make_console(stream: TextIO) -> Console:
     from rich.console import Console
     from rich.theme import Theme
 
-    colours: Literal["auto"] | None = (
-        None if os.environ.get("NO_COLOR") else "auto"
-    )  # rich would leave bold text
-    return Console(
-        file=stream, theme=Theme(STYLES), color_system=colours, highlight=False, markup=False, emoji=False
-    )
+    # Without a colour system, rich leaves bold text out, too.
+    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    theme = Theme(STYLES)
+    return Console(file=stream, theme=theme, color_system=system, highlight=False, markup=False, emoji=False)
 
 
 def style(line: str) -> Text:

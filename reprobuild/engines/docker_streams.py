@@ -34,17 +34,21 @@ class ContainerStreams:
         finally:
             self.close()
 
-    def forward_keyboard(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def forward_keyboard(self) -> Iterator[None]:
         """Pass this process's standard input to the started container within a block, if the task asks for it."""
         if not self._stdin:
-            return contextlib.nullcontext()
+            yield
+            return
         # The SDK gives the socket of a TLS connection, and a file object around any other one.
         connection: socket.socket = getattr(self._connection, "_sock", self._connection)
-        return forward_keyboard(
-            connection.sendall,
-            lambda: connection.shutdown(socket.SHUT_WR),
-            self._resize if self._terminal else None,
-        )
+        resize = self._resize if self._terminal else None
+        with forward_keyboard(connection.sendall, lambda: connection.shutdown(socket.SHUT_WR), resize):
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # it ends a wait for a container that does not read
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def _resize(self, rows: int, columns: int) -> None:
         with contextlib.suppress(docker.errors.APIError):  # it has just ended

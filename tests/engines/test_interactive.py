@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 from reprobuild.engines import apptainer
 from tests.conftest import ROOT
@@ -71,11 +75,35 @@ def pipe_through(name: str, reference: str, env: Env) -> tuple[int, bytes, bytes
     return done.returncode, done.stdout, done.stderr
 
 
+def flood(name: str, reference: str, env: Env) -> int:
+    """Pipe more than all buffers hold to a container that reads none of it, and end `run` as a person does."""
+    with subprocess.Popen(
+        words(name, reference, "echo ready; exec sleep 60", "pipe"), cwd=ROOT, env=dict(env), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdin
+        assert process.stdout
+        writing = threading.Thread(target=pour, args=(process.stdin,), daemon=True)
+        writing.start()
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(1)  # until the buffers are full
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        return process.wait(SECONDS)
+
+
+def pour(stream: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            stream.write(bytes(1 << 20))
+
+
 def test_a_shell(engine: Running, tiny: Tiny) -> None:
     engine.module.load(tiny.layout, tiny.reference, tiny.digests, engine.env)
     try:
         assert use_shell(engine.module.NAME, tiny.reference, engine.env) == 7
         assert pipe_through(engine.module.NAME, tiny.reference, engine.env) == (3, b"hello", b"all read\n")
+        assert flood(engine.module.NAME, tiny.reference, engine.env) != 0
     finally:
         engine.client("rmi", tiny.reference)
 
@@ -85,3 +113,4 @@ def test_a_shell_in_apptainer(apptainer_env: Env, tmp_path: Path) -> None:
     apptainer.load(image.layout, image.reference, image.digests, apptainer_env)
     assert use_shell("apptainer", image.reference, apptainer_env) == 7
     assert pipe_through("apptainer", image.reference, apptainer_env) == (3, b"hello", b"all read\n")
+    assert flood("apptainer", image.reference, apptainer_env) != 0

@@ -62,14 +62,14 @@ def _with_pipes(start: Start, sink: Sink, begun: StartedProgram) -> int:
         child = stack.enter_context(
             start(stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True)
         )
-        stack.callback(end_program, child, GRACE_SECONDS)
         begun.begin(child)
         assert child.stdin
         assert child.stdout
         assert child.stderr
-        with forward_keyboard(partial(_write_all, child.stdin.fileno()), child.stdin.close):
-            forward_output({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, None, None)
-            return child.wait()
+        stack.enter_context(forward_keyboard(partial(_write_all, child.stdin.fileno()), child.stdin.close))
+        stack.callback(end_program, child, GRACE_SECONDS)  # before the wait for a key that it does not read
+        forward_output({child.stdout.fileno(): 1, child.stderr.fileno(): 2}, sink, None, None)
+        return child.wait()
 
 
 def _at_terminal(start: Start, sink: Sink, begun: StartedProgram) -> int:
@@ -81,12 +81,14 @@ def _at_terminal(start: Start, sink: Sink, begun: StartedProgram) -> int:
             child = start(prefix=OWN_SESSION, stdin=lower, stdout=lower, stderr=lower)
         finally:
             os.close(lower)
-        stack.callback(end_program, child, GRACE_SECONDS)
         begun.begin(child)
-        with forward_keyboard(partial(_write_all, upper), _ignore_end, partial(_set_size, upper)):
-            for piece in _read_terminal(upper):
-                sink(1, piece)
-            return child.wait()
+        stack.enter_context(
+            forward_keyboard(partial(_write_all, upper), _ignore_end, partial(_set_size, upper))
+        )
+        stack.callback(end_program, child, GRACE_SECONDS)  # before the wait for a key that it does not read
+        for piece in _read_terminal(upper):
+            sink(1, piece)
+        return child.wait()
 
 
 def _read_terminal(upper: int) -> Iterator[bytes]:
