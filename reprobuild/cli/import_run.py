@@ -34,4 +34,4 @@ def command(path: Path, out: Path, as_json: bool) -> None:
     if as_json:
         documents.print_json(msgspec.to_builtins(facts))
     else:
-        common.print_result(render_import(facts, out))
+        common.print_report(render_import(facts, out))
