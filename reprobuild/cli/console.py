@@ -49,6 +49,7 @@ _PLACES = tuple(
             r"^(?P<faint>\[ *[\d.]+ s\])",
             r"(?P<faint>\bsha256:[0-9a-f]{64}\b)",
             r"^(?P<label>run it|report|image|time|deviations|likeliest|no difference|differ|only in A|only in B):",
+            r"^(?P<label>can be frozen): (?:(?P<good>yes)|(?P<warning>not yet))",
             r"^(?P<bad>error): ",
             r"^(?P<hint>hint): ",
         ),
