@@ -27,6 +27,8 @@ class ContainerStreams:
         self._stdin, self._terminal = (task.stdin, task.terminal) if task else (False, False)
         parts = {"stdin": int(self._stdin), "stdout": 1, "stderr": 1, "stream": 1}
         self._connection = cast(Any, container.attach_socket(params=parts))
+        # The SDK gives the socket of a TLS connection, and a file object around any other one.
+        self._socket: socket.socket = getattr(self._connection, "_sock", self._connection)
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         try:
@@ -40,21 +42,21 @@ class ContainerStreams:
         if not self._stdin:
             yield
             return
-        # The SDK gives the socket of a TLS connection, and a file object around any other one.
-        connection: socket.socket = getattr(self._connection, "_sock", self._connection)
         resize = self._resize if self._terminal else None
-        with forward_keyboard(connection.sendall, lambda: connection.shutdown(socket.SHUT_WR), resize):
+        with forward_keyboard(self._socket.sendall, lambda: self._socket.shutdown(socket.SHUT_WR), resize):
             try:
                 yield
             finally:
-                with contextlib.suppress(OSError):  # it ends a wait for a container that does not read
-                    connection.shutdown(socket.SHUT_RDWR)
+                self.close()
 
     def _resize(self, rows: int, columns: int) -> None:
         with contextlib.suppress(docker.errors.APIError):  # it has just ended
             self._container.resize(rows, columns)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and end a wait for a container that does not read."""
+        if self._stdin:
+            with contextlib.suppress(OSError):  # it is closed already
+                self._socket.shutdown(socket.SHUT_RDWR)
         self._connection._response.close()
         self._connection.close()

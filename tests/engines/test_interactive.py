@@ -49,7 +49,7 @@ def use_shell(name: str, reference: str, env: Env) -> int:
         shown.type("test -t 0 && test -t 1 && echo term''inal\r")
         shown.wait_for("terminal\r\n")
         shown.type("stty size\r")
-        shown.wait_for("\n30 90\r\n")
+        shown.wait_for("30 90\r\n")
         shown.resize(40, 100)
         shown.type("until test \"$(stty size)\" = '40 100'; do sleep 0.1; done; echo lar''ger\r")
         shown.wait_for("larger\r\n")

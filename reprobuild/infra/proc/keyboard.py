@@ -56,11 +56,11 @@ def forward_keyboard(
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
     settings = termios.tcgetattr(STDIN)
-    tty.setraw(STDIN, termios.TCSADRAIN)
+    tty.setraw(STDIN, termios.TCSANOW)  # a terminal that stands still (Ctrl-S) must not hold up the end
     try:
         yield
     finally:
-        termios.tcsetattr(STDIN, termios.TCSADRAIN, settings)
+        termios.tcsetattr(STDIN, termios.TCSANOW, settings)
 
 
 def _pump(
