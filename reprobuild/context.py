@@ -56,16 +56,10 @@ class IndexSettings:
 class RunContext(Struct, frozen=True, kw_only=True):
     """The context of a run, read at the command line.
 
-        `env` is the user's environment. `net` is the one HTTP client of the run. `say` is called with each step when it
-    <<<<<<< HEAD
-        begins, so that a person sees progress; an empty text ends the last one. `progress` is called with (bytes so far,
-        bytes in all or 0) of a step that knows them. `now` is in seconds since 1970. `caches` are the user's caches, from
-        which files are taken. `doubted` are sources that the user did not name. `clock` measures the stages.
-    =======
-        begins, so that a person sees progress; an empty text ends the last one. `progress` shows how much
-        of a step is done. `now` is in seconds since 1970. `caches` are the user's caches, from
-        which files are taken. `doubted` are sources that the user did not name.
-    >>>>>>> 66ee52eb (progress: show the files, layers and bytes of a step)
+    `env` is the user's environment. `net` is the one HTTP client of the run. `say` is called with each step when it
+    begins, so that a person sees progress; an empty text ends the last one. `progress` shows how much of a step is
+    done. `now` is in seconds since 1970. `caches` are the user's caches, from which files are taken. `doubted` are
+    sources that the user did not name. `clock` measures the stages.
     """
 
     store: Store

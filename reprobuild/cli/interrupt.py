@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from types import FrameType
 
 from reprobuild.infra.proc.session import end_all
@@ -31,8 +32,14 @@ def install_signal_handlers() -> None:
     ending, heard = threading.Event(), threading.Event()
     main = threading.get_ident()
 
+    raised = float("-inf")
+
     def interrupt(signum: int, frame: FrameType | None) -> None:
-        if ending.is_set():  # the thread below has seen that it is for this program
+        nonlocal raised
+        now = time.monotonic()
+        # The thread below has seen that it is for this program. What it sends again must not end the clean-up.
+        if ending.is_set() and now - raised > AGAIN_SECONDS:
+            raised = now
             heard.set()
             raise KeyboardInterrupt
 
