@@ -96,6 +96,7 @@ def test_a_shell(built_example: Built, tmp_path: Path) -> None:
         shown.wait_for("# ")
         shown.type("python -c 'import random; print(random.random())' | tee /work/number\r")
         shown.wait_for("0.32383276483316237\r\n")
+        shown.wait_for("# ")  # before its prompt, Bash does not take Ctrl-D for an end
         shown.type("\x04")
     assert shown.process.returncode == 0
     assert (tmp_path / "number").read_text() == "0.32383276483316237\n"
