@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import ParseNote, Patch, PatchedFile
 from reprobuild.snapshot.parsers import git_diff
 from reprobuild.snapshot.parsers.diff_names import is_safe_path, parse_header_names
+from reprobuild_portable import secrets
 from tests.snapshot.samples import SECRETS
+from tests.snapshot.shapes import MORE, SHAPES, fill
 
 HUNK = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@ def f():\n a\n-b\n+c\n"
 DIFF = "diff --git a/x.py b/x.py\nindex 0123456..89abcde 100644\n" + HUNK
@@ -219,6 +223,49 @@ def test_a_secret_stops_the_patch(sign: str) -> None:
         git_diff.parse(text.replace("-1,3 +1,3", counts).encode(), "x.diff")
     assert SECRETS["github"] not in str(err.value) + err.value.hint
     assert "revoke it" in err.value.hint
+
+
+@pytest.mark.parametrize("sign", ["+", "-", " "])
+def test_the_sign_of_a_line_hides_no_secret(sign: str) -> None:
+    """Rules look at the start of a line, and at the next line."""
+    source = random.Random(3)
+    for shape, form in {**SHAPES, **MORE}.items():
+        rows = fill(form, source)[0].rstrip("\n").split("\n")
+        if not secrets.find("\n".join(rows).encode()):
+            continue
+        count = len(rows)
+        counts = {"+": f"-0,0 +1,{count}", "-": f"-1,{count} +0,0", " ": f"-1,{count} +1,{count}"}[sign]
+        diff = f"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ {counts} @@\n" + "".join(
+            f"{sign}{row}\n" for row in rows
+        )
+        with pytest.raises(SnapshotError, match="holds a secret"):
+            git_diff.parse(diff.encode(), f"{shape}.diff")
+
+
+def test_removed_and_added_lines_are_searched_apart() -> None:
+    """A line between them hides no secret of two lines."""
+    text = (
+        "diff --git a/.netrc b/.netrc\n--- a/.netrc\n+++ b/.netrc\n@@ -1,3 +1,3 @@\n machine h.example\n"
+        "+# a comment\n- login ada\n-  password Zk39bTq7Lw2m\n+end\n"
+    )
+    with pytest.raises(SnapshotError, match=r"x.diff:8: a removed line holds a secret \(netrc\)") as err:
+        git_diff.parse(text.encode(), "x.diff")
+    assert err.value.hint == (
+        "take it out of the source, read it from the environment, revoke it, and capture again; "
+        "`reprobuild capture` leaves the old content of such a file out"
+    )
+
+
+def test_a_deletion_needs_no_content() -> None:
+    """git applies it if the whole id is there, as a capture writes it for a file with a secret."""
+    text = (
+        f"diff --git a/f b/f\ndeleted file mode 100644\nindex {'1' * 40}..{'0' * 40}\n"
+        "Binary files a/f and /dev/null differ\n"
+    )
+    patch, remarks = read(text)
+    assert (patch.files[0].new_path, patch.files[0].missing, remarks) == (None, False, ())
+    patch, remarks = read(text.replace("1" * 40, "1" * 7))
+    assert patch.files[0].missing
 
 
 def test_header_names_that_only_other_lines_can_tell() -> None:

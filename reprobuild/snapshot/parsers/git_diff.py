@@ -9,6 +9,7 @@ repository, a secret.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
@@ -77,6 +78,7 @@ class _Walk:
         self.files: list[PatchedFile] = []
         self.remarks: list[ParseNote] = []
         self.binary: set[int] = set()
+        self.hunks: set[int] = set()
 
     def read_all(self) -> None:
         """Read the text before the first file, then each file."""
@@ -160,8 +162,11 @@ class _Walk:
                 with_prefix = has_prefix and match[1] in (b"---", b"+++")
                 names[_SIDES[match[1]][0]] = strip_prefix(written) if with_prefix else written
             elif row.startswith(b"Binary files ") and row.endswith(b" differ"):
-                missing = True
-                self._warn(self.at, "git only said that a binary file differs: its content was not captured")
+                missing = not _deletes_whole(names, facts)
+                if missing:
+                    self._warn(
+                        self.at, "git only said that a binary file differs: its content was not captured"
+                    )
             elif row == b"GIT binary patch":
                 self._read_binary_patch()
                 continue
@@ -214,6 +219,7 @@ class _Walk:
                 self._warn(
                     self.at, "a submodule had uncommitted changes of its own, which are not in this diff"
                 )
+            self.hunks.add(self.at)
             self.at += 1
         if self.at < len(self.rows) and self.rows[self.at].startswith(b"\\"):
             self.at += 1
@@ -250,23 +256,43 @@ class _Walk:
         return text.parse_error(SourceLocation(self.file, at + 1), message, hint)
 
 
+def _deletes_whole(names: Mapping[str, str | None], facts: Mapping[str, str]) -> bool:
+    """Tell whether a file is deleted, so that git needs no content: only the whole id of the old one."""
+    return names.get("new", "") is None and len(facts.get("old_blob", "")) >= 40
+
+
 def _refuse_secrets(walk: _Walk) -> None:
     """Refuse a secret on any line.
 
-    A context or removed line is stored like an added one.
+    A context or removed line is stored like an added one. The files before and after are searched apart, without the
+    sign of each line: a rule may look at the start of a line, or at the line after it.
     """
-    for start in range(0, len(walk.rows), _AT_ONCE):
-        rows = walk.rows[start : start + _AT_ONCE]
-        scanned = b"\n".join(b"" if i in walk.binary else row for i, row in enumerate(rows, start))
-        for line, rule in secrets.find(scanned):
-            at = start + line - 1
-            sign = walk.rows[at][:1]
-            side = {b"+": "an added line", b"-": "a removed line"}.get(sign, "a line")
-            raise walk.broken(
-                at,
-                f"{side} holds a secret ({rule})",
-                "take it out of the source, read it from the environment, revoke it, and capture again",
-            )
+    findings = sorted(finding for sign in (b"-", b"+") for finding in _find_in_side(walk, sign))
+    for at, rule in findings[:1]:
+        sign = walk.rows[at][:1] if at in walk.hunks else b""
+        side = {b"+": "an added line", b"-": "a removed line"}.get(sign, "a line")
+        raise walk.broken(
+            at,
+            f"{side} holds a secret ({rule})",
+            "take it out of the source, read it from the environment, revoke it, and capture again; "
+            "`reprobuild capture` leaves the old content of such a file out",
+        )
+
+
+def _find_in_side(walk: _Walk, sign: bytes) -> Iterator[tuple[int, str]]:
+    """Yield index and rule of secrets in the headers, and in the lines of one side."""
+    other = b"+" if sign == b"-" else b"-"
+    places = [
+        at
+        for at, row in enumerate(walk.rows)
+        if at not in walk.binary and not (at in walk.hunks and row[:1] == other)
+    ]
+    for start in range(0, len(places), _AT_ONCE):
+        block = places[start : start + _AT_ONCE]
+        rows = (walk.rows[at][1:] if at in walk.hunks else walk.rows[at] for at in block)
+        for line, rule in secrets.find(b"\n".join(rows), most=1):
+            yield block[line - 1], rule
+            return
 
 
 def _misplaced_diff_remarks(file: str, name: str) -> tuple[ParseNote, ...]:
