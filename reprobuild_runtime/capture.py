@@ -761,6 +761,10 @@ class Repository:
         index = os.path.join(self.scratch, name)
         if not empty and os.path.exists(self.index):
             shutil.copy2(self.index, index)
+        return self.change_tree(index, changes)
+
+    def change_tree(self, index: str, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]]) -> bytes:
+        """Apply changes to an index of our own, and return its tree."""
         deletions = [path for path, entry in changes.items() if entry is None]
         rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in deletions]
         if self.hash == "sha256":
@@ -4145,6 +4149,16 @@ def _notes(document: Dict[str, Any]) -> List[str]:
             notes.append(
                 f"{repository['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
             )
+        removed = repository["diff"].get("removed", [])
+        notes += [
+            f"{repository['name']}: the diff is without the old content of {file['path']}, "
+            f"which looks like a secret ({file['rule']})"
+            for file in removed[:SAID]
+        ]
+        if len(removed) > SAID:
+            notes.append(
+                f"{repository['name']}: {len(removed) - SAID} more files are: `removed` in capture.json"
+            )
         if repository["unsearched"]:
             notes.append(
                 f"{repository['name']}: {repository['unsearched']} files were not searched for secrets"
@@ -4607,6 +4621,8 @@ def take_python(context: Context) -> Taken:
 # --- reprobuild_portable/capture/repositories/objects.py ---
 # Contents of files as git objects.
 
+_UNSEARCHED = "it could not be searched"
+
 
 def _list_own_filters(repository: Repository) -> Set[str]:
     """Return the names of the filters in the configuration."""
@@ -4674,7 +4690,7 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     file, it is captured, and counted as `unsearched` later.
     """
     name, context = quote(path), repository.context
-    if {name, f"{os.path.basename(repository.top)}/{name}"} & set(context.accept):
+    if _is_accepted(repository, name):
         return ""
     if secret_file(name, content):
         return "a name of files with secrets"
@@ -4688,6 +4704,30 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     if not places:
         repository.clean.add(oid)
     return f"{places[0][1]} in line {places[0][0]}" if places else ""
+
+
+def _find_removed_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:
+    """Return the rule that keeps the old content of a file out of a diff.
+
+    The rule is empty if the content may be there. No content, and no time to search it, are a rule of their own.
+    """
+    name, context = quote(path), repository.context
+    if _is_accepted(repository, name):
+        return ""
+    if content is None:
+        return _UNSEARCHED
+    if secret_file(name, content):
+        return "a name of files with secrets"
+    try:
+        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
+    except GaveUpError:
+        return _UNSEARCHED
+    return f"{places[0][1]} in line {places[0][0]}" if places else ""
+
+
+def _is_accepted(repository: Repository, name: str) -> bool:
+    """Return whether the user takes a file in spite of a secret."""
+    return bool({name, f"{os.path.basename(repository.top)}/{name}"} & set(repository.context.accept))
 
 
 def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:
@@ -4873,6 +4913,14 @@ def _new_blobs(staged: Optional[Sequence[Staged]], files: Files) -> Optional[Dic
 # The diff of a repository, for people.
 
 
+class Replaced(NamedTuple):
+    """A file of the first tree that the second one changes or lacks."""
+
+    mode: bytes
+    oid: bytes
+    path: bytes
+
+
 def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[str, str]) -> Dict[str, Any]:
     """Write the diff from a remote's commit to the files.
 
@@ -4882,20 +4930,18 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
     start = facts["base"] or facts["head"]
     if start is None:
         start = repository.add(b"tree", b"").decode()
+    tree = start + "^{tree}" if facts["head"] else start
     path = os.path.join(repository.scratch, "diff")
     words = (
         "diff-tree", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color",
         "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=none", "-U3",
     )  # fmt: skip
     try:
+        rules = _find_removed_secrets(repository, tree, facts["worktree"])
         with open(path, "w+b") as stream:
-            repository.git(
-                *words,
-                start + "^{tree}" if facts["head"] else start,
-                facts["worktree"],
-                out=stream,
-                most=DIFF,
-            )
+            if rules:
+                tree = _write_deletions(repository, tree, list(rules), stream)
+            repository.git(*words, tree, facts["worktree"], out=stream, most=DIFF)
     except GaveUpError as err:
         return {"file": None, "from": start, "reason": err.reason}
     size = os.stat(path).st_size
@@ -4903,7 +4949,57 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
         return {"file": None, "from": start, "reason": "too-large", "bytes": size}
     if size:
         moved[name] = path
-    return {"file": name if size else None, "from": start, "bytes": size, "reason": "done"}
+    removed = [{"path": quote(file.path), "rule": rule} for file, rule in rules.items()]
+    return {
+        "file": name if size else None,
+        "from": start,
+        "bytes": size,
+        "reason": "done",
+        "removed": removed[:LISTED],
+    }
+
+
+def _find_removed_secrets(repository: Repository, tree: str, worktree: str) -> Dict[Replaced, str]:
+    """Return the rule of each file whose old content must not be in a diff.
+
+    A diff has removed lines, and lines around a change. A file that cannot be searched counts as a secret.
+    """
+    words = ("diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff")
+    fields = repository.git(*words, "--ignore-submodules=all", tree, worktree).split(b"\0")
+    rows = ((row[1:].split(b" "), path) for row, path in zip(fields[::2], fields[1::2]))
+    files = [Replaced(head[0], head[2], path) for head, path in rows if head[0][:2] in (b"10", b"12")]
+    contents = dict(_select_searchable(repository, {file.oid: file.path for file in files})[0])
+    rules = {file: _find_removed_rule(repository, file.path, contents.get(file.oid)) for file in files}
+    return {file: rule for file, rule in rules.items() if rule}
+
+
+def _write_deletions(repository: Repository, tree: str, files: Sequence[Replaced], stream: IO[bytes]) -> str:
+    """Write that a diff deletes these files, and return the tree without them.
+
+    git applies such an entry, and compares the id with the file. The diff from that tree adds a changed file as a
+    whole.
+    """
+    none = "0" * len(repository.id(b""))
+    for file in files:
+        old, new = (_prefix(side, file.path) for side in ("a/", "b/"))
+        rows = (
+            f"diff --git {old} {new}",
+            f"deleted file mode {file.mode.decode()}",
+            f"index {file.oid.decode()}..{none}",
+            f"Binary files {old} and /dev/null differ",
+        )
+        stream.write("".join(f"{row}\n" for row in rows).encode())
+    stream.flush()
+    index = os.path.join(repository.scratch, "index-without-secrets")
+    repository.git("read-tree", tree, GIT_INDEX_FILE=index)
+    changes: Mapping[bytes, None] = {file.path: None for file in files}
+    return repository.change_tree(index, changes).decode()
+
+
+def _prefix(side: str, path: bytes) -> str:
+    """Return a path of a diff as git writes it."""
+    text = quote(path)
+    return f'"{side}{text[1:]}' if text.startswith('"') else side + text
 
 
 # --- reprobuild_portable/capture/repositories/history.py ---

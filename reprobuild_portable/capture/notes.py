@@ -61,6 +61,16 @@ def _notes(document: Dict[str, Any]) -> List[str]:
             notes.append(
                 f"{repository['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
             )
+        removed = repository["diff"].get("removed", [])
+        notes += [
+            f"{repository['name']}: the diff is without the old content of {file['path']}, "
+            f"which looks like a secret ({file['rule']})"
+            for file in removed[:SAID]
+        ]
+        if len(removed) > SAID:
+            notes.append(
+                f"{repository['name']}: {len(removed) - SAID} more files are: `removed` in capture.json"
+            )
         if repository["unsearched"]:
             notes.append(
                 f"{repository['name']}: {repository['unsearched']} files were not searched for secrets"

@@ -352,6 +352,74 @@ def test_a_diff_with_a_secret_is_refused(tmp_path: Path) -> None:
         read_snapshot(tmp_path / "out")
 
 
+def test_a_secret_that_was_taken_out_is_not_in_the_diff(tmp_path: Path) -> None:
+    """The remote has it, and the snapshot does not: the diff deletes such a file, and adds the rest as a whole."""
+    secrets_of = {
+        "a b.py": f"one\ntoken = '{SECRETS['github']}'\nlast\n".encode(),
+        "größe.yaml": b"a: 1\nauth_token: Kq8vTz3nWx5pLm2rYb7c\n",
+        ".env": b"DB_PASSWORD=Zk39bTq7Lw2mZp8RvQ\n",
+        "id_rsa": PEM.encode(),
+        ".netrc": b"machine h login ada password Nn7kPp3sWw9z\n",
+        "old.bin": b"\0\1" + SECRETS["gitlab"].encode(),
+    }
+    top = new_origin(tmp_path, {**secrets_of, "kept.py": b"one\n", "gone.py": b"plain\n"})
+    write(top, "a b.py", b"one\nlast\n")
+    write(top, "größe.yaml", b"a: 1\n")
+    (top / ".env").rename(top / "settings.txt")
+    (top / "id_rsa").unlink()
+    write(top, ".netrc", b"")
+    write(top, "old.bin", b"\0\1")
+    write(top, "kept.py", b"two\n")
+    (top / "gone.py").unlink()
+    done = run_program(top, tmp_path / "out")
+    for text in (
+        SECRETS["github"],
+        "Kq8vTz3nWx5pLm2rYb7c",
+        "Zk39bTq7Lw2m",
+        *PEM.split("\n")[1:3],
+        "Nn7kPp3sWw9z",
+    ):
+        assert text.encode() not in captured_bytes(tmp_path / "out"), text
+    diff = (tmp_path / "out" / "clone.patch").read_bytes()
+    assert SECRETS["gitlab"].encode() not in b"".join(base85_parts(diff))
+    assert b"-one\n+two\n" in diff
+    (one,) = document(tmp_path / "out")["repositories"]
+    assert {file["path"] for file in one["diff"]["removed"]} == set(secrets_of)
+    assert (
+        "clone: the diff is without the old content of a b.py, which looks like a secret (github in line 2)"
+        in (document(tmp_path / "out")["notes"])
+    )
+    assert "the old content of id_rsa" in done.stderr
+    shutil.copy(tmp_path / "out" / "clone.patch", tmp_path / "out" / "clone.diff")
+    assert not [
+        remark for remark in read_snapshot(tmp_path / "out").remarks if remark.place.file == "clone.diff"
+    ]
+    git(top, "stash", "-q", "-u")
+    git(top, "apply", "--cached", str(tmp_path / "out" / "clone.diff"))
+    assert git(top, "write-tree").decode().strip() == one["worktree"]
+
+
+def base85_parts(diff: bytes) -> list[bytes]:
+    """Return the content of the binary files in a diff."""
+    parts = re.findall(rb"^literal \d+\n((?:[A-Za-z].+\n)*)", diff, re.MULTILINE)
+    rows = [[base64.b85decode(row[1:]) for row in part.splitlines()] for part in parts]
+    return [zlib.decompressobj().decompress(b"".join(part)) for part in rows if part]
+
+
+def test_many_removed_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be searched is among them."""
+    names = [f"{number}/.env" for number in range(9)]
+    top = new_origin(tmp_path, dict.fromkeys(names, b"MODE=plain\n"))
+    for name in names:
+        (top / name).unlink()
+    monkeypatch.setattr(capture, "SEARCHED", 5)
+    monkeypatch.setattr(capture, "SAID", 2)
+    take(top, tmp_path / "out")
+    (one,) = document(tmp_path / "out")["repositories"]
+    assert {file["rule"] for file in one["diff"]["removed"]} == {"it could not be searched"}
+    assert "clone: 7 more files are: `removed` in capture.json" in document(tmp_path / "out")["notes"]
+
+
 def test_how_much_was_not_searched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = new_origin(tmp_path)
     write(top, "small", b"small\n")

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from typing import IO, Any, Dict, Mapping, NamedTuple, Sequence
 
-from reprobuild_portable.capture.limits import DIFF
+from reprobuild_portable.capture.files import quote
+from reprobuild_portable.capture.limits import DIFF, LISTED
 from reprobuild_portable.capture.model import GaveUpError
+from reprobuild_portable.capture.repositories.objects import _find_removed_rule
 from reprobuild_portable.capture.repositories.repository import Repository
+from reprobuild_portable.capture.repositories.search import _select_searchable
+
+
+class Replaced(NamedTuple):
+    """A file of the first tree that the second one changes or lacks."""
+
+    mode: bytes
+    oid: bytes
+    path: bytes
 
 
 def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[str, str]) -> Dict[str, Any]:
@@ -19,20 +30,18 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
     start = facts["base"] or facts["head"]
     if start is None:
         start = repository.add(b"tree", b"").decode()
+    tree = start + "^{tree}" if facts["head"] else start
     path = os.path.join(repository.scratch, "diff")
     words = (
         "diff-tree", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color",
         "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=none", "-U3",
     )  # fmt: skip
     try:
+        rules = _find_removed_secrets(repository, tree, facts["worktree"])
         with open(path, "w+b") as stream:
-            repository.git(
-                *words,
-                start + "^{tree}" if facts["head"] else start,
-                facts["worktree"],
-                out=stream,
-                most=DIFF,
-            )
+            if rules:
+                tree = _write_deletions(repository, tree, list(rules), stream)
+            repository.git(*words, tree, facts["worktree"], out=stream, most=DIFF)
     except GaveUpError as err:
         return {"file": None, "from": start, "reason": err.reason}
     size = os.stat(path).st_size
@@ -40,4 +49,54 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
         return {"file": None, "from": start, "reason": "too-large", "bytes": size}
     if size:
         moved[name] = path
-    return {"file": name if size else None, "from": start, "bytes": size, "reason": "done"}
+    removed = [{"path": quote(file.path), "rule": rule} for file, rule in rules.items()]
+    return {
+        "file": name if size else None,
+        "from": start,
+        "bytes": size,
+        "reason": "done",
+        "removed": removed[:LISTED],
+    }
+
+
+def _find_removed_secrets(repository: Repository, tree: str, worktree: str) -> Dict[Replaced, str]:
+    """Return the rule of each file whose old content must not be in a diff.
+
+    A diff has removed lines, and lines around a change. A file that cannot be searched counts as a secret.
+    """
+    words = ("diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff")
+    fields = repository.git(*words, "--ignore-submodules=all", tree, worktree).split(b"\0")
+    rows = ((row[1:].split(b" "), path) for row, path in zip(fields[::2], fields[1::2]))
+    files = [Replaced(head[0], head[2], path) for head, path in rows if head[0][:2] in (b"10", b"12")]
+    contents = dict(_select_searchable(repository, {file.oid: file.path for file in files})[0])
+    rules = {file: _find_removed_rule(repository, file.path, contents.get(file.oid)) for file in files}
+    return {file: rule for file, rule in rules.items() if rule}
+
+
+def _write_deletions(repository: Repository, tree: str, files: Sequence[Replaced], stream: IO[bytes]) -> str:
+    """Write that a diff deletes these files, and return the tree without them.
+
+    git applies such an entry, and compares the id with the file. The diff from that tree adds a changed file as a
+    whole.
+    """
+    none = "0" * len(repository.id(b""))
+    for file in files:
+        old, new = (_prefix(side, file.path) for side in ("a/", "b/"))
+        rows = (
+            f"diff --git {old} {new}",
+            f"deleted file mode {file.mode.decode()}",
+            f"index {file.oid.decode()}..{none}",
+            f"Binary files {old} and /dev/null differ",
+        )
+        stream.write("".join(f"{row}\n" for row in rows).encode())
+    stream.flush()
+    index = os.path.join(repository.scratch, "index-without-secrets")
+    repository.git("read-tree", tree, GIT_INDEX_FILE=index)
+    changes: Mapping[bytes, None] = {file.path: None for file in files}
+    return repository.change_tree(index, changes).decode()
+
+
+def _prefix(side: str, path: bytes) -> str:
+    """Return a path of a diff as git writes it."""
+    text = quote(path)
+    return f'"{side}{text[1:]}' if text.startswith('"') else side + text

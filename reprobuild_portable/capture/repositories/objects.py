@@ -13,6 +13,8 @@ from reprobuild_portable.capture.repositories.repository import Entry, Files, Re
 from reprobuild_portable.capture.repositories.search import _places
 from reprobuild_portable.secrets.files import secret_file
 
+_UNSEARCHED = "it could not be searched"
+
 
 def _list_own_filters(repository: Repository) -> Set[str]:
     """Return the names of the filters in the configuration."""
@@ -80,7 +82,7 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     file, it is captured, and counted as `unsearched` later.
     """
     name, context = quote(path), repository.context
-    if {name, f"{os.path.basename(repository.top)}/{name}"} & set(context.accept):
+    if _is_accepted(repository, name):
         return ""
     if secret_file(name, content):
         return "a name of files with secrets"
@@ -94,6 +96,30 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     if not places:
         repository.clean.add(oid)
     return f"{places[0][1]} in line {places[0][0]}" if places else ""
+
+
+def _find_removed_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:
+    """Return the rule that keeps the old content of a file out of a diff.
+
+    The rule is empty if the content may be there. No content, and no time to search it, are a rule of their own.
+    """
+    name, context = quote(path), repository.context
+    if _is_accepted(repository, name):
+        return ""
+    if content is None:
+        return _UNSEARCHED
+    if secret_file(name, content):
+        return "a name of files with secrets"
+    try:
+        places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
+    except GaveUpError:
+        return _UNSEARCHED
+    return f"{places[0][1]} in line {places[0][0]}" if places else ""
+
+
+def _is_accepted(repository: Repository, name: str) -> bool:
+    """Return whether the user takes a file in spite of a secret."""
+    return bool({name, f"{os.path.basename(repository.top)}/{name}"} & set(repository.context.accept))
 
 
 def _mode(repository: Repository, mode: int, entry: Optional[Entry]) -> bytes:

@@ -250,6 +250,10 @@ class Repository:
         index = os.path.join(self.scratch, name)
         if not empty and os.path.exists(self.index):
             shutil.copy2(self.index, index)
+        return self.change_tree(index, changes)
+
+    def change_tree(self, index: str, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]]) -> bytes:
+        """Apply changes to an index of our own, and return its tree."""
         deletions = [path for path, entry in changes.items() if entry is None]
         rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in deletions]
         if self.hash == "sha256":
