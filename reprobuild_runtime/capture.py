@@ -1163,6 +1163,14 @@ def looks_random(text: str) -> bool:
     return entropy(text) >= 4.3 and not spoken and decode_base64(text) is None
 
 
+def is_path_token(text: str) -> bool:
+    """Whether a directory in the address of an index is a token, and no name, version, digest or UUID."""
+    kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
+    turns = len(re.findall("[a-z]{1,200}|[A-Z]{1,200}|[0-9]{1,200}", text))
+    drawn = kinds and re.fullmatch(r"[A-Za-z0-9_-]{16,200}", text) and entropy(text) >= 3.2
+    return bool(drawn) and turns >= 0.4 * len(text) and not is_word(text)
+
+
 # What a password of a person is called, as the last word of a variable.
 _STRONG_NAME = re.compile("(?:[A-Z0-9_]{0,60}_)?[A-Z0-9]{0,20}(?:PASSWORD|PASSWORT|PASSWD|PSWD|PWORD|PWD)")
 _SAMPLE_WORD = re.compile(
@@ -1701,6 +1709,16 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         r"(?i:https?)://([A-Za-z0-9_~+%-]{16,100}(?::[^\s/@'\"<>]{0,300})?)@(?!sha\d)",
         token_login,
         near="://",
+    ),
+    # https://help.cloudsmith.io/docs/entitlements, https://gemfury.com/help/pypi-server and
+    # https://packagecloud.io/docs#read_tokens
+    SecretRule(
+        "index-path",
+        ("cloudsmith.io/", "fury.io/", "packagecloud.io/"),
+        r"(?i:cloudsmith\.io/(?!(?:public|basic|priv)/)|fury\.io/|packagecloud\.io/(?:priv/)?)"
+        r"([A-Za-z0-9_-]{12,100})/[\w.~-]",
+        looks_chosen,
+        near="(?i:smith|fury|cloud)\\.io/",
     ),
     SecretRule(
         "url-parameter",
@@ -3584,6 +3602,8 @@ _ENCODED_AT = re.compile("%(?:25){0,9}40")
 # After an address of IPv6: what is neither a port nor a template.
 _NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
 _OF_PATH = re.compile(r";([^;/]{1,9999})")
+# What counts in a path, in which other rules would take directories for a value.
+_OF_PATHS = tuple(rule for rule in VALUES if rule.pattern.startswith(START) or rule.name == "index-path")
 # Parameters of links that are signed for a time, by stores of files and their front ends.
 SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
@@ -3616,6 +3636,24 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     clean, more = _cut_values(bare if same else cut)
     tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
     return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
+
+
+def hide_path_tokens(url: str, *, index: bool) -> str:
+    """Return the address of packages with `***` for each token of a vendor in its path.
+
+    Args:
+        url: an address without a login.
+        index: whether it is of an index. A server may have its own token there (`/TOKEN/org/repo/simple`), so each
+            directory that looks generated counts.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark or scheme.rpartition("+")[2].lower() == "file":
+        return url
+    end = min((i for i in (rest.find(c) for c in "?#") if i >= 0), default=len(rest))
+    names = rest[:end].split("/")
+    if index:
+        names[1:] = (GONE if is_path_token(unquote(name)) else name for name in names[1:])
+    return _cut_values(f"{scheme}://{'/'.join(names)}", _OF_PATHS)[0] + rest[end:]
 
 
 def without_logins(text: str) -> str:
@@ -3741,10 +3779,10 @@ def _is_secret_parameter(part: str) -> bool:
     return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
 
 
-def _cut_values(text: str) -> tuple[str, bool]:
+def _cut_values(text: str, rules: Iterable[SecretRule] = VALUES) -> tuple[str, bool]:
     """Replace each secret that is known by its looks: the same that a search finds."""
     cut = text
-    for rule in VALUES:
+    for rule in rules:
         if has_marks(rule, cut.lower()):
             for start, end in reversed(secrets_of(rule, cut)):
                 cut = f"{cut[:start]}{GONE}{cut[end:]}"
@@ -3774,6 +3812,10 @@ _RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container
 # A proxy without a scheme, which programs take, too.
 _PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
 _PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
+# An index of packages, whose token may be a directory of its address.
+_INDEX = re.compile(
+    r"(?i)(?:pip|uv|poetry|pdm|pipenv|conda)_.{0,80}(?:index|links|url|channel|mirror).{0,40}"
+)
 # A text in base64, of which the line breaks are taken out.
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,999999}={0,2}")
 # How far from an option the name of its program may stand.
@@ -3797,6 +3839,7 @@ def secret_variable(name: str, value: str) -> str | None:
         or _assigned_inside(value)
         or _find_redacted_rule(name, value)
         or _find_encoded_rule(value)
+        or _find_index_rule(name, value)
     )
     if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
@@ -3806,6 +3849,12 @@ def secret_variable(name: str, value: str) -> str | None:
 def holds_secret(name: str, value: str) -> bool:
     """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
     return secret_variable(name, value) is not None or redact(value) != value
+
+
+def _find_index_rule(name: str, value: str) -> str | None:
+    """Return the rule by which the address of an index has a token among its directories."""
+    urls = (url[0] for url in ADDRESS.finditer(value)) if _INDEX.fullmatch(name) else ()
+    return "index-path" if any(hide_path_tokens(url, index=True) != url for url in urls) else None
 
 
 def _find_encoded_rule(value: str) -> str | None:

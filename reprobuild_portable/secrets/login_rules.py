@@ -78,6 +78,16 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         token_login,
         near="://",
     ),
+    # https://help.cloudsmith.io/docs/entitlements, https://gemfury.com/help/pypi-server and
+    # https://packagecloud.io/docs#read_tokens
+    SecretRule(
+        "index-path",
+        ("cloudsmith.io/", "fury.io/", "packagecloud.io/"),
+        r"(?i:cloudsmith\.io/(?!(?:public|basic|priv)/)|fury\.io/|packagecloud\.io/(?:priv/)?)"
+        r"([A-Za-z0-9_-]{12,100})/[\w.~-]",
+        looks_chosen,
+        near="(?i:smith|fury|cloud)\\.io/",
+    ),
     SecretRule(
         "url-parameter",
         ("token=", "key=", "signature="),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Match
+from typing import Iterable, Match
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from reprobuild_portable.secrets.judges import has_marks, secrets_of
+from reprobuild_portable.secrets.judges import START, SecretRule, has_marks, secrets_of
 from reprobuild_portable.secrets.patterns import (
     ADDRESS,
     AUTHORIZATION,
@@ -21,7 +21,14 @@ from reprobuild_portable.secrets.patterns import (
     without_login,
 )
 from reprobuild_portable.secrets.rules import VALUES
-from reprobuild_portable.secrets.words import CONDA_TOKEN, GONE, looks_generated, rule_of_name, secret_name
+from reprobuild_portable.secrets.words import (
+    CONDA_TOKEN,
+    GONE,
+    is_path_token,
+    looks_generated,
+    rule_of_name,
+    secret_name,
+)
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
 ASSIGNED = re.compile(
@@ -46,6 +53,8 @@ _ENCODED_AT = re.compile("%(?:25){0,9}40")
 # After an address of IPv6: what is neither a port nor a template.
 _NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
 _OF_PATH = re.compile(r";([^;/]{1,9999})")
+# What counts in a path, in which other rules would take directories for a value.
+_OF_PATHS = tuple(rule for rule in VALUES if rule.pattern.startswith(START) or rule.name == "index-path")
 # Parameters of links that are signed for a time, by stores of files and their front ends.
 SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
@@ -78,6 +87,24 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     clean, more = _cut_values(bare if same else cut)
     tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
     return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
+
+
+def hide_path_tokens(url: str, *, index: bool) -> str:
+    """Return the address of packages with `***` for each token of a vendor in its path.
+
+    Args:
+        url: an address without a login.
+        index: whether it is of an index. A server may have its own token there (`/TOKEN/org/repo/simple`), so each
+            directory that looks generated counts.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark or scheme.rpartition("+")[2].lower() == "file":
+        return url
+    end = min((i for i in (rest.find(c) for c in "?#") if i >= 0), default=len(rest))
+    names = rest[:end].split("/")
+    if index:
+        names[1:] = (GONE if is_path_token(unquote(name)) else name for name in names[1:])
+    return _cut_values(f"{scheme}://{'/'.join(names)}", _OF_PATHS)[0] + rest[end:]
 
 
 def without_logins(text: str) -> str:
@@ -203,10 +230,10 @@ def _is_secret_parameter(part: str) -> bool:
     return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
 
 
-def _cut_values(text: str) -> tuple[str, bool]:
+def _cut_values(text: str, rules: Iterable[SecretRule] = VALUES) -> tuple[str, bool]:
     """Replace each secret that is known by its looks: the same that a search finds."""
     cut = text
-    for rule in VALUES:
+    for rule in rules:
         if has_marks(rule, cut.lower()):
             for start, end in reversed(secrets_of(rule, cut)):
                 cut = f"{cut[:start]}{GONE}{cut[end:]}"

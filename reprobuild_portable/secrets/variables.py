@@ -17,7 +17,13 @@ from reprobuild_portable.secrets.patterns import (
     SSHPASS,
     without_login,
 )
-from reprobuild_portable.secrets.redact import ASSIGNED, SIGNED, assigns_secret, redact
+from reprobuild_portable.secrets.redact import (
+    ASSIGNED,
+    SIGNED,
+    assigns_secret,
+    hide_path_tokens,
+    redact,
+)
 from reprobuild_portable.secrets.search import secret_value
 from reprobuild_portable.secrets.templates import VARIABLE
 from reprobuild_portable.secrets.words import (
@@ -49,6 +55,10 @@ _RUNS_AS = re.compile(r"(?i)docker|podman|nerdctl|chown|chroot|kubectl|container
 # A proxy without a scheme, which programs take, too.
 _PROXY = re.compile(r"(?i)[a-z0-9_]{0,40}proxy")
 _PROXY_LOGIN = re.compile(r"[^\s/:@]{1,100}:(?![${])[^\s@]{1,300}@[A-Za-z0-9\[]")
+# An index of packages, whose token may be a directory of its address.
+_INDEX = re.compile(
+    r"(?i)(?:pip|uv|poetry|pdm|pipenv|conda)_.{0,80}(?:index|links|url|channel|mirror).{0,40}"
+)
 # A text in base64, of which the line breaks are taken out.
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,999999}={0,2}")
 # How far from an option the name of its program may stand.
@@ -72,6 +82,7 @@ def secret_variable(name: str, value: str) -> str | None:
         or _assigned_inside(value)
         or _find_redacted_rule(name, value)
         or _find_encoded_rule(value)
+        or _find_index_rule(name, value)
     )
     if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
@@ -81,6 +92,12 @@ def secret_variable(name: str, value: str) -> str | None:
 def holds_secret(name: str, value: str) -> bool:
     """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
     return secret_variable(name, value) is not None or redact(value) != value
+
+
+def _find_index_rule(name: str, value: str) -> str | None:
+    """Return the rule by which the address of an index has a token among its directories."""
+    urls = (url[0] for url in ADDRESS.finditer(value)) if _INDEX.fullmatch(name) else ()
+    return "index-path" if any(hide_path_tokens(url, index=True) != url for url in urls) else None
 
 
 def _find_encoded_rule(value: str) -> str | None:

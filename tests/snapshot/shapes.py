@@ -62,6 +62,7 @@ CONTEXTS = {
     "wandb": "wandb login {h40}", "url-credential": "redis://:{a16}@cache:6379/0",
     "url-token": "https://{h32}@o1.example/2",
     "url-encoded": "https://ada%3A{a16}%40h.example/x", "url-slash": "https:/ada:{a16}@h.example/x",
+    "index-path": "https://dl.cloudsmith.io/x{a13}7k/org/repo/python/simple",
     "url-parameter": "https://x.example/v1?access_token={a32}",
     "connection": "jdbc:postgresql://db:5432/x?user=ada&password={a16}",
     "netrc": "machine api.example login ada password {a24}",

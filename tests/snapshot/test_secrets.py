@@ -215,6 +215,9 @@ LOGINS = [
     ("RUN", "otpauth://totp/x?secret=JBSWY3DPEHPK3PXP", "secret"),
     ("RUN", "https://h.example/cb#a=b&token=abc1", "token"),
     ("RUN", f"https://h.example/v?hdnts=st~1_exp~9_{ALNUM}", "signature"),
+    ("X", f"https://dl.cloudsmith.io/{ALNUM[:16]}/org/repo/python/simple/", "index-path"),
+    ("X", f"https://pypi.fury.io/{ALNUM[:20]}/me/", "index-path"),
+    ("X", f"https://packagecloud.io/priv/{'0123456789abcdef' * 3}/u/r/pypi/simple", "index-path"),
 ]  # fmt: skip
 
 
@@ -222,6 +225,14 @@ LOGINS = [
 def test_what_is_cut_for_the_eyes_is_a_secret_variable(name: str, value: str, rule: str) -> None:
     assert secrets.secret_variable(name, value) == rule
     assert value == "***" or any(secrets.redact(text) != text for text in (value, f"{name}={value}"))
+
+
+def test_an_index_with_a_token_among_its_directories_is_a_secret_variable() -> None:
+    """Servers have it there under their own names, too."""
+    url = f"https://pypi.example/{ALNUM[:16]}/org/repo/python/simple"
+    assert secrets.secret_variable("PIP_INDEX_URL", url) == "index-path"
+    assert secrets.secret_variable("UV_FIND_LINKS", f"{url} https://other.example/x") == "index-path"
+    assert secrets.secret_variable("BUCKET_URL", url) is None
 
 
 HARMLESS = [
@@ -237,6 +248,10 @@ HARMLESS = [
     ("RUN", "--set=model.pad_token_id=0"), ("RUN", "a:dropout_token_rate=0.1"), ("RUN", "img/token:latest"),
     ("LS_COLORS", "*.tar=01;31:*.key=01;31:*.token=00"), ("RUN", "a:password={password}"),
     ("X", "https://h.example/v?hdnts=none&expires=1"), ("X", "https://a@h/x"),
+    ("PIP_INDEX_URL", "https://pkgs.dev.azure.example/o/6b1f2c0e-9d0a-4f6c-8d51-3f1b8f0c2a77/_packaging/f/pypi/simple"),
+    ("PIP_FIND_LINKS", f"https://files.example/packages/{'0123456789abcdef' * 4}/"),
+    ("UV_INDEX_URL", "https://x-111122223333.d.codeartifact.us-west-2.example/pypi/MyTeamRepository2024/simple"),
+    ("PIP_INDEX_URL", "https://dl.cloudsmith.io/public/org/repo/python/simple"), ("X", "https://pypi.fury.io/me/"),
 ]  # fmt: skip
 
 

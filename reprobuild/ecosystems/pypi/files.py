@@ -250,7 +250,10 @@ class FileLists:
         This run keeps the signature.
         """
         item = _parse_distribution(project, file, index, rank)
-        return msgspec.structs.replace(item, url=self._net.hidden.hide(item.url)) if item else None
+        if item is None:
+            return None
+        url = self._net.hidden.hide(item.url, hashed=item.sha256 is not None)
+        return msgspec.structs.replace(item, url=url)
 
     def artefact(self, item: IndexDistribution) -> Artefact:
         """Return the file for the lock, with its sha256.

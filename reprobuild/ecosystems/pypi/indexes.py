@@ -14,7 +14,7 @@ from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.ecosystems.pypi.uv_indexes import read_uv
 from reprobuild.errors import LockError
 from reprobuild.infra.http.model import split_credentials
-from reprobuild.infra.http.redaction import redact_address
+from reprobuild.infra.http.redaction import redact_index
 
 _KEYRING = (
     "{tool} is told to ask a keyring for logins, and reprobuild does not: put the login into netrc, or into the "
@@ -162,7 +162,7 @@ def _clean_addresses(
     addresses = []
     for place in places:
         whole, login = split_credentials(as_url(place))
-        clean = redact_address(whole)
+        clean = redact_index(whole)
         if clean != whole:
             path, _, query = whole.partition("?")
             secret = f"?{query}" if query else ""

@@ -1,17 +1,18 @@
 """Addresses without their secrets, and the mapping back.
 
 Logs and locks have the redacted form; requests use the token or the signature that only this run knows.
-conda's tokens are in the path, those of other indexes in the query; file stores sign the links to them.
+conda's tokens are in the path, those of other indexes in the path or the query; file stores sign the links to them.
 """
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections.abc import Mapping
 
 from reprobuild_portable.secrets import redact
-from reprobuild_portable.secrets.redact import secret_query
-from reprobuild_portable.secrets.words import CONDA_TOKEN
+from reprobuild_portable.secrets.redact import hide_path_tokens, secret_query
+from reprobuild_portable.secrets.words import CONDA_TOKEN, GONE, looks_generated
 
 
 class UrlRedactor:
@@ -26,14 +27,28 @@ class UrlRedactor:
 
         The token is in its path or its query; it also counts for all addresses below.
         """
+        for clean, full in tokens.items():
+            head, mark, tail = clean.partition(f"/{GONE}/")
+            if mark and full.endswith(f"/{tail}"):  # the files of an index may lie beside its pages
+                self._tokens.setdefault(f"{head}/{GONE}", full.removesuffix(f"/{tail}"))
         self._tokens.update(tokens)
 
-    def hide(self, url: str) -> str:
+    def hide(self, url: str, *, hashed: bool = False) -> str:
         """Return an address without token and signature.
 
         Both are kept for the request.
+
+        Args:
+            url: the address of a file.
+            hashed: whether its sha256 is known: then a query that may be a token is removed, whatever its name.
         """
         clean = redact_address(url)
+        for place, full in self._tokens.items():
+            if "?" not in full and clean.startswith(f"{full}/"):
+                clean = place + clean.removeprefix(full)
+        clean = hide_path_tokens(clean, index=False)
+        if hashed and may_hold_token(clean):
+            clean = clean.partition("?")[0]
         if clean != url:
             self._links[clean] = url
         return clean
@@ -58,6 +73,17 @@ class UrlRedactor:
         for clean, full in self._tokens.items():
             text = text.replace(full, clean)
         return redact(text)
+
+
+def may_hold_token(url: str) -> bool:
+    """Tell whether a value in the query of an address looks generated."""
+    values = re.split("[&;=]", urllib.parse.urlsplit(url).query)
+    return any(len(value) >= 12 and looks_generated(urllib.parse.unquote(value)) for value in values)
+
+
+def redact_index(url: str) -> str:
+    """Return the address of a configured index without its tokens; one among its directories becomes `***`."""
+    return hide_path_tokens(redact_address(url), index=True)
 
 
 def redact_address(url: str) -> str:

@@ -14,6 +14,7 @@ from reprobuild.infra.http.auth import RegistryAuth
 from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError
 from reprobuild.infra.http.redaction import redact_address
 from reprobuild.infra.http.retry import RetryableError, retry_after
+from reprobuild_portable.secrets.words import GONE
 
 # Another try may succeed: the server is too busy, or it or a proxy before it has an error.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -84,8 +85,9 @@ def is_private(response: requests.Response) -> bool:
 
     A secret is a login, a token or a signature.
     """
-    steps = [step.request for step in (*response.history, response)]
     return any(
-        "Authorization" in request.headers or redact_address(request.url or "") != request.url
-        for request in steps
+        "Authorization" in step.request.headers
+        or redact_address(step.request.url or "") != step.request.url
+        or GONE in step.url
+        for step in (*response.history, response)
     )
