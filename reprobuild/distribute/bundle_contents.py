@@ -28,10 +28,12 @@ from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.image.oci.read import Layout, read_layout
-from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.regular_files import has_content, read_plain
 from reprobuild.lock.model import Lock, SealedLock
+from reprobuild.lock.sealed import require_sealed
 from reprobuild.lock.system import Artefact, Base
 from reprobuild.output.directory import IMAGE, LOCK, REPORT, VERDICT
+from reprobuild.recipe.render import render_recipe
 from reprobuild.report.html.build import BuildFacts
 from reprobuild.report.html.page import render_html
 from reprobuild.store.salvage import take_runtime
@@ -150,7 +152,7 @@ def list_contents(
         *(BundleFile(path=name, content=content) for name, content in papers.items()),
         BundleFile(path=LOCK, content=out / LOCK, sha256=image.lock),
         *_verdict_files(out, lock, image),
-        *(BundleFile(path=name, content=_require_file(out / name)) for name in _RECIPE),
+        *_recipe_files(out, lock),
         *_layout_files(layout, image, lock.platform),
     ]
     inputs = [(source.file, f"sources/{source.file.filename}") for source in lock.sources]
@@ -238,6 +240,22 @@ def _verdict_files(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
     # The page in OUT also describes this machine's store and its day, of no use to others.
     page = render_html(lock, image, verdict, build=BuildFacts(layers=read_layer_sizes(out / image.layout)))
     yield BundleFile(path=REPORT, content=page.encode())
+
+
+def _recipe_files(out: Path, lock: Lock) -> Iterator[BundleFile]:
+    """Yield the recipe of a lock, and refuse another one in its place.
+
+    Who gets the bundle follows the recipe, and a signature would cover it.
+    """
+    texts = render_recipe(require_sealed(lock))
+    for name in _RECIPE:
+        content = texts[name].encode()
+        if not has_content(_require_file(out / name), content):
+            raise DistributionError(
+                f"{out / name} is not the recipe of the lock: it was changed, or another reprobuild wrote it",
+                hint="write it again with `reprobuild render OUT/reprobuild.lock -o OUT`",
+            )
+        yield BundleFile(path=name, content=content)
 
 
 def legacy_manifest(layout: Layout, image: Image) -> bytes:

