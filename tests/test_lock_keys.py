@@ -111,3 +111,28 @@ def test_builds_may_import_two_versions_of_a_project(tmp_path: Path) -> None:
     both: Lock = msgspec.structs.replace(lock, wheels=(*lock.wheels, wheel, other))
     (tmp_path / "x.lock").write_bytes(encode(both))
     assert len(read_lock(tmp_path / "x.lock").wheels) == len(lock.wheels) + 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        (b'"sources":', b'"sources":[],"sources":', "its JSON has the key 'sources' twice"),
+        (b'"commit":', b'"commit":"' + b"0" * 40 + b'","commit":', "its JSON has the key 'commit' twice"),
+        (
+            b'"commit":',
+            b'"c\\u006fmmit":"' + b"0" * 40 + b'","commit":',
+            "its JSON has the key 'commit' twice",
+        ),
+        (b'"commit":', b'"Commit":"x","commit":', "unknown field `Commit`"),
+    ],
+)
+def test_readers_do_not_take_different_values(tmp_path: Path, before: bytes, after: bytes, what: str) -> None:
+    """Programs take the first or the last of two, or one of another case."""
+    text = msgspec.json.format(encode(full_lock()), indent=-1)
+    assert before in text
+    (tmp_path / "x.lock").write_bytes(text)
+    read_lock(tmp_path / "x.lock")
+    (tmp_path / "x.lock").write_bytes(text.replace(before, after, 1))
+    with pytest.raises(LockError) as caught:
+        read_lock(tmp_path / "x.lock")
+    assert what in str(caught.value)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from reprobuild.errors import LockError
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.display import display_error
+from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.consistent import check_consistency
 from reprobuild.lock.model import Lock, SealedLock, encode
@@ -52,6 +53,7 @@ def read_lock(path: Path) -> Lock:
             raise LockError(f"{path} is not a lock: it names no interpreter", hint=_AGAIN)
         lock = _decode(raw, sealed=bytes(header.realised) != b"null") if header.version == VERSION else None
         if lock is not None:
+            refuse_repeated_keys(raw)
             check_consistency(lock)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         wrong = isinstance(err, msgspec.ValidationError) or type(err) is ValueError

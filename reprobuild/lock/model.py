@@ -33,7 +33,7 @@ Outcome = Literal["pinned", "solved", "in base", "excluded", "replaced", "unreso
 OF_NO_LINE = ("cuda", "release")
 
 
-class Resolution(Struct, frozen=True, kw_only=True):
+class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The resolution of one captured line.
 
     `subject` is the name in it; `kind` is the class by which `accept` may name it (`withdrawn`, ...);
@@ -50,7 +50,7 @@ class Resolution(Struct, frozen=True, kw_only=True):
     captured: Text = ""
 
 
-class Workload(Struct, frozen=True, kw_only=True):
+class Workload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The user's own command, and the output files to compare.
 
     The files are below `{out}`; each run must repeat them.
@@ -60,7 +60,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     outputs: tuple[Value, ...]
 
 
-class Bytecode(Struct, frozen=True, kw_only=True):
+class Bytecode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The compiled modules of one artefact (wheel or source tar).
 
     `tar` is the sha256 of a tar of them.
@@ -70,7 +70,7 @@ class Bytecode(Struct, frozen=True, kw_only=True):
     tar: Sha256
 
 
-class BuildRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BuildRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A record of one project's build into a wheel.
 
     Only `parts` is used when the image is made.
@@ -88,7 +88,7 @@ class BuildRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: tuple[MemberPath, ...] = ()
 
 
-class RealisedOutputs(Struct, frozen=True, kw_only=True):
+class RealisedOutputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The outputs of realising a lock, each by sha256.
 
     They are the base tree as a tar, wheels of sources, and bytecode.

@@ -31,7 +31,7 @@ from reprobuild.infra.untrusted.strings import (
 from reprobuild.lock.system import PREFIX, STANDALONE, Artefact, EnvVar
 
 
-class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Interpreter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The Python of the image.
 
     `executable` is a path in the image; `evidence` says how it was found.
@@ -70,7 +70,7 @@ class Interpreter(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {"system": "", "conda": PREFIX}.get(self.kind, STANDALONE)
 
 
-class Wheel(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Wheel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One wheel of the image or of a build.
 
     Role `environment`: installed into the image; `build`: only used while realising.
@@ -86,7 +86,7 @@ class Wheel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     requires: tuple[Line, ...] = ()
 
 
-class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Building(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The inputs of a project's build into a wheel.
 
     `requires` are the sha256 of the wheels of role `build` that its build imports; with `environment` it also imports
@@ -99,7 +99,7 @@ class Building(Struct, frozen=True, kw_only=True, omit_defaults=True):
     variables: tuple[EnvVar, ...] = ()
 
 
-class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Sdist(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A distribution without a wheel, built once from a source archive.
 
     `version` is empty if a direct address does not contain it: the built wheel has one. `subdirectory` holds the
@@ -114,7 +114,7 @@ class Sdist(Struct, frozen=True, kw_only=True, omit_defaults=True):
     building: Building = Building()
 
 
-class CondaPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CondaPackage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A package of a conda channel.
 
     `channel` and the address of `file` carry no credentials.
@@ -131,7 +131,7 @@ class CondaPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     distributions: tuple[ProjectName, ...] = ()
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One source tree: a commit plus its captured changes.
 
     `tree` is the git tree id (sha1) with the changes; `file` is a tar of exactly that tree; `patch` is the sha256 of

@@ -34,7 +34,7 @@ STANDALONE = "/opt/python"
 EPOCH = 315532800
 
 
-class Artefact(Struct, frozen=True, kw_only=True):
+class Artefact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file identified by its sha256.
 
     `url` is the address at which it was found, without credentials; empty for a file made here, which only the store
@@ -59,7 +59,7 @@ class ImageBlob(Artefact, frozen=True, kw_only=True):
     url: FileUrl = ""
 
 
-class Deb(Struct, frozen=True, kw_only=True):
+class Deb(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One system package of the base.
 
     `essential` ones are unpacked before any maintainer script runs.
@@ -72,7 +72,7 @@ class Deb(Struct, frozen=True, kw_only=True):
     file: Artefact
 
 
-class ImageLayer(Struct, frozen=True, kw_only=True):
+class ImageLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One layer of an image.
 
     It has the packed blob, its media type, and the sha256 (hex) of the unpacked tar.
@@ -83,7 +83,7 @@ class ImageLayer(Struct, frozen=True, kw_only=True):
     diff_id: Sha256
 
 
-class ImagePackage(Struct, frozen=True, kw_only=True):
+class ImagePackage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A package in a base image, from its dpkg list."""
 
     name: PackageName
@@ -91,7 +91,7 @@ class ImagePackage(Struct, frozen=True, kw_only=True):
     architecture: Architecture
 
 
-class EnvVar(Struct, frozen=True, kw_only=True):
+class EnvVar(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One environment variable of the image.
 
     `needs` are paths in the image; the variable is wrong without them.
@@ -113,7 +113,7 @@ class InheritedSetting(EnvVar, frozen=True, kw_only=True):
     needs: tuple[LibraryPath, ...] = ()
 
 
-class BaseImage(Struct, frozen=True, kw_only=True):
+class BaseImage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An image of a registry, the start of the base.
 
     `reference` is the name in the decision, `digest` (`sha256:...`) the manifest of the platform at the time of
@@ -138,7 +138,7 @@ def dpkg_name(name: str, architecture: str, native: str) -> str:
     return name if architecture in (native, "all") else f"{name}:{architecture}"
 
 
-class Base(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Base(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The system below the environment.
 
     It has a distribution's release and its packages, sorted by name.

@@ -17,6 +17,7 @@ from reprobuild.image.engine_name import local_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.infra.display import display_error
+from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
@@ -47,7 +48,8 @@ def _read_record(out: Path) -> Image:
     except OSError as err:
         raise _record_error(out, err) from None
     try:
-        return msgspec.json.decode(raw, type=Image)
+        image = msgspec.json.decode(raw, type=Image)
+        refuse_repeated_keys(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise UsageError(
             f"{out / IMAGE} is damaged, or of another version of reprobuild: {display_error(err)}",
@@ -55,6 +57,7 @@ def _read_record(out: Path) -> Image:
             if (out / LOCK).is_file()
             else _BUILD,
         ) from None
+    return image
 
 
 def _record_error(out: Path, err: OSError) -> UsageError:

@@ -194,6 +194,8 @@ def test_the_interpreter_of_capture_json() -> None:
         (b'{"capture": 1, "python": {}}', DAMAGED),
         (b'{"capture": 1, "python": {"version": "3.11.2", "libc": "\xef("}}', DAMAGED),
         (b'{"capture": 1, "x": ' + b"[" * 100_000, DAMAGED),
+        (b'{"capture": 1, "repositories": [], "repositories": []}', DAMAGED),
+        (b'{"capture": 1, "python": null, "p\\u0079thon": null}', DAMAGED),
     ],
 )
 def test_a_damaged_capture_json(data: bytes, hint: str) -> None:

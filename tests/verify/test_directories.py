@@ -119,6 +119,14 @@ def test_a_tree_that_the_layers_do_not_hold_is_refused(out: Path, tmp_path: Path
     assert not (out / VERDICT).exists()
 
 
+def test_a_record_with_two_trees_is_refused(out: Path) -> None:
+    """Other programs may take the first."""
+    text = (out / IMAGE).read_bytes()
+    (out / IMAGE).write_bytes(text.replace(b"{", b'{"tree":"sha256:%s",' % (b"0" * 64), 1))
+    with pytest.raises(UsageError, match=r"image\.json is damaged.*its JSON has the key 'tree' twice"):
+        read_image(out)
+
+
 def test_a_configuration_that_is_another_is_refused(out: Path) -> None:
     _, image = read_image(out)
     (out / IMAGE).write_bytes(

@@ -67,6 +67,22 @@ def parse_image_json(raw: bytes, fields: Fields) -> Any:
     return value
 
 
+def refuse_repeated_keys(raw: bytes) -> None:
+    """Refuse a document of which readers take different values.
+
+    Args:
+        raw: JSON whose structure was checked: this reads it once more, in memory.
+
+    Raises:
+        ValueError: an object has a key twice, in any spelling; `RecursionError` if it is too deep.
+    """
+    json.loads(raw, object_pairs_hook=_check_object)
+
+
+def _check_object(pairs: list[tuple[str, Any]]) -> None:
+    _make_object(pairs)
+
+
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.snapshot.capture_document import CaptureDocument
 from reprobuild.snapshot.capture_model import CapturedPython, CapturedRepository, CaptureFacts, Command
@@ -67,9 +68,10 @@ def parse(data: bytes, shown: str = FILE) -> CaptureDocument:
                 hint="read it with the reprobuild that took it, or a newer one",
             )
         document = msgspec.json.decode(data, type=CaptureDocument)
+        refuse_repeated_keys(data)
         _check_parents(document.repositories)
         return document
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:  # the last: nested brackets
+    except (msgspec.DecodeError, ValueError, RecursionError) as err:  # the last: nested brackets
         raise SnapshotError(f"{shown}: {escape_text(str(err))}", hint=DAMAGED) from None
 
 
