@@ -5032,7 +5032,7 @@ def _write_deletions(repository: Repository, tree: str, files: Sequence[Replaced
     for file in files:
         old, new = (_prefix(side, file.path) for side in ("a/", "b/"))
         rows = (
-            f"diff --git {old} {new}",
+            " ".join(("diff --git", old, new)),
             f"deleted file mode {file.mode.decode()}",
             f"index {file.oid.decode()}..{none}",
             f"Binary files {old} and /dev/null differ",

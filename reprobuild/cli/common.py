@@ -14,6 +14,7 @@ import click
 
 from reprobuild.cli import console, progress
 from reprobuild.errors import UsageError
+from reprobuild.infra.escape import break_commands
 
 # Small commands must start quickly: the functions that use these packages import them.
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ def find_active_python() -> tuple[str, dict[str, str]]:
 def print_result(text: str, nl: bool = True) -> None:
     """Print a result for programs on standard output, as it is."""
     progress.stop()
-    click.echo(text, nl=nl)
+    click.echo(break_commands(text), nl=nl)
 
 
 def print_report(text: str) -> None:

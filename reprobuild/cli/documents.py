@@ -42,9 +42,9 @@ def record_json_request(arguments: Sequence[str]) -> None:
 def print_json(document: Any) -> None:
     """Print one JSON document on standard output, in ASCII.
 
-    Names of files may not be text.
+    Names of files may not be text. `##` begins commands of CI servers, and has another spelling in JSON.
     """
-    common.print_result(json.dumps(document, indent=2))
+    common.print_result(json.dumps(document, indent=2).replace("##", "#\\u0023"))
     _line.printed = True
 
 

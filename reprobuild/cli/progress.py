@@ -17,6 +17,7 @@ from typing import Protocol
 import click
 
 from reprobuild.cli import console
+from reprobuild.infra.escape import escape_text
 
 FIRST, AGAIN = 30.0, 60.0  # seconds of silence before the first such line, and before each further one
 _LONGEST_LINE = 20_000  # characters
@@ -94,7 +95,7 @@ def is_redrawable() -> bool:
 
 
 def sanitise_text(text: str) -> str:
-    """Escape terminal control characters, and redact logins in addresses.
+    """Escape what a terminal or a CI server acts on, and redact logins in addresses.
 
     Others chose the names of files. Each error, hint, note and step goes through here, so that a log never
     has a login.
@@ -104,7 +105,7 @@ def sanitise_text(text: str) -> str:
         from reprobuild_portable.secrets.redact import without_logins
 
         text = without_logins(text)
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    return escape_text(text, lines=True)
 
 
 def _shorten_line(line: str) -> str:
