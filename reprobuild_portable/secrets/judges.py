@@ -46,8 +46,13 @@ class SecretRule(NamedTuple):
 
 # Each value that `looks_chosen` passes has a digit.
 NUMBER = r"\d"
-# Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
-START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+# Behind a letter or digit there is no token, but behind what ends in one: `\n`, `\x22` and `\u0022` of programs, `%3D`
+# and `%253D` of an address, `=3D` of a mail, a colour of a terminal, and an option of one letter.
+_HEX = "[0-9A-Fa-f]{2}"
+START = (
+    rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=[%=]{_HEX})|(?<=%25{_HEX})|(?<=\\x{_HEX})|(?<=\\u{_HEX}{_HEX})"
+    r"|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=\[[0-9];[0-9]{2}m)|(?<=[\s\"'=\[(,]-[A-Za-z])|(?<=\A-[A-Za-z]))"
+)
 # What documents have for a password.
 _SAMPLE_PASSWORD = re.compile(
     r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?|change_?me|x{3,99}|\*{3,99}"

@@ -89,6 +89,11 @@ def strip_credentials(url: str) -> tuple[str, bool]:
     return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
 
 
+def cut_tokens(text: str) -> str:
+    """Return a text with `***` for each token of a vendor, and the rest as it is: names and paths keep their shape."""
+    return _cut_values(text, _OF_PATHS)[0]
+
+
 def hide_path_tokens(url: str, *, index: bool) -> str:
     """Return the address of packages with `***` for each token of a vendor in its path.
 
@@ -104,7 +109,7 @@ def hide_path_tokens(url: str, *, index: bool) -> str:
     names = rest[:end].split("/")
     if index:
         names[1:] = (GONE if is_path_token(unquote(name)) else name for name in names[1:])
-    return _cut_values(f"{scheme}://{'/'.join(names)}", _OF_PATHS)[0] + rest[end:]
+    return cut_tokens(f"{scheme}://{'/'.join(names)}") + rest[end:]
 
 
 def without_logins(text: str) -> str:

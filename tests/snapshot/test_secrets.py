@@ -227,6 +227,34 @@ def test_what_is_cut_for_the_eyes_is_a_secret_variable(name: str, value: str, ru
     assert value == "***" or any(secrets.redact(text) != text for text in (value, f"{name}={value}"))
 
 
+# These end in a letter or a digit: escapes of JSON, Python, terminals, mails and addresses, and options.
+BEFORE = [
+    "\\u0022",
+    "\\x22",
+    "\\n",
+    "\x1b[32m",
+    "\\033[1;31m",
+    "\x1b[0m",
+    "=3D",
+    "%3D",
+    "%253A",
+    " -p",
+    '"-H',
+    "=-D",
+]
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_a_token_is_found_behind_an_escape(before: str) -> None:
+    source = random.Random(before)
+    for shape in ("github", "gitlab", "huggingface", "anthropic", "npm", "slack"):
+        text, _ = fill(SHAPES[shape], source)
+        assert secrets.find(f"x{before}{text} y".encode()), text
+        assert secrets.secret_variable("X", f"x{before}{text} y"), text
+        assert text not in secrets.redact(f"x{before}{text} y")
+    assert secrets.find(f"xa{fill(SHAPES['github'], source)[0]} y".encode()) == []
+
+
 def test_an_index_with_a_token_among_its_directories_is_a_secret_variable() -> None:
     """Servers have it there under their own names, too."""
     url = f"https://pypi.example/{ALNUM[:16]}/org/repo/python/simple"
