@@ -527,323 +527,6 @@ def _is_safe(top: str, program: str, context: Context) -> bool:
     return within or "*" in named or any(place and os.path.realpath(place) == top for place in named)
 
 
-# --- reprobuild_portable/capture/repositories/repository.py ---
-# Read access to one git repository.
-
-#
-# The content of a work tree is written as git objects into a directory of our own, unknown to the user's repository,
-# and packed with the commits that no remote has into one bundle:
-#
-#     refs/reprobuild/head      the commit that was checked out
-#     refs/reprobuild/index     a commit of the index, with the staged changes
-#     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
-#     refs/reprobuild/unmerged  a commit of the blobs of conflicts
-#
-# git only reads: its index from a copy. No program that the repository's configuration names is run.
-_NO_ID = "0" * 40
-# Otherwise the configuration of the repository could make git run programs, or ask a person.
-_CALM = (
-    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "gc.auto=0",
-    "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
-    "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
-    "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
-    "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
-    "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
-    "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
-)  # fmt: skip
-# Settings for the conversion between bytes on the disk and in the repository.
-_SETTINGS = (
-    "core.autocrlf",
-    "core.eol",
-    "core.filemode",
-    "core.symlinks",
-    "core.ignorecase",
-    "core.precomposeunicode",
-)
-
-
-_REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
-_AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
-
-
-class Entry(NamedTuple):
-    """One path of an index.
-
-    It has git's mode, the object id, and the letter of `git ls-files -v`.
-    """
-
-    mode: bytes
-    oid: bytes
-    tag: bytes
-
-
-class Files(NamedTuple):
-    """Differences between a work tree and its index.
-
-    They are (mode, id) by path, None for a deleted file.
-    """
-
-    changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
-    untracked: Dict[bytes, Tuple[bytes, bytes]]
-    left_out: List[Dict[str, Any]]
-    large: List[Dict[str, Any]]
-    inner: Dict[bytes, str]
-    intended: List[bytes]
-    touched: Set[bytes]
-
-
-class Repository:
-    """A work tree of the user, and new objects.
-
-    The work tree is only read. The objects are in a directory of our own.
-    """
-
-    def __init__(self, top: str, context: Context) -> None:
-        self.top = top
-        self.context = context
-        program = _program("git", context)
-        if program is None:
-            raise GaveUpError("failed", "git is not on PATH")
-        self.program = program
-        self.folder, self.common = _git_folders(top)
-        _check_links(top, self.folder, self.common, program, context)
-        _check_owner(top, self.folder, self.common, program, context)
-        self.clean: Set[bytes] = set()  # ids of new files without secrets
-        self.searched = 0  # bytes
-        self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
-        self.scratch = tempfile.mkdtemp(dir=context.scratch)
-        self.objects = os.path.join(self.scratch, "objects")
-        os.mkdir(self.objects)
-        self.index = os.path.join(self.scratch, "index")
-        with contextlib.suppress(FileNotFoundError):  # an unborn repository may have no index
-            source = os.path.join(self.folder, "index")
-            shutil.copyfile(source, self.index)
-            times = os.stat(
-                source
-            )  # git compares them with the files': a younger copy would hide late changes
-            os.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
-        alternate = quote(os.fsencode(os.path.join(self.common, "objects")))
-        self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
-        self.env.update(
-            GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
-            GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
-            GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
-            GIT_ALLOW_PROTOCOL="none",  # it overrules `protocol.file.allow` of the repository
-            GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate if alternate.startswith('"') else f'"{alternate}"',
-        )  # fmt: skip
-        self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
-        for setting in _CALM:
-            self.options += ["-c", setting]
-        self.config = self._config()
-        self._silence_filters()
-        self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
-
-    def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
-            codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
-        """Run a git command and return its output.
-
-        `env` are variables for this command.
-        """
-        context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
-        try:
-            return _run(
-                [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
-                stdin=stdin, out=out, most=most, codes=codes,
-            )  # fmt: skip
-        except GaveUpError as err:
-            raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
-
-    def _config(self) -> Dict[str, str]:
-        """Return the last value of each setting.
-
-        Names that git compares without case are in lower case.
-        """
-        settings = {}
-        for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
-            name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
-            settings[name] = value
-        return settings
-
-    def _silence_filters(self) -> None:
-        for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
-            if "=" in name or "\n" in name:
-                raise GaveUpError("failed", "the configuration names a filter that cannot be switched off")
-            for key in ("clean", "smudge", "process"):
-                self.options += ["-c", f"{name}.{key}="]
-            self.options += ["-c", f"{name}.required=false"]
-
-    def state(self, path: bytes) -> Optional[os.stat_result]:
-        """Return the state of a path of the work tree.
-
-        It is None if git would consider the path deleted.
-        """
-        try:
-            folder, name = self._enter(path)
-            return os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def open(self, path: bytes) -> int:
-        """Return the descriptor of a file of the work tree."""
-        folder, name = self._enter(path)
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-
-    def readlink(self, path: bytes) -> bytes:
-        """Return the text of a link in the work tree."""
-        folder, name = self._enter(path)
-        return os.readlink(name, dir_fd=folder)
-
-    def leave(self) -> None:
-        """Close the directory of the last file."""
-        if self.above:
-            os.close(self.above[1])
-        self.above = None
-
-    def _enter(self, path: bytes) -> Tuple[int, bytes]:
-        """Return the directory of a path, and its last name.
-
-        An index may hold any path.
-
-        Raises:
-            FileNotFoundError: git does not write such a path. NotADirectoryError: it leads over a link.
-        """
-        above, _, name = path.rpartition(b"/")
-        if self.above is None or self.above[0] != above:
-            self.leave()
-            folder = os.open(self.top, _FOLDER)
-            for step in above.split(b"/") if above else ():
-                outer = folder
-                try:
-                    folder = os.open(_check_name(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
-                finally:
-                    os.close(outer)
-            self.above = (above, folder)
-        return self.above[1], _check_name(name)
-
-    def add(self, kind: bytes, content: bytes) -> bytes:
-        """Write an object into our directory, and return its id."""
-        whole = kind + b" %d\0" % len(content) + content
-        name = self.id(whole)
-        folder = os.path.join(self.objects, name[:2])
-        path = os.path.join(folder, name[2:])
-        if not os.path.exists(path):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder)  # not its parents: they are gone if the capture was stopped
-            with open(path, "wb") as stream:
-                stream.write(zlib.compress(whole, 1))
-        return name.encode()
-
-    def id(self, whole: bytes) -> str:
-        """Return the id of an object with its header."""
-        try:
-            return str(hashlib.new(self.hash, whole, usedforsecurity=False).hexdigest())  # or FIPS refuses it
-        except TypeError:  # Python 3.8
-            return hashlib.new(self.hash, whole).hexdigest()
-
-    def commit(self, tree: bytes, parents: Iterable[str]) -> bytes:
-        """Write a commit with only a tree and parents.
-
-        Equal commits have equal ids.
-        """
-        rows = [b"tree " + tree, *(b"parent " + parent.encode() for parent in parents)]
-        return self.add(
-            b"commit",
-            b"\n".join([*rows, b"author " + _AUTHOR, b"committer " + _AUTHOR, b"", b"captured", b""]),
-        )
-
-    def tree(
-        self, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]], name: str, empty: bool = False
-    ) -> bytes:
-        """Return the tree of the index with changes.
-
-        `changes` has (mode, id) by path, None for a deletion.
-        """
-        index = os.path.join(self.scratch, name)
-        if not empty and os.path.exists(self.index):
-            shutil.copy2(self.index, index)
-        return self.change_tree(index, changes)
-
-    def change_tree(self, index: str, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]]) -> bytes:
-        """Apply changes to an index of our own, and return its tree."""
-        deletions = [path for path, entry in changes.items() if entry is None]
-        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in deletions]
-        if self.hash == "sha256":
-            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in deletions]
-        rows += [
-            entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
-        ]
-        if rows:
-            stdin = b"\0".join(rows) + b"\0"
-            self.git("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
-        # If git sees that the user's repository has a tree already, it sets the time of that file.
-        words = ("write-tree", "--missing-ok")
-        return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
-
-
-_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
-
-
-def _check_name(name: bytes) -> bytes:
-    if name.lower() in (b"", b".", b"..", b".git"):
-        raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
-    return name
-
-
-def find_top(folder: str) -> Optional[str]:
-    """Return the work tree around a directory, or None."""
-    folder = os.path.realpath(folder)
-    while True:
-        if os.path.exists(os.path.join(folder, ".git")):
-            return folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-
-
-def _git_folders(top: str) -> Tuple[str, str]:
-    """Return a work tree's git directory, and the shared one.
-
-    Worktrees share the second (gitrepository-layout).
-    """
-    folder = os.path.join(top, ".git")
-    if os.path.isfile(folder):
-        content = _read(folder, 1 << 14)
-        if not content.startswith(b"gitdir: "):
-            raise GaveUpError("failed", "its `.git` is no git directory")
-        folder = os.path.join(top, os.fsdecode(content[8:].rstrip(b"\r\n")))
-    if not os.path.isfile(os.path.join(folder, "HEAD")):
-        raise GaveUpError("failed", "its `.git` is no git directory")
-    shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
-    common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
-    return os.path.realpath(folder), os.path.realpath(common)
-
-
-def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
-    ordered = sorted(paths)
-    return {"count": len(ordered), "paths": [quote(path) for path in ordered[:LISTED]]}
-
-
-class Head(NamedTuple):
-    """The commit that is checked out, with tree and branch.
-
-    Commit and tree are None before the first commit. The branch is None if HEAD is detached. `pushed` tells
-    whether a branch of a remote ends at this very commit.
-    """
-
-    commit: Optional[str]
-    tree: Optional[str]
-    branch: Optional[str]
-    pushed: bool = False
-
-
-def _make_unique_name(stem: str, used: Dict[str, int]) -> str:
-    """Return a unique name for the files of a repository."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", stem).strip(".")[:80] or "repository"
-    used[name] = used.get(name, 0) + 1
-    return name if used[name] == 1 else _make_unique_name(f"{name}-{used[name]}", used)
-
-
 # --- reprobuild_portable/secrets/templates.py ---
 # Templates and patterns: references of a shell, fields of a template, globs and regular expressions.
 
@@ -1257,8 +940,13 @@ class SecretRule(NamedTuple):
 
 # Each value that `looks_chosen` passes has a digit.
 NUMBER = r"\d"
-# Behind a letter or digit there is no token, but behind `\n` of JSON and `%3D` of an address.
-START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+# Behind a letter or digit there is no token, but behind what ends in one: `\n`, `\x22` and `\u0022` of programs, `%3D`
+# and `%253D` of an address, `=3D` of a mail, a colour of a terminal, and an option of one letter.
+_HEX = "[0-9A-Fa-f]{2}"
+START = (
+    rf"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=[%=]{_HEX})|(?<=%25{_HEX})|(?<=\\x{_HEX})|(?<=\\u{_HEX}{_HEX})"
+    r"|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=\[[0-9];[0-9]{2}m)|(?<=[\s\"'=\[(,]-[A-Za-z])|(?<=\A-[A-Za-z]))"
+)
 # What documents have for a password.
 _SAMPLE_PASSWORD = re.compile(
     r"(?i)(?:my|the|test|some)?_?(?:pass(?:word|wd)?|pwd|secret|token|test|key)>?|change_?me|x{3,99}|\*{3,99}"
@@ -1411,6 +1099,46 @@ def locate_secret(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> t
         part = rule.inner(plain[0])
         return part and (match.start(group) + part[0], match.start(group) + part[1])
     return match.span(group) if rule.real(*plain) else None
+
+
+# --- reprobuild_portable/secrets/patterns.py ---
+# Patterns of what stands before a secret in a command line and a text: options, logins, addresses, headers.
+
+NOTHING = re.compile(
+    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
+    rf"|\${VARIABLE}"
+    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
+    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
+)
+# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
+LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
+OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?!<<<)(?=\S)")
+# What a shell takes for one word; a quote that is never closed reaches to the end.
+WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
+LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
+# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
+SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
+GROUPED = re.compile(
+    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
+    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
+    re.DOTALL,
+)
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
+# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
+AUTHORIZATION = re.compile(
+    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
+    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
+)
+BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
+
+
+def without_login(match: re.Match[str]) -> str:
+    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
+    option, space, word = match[1], match[2], match[3].strip("\"'")
+    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
+    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
+        return match[0]
+    return f"{option} {GONE}"
 
 
 # --- reprobuild_portable/secrets/commands.py ---
@@ -2801,6 +2529,541 @@ VALUES: tuple[SecretRule, ...] = (
 )
 
 
+# --- reprobuild_portable/secrets/redact.py ---
+# Cutting secrets out: of an address, and of a text for the eyes.
+
+# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
+ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
+    r"[\\\"']{0,4}(?=\S)"
+)
+# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
+_LATER_HOST = re.compile(
+    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
+)
+# A login whose `@` is percent-encoded; no host has one.
+# A login with a blank or a quote in its password, at which an address ends in a text, or behind the one slash that a
+# path leaves; digits before a sign are a port.
+_LOOSE_LOGIN = re.compile(
+    r"(:/{1,9})[^\s/:@]{0,200}:(?!\d{1,5}(?:[/?#\s\"'`,;)\]]|\Z))(?=[^\s/])[^@\n/]{1,300}@(?=[A-Za-z0-9\[])"
+)
+# A login before a host without a scheme, as scp and variables of proxies have it; no `image:tag@sha256:...`.
+_PLAIN_LOGIN = re.compile(
+    r"(?<![\w.:@-])[A-Za-z0-9][\w.+-]{0,100}:(?!/)[^\s@\"'`]{1,300}@(?!sha\d)(?=[A-Za-z0-9\[])"
+)
+_ENCODED_AT = re.compile("%(?:25){0,9}40")
+# After an address of IPv6: what is neither a port nor a template.
+_NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
+_OF_PATH = re.compile(r";([^;/]{1,9999})")
+# What counts in a path, in which other rules would take directories for a value.
+_OF_PATHS = tuple(rule for rule in VALUES if rule.pattern.startswith(START) or rule.name == "index-path")
+# Parameters of links that are signed for a time, by stores of files and their front ends.
+SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
+
+
+def strip_credentials(url: str) -> tuple[str, bool]:
+    """Return the address without user, password and secret parameters, and whether there were any.
+
+    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return _cut_values(url)
+    authority, slash, tail = _authority(rest, scheme)
+    user, at, named = authority.rpartition("@")
+    host = _NO_PORT.sub(r"\1", _ENCODED_AT.split(named)[-1])
+    keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
+    bare = f"{scheme}://{keep}{host}{slash}{tail}"
+    try:
+        parts = urlsplit(bare)
+        plain = parts._replace(
+            path=_without_parameters(parts.path),
+            query=_without_secrets(parts.query),
+            fragment=_without_secrets(parts.fragment),
+        )
+        cut = urlunsplit(plain)
+    except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
+        return f"{scheme}://{GONE}", True
+    # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
+    same = parts == plain
+    clean, more = _cut_values(bare if same else cut)
+    tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
+    return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
+
+
+def cut_tokens(text: str) -> str:
+    """Return a text with `***` for each token of a vendor, and the rest as it is: names and paths keep their shape."""
+    return _cut_values(text, _OF_PATHS)[0]
+
+
+def hide_path_tokens(url: str, *, index: bool) -> str:
+    """Return the address of packages with `***` for each token of a vendor in its path.
+
+    Args:
+        url: an address without a login.
+        index: whether it is of an index. A server may have its own token there (`/TOKEN/org/repo/simple`), so each
+            directory that looks generated counts.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark or scheme.rpartition("+")[2].lower() == "file":
+        return url
+    end = min((i for i in (rest.find(c) for c in "?#") if i >= 0), default=len(rest))
+    names = rest[:end].split("/")
+    if index:
+        names[1:] = (GONE if is_path_token(unquote(name)) else name for name in names[1:])
+    return cut_tokens(f"{scheme}://{'/'.join(names)}") + rest[end:]
+
+
+def without_logins(text: str) -> str:
+    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
+
+    `redact` cuts more, and would cut the words of a message that names a secret.
+    """
+    if not any(mark in text for mark in ("@", "://", "%40")):
+        return text
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(_without_loose_login, text)))[0]
+
+
+def _without_loose_login(match: Match[str]) -> str:
+    """Return a match without its login. Quotes stay: the message may be a command that quotes its words."""
+    return match[1] + GONE + "".join(c for c in match[0] if c in "'\"") + "@"
+
+
+def redact(text: str) -> str:
+    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
+    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
+    text = BEARER.sub(lambda match: match[1] + GONE, text)
+    text = LOGIN.sub(without_login, _without_header(text))
+    text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
+    text = _without_options(text)
+    for match in ASSIGNED.finditer(text):
+        if assigns_secret(match):
+            return _cut_values(text[: match.end()])[0] + GONE
+    return _cut_values(text)[0]
+
+
+def _without_header(text: str) -> str:
+    """Cut the logins out of headers that are called Authorization."""
+    parts, at = [], 0
+    for match in AUTHORIZATION.finditer(text):
+        if match.start() >= at:
+            ends = [
+                i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
+            ]
+            parts += [text[at : match.end()], GONE]
+            at = min(ends, default=len(text))
+    return "".join([*parts, text[at:]])
+
+
+def _without_options(text: str) -> str:
+    """Cut the words after options that are called like a secret."""
+    parts, at = [], 0
+    for match in OPTION.finditer(text):
+        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
+        if match.start() >= at and secret_name(name, value):
+            parts.append(f"{text[at : match.end(1)]} {GONE}")
+            word = WORD.match(text, match.end())
+            at = word.end() if word else match.end()
+    return "".join([*parts, text[at:]])
+
+
+def assigns_secret(match: re.Match[str]) -> bool:
+    """Tell whether what follows is the value of a secret."""
+    name = match[1].replace("-", "_")
+    if not rule_of_name(name):
+        return False
+    whole = match.string[match.end() : match.end() + 200].split()[0]
+    value = re.split("[\"',;]", whole)[0]
+    rule = secret_name(name, value)
+    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
+        return False
+    if not rule or (not match[2] and (match[3] == "=" or match[4])):
+        return bool(rule)
+    before = match.string[max(match.start() - 1, 0) : match.start()]
+    if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
+        return False
+    return not LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
+
+
+def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
+    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
+    end = _find_login_end(rest, 0)
+    for _ in range(9):
+        at = _find_real_host(rest, end, scheme)
+        if at < 0:
+            break
+        end = _find_login_end(rest, at)
+    return rest[:end], rest[end : end + 1], rest[end + 1 :]
+
+
+def _find_login_end(rest: str, start: int) -> int:
+    return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
+
+
+def _find_real_host(rest: str, end: int, scheme: str) -> int:
+    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
+    login, _, host = rest[:end].rpartition("@")
+    name, _, port = host.partition(":")
+    if "[" in rest[:end] or port.isdigit():
+        return -1
+    if port:
+        return rest.find("@", end)
+    if ":" not in login or "." in name or name == "localhost":
+        return -1
+    later = _LATER_HOST.search(rest, end)
+    return later.start() if later and (later[1] or "+" not in scheme) else -1
+
+
+def secret_query(query: str) -> bool:
+    """Tell whether a parameter of an address may be a login, or a part of a signature."""
+    return _without_secrets(query) != query or _cut_values(query)[1]
+
+
+def _without_secrets(query: str) -> str:
+    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
+    pairs = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
+    return "".join(mark + part for mark, part in pairs)[len(pairs[0][0]) if pairs else 0 :]
+
+
+def _without_parameters(path: str) -> str:
+    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
+    return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
+
+
+def _is_secret_parameter(part: str) -> bool:
+    name, has_value, value = part.partition("=")
+    word = unquote(name).strip().replace("-", "_")
+    return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
+
+
+def _cut_values(text: str, rules: Iterable[SecretRule] = VALUES) -> tuple[str, bool]:
+    """Replace each secret that is known by its looks: the same that a search finds."""
+    cut = text
+    for rule in rules:
+        if has_marks(rule, cut.lower()):
+            for start, end in reversed(secrets_of(rule, cut)):
+                cut = f"{cut[:start]}{GONE}{cut[end:]}"
+    return cut, cut != text
+
+
+# --- reprobuild_portable/capture/repositories/repository.py ---
+# Read access to one git repository.
+
+#
+# The content of a work tree is written as git objects into a directory of our own, unknown to the user's repository,
+# and packed with the commits that no remote has into one bundle:
+#
+#     refs/reprobuild/head      the commit that was checked out
+#     refs/reprobuild/index     a commit of the index, with the staged changes
+#     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
+#     refs/reprobuild/unmerged  a commit of the blobs of conflicts
+#
+# git only reads: its index from a copy. No program that the repository's configuration names is run.
+_NO_ID = "0" * 40
+# Otherwise the configuration of the repository could make git run programs, or ask a person.
+_CALM = (
+    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "gc.auto=0",
+    "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
+    "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
+    "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
+    "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
+    "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
+    "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
+)  # fmt: skip
+# Settings for the conversion between bytes on the disk and in the repository.
+_SETTINGS = (
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.symlinks",
+    "core.ignorecase",
+    "core.precomposeunicode",
+)
+
+
+_REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
+_AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
+
+
+class Entry(NamedTuple):
+    """One path of an index.
+
+    It has git's mode, the object id, and the letter of `git ls-files -v`.
+    """
+
+    mode: bytes
+    oid: bytes
+    tag: bytes
+
+
+class Files(NamedTuple):
+    """Differences between a work tree and its index.
+
+    They are (mode, id) by path, None for a deleted file.
+    """
+
+    changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
+    untracked: Dict[bytes, Tuple[bytes, bytes]]
+    left_out: List[Dict[str, Any]]
+    large: List[Dict[str, Any]]
+    inner: Dict[bytes, str]
+    intended: List[bytes]
+    touched: Set[bytes]
+
+
+class Repository:
+    """A work tree of the user, and new objects.
+
+    The work tree is only read. The objects are in a directory of our own.
+    """
+
+    def __init__(self, top: str, context: Context) -> None:
+        self.top = top
+        self.context = context
+        program = _program("git", context)
+        if program is None:
+            raise GaveUpError("failed", "git is not on PATH")
+        self.program = program
+        self.folder, self.common = _git_folders(top)
+        _check_links(top, self.folder, self.common, program, context)
+        _check_owner(top, self.folder, self.common, program, context)
+        self.clean: Set[bytes] = set()  # ids of new files without secrets
+        self.searched = 0  # bytes
+        self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
+        self.scratch = tempfile.mkdtemp(dir=context.scratch)
+        self.objects = os.path.join(self.scratch, "objects")
+        os.mkdir(self.objects)
+        self.index = os.path.join(self.scratch, "index")
+        with contextlib.suppress(FileNotFoundError):  # an unborn repository may have no index
+            source = os.path.join(self.folder, "index")
+            shutil.copyfile(source, self.index)
+            times = os.stat(
+                source
+            )  # git compares them with the files': a younger copy would hide late changes
+            os.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
+        alternate = quote(os.fsencode(os.path.join(self.common, "objects")))
+        self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
+        self.env.update(
+            GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_REPLACE_OBJECTS="1", GIT_NO_LAZY_FETCH="1",
+            GIT_LITERAL_PATHSPECS="1", GIT_PAGER="cat", GIT_GRAFT_FILE="/dev/null", LC_ALL="C",
+            GIT_INDEX_FILE=self.index, GIT_OBJECT_DIRECTORY=self.objects,
+            GIT_ALLOW_PROTOCOL="none",  # it overrules `protocol.file.allow` of the repository
+            GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate if alternate.startswith('"') else f'"{alternate}"',
+        )  # fmt: skip
+        self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
+        for setting in _CALM:
+            self.options += ["-c", setting]
+        self.config = self._config()
+        self._silence_filters()
+        self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
+
+    def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
+            codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
+        """Run a git command and return its output.
+
+        `env` are variables for this command.
+        """
+        context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
+        try:
+            return _run(
+                [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
+                stdin=stdin, out=out, most=most, codes=codes,
+            )  # fmt: skip
+        except GaveUpError as err:
+            raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
+
+    def _config(self) -> Dict[str, str]:
+        """Return the last value of each setting.
+
+        Names that git compares without case are in lower case.
+        """
+        settings = {}
+        for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
+            name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
+            settings[name] = value
+        return settings
+
+    def _silence_filters(self) -> None:
+        for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
+            if "=" in name or "\n" in name:
+                raise GaveUpError("failed", "the configuration names a filter that cannot be switched off")
+            for key in ("clean", "smudge", "process"):
+                self.options += ["-c", f"{name}.{key}="]
+            self.options += ["-c", f"{name}.required=false"]
+
+    def state(self, path: bytes) -> Optional[os.stat_result]:
+        """Return the state of a path of the work tree.
+
+        It is None if git would consider the path deleted.
+        """
+        try:
+            folder, name = self._enter(path)
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open(self, path: bytes) -> int:
+        """Return the descriptor of a file of the work tree."""
+        folder, name = self._enter(path)
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+    def readlink(self, path: bytes) -> bytes:
+        """Return the text of a link in the work tree."""
+        folder, name = self._enter(path)
+        return os.readlink(name, dir_fd=folder)
+
+    def leave(self) -> None:
+        """Close the directory of the last file."""
+        if self.above:
+            os.close(self.above[1])
+        self.above = None
+
+    def _enter(self, path: bytes) -> Tuple[int, bytes]:
+        """Return the directory of a path, and its last name.
+
+        An index may hold any path.
+
+        Raises:
+            FileNotFoundError: git does not write such a path. NotADirectoryError: it leads over a link.
+        """
+        above, _, name = path.rpartition(b"/")
+        if self.above is None or self.above[0] != above:
+            self.leave()
+            folder = os.open(self.top, _FOLDER)
+            for step in above.split(b"/") if above else ():
+                outer = folder
+                try:
+                    folder = os.open(_check_name(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+                finally:
+                    os.close(outer)
+            self.above = (above, folder)
+        return self.above[1], _check_name(name)
+
+    def add(self, kind: bytes, content: bytes) -> bytes:
+        """Write an object into our directory, and return its id."""
+        whole = kind + b" %d\0" % len(content) + content
+        name = self.id(whole)
+        folder = os.path.join(self.objects, name[:2])
+        path = os.path.join(folder, name[2:])
+        if not os.path.exists(path):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder)  # not its parents: they are gone if the capture was stopped
+            with open(path, "wb") as stream:
+                stream.write(zlib.compress(whole, 1))
+        return name.encode()
+
+    def id(self, whole: bytes) -> str:
+        """Return the id of an object with its header."""
+        try:
+            return str(hashlib.new(self.hash, whole, usedforsecurity=False).hexdigest())  # or FIPS refuses it
+        except TypeError:  # Python 3.8
+            return hashlib.new(self.hash, whole).hexdigest()
+
+    def commit(self, tree: bytes, parents: Iterable[str]) -> bytes:
+        """Write a commit with only a tree and parents.
+
+        Equal commits have equal ids.
+        """
+        rows = [b"tree " + tree, *(b"parent " + parent.encode() for parent in parents)]
+        return self.add(
+            b"commit",
+            b"\n".join([*rows, b"author " + _AUTHOR, b"committer " + _AUTHOR, b"", b"captured", b""]),
+        )
+
+    def tree(
+        self, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]], name: str, empty: bool = False
+    ) -> bytes:
+        """Return the tree of the index with changes.
+
+        `changes` has (mode, id) by path, None for a deletion.
+        """
+        index = os.path.join(self.scratch, name)
+        if not empty and os.path.exists(self.index):
+            shutil.copy2(self.index, index)
+        return self.change_tree(index, changes)
+
+    def change_tree(self, index: str, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]]) -> bytes:
+        """Apply changes to an index of our own, and return its tree."""
+        deletions = [path for path, entry in changes.items() if entry is None]
+        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in deletions]
+        if self.hash == "sha256":
+            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in deletions]
+        rows += [
+            entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
+        ]
+        if rows:
+            stdin = b"\0".join(rows) + b"\0"
+            self.git("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
+        # If git sees that the user's repository has a tree already, it sets the time of that file.
+        words = ("write-tree", "--missing-ok")
+        return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
+
+
+_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+
+
+def _check_name(name: bytes) -> bytes:
+    if name.lower() in (b"", b".", b"..", b".git"):
+        raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
+    return name
+
+
+def find_top(folder: str) -> Optional[str]:
+    """Return the work tree around a directory, or None."""
+    folder = os.path.realpath(folder)
+    while True:
+        if os.path.exists(os.path.join(folder, ".git")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def _git_folders(top: str) -> Tuple[str, str]:
+    """Return a work tree's git directory, and the shared one.
+
+    Worktrees share the second (gitrepository-layout).
+    """
+    folder = os.path.join(top, ".git")
+    if os.path.isfile(folder):
+        content = _read(folder, 1 << 14)
+        if not content.startswith(b"gitdir: "):
+            raise GaveUpError("failed", "its `.git` is no git directory")
+        folder = os.path.join(top, os.fsdecode(content[8:].rstrip(b"\r\n")))
+    if not os.path.isfile(os.path.join(folder, "HEAD")):
+        raise GaveUpError("failed", "its `.git` is no git directory")
+    shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
+    common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
+    return os.path.realpath(folder), os.path.realpath(common)
+
+
+def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
+    ordered = sorted(paths)
+    return {"count": len(ordered), "paths": [quote(path) for path in ordered[:LISTED]]}
+
+
+class Head(NamedTuple):
+    """The commit that is checked out, with tree and branch.
+
+    Commit and tree are None before the first commit. The branch is None if HEAD is detached. `pushed` tells
+    whether a branch of a remote ends at this very commit.
+    """
+
+    commit: Optional[str]
+    tree: Optional[str]
+    branch: Optional[str]
+    pushed: bool = False
+
+
+def _make_unique_name(stem: str, used: Dict[str, int]) -> str:
+    """Return a unique name for the files of a repository."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", cut_tokens(stem)).strip(".")[:80] or "repository"
+    used[name] = used.get(name, 0) + 1
+    return name if used[name] == 1 else _make_unique_name(f"{name}-{used[name]}", used)
+
+
 # --- reprobuild_portable/secrets/search.py ---
 # Finding secrets: in one text, and line by line in a source, a patch or an output.
 
@@ -3536,259 +3799,6 @@ class Packing:
         self.left_out.append({"path": _path(path), "reason": reason})
 
 
-# --- reprobuild_portable/secrets/patterns.py ---
-# Patterns of what stands before a secret in a command line and a text: options, logins, addresses, headers.
-
-NOTHING = re.compile(
-    r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
-    rf"|\${VARIABLE}"
-    r"|\$?\{{1,2} ?[a-z_][\w.]{0,60} ?\}{1,2}|%\([a-z_]\w{0,60}\)s|</?[a-z_|/ -]{1,"
-    r"40}>|<\|\w{1,40}\|>|\[[a-z_]{1,20}\]"
-)
-# Names that stand before `:` and ` = ` for much else: there the value must look like a secret, too.
-LOOSE = re.compile(r"(?i)keys?|pass|sig|signature|tokens|cookies?|sas|dsn")
-OPTION = re.compile(r"(?<![^\s\"'=])(--?[A-Za-z][A-Za-z0-9_-]{1,60})(?: {1,9}|=)(?!<<<)(?=\S)")
-# What a shell takes for one word; a quote that is never closed reaches to the end.
-WORD = re.compile(r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'[^']*(?:'|\Z)|[^\s\"'])+", re.DOTALL)
-LOGIN = re.compile(rf"(?<![^\s\"'])(-[uU]|--user|--proxy-user)( {{1,9}}|=|)({WORD.pattern})", re.DOTALL)
-# The password of `sshpass`, and Hydra's `+secrets.hf=value`.
-SSHPASS = re.compile(rf"(?<![A-Za-z0-9_.-])(sshpass[ \t]+(?:-v[ \t]+)?-p[ \t]*)({WORD.pattern})", re.DOTALL)
-GROUPED = re.compile(
-    r"(?i)(?<![A-Za-z0-9_.-])((?:[a-z0-9_-]{1,60}\.){0,9}(?:secrets?|credentials?|creds|passwords?)"
-    rf"(?:\.[a-z0-9_-]{{1,60}}){{1,9}}=)(?!=)({WORD.pattern})",
-    re.DOTALL,
-)
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>]+")
-# The value of the header, to the end of the line or of the quotes around it; the scheme stays.
-AUTHORIZATION = re.compile(
-    r"(?i)(([\"']?)authorization[\\\"']{0,4}\s{0,9}[:=]\s{0,9}(?:[bfru]{0,2}\\?([\"']))?"
-    r"(?:[a-z][a-z0-9-]{0,30}[ \t]{1,9})?)(?=\S)"
-)
-BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
-
-
-def without_login(match: re.Match[str]) -> str:
-    """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
-    option, space, word = match[1], match[2], match[3].strip("\"'")
-    glued = not space and not (option == "-u" and "curl" in match.string[: match.start()][-200:])
-    if glued or ":" not in word or "://" in word or re.fullmatch(r"\d+:\d+", word):
-        return match[0]
-    return f"{option} {GONE}"
-
-
-# --- reprobuild_portable/secrets/redact.py ---
-# Cutting secrets out: of an address, and of a text for the eyes.
-
-# `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
-ASSIGNED = re.compile(
-    r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]{0,100})([\\\"']{0,4}[ \t]{0,40})(:?=(?!=)|:(?!:|//))(\s{0,40})"
-    r"[\\\"']{0,4}(?=\S)"
-)
-# A host far into an address: no scope (`/@scope`), no commit or branch (`r.git@main`), no version.
-_LATER_HOST = re.compile(
-    r"(?<!/)(?<!\.git)@(?:[A-Za-z][A-Za-z0-9.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?(?:(/)|\Z)"
-)
-# A login whose `@` is percent-encoded; no host has one.
-# A login with a blank or a quote in its password, at which an address ends in a text, or behind the one slash that a
-# path leaves; digits before a sign are a port.
-_LOOSE_LOGIN = re.compile(
-    r"(:/{1,9})[^\s/:@]{0,200}:(?!\d{1,5}(?:[/?#\s\"'`,;)\]]|\Z))(?=[^\s/])[^@\n/]{1,300}@(?=[A-Za-z0-9\[])"
-)
-# A login before a host without a scheme, as scp and variables of proxies have it; no `image:tag@sha256:...`.
-_PLAIN_LOGIN = re.compile(
-    r"(?<![\w.:@-])[A-Za-z0-9][\w.+-]{0,100}:(?!/)[^\s@\"'`]{1,300}@(?!sha\d)(?=[A-Za-z0-9\[])"
-)
-_ENCODED_AT = re.compile("%(?:25){0,9}40")
-# After an address of IPv6: what is neither a port nor a template.
-_NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
-_OF_PATH = re.compile(r";([^;/]{1,9999})")
-# What counts in a path, in which other rules would take directories for a value.
-_OF_PATHS = tuple(rule for rule in VALUES if rule.pattern.startswith(START) or rule.name == "index-path")
-# Parameters of links that are signed for a time, by stores of files and their front ends.
-SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
-
-
-def strip_credentials(url: str) -> tuple[str, bool]:
-    """Return the address without user, password and secret parameters, and whether there were any.
-
-    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
-    """
-    scheme, mark, rest = url.partition("://")
-    if not mark:
-        return _cut_values(url)
-    authority, slash, tail = _authority(rest, scheme)
-    user, at, named = authority.rpartition("@")
-    host = _NO_PORT.sub(r"\1", _ENCODED_AT.split(named)[-1])
-    keep = "git@" if user == "git" and scheme.endswith("ssh") else ""
-    bare = f"{scheme}://{keep}{host}{slash}{tail}"
-    try:
-        parts = urlsplit(bare)
-        plain = parts._replace(
-            path=_without_parameters(parts.path),
-            query=_without_secrets(parts.query),
-            fragment=_without_secrets(parts.fragment),
-        )
-        cut = urlunsplit(plain)
-    except ValueError:  # "Invalid IPv6 URL" and its like: nothing in it can be told apart
-        return f"{scheme}://{GONE}", True
-    # urlunsplit writes file:///x and an empty query its own way; only a real cut may change the text.
-    same = parts == plain
-    clean, more = _cut_values(bare if same else cut)
-    tokenless = clean if scheme.rpartition("+")[2] == "file" else CONDA_TOKEN.sub("", clean)
-    return tokenless, bool(at and not keep) or host != named or not same or more or tokenless != clean
-
-
-def hide_path_tokens(url: str, *, index: bool) -> str:
-    """Return the address of packages with `***` for each token of a vendor in its path.
-
-    Args:
-        url: an address without a login.
-        index: whether it is of an index. A server may have its own token there (`/TOKEN/org/repo/simple`), so each
-            directory that looks generated counts.
-    """
-    scheme, mark, rest = url.partition("://")
-    if not mark or scheme.rpartition("+")[2].lower() == "file":
-        return url
-    end = min((i for i in (rest.find(c) for c in "?#") if i >= 0), default=len(rest))
-    names = rest[:end].split("/")
-    if index:
-        names[1:] = (GONE if is_path_token(unquote(name)) else name for name in names[1:])
-    return _cut_values(f"{scheme}://{'/'.join(names)}", _OF_PATHS)[0] + rest[end:]
-
-
-def without_logins(text: str) -> str:
-    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
-
-    `redact` cuts more, and would cut the words of a message that names a secret.
-    """
-    if not any(mark in text for mark in ("@", "://", "%40")):
-        return text
-    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
-    return _cut_values(_PLAIN_LOGIN.sub(f"{GONE}@", _LOOSE_LOGIN.sub(_without_loose_login, text)))[0]
-
-
-def _without_loose_login(match: Match[str]) -> str:
-    """Return a match without its login. Quotes stay: the message may be a command that quotes its words."""
-    return match[1] + GONE + "".join(c for c in match[0] if c in "'\"") + "@"
-
-
-def redact(text: str) -> str:
-    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
-    text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
-    text = BEARER.sub(lambda match: match[1] + GONE, text)
-    text = LOGIN.sub(without_login, _without_header(text))
-    text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
-    text = _without_options(text)
-    for match in ASSIGNED.finditer(text):
-        if assigns_secret(match):
-            return _cut_values(text[: match.end()])[0] + GONE
-    return _cut_values(text)[0]
-
-
-def _without_header(text: str) -> str:
-    """Cut the logins out of headers that are called Authorization."""
-    parts, at = [], 0
-    for match in AUTHORIZATION.finditer(text):
-        if match.start() >= at:
-            ends = [
-                i for i in (text.find(c, match.end()) for c in ("\n", match[3] or match[2]) if c) if i >= 0
-            ]
-            parts += [text[at : match.end()], GONE]
-            at = min(ends, default=len(text))
-    return "".join([*parts, text[at:]])
-
-
-def _without_options(text: str) -> str:
-    """Cut the words after options that are called like a secret."""
-    parts, at = [], 0
-    for match in OPTION.finditer(text):
-        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
-        if match.start() >= at and secret_name(name, value):
-            parts.append(f"{text[at : match.end(1)]} {GONE}")
-            word = WORD.match(text, match.end())
-            at = word.end() if word else match.end()
-    return "".join([*parts, text[at:]])
-
-
-def assigns_secret(match: re.Match[str]) -> bool:
-    """Tell whether what follows is the value of a secret."""
-    name = match[1].replace("-", "_")
-    if not rule_of_name(name):
-        return False
-    whole = match.string[match.end() : match.end() + 200].split()[0]
-    value = re.split("[\"',;]", whole)[0]
-    rule = secret_name(name, value)
-    if match.string[max(match.start() - 2, 0) : match.start()] == "*.":  # `*.key=01;31`: an ending of files
-        return False
-    if not rule or (not match[2] and (match[3] == "=" or match[4])):
-        return bool(rule)
-    before = match.string[max(match.start() - 1, 0) : match.start()]
-    if before == "/" or NOTHING.fullmatch(whole.strip("\\\"',;)}]")):  # `registry/token:latest`
-        return False
-    return not LOOSE.fullmatch(name) or (len(value) >= 16 and looks_generated(value))
-
-
-def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
-    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
-    end = _find_login_end(rest, 0)
-    for _ in range(9):
-        at = _find_real_host(rest, end, scheme)
-        if at < 0:
-            break
-        end = _find_login_end(rest, at)
-    return rest[:end], rest[end : end + 1], rest[end + 1 :]
-
-
-def _find_login_end(rest: str, start: int) -> int:
-    return min((i for i in (rest.find(c, start) for c in "/?#") if i >= 0), default=len(rest))
-
-
-def _find_real_host(rest: str, end: int, scheme: str) -> int:
-    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
-    login, _, host = rest[:end].rpartition("@")
-    name, _, port = host.partition(":")
-    if "[" in rest[:end] or port.isdigit():
-        return -1
-    if port:
-        return rest.find("@", end)
-    if ":" not in login or "." in name or name == "localhost":
-        return -1
-    later = _LATER_HOST.search(rest, end)
-    return later.start() if later and (later[1] or "+" not in scheme) else -1
-
-
-def secret_query(query: str) -> bool:
-    """Tell whether a parameter of an address may be a login, or a part of a signature."""
-    return _without_secrets(query) != query or _cut_values(query)[1]
-
-
-def _without_secrets(query: str) -> str:
-    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
-    pairs = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
-    return "".join(mark + part for mark, part in pairs)[len(pairs[0][0]) if pairs else 0 :]
-
-
-def _without_parameters(path: str) -> str:
-    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
-    return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
-
-
-def _is_secret_parameter(part: str) -> bool:
-    name, has_value, value = part.partition("=")
-    word = unquote(name).strip().replace("-", "_")
-    return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
-
-
-def _cut_values(text: str, rules: Iterable[SecretRule] = VALUES) -> tuple[str, bool]:
-    """Replace each secret that is known by its looks: the same that a search finds."""
-    cut = text
-    for rule in rules:
-        if has_marks(rule, cut.lower()):
-            for start, end in reversed(secrets_of(rule, cut)):
-                cut = f"{cut[:start]}{GONE}{cut[end:]}"
-    return cut, cut != text
-
-
 # --- reprobuild_portable/secrets/variables.py ---
 # Telling whether a variable is a secret: by its name, or by what its value holds.
 
@@ -3987,23 +3997,38 @@ def _known_secrets(environ: Mapping[str, str]) -> List[bytes]:
 
 
 def _scrub(text: bytes, secrets: Sequence[bytes]) -> bytes:
-    """Redact the values of secret variables in a text."""
+    """Redact the values of secret variables, and tokens, in a text."""
     for value in secrets:
         text = text.replace(value, GONE.encode())
-    return text
+    if not find(text, 1):  # it is faster than the patterns
+        return text
+    return cut_tokens(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-def _scrub_values(document: Any, secrets: Sequence[bytes]) -> Any:
-    """Redact secret values in all strings of a JSON document.
+def _scrub_document(document: Any, secrets: Sequence[bytes]) -> Any:
+    """Redact secret values and tokens in all strings of a JSON document.
 
-    The strings can then be written as UTF-8. The keys are ours, and unchanged.
+    The strings can then be written as UTF-8. A token may be in a path, a branch or a version.
     """
+
+    def clean(text: str) -> str:
+        content = _bytes(text)
+        for value in secrets:
+            content = content.replace(value, GONE.encode())
+        return content.decode("utf-8", "backslashreplace")
+
+    document = _map_strings(document, clean)
+    return _map_strings(document, cut_tokens) if find(json.dumps(document).encode(), 1) else document
+
+
+def _map_strings(document: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON document with each string changed. The keys are ours, and unchanged."""
     if isinstance(document, str):
-        return _scrub(_bytes(document), secrets).decode("utf-8", "backslashreplace")
+        return change(document)
     if isinstance(document, dict):
-        return {key: _scrub_values(value, secrets) for key, value in document.items()}
+        return {key: _map_strings(value, change) for key, value in document.items()}
     if isinstance(document, (list, tuple)):
-        return [_scrub_values(value, secrets) for value in document]
+        return [_map_strings(value, change) for value in document]
     return document
 
 
@@ -4598,6 +4623,9 @@ def take_environment(context: Context) -> Taken:
     """
     exact, rows, withheld = [], [], []
     for name, value in context.environ.items():
+        if cut_tokens(name) != name:
+            withheld.append({"what": "a variable", "name": GONE, "reason": "secret", "rule": "its name"})
+            continue
         rule = secret_variable(name, value)
         if rule is None and any(secret in _bytes(value) for secret in context.secrets):
             rule = "repeated"  # it has the value of another variable, a secret
@@ -6365,7 +6393,7 @@ def _take_all(
     cleaned = {
         name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }
-    return _scrub_values(document, secrets), cleaned, files, withheld
+    return _scrub_document(document, secrets), cleaned, files, withheld
 
 
 def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[str, Any], Optional[Taken]]:

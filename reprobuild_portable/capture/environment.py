@@ -8,6 +8,7 @@ from typing import Dict, Optional
 
 from reprobuild_portable.capture.files import _bytes, _path, _read
 from reprobuild_portable.capture.model import Context, Taken
+from reprobuild_portable.secrets.redact import cut_tokens
 from reprobuild_portable.secrets.variables import secret_variable
 from reprobuild_portable.secrets.words import GONE, secret_name
 
@@ -36,6 +37,9 @@ def take_environment(context: Context) -> Taken:
     """
     exact, rows, withheld = [], [], []
     for name, value in context.environ.items():
+        if cut_tokens(name) != name:
+            withheld.append({"what": "a variable", "name": GONE, "reason": "secret", "rule": "its name"})
+            continue
         rule = secret_variable(name, value)
         if rule is None and any(secret in _bytes(value) for secret in context.secrets):
             rule = "repeated"  # it has the value of another variable, a secret

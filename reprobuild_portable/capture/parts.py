@@ -15,7 +15,7 @@ from reprobuild_portable.capture.model import PROGRAM, REASONS, VERSION, Context
 from reprobuild_portable.capture.notes import _notes
 from reprobuild_portable.capture.python import take_python
 from reprobuild_portable.capture.repositories.discovery import _take_repositories
-from reprobuild_portable.capture.scrub import _harmless, _known_secrets, _scrub, _scrub_values
+from reprobuild_portable.capture.scrub import _harmless, _known_secrets, _scrub, _scrub_document
 from reprobuild_portable.capture.system.command_line import take_command
 from reprobuild_portable.capture.system.gpu import take_gpu
 from reprobuild_portable.capture.system.jobs import take_modules, take_scheduler
@@ -92,7 +92,7 @@ def _take_all(
     cleaned = {
         name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }
-    return _scrub_values(document, secrets), cleaned, files, withheld
+    return _scrub_document(document, secrets), cleaned, files, withheld
 
 
 def _run_part(part: Callable[[Context], Taken], context: Context) -> Tuple[Dict[str, Any], Optional[Taken]]:

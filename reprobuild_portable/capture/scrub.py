@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Sequence
+import json
+from typing import Any, Callable, List, Mapping, Sequence
 
 from reprobuild_portable.capture.files import _bytes
+from reprobuild_portable.secrets.redact import cut_tokens
+from reprobuild_portable.secrets.search import find
 from reprobuild_portable.secrets.variables import secret_variable
 from reprobuild_portable.secrets.words import GONE
 
@@ -38,21 +41,36 @@ def _known_secrets(environ: Mapping[str, str]) -> List[bytes]:
 
 
 def _scrub(text: bytes, secrets: Sequence[bytes]) -> bytes:
-    """Redact the values of secret variables in a text."""
+    """Redact the values of secret variables, and tokens, in a text."""
     for value in secrets:
         text = text.replace(value, GONE.encode())
-    return text
+    if not find(text, 1):  # it is faster than the patterns
+        return text
+    return cut_tokens(text.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-def _scrub_values(document: Any, secrets: Sequence[bytes]) -> Any:
-    """Redact secret values in all strings of a JSON document.
+def _scrub_document(document: Any, secrets: Sequence[bytes]) -> Any:
+    """Redact secret values and tokens in all strings of a JSON document.
 
-    The strings can then be written as UTF-8. The keys are ours, and unchanged.
+    The strings can then be written as UTF-8. A token may be in a path, a branch or a version.
     """
+
+    def clean(text: str) -> str:
+        content = _bytes(text)
+        for value in secrets:
+            content = content.replace(value, GONE.encode())
+        return content.decode("utf-8", "backslashreplace")
+
+    document = _map_strings(document, clean)
+    return _map_strings(document, cut_tokens) if find(json.dumps(document).encode(), 1) else document
+
+
+def _map_strings(document: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON document with each string changed. The keys are ours, and unchanged."""
     if isinstance(document, str):
-        return _scrub(_bytes(document), secrets).decode("utf-8", "backslashreplace")
+        return change(document)
     if isinstance(document, dict):
-        return {key: _scrub_values(value, secrets) for key, value in document.items()}
+        return {key: _map_strings(value, change) for key, value in document.items()}
     if isinstance(document, (list, tuple)):
-        return [_scrub_values(value, secrets) for value in document]
+        return [_map_strings(value, change) for value in document]
     return document

@@ -296,7 +296,7 @@ def test_a_text_keeps_no_secret_of_the_environment() -> None:
     secrets = capture._known_secrets(environ)
     assert secrets == [b"Zq7-of-nobody"]
     document = {"a": ["x Zq7-of-nobody y", 1, None], "b": {"Zq7": "onlyletters"}}
-    assert capture._scrub_values(document, secrets) == {
+    assert capture._scrub_document(document, secrets) == {
         "a": ["x *** y", 1, None],
         "b": {"Zq7": "onlyletters"},
     }

@@ -406,6 +406,52 @@ def base85_parts(diff: bytes) -> list[bytes]:
     return [zlib.decompressobj().decompress(b"".join(part)) for part in rows if part]
 
 
+def test_a_token_is_in_no_name_and_version(tmp_path: Path) -> None:
+    """The parts of a capture are names and facts, and each may hold the token of a vendor."""
+    source = random.Random(7)
+    drawn = {
+        place: fill("ghp_{a36}", source)[0]
+        for place in (
+            "variable",
+            "path",
+            "module",
+            "file",
+            "branch",
+            "remote",
+            "version",
+            "installer",
+            "python",
+        )
+    }
+    top = new_origin(tmp_path)
+    git(top, "checkout", "-q", "-b", f"fix-{drawn['branch']}")
+    git(top, "remote", "add", f"r-{drawn['remote']}", "https://git.example/x.git")
+    write(top, ".gitignore", b"ign*\n")
+    write(top, f"ign-{drawn['file']}", b"x")
+    site = tmp_path / "site"
+    plant_distribution(site, "clone", {"url": top.as_uri(), "dir_info": {"editable": True}})
+    folder = site / "versioned-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: versioned\nVersion: 1.0+{drawn['version']}\n"
+    )
+    (folder / "INSTALLER").write_text(drawn["installer"])
+    env = ENV | {
+        drawn["variable"]: "1", "LD_LIBRARY_PATH": f"/opt/{drawn['path']}/lib",
+        "PYTHONPATH": f"{site}:/x/{drawn['python']}",
+        "LOADEDMODULES": f"gcc/{drawn['module']}", "_LMFILES_": f"/m/gcc/{drawn['module']}",
+    }  # fmt: skip
+    argv = [BASE, str(PROGRAM), "-o", str(tmp_path / "out")]
+    done = subprocess.run(argv, cwd=top, env=env, capture_output=True, check=True)
+    everything = captured_bytes(tmp_path / "out") + done.stdout + done.stderr
+    assert [place for place, value in drawn.items() if value.encode() in everything] == []
+    assert {"what": "a variable", "name": "***", "reason": "secret", "rule": "its name"} in (
+        document(tmp_path / "out")["withheld"]
+    )
+    assert document(tmp_path / "out")["repositories"][0]["branch"] == "refs/heads/fix-***"
+    read_snapshot(tmp_path / "out")
+
+
 def test_many_removed_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be searched is among them."""
     names = [f"{number}/.env" for number in range(9)]

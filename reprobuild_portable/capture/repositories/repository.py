@@ -18,6 +18,7 @@ from reprobuild_portable.capture.limits import LISTED, SECONDS
 from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.processes import _program, _run
 from reprobuild_portable.capture.repositories.trust import _check_links, _check_owner
+from reprobuild_portable.secrets.redact import cut_tokens
 
 #
 # The content of a work tree is written as git objects into a directory of our own, unknown to the user's repository,
@@ -328,6 +329,6 @@ class Head(NamedTuple):
 
 def _make_unique_name(stem: str, used: Dict[str, int]) -> str:
     """Return a unique name for the files of a repository."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", stem).strip(".")[:80] or "repository"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", cut_tokens(stem)).strip(".")[:80] or "repository"
     used[name] = used.get(name, 0) + 1
     return name if used[name] == 1 else _make_unique_name(f"{name}-{used[name]}", used)
