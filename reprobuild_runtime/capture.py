@@ -55,6 +55,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    FrozenSet,
     Iterable,
     Iterator,
     List,
@@ -2529,6 +2530,26 @@ VALUES: tuple[SecretRule, ...] = (
 )
 
 
+def _index_marks() -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return each mark with the numbers of its rules."""
+    numbers: dict[str, list[int]] = {}
+    for number, rule in enumerate(VALUES):
+        for mark in rule.marks:
+            numbers.setdefault(mark, []).append(number)
+    return tuple((mark, tuple(rules)) for mark, rules in numbers.items())
+
+
+_NUMBERS_OF_MARKS = _index_marks()
+_ALWAYS = frozenset(number for number, rule in enumerate(VALUES) if not rule.marks)
+
+
+def select_rules(text: str) -> list[SecretRule]:
+    """Return the rules by which a text is to be searched, in their order: an address has few of the marks."""
+    lowered = text.lower()
+    numbers = {number for mark, rules in _NUMBERS_OF_MARKS if mark in lowered for number in rules}
+    return [VALUES[number] for number in sorted(numbers | _ALWAYS)]
+
+
 # --- reprobuild_portable/secrets/redact.py ---
 # Cutting secrets out: of an address, and of a text for the eyes.
 
@@ -2556,11 +2577,14 @@ _ENCODED_AT = re.compile("%(?:25){0,9}40")
 _NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
 _OF_PATH = re.compile(r";([^;/]{1,9999})")
 # What counts in a path, in which other rules would take directories for a value.
-_OF_PATHS = tuple(rule for rule in VALUES if rule.pattern.startswith(START) or rule.name == "index-path")
+_OF_PATHS = frozenset((*(name for name, _, _ in TOKENS), "index-path"))
 # Parameters of links that are signed for a time, by stores of files and their front ends.
 SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
 
+@functools.lru_cache(
+    maxsize=1024
+)  # a value names the same addresses again, and is judged once more when it is shown
 def strip_credentials(url: str) -> tuple[str, bool]:
     """Return the address without user, password and secret parameters, and whether there were any.
 
@@ -2637,7 +2661,7 @@ def redact(text: str) -> str:
     text = LOGIN.sub(without_login, _without_header(text))
     text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
-    for match in ASSIGNED.finditer(text):
+    for match in find_assignments(text):
         if assigns_secret(match):
             return _cut_values(text[: match.end()])[0] + GONE
     return _cut_values(text)[0]
@@ -2666,6 +2690,11 @@ def _without_options(text: str) -> str:
             word = WORD.match(text, match.end())
             at = word.end() if word else match.end()
     return "".join([*parts, text[at:]])
+
+
+def find_assignments(text: str) -> Iterator[Match[str]]:
+    """Return what may be the assignments of a text; without a sign there is none, which is quick to tell."""
+    return ASSIGNED.finditer(text) if "=" in text or ":" in text else iter(())
 
 
 def assigns_secret(match: re.Match[str]) -> bool:
@@ -2737,11 +2766,11 @@ def _is_secret_parameter(part: str) -> bool:
     return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
 
 
-def _cut_values(text: str, rules: Iterable[SecretRule] = VALUES) -> tuple[str, bool]:
-    """Replace each secret that is known by its looks: the same that a search finds."""
+def _cut_values(text: str, among: FrozenSet[str] = frozenset()) -> tuple[str, bool]:
+    """Replace each secret that is known by its looks: the same that a search finds; `among` names the only rules."""
     cut = text
-    for rule in rules:
-        if has_marks(rule, cut.lower()):
+    for rule in select_rules(text):
+        if not among or rule.name in among:
             for start, end in reversed(secrets_of(rule, cut)):
                 cut = f"{cut[:start]}{GONE}{cut[end:]}"
     return cut, cut != text
@@ -3120,11 +3149,7 @@ class _Block(NamedTuple):
 
 def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
-    lowered = value.lower()
-    for rule in VALUES:
-        if has_marks(rule, lowered) and secrets_of(rule, value):
-            return rule.name
-    return None
+    return next((rule.name for rule in select_rules(value) if secrets_of(rule, value)), None)
 
 
 def find(
@@ -3895,7 +3920,7 @@ def _assigned_inside(value: str) -> str | None:
 
     Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
     """
-    for match in ASSIGNED.finditer(value):
+    for match in find_assignments(value):
         if not rule_of_name(match[1].replace("-", "_")):
             continue
         word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Iterable, Match
+from typing import FrozenSet, Iterator, Match
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from reprobuild_portable.secrets.judges import START, SecretRule, has_marks, secrets_of
+from reprobuild_portable.secrets.judges import secrets_of
 from reprobuild_portable.secrets.patterns import (
     ADDRESS,
     AUTHORIZATION,
@@ -20,7 +21,8 @@ from reprobuild_portable.secrets.patterns import (
     WORD,
     without_login,
 )
-from reprobuild_portable.secrets.rules import VALUES
+from reprobuild_portable.secrets.rules import select_rules
+from reprobuild_portable.secrets.tokens import TOKENS
 from reprobuild_portable.secrets.words import (
     CONDA_TOKEN,
     GONE,
@@ -54,11 +56,14 @@ _ENCODED_AT = re.compile("%(?:25){0,9}40")
 _NO_PORT = re.compile(r"^(\[[^\]]{0,100}\]):(?!\d{0,5}\Z|[${]).*", re.DOTALL)
 _OF_PATH = re.compile(r";([^;/]{1,9999})")
 # What counts in a path, in which other rules would take directories for a value.
-_OF_PATHS = tuple(rule for rule in VALUES if rule.pattern.startswith(START) or rule.name == "index-path")
+_OF_PATHS = frozenset((*(name for name, _, _ in TOKENS), "index-path"))
 # Parameters of links that are signed for a time, by stores of files and their front ends.
 SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|expires")
 
 
+@functools.lru_cache(
+    maxsize=1024
+)  # a value names the same addresses again, and is judged once more when it is shown
 def strip_credentials(url: str) -> tuple[str, bool]:
     """Return the address without user, password and secret parameters, and whether there were any.
 
@@ -135,7 +140,7 @@ def redact(text: str) -> str:
     text = LOGIN.sub(without_login, _without_header(text))
     text = GROUPED.sub(lambda match: match[1] + GONE, SSHPASS.sub(lambda match: match[1] + GONE, text))
     text = _without_options(text)
-    for match in ASSIGNED.finditer(text):
+    for match in find_assignments(text):
         if assigns_secret(match):
             return _cut_values(text[: match.end()])[0] + GONE
     return _cut_values(text)[0]
@@ -164,6 +169,11 @@ def _without_options(text: str) -> str:
             word = WORD.match(text, match.end())
             at = word.end() if word else match.end()
     return "".join([*parts, text[at:]])
+
+
+def find_assignments(text: str) -> Iterator[Match[str]]:
+    """Return what may be the assignments of a text; without a sign there is none, which is quick to tell."""
+    return ASSIGNED.finditer(text) if "=" in text or ":" in text else iter(())
 
 
 def assigns_secret(match: re.Match[str]) -> bool:
@@ -235,11 +245,11 @@ def _is_secret_parameter(part: str) -> bool:
     return bool(has_value and (secret_name(word, value) or SIGNED.fullmatch(word)))
 
 
-def _cut_values(text: str, rules: Iterable[SecretRule] = VALUES) -> tuple[str, bool]:
-    """Replace each secret that is known by its looks: the same that a search finds."""
+def _cut_values(text: str, among: FrozenSet[str] = frozenset()) -> tuple[str, bool]:
+    """Replace each secret that is known by its looks: the same that a search finds; `among` names the only rules."""
     cut = text
-    for rule in rules:
-        if has_marks(rule, cut.lower()):
+    for rule in select_rules(text):
+        if not among or rule.name in among:
             for start, end in reversed(secrets_of(rule, cut)):
                 cut = f"{cut[:start]}{GONE}{cut[end:]}"
     return cut, cut != text

@@ -121,3 +121,23 @@ VALUES: tuple[SecretRule, ...] = (
     *PLACED_RULES,
     *NAMED_RULES,
 )
+
+
+def _index_marks() -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return each mark with the numbers of its rules."""
+    numbers: dict[str, list[int]] = {}
+    for number, rule in enumerate(VALUES):
+        for mark in rule.marks:
+            numbers.setdefault(mark, []).append(number)
+    return tuple((mark, tuple(rules)) for mark, rules in numbers.items())
+
+
+_NUMBERS_OF_MARKS = _index_marks()
+_ALWAYS = frozenset(number for number, rule in enumerate(VALUES) if not rule.marks)
+
+
+def select_rules(text: str) -> list[SecretRule]:
+    """Return the rules by which a text is to be searched, in their order: an address has few of the marks."""
+    lowered = text.lower()
+    numbers = {number for mark, rules in _NUMBERS_OF_MARKS if mark in lowered for number in rules}
+    return [VALUES[number] for number in sorted(numbers | _ALWAYS)]

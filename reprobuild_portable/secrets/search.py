@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Callable, Iterator, NamedTuple
 
-from reprobuild_portable.secrets.judges import NUMBER, START, SecretRule, has_marks, locate_secret, secrets_of
-from reprobuild_portable.secrets.rules import VALUES
+from reprobuild_portable.secrets.judges import NUMBER, START, SecretRule, locate_secret, secrets_of
+from reprobuild_portable.secrets.rules import VALUES, select_rules
 
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
@@ -61,11 +61,7 @@ class _Block(NamedTuple):
 
 def secret_value(value: str) -> str | None:
     """Return the rule by which this text holds a secret, whatever its name, or None."""
-    lowered = value.lower()
-    for rule in VALUES:
-        if has_marks(rule, lowered) and secrets_of(rule, value):
-            return rule.name
-    return None
+    return next((rule.name for rule in select_rules(value) if secrets_of(rule, value)), None)
 
 
 def find(

@@ -18,9 +18,9 @@ from reprobuild_portable.secrets.patterns import (
     without_login,
 )
 from reprobuild_portable.secrets.redact import (
-    ASSIGNED,
     SIGNED,
     assigns_secret,
+    find_assignments,
     hide_path_tokens,
     redact,
 )
@@ -128,7 +128,7 @@ def _assigned_inside(value: str) -> str | None:
 
     Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
     """
-    for match in ASSIGNED.finditer(value):
+    for match in find_assignments(value):
         if not rule_of_name(match[1].replace("-", "_")):
             continue
         word = _WORD_END.split(value[match.end() : match.end() + _NEAR], maxsplit=1)[0]
