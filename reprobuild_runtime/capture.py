@@ -1964,9 +1964,9 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "gitlab",
         ("glpat-", "gldt-", "glptt-", "glrt-", "glcbt-", "glsoat-", "glft-", "glimt-", "glagent-",
-         "gloas-", "gr1348941",),
-        r"gl(?:pat|dt|ptt|rt|cbt|soat|ft|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|GR1348941[A"
-        r"-Za-z0-9_-]{20,50}",
+         "gloas-", "glffct-", "glrtr-", "glwt-", "gr1348941",),
+        r"gl(?:pat|dt|ptt|rtr?|cbt|soat|ft|ffct|wt|imt|agent|oas)-[A-Za-z0-9_.-]{20,250}|G"
+        r"R1348941[A-Za-z0-9_-]{20,50}",
     ),
     (
         "slack",
@@ -2419,6 +2419,258 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "mapbox",
         ("sk.eyj",),
         r"sk\.eyJ[A-Za-z0-9_-]{20,400}\.[A-Za-z0-9_-]{20,60}(?![A-Za-z0-9_.-])",
+    ),
+    (
+        "airtable",
+        ("pat",),
+        r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}(?![0-9a-f])",
+    ),
+    (
+        "clojars",
+        ("clojars_",),
+        r"CLOJARS_[a-z0-9]{60}(?![a-z0-9])",
+    ),
+    (
+        "cloudflare-origin",
+        ("v1.0-",),
+        r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,160}(?![0-9a-f])",
+    ),
+    (
+        "contentful",
+        ("cfpat-",),
+        r"CFPAT-[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "defined-networking",
+        ("dnkey-",),
+        r"dnkey-[A-Za-z0-9]{26}-[A-Za-z0-9]{52}(?![A-Za-z0-9])",
+    ),
+    (
+        "duffel",
+        ("duffel_",),
+        r"duffel_(?:test|live)_[A-Za-z0-9_=-]{43}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "flutterwave",
+        ("flwseck",),
+        r"FLWSECK(?:_TEST)?-[0-9a-h]{12,32}-X(?![A-Za-z0-9])",
+    ),
+    (
+        "frameio",
+        ("fio-u-",),
+        r"fio-u-[A-Za-z0-9_=-]{64}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "grafana-key",
+        ("eyjrijoi",),
+        r"eyJrIjoi[A-Za-z0-9]{70,400}={0,2}",
+    ),
+    (
+        "hubspot",
+        ("pat-na", "pat-eu",),
+        r"pat-(?:na|eu)\d-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])",
+    ),
+    (
+        "netlify",
+        ("nfp_",),
+        r"nfp_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
+    ),
+    (
+        "newrelic-insert",
+        ("nrii-",),
+        r"NRII-[A-Za-z0-9_-]{32}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "newrelic-license",
+        ("nral",),
+        r"(?=[a-z0-9]{0,35}\d)[a-z0-9]{36}NRAL(?![A-Za-z0-9])",
+    ),
+    (
+        "readme",
+        ("rdme_",),
+        r"rdme_[a-z0-9]{70}(?![a-z0-9])",
+    ),
+    (
+        "scalingo",
+        ("tk-us-",),
+        r"tk-us-[A-Za-z0-9_-]{48}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "brevo",
+        ("xkeysib-",),
+        r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}(?![A-Za-z0-9])",
+    ),
+    (
+        "settlemint",
+        ("sm_pat_",),
+        r"sm_pat_[A-Za-z0-9]{16}(?![A-Za-z0-9])",
+    ),
+    (
+        "shippo",
+        ("shippo_",),
+        r"shippo_(?:live|test)_[0-9a-f]{40}(?![0-9a-f])",
+    ),
+    (
+        "slack-browser",
+        ("xoxc-", "xoxd-",),
+        r"xoxc-\d{1,20}-\d{1,20}-\d{1,20}-[0-9a-f]{64}|xoxd-[A-Za-z0-9%+/=_-]{80,400}",
+    ),
+    (
+        "typeform",
+        ("tfp_",),
+        r"tfp_[A-Za-z0-9_.=-]{40,60}(?![A-Za-z0-9_.=-])",
+    ),
+    (
+        "yandex",
+        ("aqvn",),
+        r"AQVN(?=[A-Za-z_-]{0,37}\d)[A-Za-z0-9_-]{35,38}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "resend",
+        ("re_",),
+        r"re_[A-Za-z0-9]{8}_(?=[A-Za-z]{0,23}\d)(?=[a-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?![A"
+        r"-Za-z0-9_])",
+    ),
+    (
+        "vercel-blob",
+        ("vercel_blob_rw_",),
+        r"vercel_blob_rw_[A-Za-z0-9]{16}_[A-Za-z0-9]{30}(?![A-Za-z0-9])",
+    ),
+    (
+        "neon",
+        ("napi_",),
+        r"napi_(?=[a-z]{0,63}\d)[a-z0-9]{64}(?![A-Za-z0-9_])",
+    ),
+    (
+        "render",
+        ("rnd_",),
+        r"rnd_(?=[A-Za-z]{0,31}\d)(?=[a-z0-9]{0,31}[A-Z])[A-Za-z0-9]{28,32}(?![A-Za-z0-9_])",
+    ),
+    (
+        "buildkite",
+        ("bkua_",),
+        r"bkua_[0-9a-f]{40}(?![0-9a-f])",
+    ),
+    (
+        "circleci",
+        ("ccipat_",),
+        r"CCIPAT_[A-Za-z0-9]{22}_[0-9a-f]{40}(?![0-9a-f])",
+    ),
+    (
+        "langsmith-old",
+        ("ls__",),
+        r"ls__[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "anyscale",
+        ("esecret_",),
+        r"esecret_[a-z0-9]{40}(?![a-z0-9])",
+    ),
+    (
+        "lambda",
+        ("secret_",),
+        r"secret_[A-Za-z0-9-]{1,60}_[0-9a-f]{32}\.[A-Za-z0-9]{32}(?![A-Za-z0-9])",
+    ),
+    (
+        "notion-old",
+        ("secret_",),
+        r"secret_(?=[A-Za-z]{0,42}\d)(?=[a-z0-9]{0,42}[A-Z])(?=[A-Z0-9]{0,42}[a-z])[A-Za-z0"
+        r"-9]{43}(?![A-Za-z0-9_])",
+    ),
+    (
+        "voyage",
+        ("pa-", "nk-",),
+        r"(?<![-_./])(?:pa|nk)-(?=[A-Za-z_-]{0,42}\d)(?=[a-z0-9_-]{0,42}[A-Z])(?=[A-Z0-9_-]"
+        r"{0,42}[a-z])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_.-])",
+    ),
+    (
+        "e2b",
+        ("e2b_",),
+        r"e2b_[0-9a-f]{40}(?![0-9a-f])",
+    ),
+    (
+        "google-hmac",
+        ("goog1e",),
+        r"GOOG1E[A-Z2-7]{55}(?![A-Za-z0-9])",
+    ),
+    (
+        "azure-identifiable",
+        ("+acr", "+asb", "+aeh", "acdb", "azse", "azfu", "apim", "jqqj99",),
+        r"[A-Za-z0-9+/]{42}\+ACR[A-D][A-Za-z0-9+/]{5}(?![A-Za-z0-9+/])|[A-Za-z0-9+/]{33}\+A("
+        r"?:Sb|Eh)[A-Za-z0-9+/]{6}=|[A-Za-z0-9+/]{76}(?:ACDb|APIM)[A-Za-z0-9+/]{6}==|[A-Za"
+        r"-z0-9]{42}AzSe[A-D][A-Za-z0-9]{5}(?![A-Za-z0-9])|[A-Za-z0-9_-]{44}AzFu[A-Za-z0-9"
+        r"_-]{6}==|[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{18}AC[A-Za-z0-9]{6}(?![A-Za-z0-9])",
+    ),
+    (
+        "amazon-mws",
+        ("amzn.mws.",),
+        r"amzn\.mws\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])",
+    ),
+    (
+        "databricks-oauth",
+        ("dose",),
+        r"dose[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "mongodb-atlas",
+        ("mdb_sa_sk_",),
+        r"mdb_sa_sk_[A-Za-z0-9_-]{40}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "posthog",
+        ("phx_",),
+        r"phx_(?=[A-Za-z]{0,42}\d)[A-Za-z0-9]{43,48}(?![A-Za-z0-9_])",
+    ),
+    (
+        "aiven",
+        ("avns_",),
+        r"AVNS_[A-Za-z0-9_-]{19}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "baidu",
+        ("bce-v3/altak-",),
+        r"bce-v3/ALTAK-[A-Za-z0-9]{21}/[0-9a-f]{40}(?![0-9a-f])",
+    ),
+    (
+        "volcengine",
+        ("aklt",),
+        r"AKLT(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{40,60}(?![A-Za-z0-9_])",
+    ),
+    (
+        "snyk",
+        ("snyk_uat.",),
+        r"snyk_uat\.[0-9a-f]{8}\.[A-Za-z0-9_-]{30,80}",
+    ),
+    (
+        "atlassian-client",
+        ("atctt3xffgn0",),
+        r"ATCTT3xFfGN0[A-Za-z0-9_=-]{60,300}",
+    ),
+    (
+        "clickhouse",
+        ("4b1d",),
+        r"(?<![/+_-])4b1d(?=[a-z0-9]{0,37}[A-Z])(?=[A-Z0-9]{0,37}[a-z])[A-Za-z0-9]{38}(?!["
+        r"A-Za-z0-9+/=_-])",
+    ),
+    (
+        "octopus",
+        ("api-",),
+        r"API-(?=[A-Z]{0,25}\d)[A-Z0-9]{26}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "swarm",
+        ("swmtkn-1-",),
+        r"SWMTKN-1-[a-z0-9]{50}-[a-z0-9]{25}(?![a-z0-9])",
+    ),
+    (
+        "dropbox",
+        ("sl.",),
+        r"sl\.(?:u\.)?(?=[A-Za-z_-]{0,99}\d)[A-Za-z0-9_-]{130,400}",
+    ),
+    (
+        "paseto",
+        ("v2.local.", "v3.local.", "v4.local.",),
+        r"v[234]\.local\.[A-Za-z0-9_-]{60,400}",
     ),
 )
 # fmt: on
@@ -3575,6 +3827,7 @@ _FILES = re.compile(
     r"l_token_cache\.[a-z]{1,9})"
     r"|gcloud/(?:credentials\.db|access_tokens\.db|application_default_credentials\.json|legac"
     r"y_credentials/.{1,200})"
+    r"|master\.key|jupyter_cookie_secret|\.passwd-s3fs|\.smbcredentials|sitemanager\.xml"
     r"|application_default_credentials\.json|client_secret[^/]{0,200}\.json|\.databrickscfg|\.t"
     r"erraform\.d/credentials\.tfrc\.json"
     r"|\.huggingface/token|\.cache/huggingface/(?:token|stored_tokens)"

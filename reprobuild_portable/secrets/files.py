@@ -17,6 +17,7 @@ _FILES = re.compile(
     r"l_token_cache\.[a-z]{1,9})"
     r"|gcloud/(?:credentials\.db|access_tokens\.db|application_default_credentials\.json|legac"
     r"y_credentials/.{1,200})"
+    r"|master\.key|jupyter_cookie_secret|\.passwd-s3fs|\.smbcredentials|sitemanager\.xml"
     r"|application_default_credentials\.json|client_secret[^/]{0,200}\.json|\.databrickscfg|\.t"
     r"erraform\.d/credentials\.tfrc\.json"
     r"|\.huggingface/token|\.cache/huggingface/(?:token|stored_tokens)"

@@ -51,6 +51,21 @@ TOKENS = {
     "sonar": "sqp_{a40}", "sourcegraph": "sgp_{h16}_{h40}", "square-access": "EAAA{w60}", "adobe": "p8e-{l32}",
     "easypost": "EZAK{a54}", "aws-session": "IQoJb3JpZ2luX2Vj{b400}=", "nuget": "oy2{n43}", "crates": "cio{a32}",
     "modal": "as-{a22}", "mapbox": "sk.eyJ{a90}.{w22}",
+    "airtable": "pat{a14}.{h64}", "clojars": "CLOJARS_{l60}", "cloudflare-origin": "v1.0-{h24}-{h146}",
+    "contentful": "CFPAT-{w43}", "defined-networking": "dnkey-{a26}-{a52}", "duffel": "duffel_live_{w43}",
+    "flutterwave": "FLWSECK_TEST-{d32}-X", "frameio": "fio-u-{w64}", "grafana-key": "eyJrIjoi{a88}",
+    "hubspot": "pat-na1-{uuid}", "netlify": "nfp_{a36}", "newrelic-insert": "NRII-{a32}",
+    "newrelic-license": "{h36}NRAL", "readme": "rdme_{l70}", "scalingo": "tk-us-{a48}", "brevo": "xkeysib-{h64}-{a16}",
+    "settlemint": "sm_pat_{a16}", "shippo": "shippo_live_{h40}", "slack-browser": "xoxc-{d12}-{d12}-{d12}-{h64}",
+    "typeform": "tfp_{a59}", "yandex": "AQVN{w35}", "resend": "re_{a8}_{a24}",
+    "vercel-blob": "vercel_blob_rw_{a16}_{a30}", "neon": "napi_{l64}", "render": "rnd_{a32}", "buildkite": "bkua_{h40}",
+    "circleci": "CCIPAT_{a22}_{h40}", "langsmith-old": "ls__{h32}", "anyscale": "esecret_{l40}",
+    "lambda": "secret_train_{h32}.{a32}", "notion-old": "secret_{a43}", "voyage": "pa-{a43}", "e2b": "e2b_{h40}",
+    "google-hmac": "GOOG1E{u55}", "azure-identifiable": "{a42}AzSeA{a5}", "amazon-mws": "amzn.mws.{uuid}",
+    "databricks-oauth": "dose{h32}", "mongodb-atlas": "mdb_sa_sk_{a40}", "posthog": "phx_{a43}", "aiven": "AVNS_{a19}",
+    "baidu": "bce-v3/ALTAK-{a21}/{h40}", "volcengine": "AKLT{a43}", "snyk": "snyk_uat.{h8}.{a40}",
+    "atlassian-client": "ATCTT3xFfGN0{a80}", "clickhouse": "4b1d{a38}", "octopus": "API-{u26}",
+    "swarm": "SWMTKN-1-{l50}-{l25}", "dropbox": "sl.{w135}", "paseto": "v2.local.{w150}",
 }  # fmt: skip
 PEM = "-----BEGIN {kind}PRIVATE " + "KEY-----\n{b64}\n{b64}\n{b40}\n-----END {kind}PRIVATE " + "KEY-----"
 ENCODED_PEM = "base64:-----BEGIN PRIVATE " + "KEY-----\n{b64}\n{b64}\n-----END PRIVATE " + "KEY-----\n"
