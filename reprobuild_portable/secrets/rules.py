@@ -56,6 +56,21 @@ VALUES: tuple[SecretRule, ...] = (
         r"(-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:(?!-----)[\s\S]){0,9000}-----END [A-Z0-9 ]{0,40}-----|[A-Za-z0-9+/=\s\\]{0,9000}))",
     ),
+    SecretRule(  # of PuTTY, OpenVPN and SSH2
+        "key-block",
+        ("private-lines:", "static key v1", "begin ssh2 "),
+        r"((?:Private-Lines: \d{1,3}|-----BEGIN OpenVPN Static key V1-----"
+        r"|---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY ----"
+        r"(?:\s{1,4}[A-Za-z-]{1,30}: [^\n]{0,80}){0,5})[A-Za-z0-9+/=\s\\]{0,9000})",
+    ),
+    SecretRule(  # of `/etc/shadow`: crypt(5)
+        "crypt-hash",
+        ("$6$", "$5$", "$y$"),
+        r"(?<![A-Za-z0-9])(\$(?:6\$(?:rounds=\d{1,9}\$)?[A-Za-z0-9./]{1,16}\$[A-Za-z0-9./]{86}"
+        r"|5\$(?:rounds=\d{1,9}\$)?[A-Za-z0-9./]{1,16}\$[A-Za-z0-9./]{43}"
+        r"|y\$[A-Za-z0-9./]{1,8}\$[A-Za-z0-9./]{1,86}\$[A-Za-z0-9./]{43}))(?![A-Za-z0-9./])",
+        is_plausible_token,
+    ),
     SecretRule(  # the body of a key of OpenSSH, with or without its header
         "openssh-key",
         ("b3blbnnzac1rzxktdje",),

@@ -71,6 +71,7 @@ PEM = "-----BEGIN {kind}PRIVATE " + "KEY-----\n{b64}\n{b64}\n{b40}\n-----END {ki
 ENCODED_PEM = "base64:-----BEGIN PRIVATE " + "KEY-----\n{b64}\n{b64}\n-----END PRIVATE " + "KEY-----\n"
 CONTEXTS = {
     "aws-secret-key": "aws_secret_access_key = {b40}", "aws-secret-value": "{b40}",
+    "key-block": "-----BEGIN OpenVPN Static key V1-----\n{h32}\n{h32}\n", "crypt-hash": "ada:$6${a16}${a86}:19000",
     "private-key": PEM.replace("{kind}", "RSA "), "encoded-key": ENCODED_PEM,
     "encoded": "base64:DB_PASSWORD={p20}", "azure-key": "AccountName=x;AccountKey={b86}==;EndpointSuffix=y",
     "azure-sas": "https://x.blob.core.example/c?sv=2024-08-04&se=2027-01-01&sr=c&sig={a41}%2B{a2}%3D",
