@@ -14,6 +14,8 @@ from hypothesis import given, settings
 
 from reprobuild_portable import secrets
 from reprobuild_portable.secrets import search
+from reprobuild_portable.secrets.judges import has_marks
+from reprobuild_portable.secrets.rules import VALUES, select_rules
 from tests.snapshot.samples import SECRETS
 from tests.snapshot.shapes import SHAPES, fill
 
@@ -113,3 +115,12 @@ def test_a_list_is_named_by_the_line_of_its_program() -> None:
     patch = "".join(f"+{line}\n" for line in text.splitlines())
     assert secrets.find(patch.encode()) == [(3, "command-list"), (7, "command-list")]
     assert "S3cret9xYz" not in secrets.redact(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain", "mc alias set a http://h x Y1", "TOKEN=sk-1 curl -u a:b https://u:p@h/"]
+)
+def test_the_rules_of_a_text_are_those_with_a_mark_in_it(text: str) -> None:
+    """An address is searched by few rules: a value of a variable may have thousands of addresses."""
+    assert select_rules(text) == [rule for rule in VALUES if has_marks(rule, text.lower())]
+    assert len(select_rules(text)) < len(VALUES) / 3
