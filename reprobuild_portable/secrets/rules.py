@@ -59,7 +59,7 @@ VALUES: tuple[SecretRule, ...] = (
     SecretRule(  # of PuTTY, OpenVPN and SSH2
         "key-block",
         ("private-lines:", "static key v1", "begin ssh2 "),
-        r"((?:Private-Lines: \d{1,3}|-----BEGIN OpenVPN Static key V1-----"
+        r"((?:Private-Lines: \d{1,3}|-----BEGIN OpenVPN Static [k]ey V1-----"  # which does not match itself
         r"|---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY ----"
         r"(?:\s{1,4}[A-Za-z-]{1,30}: [^\n]{0,80}){0,5})[A-Za-z0-9+/=\s\\]{0,9000})",
     ),

@@ -62,8 +62,8 @@ def sparse_bmm(b: "Bench") -> "List[Any]":
     return [b.torch.bmm(sparse, b.randn(4, 64, 32))]
 
 
-# cuSPARSE promises the same bits only for some algorithms; torch chooses none of them, and does not document this:
-# until it was measured, the probes are informational there. https://docs.nvidia.com/cuda/cusparse/#cusparsespmm
+# cuSPARSE promises the same bits only for some algorithms; torch chooses none of them, and does not document this. An
+# H100 showed both to drift in strict mode, too. https://docs.nvidia.com/cuda/cusparse/#cusparsespmm
 @probe(informational=("cuda",))
 def sparse_mm_backward(b: "Bench") -> "List[Any]":
     (dense,) = b.leaves(b.randn(512, 32))

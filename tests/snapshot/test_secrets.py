@@ -12,6 +12,7 @@ from hypothesis import given
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.parsers import git_diff, pip_freeze
 from reprobuild_portable import secrets
+from reprobuild_portable.secrets.judges import has_marks
 from tests.snapshot.samples import ALNUM, SECRETS
 from tests.snapshot.shapes import MORE, SHAPES, fill
 
@@ -663,8 +664,9 @@ def test_a_login_of_a_proxy_without_a_scheme(name: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
 def test_no_text_makes_a_rule_slow(text: str) -> None:
+    """A rule is applied to a text with one of its marks only."""
     slow = {}
-    for rule in secrets.VALUES:
+    for rule in (rule for rule in secrets.VALUES if has_marks(rule, text.lower())):
         began = time.process_time()
         for _ in re.finditer(rule.pattern, text):
             pass
