@@ -20,7 +20,7 @@ WITH_ENGINE = $(PYTHON) dev/private_engine.py run --folder .engine --
 WITH_APPTAINER = $(PYTHON) dev/private_apptainer.py run --folder .engine/apptainer --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test check newest lock bench proof release-check docs evidence gpu-evidence venv bare clean
+.PHONY: help demo quick test check newest lock bench proof release-check docs pictures evidence gpu-evidence venv bare clean
 
 help:
 	@echo 'make demo   build the example snapshot into an image and verify it (OUT=$(OUT) STORE=$(STORE))'
@@ -32,6 +32,7 @@ help:
 	@echo 'make proof  the long experiments, hours, after `make demo` (PROOF_ARGS="NAME... --shard 1/4")'
 	@echo 'make release-check   wheel and sdist, installed and run from fresh environments'
 	@echo 'make docs   the documentation site (SITE=$(SITE))'
+	@echo 'make pictures  the pictures of docs/pictures, after `make demo`'
 	@echo 'make evidence lists the evidence that is missing or older than the code'
 	@echo 'make venv   the Python environment .venv'
 	@echo 'make bare   `make demo` and `make test` of HEAD in a bare Debian root (CMD=... for another command)'
@@ -92,6 +93,10 @@ release-check: venv
 docs: venv
 	$(PYTHON) -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --write-all \
 		--conf-dir docs --doctree-dir '$(SITE).doctrees' . '$(SITE)'
+
+# After `make demo`: from its report, the site, and the terminal.
+pictures: docs
+	OUT='$(abspath $(OUT))' SITE='$(abspath $(SITE))' $(PYTHON) -m pytest -q tests/pictures.py
 
 evidence: venv
 	@$(PYTHON) -m proof.stale
