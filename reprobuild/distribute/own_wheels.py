@@ -140,8 +140,9 @@ def _own_files(dist: Distribution, info: str) -> Iterator[tuple[str, bytes]]:
             if path.is_file() and "__pycache__" not in path.parts:
                 yield f"{package}/{path.relative_to(root).as_posix()}", path.read_bytes()
     folder = render.template_folder()
-    for path in sorted(folder.iterdir()):
-        yield f"{NAME}/recipe/templates/{path.name}", path.read_bytes()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield f"{NAME}/recipe/templates/{path.relative_to(folder).as_posix()}", path.read_bytes()
     for name in ("METADATA", "entry_points.txt"):
         yield f"{info}/{name}", (dist.read_text(name) or "").encode()
     yield (

@@ -41,7 +41,8 @@ def test_pip_installs_them_without_an_index_and_the_program_runs(wheels: list[Pa
             cwd=tmp_path,
         )
         assert wanted in said.stdout
-    assert (target / "reprobuild" / "recipe" / "templates" / "Dockerfile.j2").is_file()
+    for name in ("Dockerfile.j2", "online/Dockerfile.j2"):
+        assert (target / "reprobuild" / "recipe" / "templates" / name).is_file()
     assert (target / "reprobuild_runtime" / "entrypoint.py").is_file()
     assert (target / "reprobuild_portable" / "__init__.py").is_file()
     subprocess.run([target / "bin" / "uv", "--version"], check=True, stdout=subprocess.PIPE)
