@@ -69,7 +69,7 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("show empty", 3, "`empty` is empty", CAPTURE),
     ("show mine", 3, "nothing captured in `mine`", CAPTURE),
     ("show outer", 3, "nothing captured in `outer`", "did you mean `outer/snapshot`?"),
-    ("show verdict.json", 3, "`verdict.json` is of no known format", "these are read: W&B run, MLflow model"),
+    ("show verdict.json", 3, "`verdict.json` is of no known format", "these are read: Guild run, W&B run"),
     ("show broken.zip", 3, "`broken.zip` cannot be unpacked", "unpack it yourself, and name the directory"),
     ("show uv", 3, "uv.lock: uv cannot read it", "in the project, `uv lock` writes it again"),
     ("show poetry", 3, "poetry.lock: `poetry.lock` names no package", "`reprobuild capture -o DIR`"),
