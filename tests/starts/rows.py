@@ -17,6 +17,7 @@ from reprobuild.builders import podman as podman_builder
 from reprobuild.capture import launch as capturing
 from reprobuild.cluster import slurm, slurm_allocation, slurm_step
 from reprobuild.compare.images import diffoscope
+from reprobuild.config.overrides import Decisions
 from reprobuild.distribute import signing
 from reprobuild.distribute.standalone import unbundle
 from reprobuild.doctor import host
@@ -35,8 +36,10 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.sandbox import command, namespaces
 from reprobuild.infra.sandbox.model import Root
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.resolve import as_of
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter import local, standalone
+from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.run import slurm as running_slurm
 from reprobuild.snapshot.capture_model import CapturedRepository as Captured
 from reprobuild.snapshot.capture_model import Diff
@@ -96,6 +99,13 @@ def export_lock(scene: Scene) -> None:
     """Let uv read a lock, which it must."""
     document = {"version": 1, "requires-python": ">=3.10"}
     assert uv_lock._export(b'version = 1\nrequires-python = ">=3.10"\n', document, "uv.lock") == ""
+
+
+def choose_versions(scene: Scene) -> None:
+    """Let uv choose versions for no requirement, which it must."""
+    context = around(scene)
+    files = make_file_lists(Decisions(), context.services, context)
+    assert as_of._compile([], "2024-01-15T00:00:00Z", "3.11.2", "x86_64", files, context) == {}
 
 
 def listen(scene: Scene) -> object:
@@ -280,6 +290,7 @@ ROWS = {
     ),
     "reprobuild/resolve/interpreter/standalone.py:_fetch_build": Row("own-python", bring),
     "reprobuild/resolve/interpreter/standalone.py:_list_builds": Row("own-python", list_builds),
+    "reprobuild/resolve/as_of.py:_compile": Row("own-python", choose_versions),
     "reprobuild/snapshot/importers/uv_lock.py:_export": Row("own-python", export_lock),
     "reprobuild/ecosystems/git/repository.py:GitRepository._git": Row("git", listen),
     "reprobuild/ecosystems/git/restore/restore.py:_Restored.git": Row("git", restored),
