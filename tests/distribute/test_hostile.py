@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from reprobuild.distribute import bundle as bundling
+from reprobuild.distribute import bundle_contents
 from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.distribute.bundle_writer import write_bundle
 from reprobuild.distribute.standalone import unbundle as form
@@ -419,9 +420,17 @@ def test_a_page_without_a_certificate_goes(results: Results, tmp_path: Path) -> 
     assert not (tmp_path / "out" / "report.html").exists()
 
 
-def test_papers_that_do_not_follow_from_the_lock_are_named(results: Results, tmp_path: Path) -> None:
+def test_papers_that_do_not_follow_from_the_lock_are_named(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another reprobuild, with other templates, made the bundle: this one refuses to."""
+    render = bundle_contents.render_recipe
+    monkeypatch.setattr(
+        bundle_contents, "render_recipe", lambda lock: {**render(lock), "Dockerfile": "FROM elsewhere\n"}
+    )
     (results.out / "Dockerfile").write_text("FROM elsewhere\n")
     results.bundle(tmp_path / "b.tar")
+    monkeypatch.undo()
     told: list[str] = []
     store = Store(tmp_path / "store")
     done = unbundle(tmp_path / "b.tar", tmp_path / "out", store, os.environ, signers=None, say=told.append)
