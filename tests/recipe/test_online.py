@@ -27,7 +27,7 @@ from reprobuild.recipe.payload import pack_runtime
 from tests.image.made import Made, file
 
 OFFLINE = "the offline recipe has every file: `reprobuild render LOCK -o DIR`"
-PYPI = "https://files.pythonhosted.org/packages/aa/"
+PYPI = f"https://files.example.org/packages/ab/cd/{60 * 'e'}/"
 DIFF = b"--- a/project.py\n+++ b/project.py\n@@ -1 +1 @@\n-pass\n+import os\n"
 
 
@@ -147,7 +147,7 @@ def test_files_of_other_indexes_have_their_address(made: Made) -> None:
     wheels = (
         wheel("one", f"{PYPI}one-1.0-py3-none-any.whl"),
         wheel("two", "https://download.example.org/whl/cu124/two-1.0 ${X}.whl"),
-        wheel("three", "file:///opt/wheels/three-1.0-py3-none-any.whl"),
+        wheel("three", "file:///home/ada/wheels/three-1.0-py3-none-any.whl"),
     )
     decisions = RecordedDecisions(indexes={"two": "https://user:pa55w0rd@index.example.org/simple"})
     recipe = render(made, wheels=wheels, decisions=decisions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
@@ -25,13 +26,13 @@ from reprobuild.recipe.online.model import (
 from reprobuild.recipe.render import check_value
 from reprobuild_portable import secrets
 
-PYPI = "https://pypi.org/simple"
 MICROMAMBA = BuildArgument(
     name="MICROMAMBA_URL",
     value="https://github.com/mamba-org/micromamba-releases/releases/latest/download/micromamba-linux-64",
     note="the program that installs the packages of conda, which have their own hashes; no file of it is in the image",
 )
-_PYPI_FILES = "files.pythonhosted.org"
+# The layout of PyPI's files and of its mirrors, whose index has them, by the hash of their content
+_INDEX_FILE = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+")
 # pip and what `python -m venv` puts beside it.
 _BUNDLED = ("pip", "setuptools")
 
@@ -94,12 +95,12 @@ def plan_indexes(lock: SealedLock) -> tuple[BuildArgument, ...]:
     An address has no login: pip reads `~/.netrc`, which the build receives as a secret.
     """
     extra = sorted({secrets.strip_credentials(url)[0] for url in lock.decisions.indexes.values()})
-    note = "the index of the lock's files at files.pythonhosted.org, or a mirror of it"
+    note = "the index of the lock's files, or a mirror of it; empty for that of pip itself"
     note_extra = "further indexes, separated by blanks" + (
         ": those that the lock's overrides name" if extra else ""
     )
     return (
-        BuildArgument(name="PIP_INDEX_URL", value=PYPI, note=note),
+        BuildArgument(name="PIP_INDEX_URL", value="", note=note),
         BuildArgument(name="PIP_EXTRA_INDEX_URL", value=" ".join(map(quote_address, extra)), note=note_extra),
     )
 
@@ -162,6 +163,10 @@ def removed_distributions(lock: SealedLock) -> tuple[str, ...]:
     return tuple(name for name in _BUNDLED if name not in locked)
 
 
+def _is_index_file(file: Artefact) -> bool:
+    return _INDEX_FILE.fullmatch(urlsplit(file.url).path) is not None
+
+
 def _is_remote(file: Artefact) -> bool:
     return file.url.lower().startswith(("http://", "https://"))
 
@@ -176,7 +181,7 @@ def _requirements(name: str, wheels: Sequence[Wheel]) -> EmbeddedFile:
     addresses = [
         "--find-links " + quote_address(wheel.file.url)
         for wheel in ordered
-        if _is_remote(wheel.file) and urlsplit(wheel.file.url).hostname != _PYPI_FILES
+        if _is_remote(wheel.file) and not _is_index_file(wheel.file)
     ]
     pins = [
         f"{check_value('project', wheel.name)}=={check_value('version', wheel.version)} {_hash_option(wheel.file)}"
@@ -186,7 +191,7 @@ def _requirements(name: str, wheels: Sequence[Wheel]) -> EmbeddedFile:
 
 
 def _sdist_requirements(sdist: Sdist) -> EmbeddedFile:
-    known = sdist.version and (not _is_remote(sdist.file) or urlsplit(sdist.file.url).hostname == _PYPI_FILES)
+    known = sdist.version and (not _is_remote(sdist.file) or _is_index_file(sdist.file))
     name = check_value("project", sdist.name)
     part = f"#subdirectory={quote_address(sdist.subdirectory)}" if sdist.subdirectory else ""
     origin = (

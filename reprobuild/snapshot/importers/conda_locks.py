@@ -19,7 +19,8 @@ from reprobuild.snapshot.importers.toml_documents import string, table, tables
 PIXI, CONDA_LOCK = "pixi.lock", "conda-lock.yml"
 EXPLICIT = "conda-explicit.txt"
 PLATFORMS = ("linux-64", "linux-aarch64")  # the first that the lock has
-_INDEX_FILE = re.compile(r"https://files\.pythonhosted\.org/.*")
+# The layout of PyPI's files and of its mirrors, whose index has them, by the hash of their content
+_INDEX_FILE = re.compile(r"https://[^/]+/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+")
 
 
 def recognises_pixi(source: ImportSource) -> bool:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pip._internal.models.index import PyPI
 
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers.import_snapshot import import_into, open_snapshot
@@ -183,10 +184,10 @@ PROJECT = (
     '[project]\nname = "work"\nversion = "1"\nrequires-python = ">=3.10"\ndependencies = ["click==8.1.7"]\n'
 )
 # The simple index: not every mirror has the JSON that poetry asks PyPI for.
-SOURCE = '\n[[tool.poetry.source]]\nname = "simple"\nurl = "https://pypi.org/simple/"\npriority = "primary"\n'
-PIPFILE = """\
+SOURCE = f'\n[[tool.poetry.source]]\nname = "simple"\nurl = "{PyPI.simple_url}/"\npriority = "primary"\n'
+PIPFILE = f"""\
 [[source]]
-url = "https://pypi.org/simple"
+url = "{PyPI.simple_url}"
 verify_ssl = true
 name = "pypi"
 
