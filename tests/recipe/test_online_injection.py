@@ -51,7 +51,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def honest(store: Store) -> Lock:
     """The full lock, with a runtime package and a source that the store has."""
     lock = full_lock()
-    runtime = msgspec.structs.replace(lock.realised, runtime=pack_runtime(store))  # type: ignore[attr-defined]
+    runtime = msgspec.structs.replace(lock.realised, runtime=pack_runtime(store))  # type: ignore[attr-defined]  # the lock is sealed
     source = msgspec.structs.replace(lock.sources[0], patch=None)
     return msgspec.structs.replace(lock, realised=runtime, sources=(source,))
 
@@ -84,7 +84,7 @@ def scripts(recipe: dict[str, str]) -> list[str]:
 
 
 def test_a_text_is_refused_or_a_value(honest: Lock, store: Store) -> None:
-    before = dict(render_from_network(honest, store, None).texts)  # type: ignore[arg-type]
+    before = dict(render_from_network(honest, store, None).texts)  # type: ignore[arg-type]  # the lock is sealed
     shape = instructions(before["Dockerfile"]), sections(before["Apptainer.def"])
     seen = set[str]()
     refused, changed = 0, list[str]()
@@ -140,6 +140,6 @@ def run(found: list[str]) -> int:
 
 def test_the_scripts_are_seen_to_run(honest: Lock, store: Store) -> None:
     """A control: a command at their end runs."""
-    found = scripts(dict(render_from_network(honest, store, None).texts))  # type: ignore[arg-type]
+    found = scripts(dict(render_from_network(honest, store, None).texts))  # type: ignore[arg-type]  # the lock is sealed
     assert run(found) == 0
     assert run([*found[:-1], found[-1] + "\ntouch PWNED\n"]) == 1

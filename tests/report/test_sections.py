@@ -34,7 +34,7 @@ def sized(name: str, size: int, *requires: str) -> Wheel:
 
 
 def tree(*wheels: Wheel) -> list[RequirementNode]:
-    return list(view_requirements(make_lock(wheels=wheels)).view.roots)  # type: ignore[attr-defined]
+    return list(view_requirements(make_lock(wheels=wheels)).view.roots)  # type: ignore[attr-defined]  # a section of this kind has such a view
 
 
 def test_the_title_is_what_people_know() -> None:
@@ -152,7 +152,7 @@ def test_certificates_by_the_probes_in_which_they_differ() -> None:
 
 def citation(lock: Lock) -> tuple[str, str]:
     view = view_citation(lock, IMAGE, GOOD).view
-    return view.sentence, view.bibtex  # type: ignore[attr-defined]
+    return view.sentence, view.bibtex  # type: ignore[attr-defined]  # a section of this kind has such a view
 
 
 def test_the_text_for_a_paper() -> None:
