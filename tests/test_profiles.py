@@ -22,7 +22,7 @@ from tests.verify.samples import make_lock
 NONE: dict[str, object] = {
     "python": None, "base": None, "platform": None, "sources": (), "services": (), "indexes": (), "archives": (),
     "debs": (), "channels": (), "bake": (), "drop": (), "accept": (), "seed": None, "profile": None,
-    "build_image": None, "system": None, "packages": (),
+    "build_image": None, "system": None, "packages": (), "as_of": None,
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ ALLOWED = {
     "doctor/fixes.py: _read_table().manager[host.manager]": "of our data file",
     "doctor/fixes.py: name": "of our data file",
     "doctor/fixes.py: package_name": "of our data file",
+    "run/run.py: option": "none or host",
     "cluster/kubernetes_commands.py: job.namespace": "the user's own option, with a grammar",
     "config/profiles.py: name": "of our profiles",
     "resolve/system/base.py: release.distribution": "debian or ubuntu",

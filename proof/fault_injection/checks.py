@@ -16,6 +16,7 @@ from proof.fault_injection.disk import running, sha256_of
 from reprobuild.errors import ReproError
 from reprobuild.infra.atomic import PREFIX
 from reprobuild.output.directory import read_image
+from reprobuild.output.times import TIMES
 from reprobuild.store.signature import strip_signature
 
 ERRORS = (2, 5, 7)
@@ -119,9 +120,13 @@ class Checks:
     def results(self, out: Path) -> dict[str, str]:
         """Return {path: sha256} of an output directory.
 
-        Files with the private prefix are left out.
+        Files with the private prefix are left out, and the seconds of the stages, which differ from run to run.
         """
-        files = [path for path in out.rglob("*") if path.is_file() and PREFIX not in path.as_posix()]
+        files = [
+            path
+            for path in out.rglob("*")
+            if path.is_file() and PREFIX not in path.as_posix() and path.name != TIMES
+        ]
         return {path.relative_to(out).as_posix(): self.hash(path) for path in files}
 
     def hash(self, path: Path) -> str:
