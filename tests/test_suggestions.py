@@ -105,22 +105,16 @@ def test_a_word_of_accept_when_a_line_is_refused(wrong: str, right: str) -> None
     assert [found.accepted for found in accept_deviations(rulings, [meant(hint)])] == [True, False]
 
 
-def test_words_of_drop_accept_and_index_that_name_nothing() -> None:
+def test_words_of_drop_and_index_that_name_nothing() -> None:
     rulings = [ruling("torch", "pinned", ""), ruling("OMP_NUM_THREADS", "excluded", "job")]
-    wrong = Decisions(
-        drop=("torhc", "OMP_NUM_THREAD"), accept=("trch",), indexes={"Torche": "https://x.example"}
-    )
+    wrong = Decisions(drop=("torhc", "OMP_NUM_THREAD"), indexes={"Torche": "https://x.example"})
     said = list(describe_misspelt_words(wrong, rulings))
     assert said == [
         "--drop torhc names no captured line; did you mean `torch`?",
         "--drop OMP_NUM_THREAD names no captured line; did you mean `OMP_NUM_THREADS`?",
-        "--accept trch names no captured line; did you mean `torch`?",
         "--index torche names no captured line; did you mean `torch`?",
     ]
-    right = Decisions(
-        drop=(meant(said[0]), meant(said[1])), accept=(meant(said[2]),),
-        indexes={meant(said[3]): "https://x.example"},
-    )  # fmt: skip
+    right = Decisions(drop=(meant(said[0]), meant(said[1])), indexes={meant(said[2]): "https://x.example"})
     assert list(describe_misspelt_words(right, rulings)) == []
 
 
@@ -135,7 +129,7 @@ def test_a_variable_of_bake() -> None:
 def test_words_that_are_not_close_to_a_line_are_not_mentioned() -> None:
     """One file of overrides may serve many snapshots."""
     rulings = [ruling("torch", "pinned", "")]
-    fine = Decisions(drop=("SLURM_*", "tor*", "scipy"), accept=("withdrawn",), indexes={"scipy": "x"})
+    fine = Decisions(drop=("SLURM_*", "tor*", "scipy"), indexes={"scipy": "x"})
     assert list(describe_misspelt_words(fine, rulings)) == []
 
 

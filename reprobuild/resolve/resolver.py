@@ -28,6 +28,7 @@ from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.lock.system import EPOCH, Artefact, Base
 from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.accepted_words import check_accepted_classes, check_accepted_words
 from reprobuild.resolve.architecture import MACHINES, captured_platform, check_platform
 from reprobuild.resolve.as_of import solve_open_lines
 from reprobuild.resolve.base_and_python import ResolvedBase, ResolveRequest, find_base_and_python
@@ -70,19 +71,21 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveC
         LockError: a line cannot be decided, is unavailable, or differs and was not accepted. For a snapshot from inside
             a vendor's image, the hint names that image first.
         FetchError: a file or an index is unavailable.
-        UsageError: a decision holds a secret.
+        UsageError: a decision holds a secret, or `accept` has a word that accepts nothing.
     """
     refuse_secrets(decisions)
     services = read_services(decisions.services)
     context = msgspec.structs.replace(context, services=services)
     try:
-        return _resolve(snapshot, decisions, context)
+        lock = _resolve(snapshot, decisions, context)
     except (LockError, FetchError) as err:
         first = base_hint(snapshot, decisions.base, services)
         if not first and loses_cuda(err):
             first = cuda_hint(snapshot, decisions.base, services)
         err.hint = "\n".join(filter(None, [first, err.hint]))
         raise
+    check_accepted_words(decisions, snapshot, lock.rulings)
+    return lock
 
 
 def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> Lock:
@@ -92,7 +95,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         interpreter = resolve_interpreter(evidence, decisions.python)
     except LockError as err:
         raise add_questions(err, list_questions(snapshot, decisions)) from None
-    other_pip = rule_other_pip(snapshot)
+    other_pip, original = rule_other_pip(snapshot), snapshot
     machine = MACHINES[platform][1]
     snapshot, elsewhere = select_environment_lines(snapshot, interpreter.version, machine, decisions.drop)
     files = make_file_lists(decisions, context.services, context)
@@ -146,6 +149,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     accept_deviations(
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched
+    check_accepted_classes(decisions, original, [*others, *python.rulings, *ground.packages])
     python = use_prebuilt_wheels(python, _index_names(subject), target, context.services, context)
     base, libraries = add_libraries(ground, python.wheels, sources, subject, context)
     cuda = rule_cuda(snapshot, python.wheels, base, context.store, context.say)

@@ -12,7 +12,6 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.acceptance import names_of
 from reprobuild.snapshot.model import Snapshot
 
 
@@ -38,14 +37,11 @@ def describe_unused_overrides(decisions: Decisions, snapshot: Snapshot) -> Itera
 
 
 def describe_misspelt_words(decisions: Decisions, rulings: Iterable[Resolution]) -> Iterator[str]:
-    """Yield a text for each word of `drop`, `accept` and `indexes` that names no line, if a line has a close name."""
-    every = tuple(rulings)
-    subjects = sorted({ruling.subject for ruling in every})
+    """Yield a text for each word of `drop` and `indexes` that names no line, if a line has a close name."""
+    subjects = sorted({ruling.subject for ruling in rulings})
     projects = sorted(set(map(canonicalize_name, subjects)))
-    accepted = sorted(set[str]().union(*map(names_of, every)))
     for option, words, names in (
         ("--drop", [word for word in decisions.drop if not _fits_subject(word, subjects)], subjects),
-        ("--accept", [word for word in decisions.accept if word not in accepted], accepted),
         (
             "--index",
             [name for name in map(canonicalize_name, decisions.indexes) if name not in projects],

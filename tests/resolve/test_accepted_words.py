@@ -1,0 +1,142 @@
+"""A word of `accept` that accepts nothing is an error, unless another machine or another day may need it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reprobuild.config.overrides import Decisions, merge_decisions, read_decisions
+from reprobuild.errors import UsageError
+from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.resolve.accepted_words import (
+    MACHINE_CLASSES,
+    SNAPSHOT_CLASSES,
+    check_accepted_classes,
+    check_accepted_words,
+)
+from reprobuild.resolve.resolver import resolve_snapshot
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.parsers import pip_freeze
+from tests.conftest import ROOT
+from tests.resolve.small import around, snapshot, use_debian
+from tests.resolve.test_classes import documented
+
+BASE = "debian/bookworm"
+
+
+def ruling(subject: str, outcome: Outcome, kind: str, *, accepted: bool = False) -> Resolution:
+    return Resolution(
+        file="requirements.txt", line=2, subject=subject, outcome=outcome, reason="because", kind=kind,
+        accepted=accepted,
+    )  # fmt: skip
+
+
+GONE = [ruling(f"lib{number}", "replaced", "withdrawn", accepted=True) for number in range(5)]
+RULINGS = [ruling("torch", "pinned", ""), ruling("HOME", "excluded", "session"), *GONE]
+
+
+def check(*words: str, rulings: list[Resolution] = RULINGS, **overrides: object) -> None:
+    decisions = Decisions(accept=words, **overrides)  # type: ignore[arg-type]
+    check_accepted_words(decisions, Snapshot(digest=""), rulings)
+
+
+@pytest.mark.parametrize(
+    "word", ["withdrawn", "unknown-version", "torch", "lib3", "requirements.txt:2", "python"]
+)
+def test_a_class_of_machines_a_name_and_a_line_are_no_errors(word: str) -> None:
+    check(word)
+
+
+def test_a_file_of_a_captured_source_may_lose_its_secret() -> None:
+    check("torch/.env")
+    with pytest.raises(UsageError, match=r"^--accept job/\.env is no class"):
+        check("job/.env")
+
+
+def test_all_wrong_words_are_in_one_error_that_lists_what_occurs() -> None:
+    with pytest.raises(UsageError) as caught:
+        check("withdrwan", "session", "requirements.txt:9", "unread-line", "withdrawn")
+    assert str(caught.value).splitlines() == [
+        "--accept unread-line has no effect: no line of this snapshot has this class",
+        "--accept withdrwan is no class, and no name or line of this snapshot; did you mean `withdrawn`?",
+        "--accept session is no class, and no name or line of this snapshot",
+        "--accept requirements.txt:9 is no class, and no name or line of this snapshot; did you mean "
+        "`requirements.txt:2`?",
+    ]
+    assert caught.value.hint == (
+        "leave it out; the deviations of this snapshot are: withdrawn (lib0, lib1, lib2 and 2 more)"
+    )
+
+
+def test_a_snapshot_without_deviations_says_so() -> None:
+    with pytest.raises(UsageError) as caught:
+        check("other-pip", rulings=RULINGS[:2])
+    assert caught.value.hint == "leave it out: this snapshot has no deviation on this machine"
+
+
+@pytest.mark.parametrize(
+    ("word", "overrides"),
+    [
+        ("python-guess", {"python": "3.11"}), ("stray-diff", {"sources": {"job": "/job@HEAD"}}),
+        ("solved", {"as_of": "2024-01-15"}), ("suspect-value", {"drop": ("FOO",)}),
+    ],
+)  # fmt: skip
+def test_another_override_may_answer_the_same_question(word: str, overrides: dict[str, object]) -> None:
+    """The word of a file waits for the run without that option."""
+    check(word, **overrides)
+    with pytest.raises(UsageError):
+        check(word)
+
+
+def test_a_line_without_a_version_may_have_one_by_date() -> None:
+    lines = Snapshot(digest="", requirements=pip_freeze.parse(b"click\n")[0])
+    solved = [ruling("click", "solved", "solved", accepted=True)]
+    check_accepted_words(Decisions(accept=("index-line",), as_of="2024-01-15"), lines, solved)
+    with pytest.raises(UsageError, match="--accept index-line has no effect") as caught:
+        check("index-line", rulings=solved)
+    assert caught.value.hint == "leave it out; the deviations of this snapshot are: solved (click)"
+
+
+def test_the_two_tables_have_every_documented_class() -> None:
+    assert MACHINE_CLASSES.isdisjoint(SNAPSHOT_CLASSES)
+    assert documented() == MACHINE_CLASSES | SNAPSHOT_CLASSES.keys()
+    assert {field for fields in SNAPSHOT_CLASSES.values() for field in fields} <= {
+        *Decisions.__struct_fields__
+    }
+
+
+def test_the_page_names_the_classes_that_must_occur() -> None:
+    text = (ROOT / "docs" / "decisions.md").read_text()
+    rule = text.partition("The snapshot and the overrides decide the classes")[2].partition("Such a class")[0]
+    assert re.findall(r"`([a-z-]+)`", rule) == sorted(SNAPSHOT_CLASSES)
+
+
+def test_the_classes_alone_are_checked_before_wheels_are_fetched() -> None:
+    """A name may be that of a library, which only a wheel shows."""
+    check_accepted_classes(Decisions(accept=("libfoo1",)), Snapshot(digest=""), RULINGS)
+    with pytest.raises(UsageError, match="--accept other-pip has no effect"):
+        check_accepted_classes(Decisions(accept=("other-pip",)), Snapshot(digest=""), RULINGS)
+
+
+@pytest.mark.parametrize("place", ["option", "file"])
+def test_a_lock_refuses_it_from_an_option_and_from_a_file(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_debian(monkeypatch)
+    held = snapshot(tmp_path / "snapshot")
+    decisions = Decisions(base=BASE)
+
+    def accept(*words: str) -> Decisions:
+        if place == "option":
+            return merge_decisions(decisions, Decisions(accept=words))
+        path = tmp_path / "reprobuild.yaml"
+        path.write_text(f"base: {BASE}\naccept: [{', '.join(words)}]\n")
+        return read_decisions(path)
+
+    for word in ("no-apt-list", "no-such-class"):
+        with pytest.raises(UsageError, match=f"^--accept {word} "):
+            resolve_snapshot(held, accept(word), around(tmp_path))
+    lock = resolve_snapshot(held, accept("withdrawn", "libc6", "apt-packages.txt:1"), around(tmp_path))
+    assert lock.decisions.as_dict()["accept"] == ["withdrawn", "libc6", "apt-packages.txt:1"]
