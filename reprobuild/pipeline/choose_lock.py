@@ -14,7 +14,8 @@ from reprobuild.output.directory import LOCK
 from reprobuild.output.foreign import lock_backup_path
 from reprobuild.resolve.markers import select_environment_lines
 from reprobuild.resolve.override_secrets import refuse_secrets
-from reprobuild.resolve.resolver import lock_sources, resolve_snapshot
+from reprobuild.resolve.resolver import resolve_snapshot
+from reprobuild.resolve.source_lines import lock_sources
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.roots import is_lock_of_here, record_lock, remember_lock
 

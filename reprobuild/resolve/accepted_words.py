@@ -6,6 +6,7 @@ archives and repositories, so an override file may name them for the day on whic
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +15,15 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.suggest import find_close
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.acceptance import names_of
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import (
+    CapturedCondaPackage,
+    Module,
+    Requirement,
+    RpmPackage,
+    Snapshot,
+    SystemPackage,
+    Variable,
+)
 
 # Classes that depend on a machine, an index, an archive or a repository.
 MACHINE_CLASSES = frozenset(
@@ -46,6 +55,7 @@ SNAPSHOT_CLASSES: dict[str, tuple[str, ...]] = {
     "unread-line": (),
     "unread-marker": ("python",),
 }
+_CapturedLine = Requirement | SystemPackage | Variable | Module | CapturedCondaPackage | RpmPackage
 _LEAST = 0.75  # likeness of a suggestion
 _SHOWN = 3  # names of one class in the hint
 _REFUSED = ("replaced", "unresolved")
@@ -121,10 +131,11 @@ def _may_occur(word: str, decisions: Decisions, snapshot: Snapshot) -> bool:
 def _captured_names(snapshot: Snapshot) -> Iterator[str]:
     """Yield the names of captured lines and of their files; `python` is the interpreter."""
     yield "python"
-    for line in (
-        *snapshot.requirements, *snapshot.unlisted, *snapshot.packages, *snapshot.variables, *snapshot.modules,
-        *snapshot.conda, *snapshot.rpms,
-    ):  # fmt: skip
+    lists: tuple[Sequence[_CapturedLine], ...] = (
+        snapshot.requirements, snapshot.unlisted, snapshot.packages, snapshot.variables, snapshot.modules,
+        snapshot.conda, snapshot.rpms,
+    )  # fmt: skip
+    for line in itertools.chain(*lists):
         yield line.name
         yield line.place.file
     for patch in snapshot.patches:

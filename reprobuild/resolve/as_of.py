@@ -103,7 +103,7 @@ def solve_open_lines(
     Raises:
         UsageError: the moment is not a date.
         LockError: no set of versions fits; the message is uv's.
-        FetchError: the network is forbidden.
+        FetchError: the network is forbidden, or an index of this machine is unavailable.
     """
     moment, evidence = _choose_moment(snapshot, decisions)
     lines = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
@@ -112,6 +112,9 @@ def solve_open_lines(
     if context.net.offline:
         raise FetchError("versions as of a date are chosen on the index, and --offline forbids it",
                          hint="leave --offline out, or write the versions into requirements.txt")  # fmt: skip
+    names = sorted(line.name for line in lines if line.kind == "index")
+    if lost := files.lost(names[0]) if names else []:  # uv names the first of them only
+        raise lost[0]
     context.say(f"python: versions as of {moment} ({evidence}), by uv")
     chosen = _compile(lines, moment, python, machine, files, context)
     return _apply(snapshot, chosen, f"as of {moment} ({evidence})")

@@ -17,12 +17,11 @@ from reprobuild.ecosystems.pypi.requires import with_requires
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.display import display_error
-from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin
 from reprobuild.infra.untrusted.strings import AbsolutePath, is_valid
 from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.file import VERSION
-from reprobuild.lock.model import Lock, Resolution, Workload
+from reprobuild.lock.model import Lock, Workload
 from reprobuild.lock.python import Interpreter, Source
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
@@ -43,6 +42,7 @@ from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.environment.path_mapping import PathMap, unquote_directory
 from reprobuild.resolve.environment.triage import triage_snapshot
+from reprobuild.resolve.failures import raise_all
 from reprobuild.resolve.interpreter.choice import resolve_interpreter, rule_guessed_python
 from reprobuild.resolve.interpreter.evidence import PythonEvidence, describe_unused_modules, gather_evidence
 from reprobuild.resolve.interpreter.other_pip import rule_other_pip
@@ -56,7 +56,7 @@ from reprobuild.resolve.python.python_versions import common_pythons
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, check_availability
 from reprobuild.resolve.readiness import add_questions, list_questions
-from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
+from reprobuild.resolve.source_lines import try_sources
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.unused_overrides import describe_misspelt_words, describe_unused_overrides
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
@@ -90,27 +90,27 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveC
 
 def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> Lock:
     platform = check_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
-    evidence = gather_evidence(snapshot)
+    evidence, machine = gather_evidence(snapshot), MACHINES[platform][1]
     try:
         interpreter = resolve_interpreter(evidence, decisions.python)
     except LockError as err:
         raise add_questions(err, list_questions(snapshot, decisions)) from None
     other_pip, original = rule_other_pip(snapshot), snapshot
-    machine = MACHINES[platform][1]
     snapshot, elsewhere = select_environment_lines(snapshot, interpreter.version, machine, decisions.drop)
     files = make_file_lists(decisions, context.services, context)
-    solved = solve_open_lines(snapshot, decisions, interpreter.version, machine, files, context)
-    snapshot = solved.snapshot
-    subject = _make_request(snapshot, decisions, platform, evidence, interpreter)
-    subject = _with_conda(subject, context)
-    for remark in (*describe_unused_modules(evidence), *describe_unused_overrides(decisions, snapshot)):
-        context.say(f"warning: {remark}")
-    lost: tuple[Lost, ...] = subject.conda.lost if subject.conda else ()
+    lost: tuple[Lost, ...] = ()
     try:
+        solved = solve_open_lines(snapshot, decisions, interpreter.version, machine, files, context)
+        subject = _make_request(solved.snapshot, decisions, platform, evidence, interpreter)
+        subject = _with_conda(subject, context)
+        for remark in (*describe_unused_modules(evidence), *describe_unused_overrides(decisions, snapshot)):
+            context.say(f"warning: {remark}")
+        lost = subject.conda.lost if subject.conda else ()
         ground = find_base_and_python(subject, files, context)
     except (LockError, FetchError) as err:
-        check_availability((*lost, err) if lost else (), (), ())
+        raise_all((*lost, err), snapshot, decisions, files, context)
         raise
+    snapshot = solved.snapshot
     base, interpreter = ground.base, ground.interpreter
 
     target = WheelTarget(
@@ -125,7 +125,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         interpreter = msgspec.structs.replace(interpreter, shared=True)
     rulings = solved.mark(exclude_unlisted(python.rulings, snapshot))
     python = msgspec.structs.replace(python, rulings=rulings)
-    sources, trees = lock_sources(snapshot, decisions, context)
+    tried = try_sources(snapshot, decisions, context)
     others = [
         *subject.triage.rulings,
         *ground.rulings,
@@ -135,7 +135,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
             ground.interpreter,
             lambda: common_pythons(subject.lines, files, target, wheels_only=True),
         ),
-        *trees,
+        *tried.rulings,
         *rule_dropped(snapshot, decisions.drop),
         *rule_unread(snapshot),
         *other_pip,
@@ -144,12 +144,15 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     ]
     files.save()
     check_availability(
-        (*ground.lost, *lost, *python.lost), [*others, *python.rulings, *ground.packages], decisions.accept
+        (*ground.lost, *lost, *python.lost, *tried.refused),
+        [*others, *python.rulings, *ground.packages],
+        decisions.accept,
     )
     accept_deviations(
         [*others, *python.rulings, *ground.packages], decisions.accept, python.pythons
     )  # before the wheels are fetched
     check_accepted_classes(decisions, original, [*others, *python.rulings, *ground.packages])
+    sources = tried.sources
     python = use_prebuilt_wheels(python, _index_names(subject), target, context.services, context)
     base, libraries = add_libraries(ground, python.wheels, sources, subject, context)
     cuda = rule_cuda(snapshot, python.wheels, base, context.store, context.say)
@@ -244,29 +247,6 @@ def _make_request(
         evidence=evidence, interpreter=interpreter, triage=triage_snapshot(snapshot, decisions),
         lines=tuple(line for line in lines if line.kind not in ("editable", "vcs")),
     )  # fmt: skip
-
-
-def lock_sources(
-    snapshot: Snapshot, decisions: Decisions, context: ResolveContext
-) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
-    """Make the source trees of a snapshot, and store them."""
-    lines = tuple(
-        line for line in snapshot.requirements
-        if line.kind in ("editable", "vcs") and not is_named(line.name, decisions.drop)
-    )  # fmt: skip
-    if lines:
-        context.say("sources: " + ", ".join(line.name for line in lines))
-    origins: dict[str, RepositoryAddress] = {
-        canonicalize_name(name): read_origin(place, context.folder, confirmed=name not in context.doubted)
-        for name, place in decisions.sources.items()
-    }
-    for place in local_origin_lines(origins):
-        context.say(f"sources: {place}")
-    inputs = SourceInputs(
-        patches=snapshot.patches, origins=origins, store=context.store, env=context.env, captured=snapshot.captured,
-        folder=context.captured, drop=decisions.drop, accept=decisions.accept,
-    )  # fmt: skip
-    return resolve_sources(lines, inputs)
 
 
 def _index_names(subject: ResolveRequest) -> set[str]:

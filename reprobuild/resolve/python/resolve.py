@@ -164,10 +164,11 @@ class _Finder:
     def lost(self) -> tuple[NoListError, ...]:
         """Return an error for each of the machine's indexes without a list.
 
-        Errors of equal text are merged.
+        Those of one project come first, in the order of the indexes. Errors of equal text are merged.
         """
-        errors = {str(err): err for _, err in self._unasked}
-        for err in self._files.lost(self._unasked[0][0]) if self._unasked else ():
+        unasked = sorted(self._unasked, key=lambda answer: answer[0])
+        errors = {str(err): err for err in self._files.lost(unasked[0][0])} if unasked else {}
+        for _, err in unasked:
             errors.setdefault(str(err), err)
         return tuple(errors.values())
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from reprobuild.resolve.environment.path_mapping import (
     source_path,
     unquote_directory,
 )
+from reprobuild.resolve.python.unreachable import check_availability
 from reprobuild.resolve.sources import missing
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.fetch_commit import NotFetchedError, fetch_commit
@@ -52,6 +54,8 @@ from reprobuild.snapshot.model import Patch, Requirement, SourceLocation
 from reprobuild.snapshot.parsers.capture_json import FILE
 from reprobuild.store.store import Store
 from reprobuild_portable.hashing import hash_file
+
+_Subject = TypeVar("_Subject")
 
 
 class SourceInputs(Struct, frozen=True, kw_only=True):
@@ -78,6 +82,7 @@ class _Made(Struct, frozen=True):
     source: Source | None
     rulings: tuple[Resolution, ...]
     used: frozenset[str] = frozenset()
+    failure: LockError | SnapshotError | None = None
 
 
 def resolve_sources(
@@ -98,16 +103,20 @@ def resolve_sources(
         also has a resolution.
 
     Raises:
-        LockError: a patch does not fit its commit, or a repository is too large.
+        LockError: a patch does not fit its commit, or a repository is too large. One error has those of all sources.
         SnapshotError: a source holds text that looks like a secret, or the capture is damaged.
     """
     placed = place_repositories(inputs.captured, requirements, inputs.drop)
     taken = {repository.line: repository for repository in placed}
     results = [
-        _make_captured_source(taken[line], inputs) if line in taken else _make_line_source(line, inputs)
+        _try(_make_captured_source, taken[line], inputs)
+        if line in taken
+        else _try(_make_line_source, line, inputs)
         for line in requirements
     ]
-    results += [_make_captured_source(repository, inputs) for repository in placed if repository.line is None]
+    results += [
+        _try(_make_captured_source, repository, inputs) for repository in placed if repository.line is None
+    ]
     used = frozenset[str]().union(*(result.used for result in results))
     names = {result.source.name for result in results if result.source} | {
         canonicalize_name(line.name) for line in requirements
@@ -115,12 +124,21 @@ def resolve_sources(
     for patch in inputs.patches:
         name = canonicalize_name(patch.name)
         if patch.file not in used and name in inputs.origins and name not in names:
-            results.append(_make_diff_source(patch, inputs))
+            results.append(_try(_make_diff_source, patch, inputs))
             used |= {patch.file}
             names.add(name)
     rulings = [ruling for result in results for ruling in result.rulings]
+    check_availability([result.failure for result in results if result.failure], rulings, inputs.accept)
     rulings += [rule_stray_diff(patch) for patch in inputs.patches if patch.file not in used]
     return tuple(result.source for result in results if result.source), tuple(rulings)
+
+
+def _try(make: Callable[[_Subject, SourceInputs], _Made], subject: _Subject, inputs: SourceInputs) -> _Made:
+    """Make one source; its error waits until the others are made."""
+    try:
+        return make(subject, inputs)
+    except (LockError, SnapshotError) as err:
+        return _Made(None, (), failure=err)
 
 
 def _make_line_source(line: Requirement, inputs: SourceInputs) -> _Made:

@@ -1,0 +1,55 @@
+"""The source trees of a snapshot: its editable and version-control lines, and the job's own code."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.config.overrides import Decisions, is_named
+from reprobuild.errors import LockError, SnapshotError
+from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin
+from reprobuild.lock.model import Resolution
+from reprobuild.lock.python import Source
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
+from reprobuild.snapshot.model import Snapshot
+
+
+class TriedSources(Struct, frozen=True, kw_only=True):
+    """The sources of a snapshot with their resolutions; or the one error of all refused ones."""
+
+    sources: tuple[Source, ...] = ()
+    rulings: tuple[Resolution, ...] = ()
+    refused: tuple[LockError | SnapshotError, ...] = ()
+
+
+def try_sources(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> TriedSources:
+    """Make the source trees of a snapshot; an error is returned, so that one run names all failures."""
+    try:
+        sources, rulings = lock_sources(snapshot, decisions, context)
+    except (LockError, SnapshotError) as err:
+        return TriedSources(refused=(err,))
+    return TriedSources(sources=sources, rulings=rulings)
+
+
+def lock_sources(
+    snapshot: Snapshot, decisions: Decisions, context: ResolveContext
+) -> tuple[tuple[Source, ...], tuple[Resolution, ...]]:
+    """Make the source trees of a snapshot, and store them."""
+    lines = tuple(
+        line for line in snapshot.requirements
+        if line.kind in ("editable", "vcs") and not is_named(line.name, decisions.drop)
+    )  # fmt: skip
+    if lines:
+        context.say("sources: " + ", ".join(line.name for line in lines))
+    origins: dict[str, RepositoryAddress] = {
+        canonicalize_name(name): read_origin(place, context.folder, confirmed=name not in context.doubted)
+        for name, place in decisions.sources.items()
+    }
+    for place in local_origin_lines(origins):
+        context.say(f"sources: {place}")
+    inputs = SourceInputs(
+        patches=snapshot.patches, origins=origins, store=context.store, env=context.env, captured=snapshot.captured,
+        folder=context.captured, drop=decisions.drop, accept=decisions.accept,
+    )  # fmt: skip
+    return resolve_sources(lines, inputs)
