@@ -6,16 +6,17 @@ No network is used: `lock` may find more, such as a version that is gone.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.errors import LockError
-from reprobuild.resolve.as_of import SOLVED
+from reprobuild.resolve.as_of import SOLVED, parse_moment
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence
+from reprobuild.resolve.interpreter.proposal import PythonLimits, propose_python
 from reprobuild.resolve.line_resolutions import rule_unread
 from reprobuild.snapshot.model import Requirement, Snapshot
 
@@ -32,32 +33,44 @@ class SnapshotQuestion(Struct, frozen=True, kw_only=True):
     options: tuple[str, ...]
 
 
-def list_questions(snapshot: Snapshot, decisions: Decisions) -> tuple[SnapshotQuestion, ...]:
-    """Return the open questions of a snapshot, in the order in which `lock` would ask them."""
-    return tuple(_questions(snapshot, decisions))
+def list_questions(
+    snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None = None
+) -> tuple[SnapshotQuestion, ...]:
+    """Return the open questions of a snapshot, in the order in which `lock` would ask them.
+
+    Args:
+        snapshot: the captured or imported lines.
+        decisions: the overrides so far.
+        pinned: the `X.Y` with a file for every pinned release; None if no index was asked.
+    """
+    return tuple(_questions(snapshot, decisions, pinned))
 
 
 def add_questions(err: LockError, questions: Sequence[SnapshotQuestion]) -> LockError:
     """Return the error of the first question with the others, so that one run names all."""
-    others = [question for question in questions if question.text != _python_text(err)]
-    if not others:
+    others = [question for question in questions if not question.text.startswith(_python_text(err))]
+    first = "".join(question.text for question in questions if question not in others)
+    proposal = first.removeprefix(_python_text(err)).removeprefix("; ")
+    if not others and not proposal:
         return err
+    if not others:
+        return LockError(f"{err}; {proposal}", hint=f"{err.hint}; proposed: {' '.join(questions[0].options)}")
+    err = LockError(f"{err}; {proposal}" if proposal else str(err), hint=err.hint)
     texts = "".join(f"\n  {question.text}" for question in others)
     options = " ".join(option for question in questions for option in question.options)
     return LockError(f"{err}\nalso open:{texts}", hint=f"{err.hint}; all answers at once: {options}")
 
 
-def _questions(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQuestion]:
+def _questions(
+    snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None
+) -> Iterator[SnapshotQuestion]:
     lines = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
     if not (snapshot.requirements or snapshot.conda):
         yield SnapshotQuestion(
             text="no list of distributions: `pip freeze > requirements.txt` in the environment that ran writes it",
             options=(),
         )
-    try:
-        resolve_interpreter(gather_evidence(snapshot), decisions.python)
-    except LockError as err:
-        yield SnapshotQuestion(text=_python_text(err), options=("--python X.Y.Z",))
+    yield from _python_question(snapshot, decisions, pinned)
     yield from _open_lines(snapshot, lines, decisions)
     yield from _local_sources(snapshot, lines, decisions)
     accepted = set(decisions.accept)
@@ -77,6 +90,32 @@ def _questions(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQue
             text="system packages: no list was captured; the base will have what is needed, as it is now",
             options=("--accept no-apt-list",),
         )
+
+
+def _python_question(
+    snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None
+) -> Iterator[SnapshotQuestion]:
+    """Yield the question for the Python; without any evidence, with the newest that the facts allow."""
+    evidence = gather_evidence(snapshot)
+    try:
+        resolve_interpreter(evidence, decisions.python)
+    except LockError as err:
+        limits = _python_limits(snapshot, decisions, pinned)
+        proposal = None if evidence.pythons or evidence.system else propose_python(limits)
+        if proposal is None:
+            yield SnapshotQuestion(text=_python_text(err), options=("--python X.Y.Z",))
+            return
+        text = f"{_python_text(err)}; {proposal.minor} is the newest {proposal.reason}"
+        yield SnapshotQuestion(text=text, options=(f"--python {proposal.minor}",))
+
+
+def _python_limits(snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None) -> PythonLimits:
+    facts = snapshot.imported
+    said = decisions.as_of or (facts.started if facts else "")
+    return PythonLimits(
+        moment=parse_moment(said) if said else "", said=said, requires=facts.requires_python if facts else "",
+        pinned=pinned,
+    )  # fmt: skip
 
 
 def _python_text(err: LockError) -> str:

@@ -52,7 +52,7 @@ from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.python.base_distributions import OF_BASE, Below
 from reprobuild.resolve.python.context import make_file_lists, make_line_context
 from reprobuild.resolve.python.prebuilt import use_prebuilt_wheels
-from reprobuild.resolve.python.python_versions import common_pythons
+from reprobuild.resolve.python.python_versions import common_pythons, pinned_pythons
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, check_availability
 from reprobuild.resolve.readiness import add_questions, list_questions
@@ -94,7 +94,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     try:
         interpreter = resolve_interpreter(evidence, decisions.python)
     except LockError as err:
-        raise add_questions(err, list_questions(snapshot, decisions)) from None
+        raise _add_other_questions(err, snapshot, decisions, machine, context) from None
     other_pip, original = rule_other_pip(snapshot), snapshot
     snapshot, elsewhere = select_environment_lines(snapshot, interpreter.version, machine, decisions.drop)
     files = make_file_lists(decisions, context.services, context)
@@ -198,6 +198,17 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     for suggestion in suggest_profiles(distributions(lock), lock.profile):
         context.say(f"note: {suggestion}")
     return check_readable(lock)
+
+
+def _add_other_questions(
+    err: LockError, snapshot: Snapshot, decisions: Decisions, machine: str, context: ResolveContext
+) -> LockError:
+    """Return the error of an unknown Python with the other questions, and with the newest that the pins allow."""
+    files = make_file_lists(decisions, context.services, context)
+    lines = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
+    pinned = pinned_pythons(lines, files, machine)
+    files.save()
+    return add_questions(err, list_questions(snapshot, decisions, pinned))
 
 
 def _base_distributions(

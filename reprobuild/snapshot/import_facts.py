@@ -54,7 +54,7 @@ class ImportFacts(Struct, frozen=True, kw_only=True):
     """The contents of `import.json`.
 
     `started` is the start of the run in ISO 8601, `started_from` its origin; both are empty if unknown. `data` lists
-    the data of the run.
+    the data of the run. `requires_python` is the range of Python (PEP 440) that a format has in place of a version.
     """
 
     version: Literal[1] = 1
@@ -64,6 +64,7 @@ class ImportFacts(Struct, frozen=True, kw_only=True):
     origins: tuple[ValueOrigin, ...] = ()
     unused: tuple[UnusedField, ...] = ()
     data: tuple[DataFingerprint, ...] = ()
+    requires_python: Line = ""
 
 
 def read_import_facts(data: bytes) -> ImportFacts:

@@ -57,7 +57,7 @@ def test_the_start_of_a_run_offers_its_own_day() -> None:
     assert versions.options == ("--accept solved",)
     assert versions.text.endswith("(click); the run started 2024-01-15T12:00:00+00:00")
     texts = [question.text for question in list_questions(run, Decisions(accept=("solved",)))]
-    assert texts == [NO_PYTHON, NO_LIST]
+    assert texts == [f"{NO_PYTHON}; 3.12 is the newest released by 2024-01-15T12:00:00+00:00", NO_LIST]
 
 
 def test_a_snapshot_without_packages_asks_for_them() -> None:
@@ -97,8 +97,11 @@ def test_the_error_of_the_first_question_names_the_others() -> None:
         f"  {NO_LIST}",
     ]
     assert both.hint == "say it; all answers at once: --python X.Y.Z --as-of DATE --accept no-apt-list"
-    alone = list_questions(lines, Decisions(as_of="2024-01-15", accept=("no-apt-list",)))
+    alone = list_questions(lines, Decisions(accept=("index-line", "no-apt-list")))
     assert add_questions(err, alone) is err
+    dated = add_questions(err, list_questions(lines, Decisions(as_of="2024-01-15", accept=("no-apt-list",))))
+    assert str(dated) == f"{err}; 3.12 is the newest released by 2024-01-15"
+    assert dated.hint == "say it; proposed: --python 3.12"
 
 
 def test_show_ends_with_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

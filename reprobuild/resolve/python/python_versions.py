@@ -6,6 +6,7 @@ They are evidence of the Python that ran them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -13,10 +14,13 @@ from reprobuild.ecosystems.pypi.choose import choose_sdist, choose_wheel
 from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution
 from reprobuild.ecosystems.pypi.simple_api import NoListError
 from reprobuild.ecosystems.pypi.target import WheelTarget
+from reprobuild.errors import FetchError
 from reprobuild.snapshot.model import Requirement
 
 # CPython 3.5 to 3.16: releases in tags of wheels on an index.
 _MINORS = range(5, 17)
+_ANY_GLIBC = (2, 99)  # newer than every tag of a wheel
+_WORKERS = 16  # most of the time is that of the remote index
 
 
 def pythons_of(
@@ -60,6 +64,26 @@ def common_pythons(
             fitting = set(pythons_of(offered, target, wheels_only=wheels_only))
             common &= fitting if fitting or (offered and not wheels_only) else common
     return tuple(f"3.{minor}" for minor in _MINORS if f"3.{minor}" in common)
+
+
+def pinned_pythons(lines: Sequence[Requirement], files: FileLists, machine: str) -> tuple[str, ...] | None:
+    """Return each `X.Y` with a file for every pinned release, before a Python or a base is chosen.
+
+    Lines with a marker are left out: they may be for another environment.
+
+    Returns:
+        The versions; None if no line has a version, the network is forbidden, or the files exclude none.
+    """
+    pins = [line for line in lines if line.kind == "index" and line.version and not line.marker]
+    if not pins:
+        return None
+    try:
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            list(pool.map(lambda line: files.list_files(line.name, line.version or ""), pins))
+        pythons = common_pythons(pins, files, WheelTarget(python="3.99.0", glibc=_ANY_GLIBC, machine=machine))
+    except FetchError:
+        return None
+    return pythons if len(pythons) < len(_MINORS) else None
 
 
 def format_python_ranges(pythons: Sequence[str]) -> str:

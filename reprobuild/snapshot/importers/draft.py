@@ -23,6 +23,9 @@ from reprobuild_portable import secrets
 REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
 _LONGEST = 1000  # characters of a line: `display_text` cuts longer ones
 _VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
+_MINOR = re.compile(r"(?:CPython |Python )?(?P<version>3\.\d{1,3})")
+_CARET = re.compile(r"\^(3(?:\.\d{1,3}){0,2})")
+_RANGE = re.compile(r"(?:(?:~=|[=!<>]=|[<>])\d[0-9.*]{0,20},?){1,10}")
 _MACHINE = re.compile(r"(?P<system>Linux|linux)-.*?(?P<machine>x86_64|aarch64|ppc64le|s390x).*")
 _PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._,-]*\])?===?[A-Za-z0-9][A-Za-z0-9.+!*_-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -49,6 +52,7 @@ class Draft:
         self._data: list[DataFingerprint] = []
         self._count = 0
         self._started = ("", "")
+        self._requires_python = ""
 
     def add(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
         """Add a line to a list of the snapshot, with continuation lines below it."""
@@ -158,6 +162,8 @@ class Draft:
         """
         match = _VERSION.fullmatch(str(version))
         if match is None:
+            if minor := _MINOR.fullmatch(str(version)):
+                self.limit_python(f"=={minor['version']}.*")
             self.leave(
                 field, f"Python {display_text(str(version))} lacks its third number: `--python` gives it"
             )
@@ -168,6 +174,12 @@ class Draft:
         machine = _MACHINE.fullmatch(str(platform))
         if machine:
             self.add(PYTHON, f"linux-{machine['machine']}", field)
+
+    def limit_python(self, requires: str) -> None:
+        """Keep a range of Python, by which a version is proposed; `^3.9` of poetry is `>=3.9,<4`."""
+        specifier = _CARET.sub(r">=\1,<4", requires.replace(" ", ""))
+        if _RANGE.fullmatch(specifier):
+            self._requires_python = specifier
 
     def leave(self, field: str, reason: str) -> None:
         """Name a field that gives nothing to the snapshot."""
@@ -226,6 +238,7 @@ class Draft:
             facts=ImportFacts(
                 format=self._format, started=started, started_from=started_from,
                 origins=tuple(self._origins), unused=tuple(self._unused), data=tuple(self._data),
+                requires_python=self._requires_python,
             ),
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
 from reprobuild.snapshot.importers.source import ImportSource
-from reprobuild.snapshot.importers.toml_documents import load_toml, string, tables
+from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
 NAME = "pdm.lock"
 _UNUSED = {"metadata": "the format, and ranges of Python; `--python` gives the one that ran"}
@@ -36,6 +36,8 @@ def read(source: ImportSource) -> Draft:
             draft.leave(f"package {string(package, 'name')}", "it repeats a package, with an extra")
         else:
             _add_package(draft, source, package)
+    for target in tables(table(document, "metadata"), "targets")[:1]:
+        draft.limit_python(string(target, "requires_python"))
     draft.leave_rest(document, ("package",), _UNUSED)
     return draft
 

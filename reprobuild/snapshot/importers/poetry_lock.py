@@ -48,6 +48,7 @@ def read(source: ImportSource) -> Draft:
         marker = _own_marker(package) or inferred.get(str(canonicalize_name(name)), "")
         files = [*tables(package, "files"), *tables({"files": hashes.get(name)}, "files")]
         _add_package(draft, source, package, field, marker, files)
+    draft.limit_python(string(table(document, "metadata"), "python-versions"))
     draft.leave_rest(document, ("package",), _UNUSED)
     return draft
 

@@ -46,6 +46,7 @@ def read(source: ImportSource) -> Draft:
     draft = Draft("pylock.toml", file)
     for package in lock.packages:
         _add_package(draft, source, package)
+    draft.limit_python(str(lock.requires_python or ""))
     draft.leave_rest(document, ("packages",), _UNUSED)
     return draft
 

@@ -67,6 +67,7 @@ def read(source: ImportSource) -> Draft:
         draft.source = ".python-version"
         draft.add_python(source.read(".python-version").decode(errors="replace").strip(), "line 1")
         draft.source = file
+    draft.limit_python(string(document, "requires-python"))
     draft.leave_rest(document, ("package",), _TABLE)
     return draft
 
