@@ -25,4 +25,5 @@ def render_readiness(questions: Sequence[SnapshotQuestion], path: Path) -> str:
         answer = f": {' '.join(question.options)}" if question.options else ""
         lines.append(f"  {escape_text(question.text)}{answer}")
     options = [option for question in questions for option in question.options]
-    return "\n".join([*lines, f"next: {' '.join([command, *options])}"])
+    first = "" if all(question.options for question in questions) else "change the snapshot as above, then "
+    return "\n".join([*lines, f"next: {first}{' '.join([command, *options])}"])

@@ -13,6 +13,7 @@ from reprobuild.errors import LockError
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.interpreter.other_pip import OTHER
+from reprobuild.resolve.line_resolutions import UNREAD
 from reprobuild.resolve.python.python_versions import format_python_ranges
 from reprobuild.snapshot.file_kinds import field_of
 
@@ -84,6 +85,7 @@ def accept_deviations(
                     *_python_advice(pythons),
                     *_capture_advice(refused),
                     *_freeze_advice(refused),
+                    *_unread_advice(refused),
                     *_pin_advice(refused),
                     *_source_advice(refused),
                     *_index_advice(refused),
@@ -178,6 +180,12 @@ def _freeze_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return how the freeze is taken, where another pip than the environment's wrote it."""
     commands = [ruling.reason.rpartition("; take it again ")[2] for ruling in refused if ruling.kind == OTHER]
     return [f"take the freeze again in the environment that ran {command}" for command in commands]
+
+
+def _unread_advice(refused: Sequence[Resolution]) -> list[str]:
+    """Return advice on lines that cannot be read."""
+    places = [f"{ruling.file}:{ruling.line}" for ruling in refused if ruling.kind == UNREAD]
+    return [f"correct {_shorten_names(places)}"] if places else []
 
 
 def _pin_advice(refused: Sequence[Resolution]) -> list[str]:

@@ -8,9 +8,11 @@ import msgspec
 
 from reprobuild.config.overrides import is_named
 from reprobuild.lock.model import Outcome, Resolution
+from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.snapshot.file_kinds import field_of, is_environment
-from reprobuild.snapshot.model import Requirement, Snapshot
+from reprobuild.snapshot.model import ParseNote, Requirement, Snapshot
 
+UNREAD = "unread-line"  # the class of such lines
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
 
 
@@ -22,23 +24,33 @@ def make_resolution(line: Requirement, outcome: Outcome, reason: str, kind: str 
     )  # fmt: skip
 
 
-def rule_unread(snapshot: Snapshot) -> list[Resolution]:
-    """Return resolutions for package list lines that are not understood.
-
-    Such a line may have named a package.
-    """
+def unread_remarks(snapshot: Snapshot) -> list[ParseNote]:
+    """Return the remarks on package list lines that are not understood; such a line may have named a package."""
     conda = {package.place.file for package in snapshot.conda}
     if "requirements.txt" in snapshot.absent:  # no other file explains an environment.yml
         conda |= {remark.place.file for remark in snapshot.remarks if is_environment(remark.place.file)}
     return [
-        Resolution(
-            file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",
-            reason=f"{remark.reason}: {remark.text}", kind="unread-line",
-        )
+        remark
         for remark in snapshot.remarks
         if not remark.understood and remark.text
         and (field_of(remark.place.file) in _LISTS or remark.place.file in conda)
     ]  # fmt: skip
+
+
+def rule_unread(snapshot: Snapshot) -> list[Resolution]:
+    """Return resolutions for package list lines that are not understood."""
+    return [
+        Resolution(
+            file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",
+            reason=f"{remark.reason}: {remark.text}{_suggest(remark.text)}", kind=UNREAD,
+        )
+        for remark in unread_remarks(snapshot)
+    ]  # fmt: skip
+
+
+def _suggest(text: str) -> str:
+    suggestion = suggest_requirement(text)
+    return "" if suggestion is None else f"; did you mean {suggestion}?"
 
 
 def rule_dropped(snapshot: Snapshot, drop: Collection[str]) -> list[Resolution]:

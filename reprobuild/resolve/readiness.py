@@ -17,7 +17,8 @@ from reprobuild.resolve.as_of import SOLVED, parse_moment
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.resolve.interpreter.proposal import PythonLimits, propose_python
-from reprobuild.resolve.line_resolutions import rule_unread
+from reprobuild.resolve.line_resolutions import UNREAD, unread_remarks
+from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 _SHOWN = 3  # names in one question
@@ -74,21 +75,33 @@ def _questions(
     yield from _open_lines(snapshot, lines, decisions)
     yield from _local_sources(snapshot, lines, decisions)
     accepted = set(decisions.accept)
-    unread = [
-        ruling
-        for ruling in rule_unread(snapshot)
-        if not {ruling.kind, f"{ruling.file}:{ruling.line}"} & accepted
-    ]
-    if unread:
-        yield SnapshotQuestion(
-            text=f"{_count(len(unread), 'line')} of a list of packages cannot be read, the first {unread[0].file}:"
-            f"{unread[0].line}",
-            options=("--accept unread-line",),
-        )
+    yield from _unread_lines(snapshot, accepted)
     if not (snapshot.packages or snapshot.rpms or {"no-apt-list", "apt-packages.txt"} & accepted):
         yield SnapshotQuestion(
             text="system packages: no list was captured; the base will have what is needed, as it is now",
             options=("--accept no-apt-list",),
+        )
+
+
+def _unread_lines(snapshot: Snapshot, accepted: Collection[str]) -> Iterator[SnapshotQuestion]:
+    """Yield the questions for lines that name no package as they stand; the first answer is to correct them."""
+    unread = [
+        remark
+        for remark in unread_remarks(snapshot)
+        if not {UNREAD, f"{remark.place.file}:{remark.place.line}"} & set(accepted)
+    ]
+    meant = [(remark, suggest_requirement(remark.text)) for remark in unread]
+    for remark, suggestion in [pair for pair in meant if pair[1] is not None][:_SHOWN]:
+        place = f"{remark.place.file}:{remark.place.line}"
+        yield SnapshotQuestion(
+            text=f"{place} cannot be read: write {suggestion} in place of {remark.text}", options=()
+        )
+    others = [remark for remark, suggestion in meant if suggestion is None]
+    if others:
+        yield SnapshotQuestion(
+            text=f"{_count(len(others), 'line')} of a list of packages cannot be read, the first "
+            f"{others[0].place.file}:{others[0].place.line}: correct them, or leave them out",
+            options=("--accept unread-line",),
         )
 
 
@@ -111,9 +124,9 @@ def _python_question(
 
 def _python_limits(snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None) -> PythonLimits:
     facts = snapshot.imported
-    said = decisions.as_of or (facts.started if facts else "")
+    start = decisions.as_of or (facts.started if facts else "")
     return PythonLimits(
-        moment=parse_moment(said) if said else "", said=said, requires=facts.requires_python if facts else "",
+        moment=parse_moment(start) if start else "", said=start, requires=facts.requires_python if facts else "",
         pinned=pinned,
     )  # fmt: skip
 

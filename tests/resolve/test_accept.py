@@ -339,5 +339,8 @@ def test_a_line_of_a_list_that_nobody_understands_must_be_accepted(
     }  # fmt: skip
     with pytest.raises(LockError, match="3 captured lines cannot be repeated exactly") as caught:
         accept_deviations(rulings, [])
-    assert caught.value.hint == "to go on without exactly these: --accept unread-line"
+    assert caught.value.hint.splitlines() == [
+        f"correct {', '.join(f'{ruling.file}:{ruling.line}' for ruling in rulings)}",
+        "to go on without exactly these: --accept unread-line",
+    ]
     assert all(ruling.accepted for ruling in accept_deviations(rulings, ["unread-line"]))

@@ -82,8 +82,25 @@ def test_the_answer_ends_with_the_whole_command() -> None:
         "can be frozen: not yet, 2 open questions",
         "  one\\x1b[31m: --python X.Y.Z",
         "  two",
-        "next: reprobuild from-snapshot 'my run' -o frozen --python X.Y.Z",
+        "next: change the snapshot as above, then reprobuild from-snapshot 'my run' -o frozen --python X.Y.Z",
     ]
+
+
+def test_a_line_with_a_slip_is_corrected_before_it_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("flask=3.0\nscikit learn==1.0\nnumpy==1.26.4\n")
+    slips = read_snapshot(tmp_path)
+    questions = list_questions(slips, Decisions(python="3.11.2"))
+    assert [(question.text, question.options) for question in questions][:2] == [
+        ("requirements.txt:1 cannot be read: write flask==3.0 in place of flask=3.0", ()),
+        (
+            "1 line of a list of packages cannot be read, the first requirements.txt:2: correct them, or leave them "
+            "out",
+            ("--accept unread-line",),
+        ),
+    ]
+    (tmp_path / "requirements.txt").write_text("flask==3.0\nnumpy==1.26.4\n")  # as the question says
+    left = list_questions(read_snapshot(tmp_path), Decisions(python="3.11.2"))
+    assert [question.text for question in left] == [NO_LIST]
 
 
 def test_the_error_of_the_first_question_names_the_others() -> None:

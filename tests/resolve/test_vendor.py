@@ -224,7 +224,8 @@ def test_the_first_hint_of_a_refusal_is_the_image(tmp_path: Path) -> None:
         "the snapshot was taken inside NVIDIA's PyTorch image (env.txt:7: NVIDIA_PYTORCH_VERSION=23.10), which has its "
         "packages; take it as base: --base nvcr.io/nvidia/pytorch:23.10-py3 "
         "(`docker buildx imagetools inspect nvcr.io/nvidia/pytorch:23.10-py3` prints its digest, which the lock pins)",
-        "say it: --python X.Y.Z, or `python:` in reprobuild.yaml; all answers at once: --python X.Y.Z --accept no-apt-list",
+        "say it: --python X.Y.Z, or `python:` in reprobuild.yaml; all answers at once: --python X.Y.Z "
+        "--accept no-apt-list",
     ]
 
 
