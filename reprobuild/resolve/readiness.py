@@ -124,9 +124,9 @@ def _python_question(
 
 def _python_limits(snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None) -> PythonLimits:
     facts = snapshot.imported
-    start = decisions.as_of or (facts.started if facts else "")
+    date = decisions.as_of or (facts.started if facts else "")
     return PythonLimits(
-        moment=parse_moment(start) if start else "", said=start, requires=facts.requires_python if facts else "",
+        moment=parse_moment(date) if date else "", date=date, requires=facts.requires_python if facts else "",
         pinned=pinned,
     )  # fmt: skip
 

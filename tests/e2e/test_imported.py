@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
+import yaml
 
 from reprobuild.lock.file import read_lock
+from tests.conda.python_package import python_package
+from tests.conda.test_environment import ZED
+from tests.conda_packages import index_channel, write_package
 from tests.conftest import reprobuild
 
 PINS = {"click": "8.1.7", "iniconfig": "2.0.0"}
@@ -111,6 +117,67 @@ def test_an_import_becomes_a_verified_image(
         verdict = json.loads((out / "verdict.json").read_bytes())
         codes = {each["captured"]: each["code"] for each in verdict["differences"]}
         assert codes["click<8.2"] == "solved-version"
+
+
+def locked_wheels(folder: Path) -> list[dict[str, str]]:
+    """Return name, version, address and sha256 of the wheels, as uv locks them."""
+    document = msgspec.toml.decode(uv_lock(folder).read_bytes())
+    return [
+        {
+            "name": package["name"], "version": package["version"], "pypi": package["wheels"][0]["url"],
+            "sha256": package["wheels"][0]["hash"].removeprefix("sha256:"),
+        }
+        for package in document["package"] if package["name"] in PINS
+    ]  # fmt: skip
+
+
+def pixi_lock(folder: Path, channel: Path) -> Path:
+    """Write the lock of a small channel and of two wheels, in the format of pixi's version 6."""
+    for spec in (python_package(), ZED):
+        write_package(spec, channel)
+    index_channel(channel)
+    packages: list[dict[str, str]] = []
+    for path in sorted((*channel.rglob("*.conda"), *channel.rglob("*.tar.bz2"))):
+        content = path.read_bytes()
+        packages.append(
+            {
+                "conda": f"https://conda.example.org/lab/{path.parent.name}/{path.name}",
+                "sha256": hashlib.sha256(content).hexdigest(), "md5": hashlib.md5(content).hexdigest(),
+            }
+        )  # fmt: skip
+    packages += locked_wheels(folder)
+    entries = [{kind: each[kind]} for each in packages for kind in ("conda", "pypi") if kind in each]
+    document = {
+        "version": 6, "packages": packages, "environments": {
+            "default": {
+                "channels": [{"url": "https://conda.example.org/lab/"}],
+                "indexes": ["https://index.example.org/simple"], "packages": {"linux-64": entries},
+            },
+        },
+    }  # fmt: skip
+    (folder / "pixi.lock").write_text(yaml.safe_dump(document, sort_keys=False))
+    return folder / "pixi.lock"
+
+
+def test_a_lock_of_pixi_becomes_a_verified_image(tmp_path: Path, test_store: Path) -> None:
+    channel, out = tmp_path / "lab", tmp_path / "out"
+    path = pixi_lock(tmp_path, channel)
+    done = reprobuild(
+        "from-snapshot", path, "-o", out, "--store", test_store, "--base", "debian/bookworm", "--accept",
+        "no-apt-list", "--no-probes", "--channel", channel.as_uri(), cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 9, done.stderr + done.stdout  # the probes were left out
+    assert "round trip: explained" in done.stdout
+    lock = read_lock(out / "reprobuild.lock")
+    assert lock.interpreter.kind == "conda"
+    assert {package.name for package in lock.conda} == {"python", "libzed"}
+    assert {wheel.name: wheel.version for wheel in lock.wheels if wheel.role == "environment"} == PINS
+    outcomes = {ruling.subject: ruling.outcome for ruling in lock.rulings if ruling.subject in PINS}
+    assert outcomes == dict.fromkeys(PINS, "pinned")
+    ran = reprobuild(
+        "run", out, "--", "python", "-c", "import click, sys; print(click.__version__, sys.prefix)"
+    )
+    assert ran.stdout == "8.1.7 /opt/env\n", ran.stderr
 
 
 def test_an_import_is_made_again_into_the_same_directory(tmp_path: Path, test_store: Path) -> None:

@@ -48,10 +48,10 @@ def test_the_table_has_each_minor_version_with_its_source() -> None:
     ("limits", "answer"),
     [
         ({}, ""),
-        ({"moment": DAY, "said": "2024-01-14"}, "3.12 released by 2024-01-14"),
-        ({"moment": "2023-10-02T00:00:00Z", "said": "2023-10-01"}, "3.11 released by 2023-10-01"),
-        ({"moment": "2023-10-03T00:00:00Z", "said": "2023-10-02"}, "3.12 released by 2023-10-02"),
-        ({"moment": "2010-01-01T00:00:00Z", "said": "2010-01-01"}, ""),
+        ({"moment": DAY, "date": "2024-01-14"}, "3.12 released by 2024-01-14"),
+        ({"moment": "2023-10-02T00:00:00Z", "date": "2023-10-01"}, "3.11 released by 2023-10-01"),
+        ({"moment": "2023-10-03T00:00:00Z", "date": "2023-10-02"}, "3.12 released by 2023-10-02"),
+        ({"moment": "2010-01-01T00:00:00Z", "date": "2010-01-01"}, ""),
         ({"requires": ">=3.9"}, ""),
         ({"requires": ">=3.9,<3.12"}, "3.11 in the range >=3.9,<3.12"),
         ({"requires": "==3.10.*"}, "3.10 in the range ==3.10.*"),
@@ -59,7 +59,7 @@ def test_the_table_has_each_minor_version_with_its_source() -> None:
         ({"pinned": ("3.7", "3.8")}, "3.8 with a file for each pinned release"),
         ({"pinned": ()}, ""),
         (
-            {"moment": DAY, "said": "the day", "requires": "<3.12", "pinned": ("3.8", "3.9", "3.12")},
+            {"moment": DAY, "date": "the day", "requires": "<3.12", "pinned": ("3.8", "3.9", "3.12")},
             "3.9 released by the day, in the range <3.12, with a file for each pinned release",
         ),
     ],

@@ -35,13 +35,13 @@ class PythonProposal(Struct, frozen=True, kw_only=True):
 class PythonLimits(Struct, frozen=True, kw_only=True):
     """The facts that limit the Python of a snapshot.
 
-    `moment` is a date and time in UTC, as `2024-01-15T00:00:00Z`, and `said` the same as the user or the run has it;
+    `moment` is a date and time in UTC, as `2024-01-15T00:00:00Z`, and `date` the same as the user or the run has it;
     `requires` is the range of the imported format. All three are empty if unknown. `pinned` are the `X.Y` with a file
     for every pinned release; None if no index was asked.
     """
 
     moment: str = ""
-    said: str = ""
+    date: str = ""
     requires: str = ""
     pinned: Collection[str] | None = None
 
@@ -85,8 +85,8 @@ def _is_allowed(release: PythonRelease, limits: PythonLimits) -> bool:
 
 
 def _reasons(limits: PythonLimits) -> Iterator[str]:
-    if limits.said:
-        yield f"released by {limits.said}"
+    if limits.date:
+        yield f"released by {limits.date}"
     if limits.requires and _parse_range(limits.requires) is not None:
         yield f"in the range {limits.requires}"
     if limits.pinned is not None:
