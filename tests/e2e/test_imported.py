@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import http.server
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +21,7 @@ from tests.conda.python_package import python_package
 from tests.conda.test_environment import ZED
 from tests.conda_packages import index_channel, write_package
 from tests.conftest import reprobuild
+from tests.loopback import Loopback
 
 PINS = {"click": "8.1.7", "iniconfig": "2.0.0"}
 COMMON = ("--python", "3.11.2", "--base", "debian/bookworm", "--accept", "no-apt-list", "--no-probes")
@@ -131,8 +135,15 @@ def locked_wheels(folder: Path) -> list[dict[str, str]]:
     ]  # fmt: skip
 
 
-def pixi_lock(folder: Path, channel: Path) -> Path:
-    """Write the lock of a small channel and of two wheels, in the format of pixi's version 6."""
+class Channel(http.server.SimpleHTTPRequestHandler):
+    """Answers with the files of one directory."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def pixi_lock(folder: Path, channel: Path, url: str) -> Path:
+    """Write a channel, and the lock of its packages and of two wheels, in the format of pixi's version 6."""
     for spec in (python_package(), ZED):
         write_package(spec, channel)
     index_channel(channel)
@@ -141,7 +152,7 @@ def pixi_lock(folder: Path, channel: Path) -> Path:
         content = path.read_bytes()
         packages.append(
             {
-                "conda": f"https://conda.example.org/lab/{path.parent.name}/{path.name}",
+                "conda": f"{url}/{path.parent.name}/{path.name}",
                 "sha256": hashlib.sha256(content).hexdigest(), "md5": hashlib.md5(content).hexdigest(),
             }
         )  # fmt: skip
@@ -150,7 +161,7 @@ def pixi_lock(folder: Path, channel: Path) -> Path:
     document = {
         "version": 6, "packages": packages, "environments": {
             "default": {
-                "channels": [{"url": "https://conda.example.org/lab/"}],
+                "channels": [{"url": f"{url}/"}],
                 "indexes": ["https://index.example.org/simple"], "packages": {"linux-64": entries},
             },
         },
@@ -160,12 +171,14 @@ def pixi_lock(folder: Path, channel: Path) -> Path:
 
 
 def test_a_lock_of_pixi_becomes_a_verified_image(tmp_path: Path, test_store: Path) -> None:
-    channel, out = tmp_path / "lab", tmp_path / "out"
-    path = pixi_lock(tmp_path, channel)
-    done = reprobuild(
-        "from-snapshot", path, "-o", out, "--store", test_store, "--base", "debian/bookworm", "--accept",
-        "no-apt-list", "--no-probes", "--channel", channel.as_uri(), cwd=tmp_path,
-    )  # fmt: skip
+    out, channel = tmp_path / "out", tmp_path / "lab"
+    env = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    with Loopback(functools.partial(Channel, directory=str(channel))) as server:  # type: ignore[arg-type]
+        path = pixi_lock(tmp_path, channel, server.url)
+        done = reprobuild(
+            "from-snapshot", path, "-o", out, "--store", test_store, "--base", "debian/bookworm", "--accept",
+            "no-apt-list", "--no-probes", cwd=tmp_path, env=env,
+        )  # fmt: skip
     assert done.returncode == 9, done.stderr + done.stdout  # the probes were left out
     assert "round trip: explained" in done.stdout
     lock = read_lock(out / "reprobuild.lock")
