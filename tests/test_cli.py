@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -435,6 +436,12 @@ def test_render_online(said: Said, tmp_path: Path) -> None:
     assert said(*arguments, "--online") == 0
     assert said.out.splitlines()[:2] == found["files"]
     assert said.out.splitlines()[2].startswith("gap: debian:bookworm: the lock installs")
+    shutil.rmtree(tmp_path / "out" / "online")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / "online").symlink_to(tmp_path / "elsewhere")  # in an OUT of someone else
+    refusal = "'online/Dockerfile' leads through 'online', which is a link or a file, and no directory"
+    assert said.failed(*arguments, "--online")[1] == refusal
+    assert list((tmp_path / "elsewhere").iterdir()) == []
     code, what, hint = said.failed(*arguments, "--snapshot", tmp_path)
     assert (code, what) == (2, "`--snapshot` is for an online recipe")
     assert hint == "add `--online`, or leave `--snapshot` out"

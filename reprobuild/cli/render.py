@@ -9,8 +9,8 @@ import click
 
 from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
-from reprobuild.infra.atomic import write_file
 from reprobuild.infra.display import display_text
+from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.sealed import require_sealed
 from reprobuild.pipeline.render import render_from_network
@@ -49,7 +49,7 @@ def command(
         documents.print_json({"files": paths}) if as_json else common.print_result("\n".join(paths))
         return
     recipe = render_from_network(lock, common.make_context(store, offline=True).store, snapshot)
-    paths = _write_texts(out / "online", recipe.texts)
+    paths = _write_texts(out, recipe.texts, "online/")
     if as_json:
         gaps = [{"subject": gap.subject, "reason": gap.reason} for gap in recipe.gaps]
         documents.print_json({"files": paths, "gaps": gaps})
@@ -58,8 +58,9 @@ def command(
         common.print_result("\n".join([*paths, *lines]))
 
 
-def _write_texts(out: Path, texts: Mapping[str, str]) -> list[str]:
+def _write_texts(out: Path, texts: Mapping[str, str], folder: str = "") -> list[str]:
+    """Write texts below a directory that may be of someone else: no link in it is followed."""
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        write_file(out / name, text.encode())
-    return sorted(str(out / name) for name in texts)
+        write_below(out, f"{folder}{name}", text.encode(), replace=True)
+    return sorted(str(out / folder / name) for name in texts)
