@@ -316,6 +316,8 @@ def test_a_password_package_is_no_password(made: Made) -> None:
         (b"  EOF\n", True),
         (b"%post\n", True),
         (b"  %post\n", True),
+        (b"Bootstrap: docker\n", True),  # begins a stage of an Apptainer.def, in a here-document, too
+        (b"  bootSTRAP: docker\n", True),
         (b"{{ x }}\n", True),
         (b"\xff\n", True),
         (b"\0\n", True),

@@ -25,7 +25,7 @@ def embed(path: str, content: bytes) -> EmbeddedFile:
 def _is_plain(content: bytes) -> bool:
     """Return whether a here-document of a Dockerfile and an Apptainer.def gives exactly this content.
 
-    Apptainer reads a line with `%` as a section, and replaces `{{ name }}`.
+    Apptainer reads a line with `%` as a section and one with `Bootstrap:` as a stage, and replaces `{{ name }}`.
     """
     try:
         text = content.decode()
@@ -36,5 +36,6 @@ def _is_plain(content: bytes) -> bool:
         text.endswith("\n")
         and "{{" not in text
         and all(line.replace("\t", " ").isprintable() for line in lines)
-        and not any(line.lstrip().startswith("%") or line.strip() == END for line in lines)
+        and not any(line.lstrip().lower().startswith(("%", "bootstrap:")) for line in lines)
+        and END not in {line.strip() for line in lines}
     )
