@@ -400,6 +400,53 @@ def test_a_snapshot_and_its_lock(tmp_path: Path) -> None:
     assert names(back) == names(found)
 
 
+BUILD = {
+    "version": "3.13.1", "implementation": "CPython", "build": ["main", "Dec  3 2024 17:59:52"], "abiflags": "",
+    "compiler": "GCC 12.2.0", "platform": "linux-x86_64",
+}  # fmt: skip
+PRINTED = "Python 3.13.1 (main, Dec  3 2024, 17:59:52) [GCC 12.2.0]\nlinux-x86_64\n"
+
+
+@pytest.mark.parametrize(
+    ("captured", "printed", "aspects"),
+    [
+        (
+            {"build": ["main", "Jan  1 2024 10:00:00"]},
+            ("Dec  3 2024, 17:59:52", "Jan  1 2024, 10:00:00"),
+            ["build"],
+        ),
+        ({"compiler": "Clang 17.0.6"}, ("GCC 12.2.0", "Clang 17.0.6"), ["build"]),
+        ({"platform": "linux-aarch64"}, None, ["platform"]),
+        ({"abiflags": "d"}, None, ["ABI flags"]),
+        ({"abiflags": "t"}, None, ["threading", "ABI flags"]),
+        (None, ("3.13.1 (main", "3.13.1 experimental free-threading build (main"), ["build", "threading"]),
+    ],
+)
+def test_builds_of_one_version_differ(
+    captured: dict[str, object] | None, printed: tuple[str, str] | None, aspects: list[str], tmp_path: Path
+) -> None:
+    one = make_snapshot(tmp_path / "one", {"python": BUILD}, env_txt="PATH=\n")
+    if captured is not None:
+        other = make_snapshot(tmp_path / "other", {"python": {**BUILD, **captured}}, env_txt="PATH=\n")
+        assert list(only(compared(one, other)).aspects) == aspects
+    printed_one = make_snapshot(tmp_path / "printed one", python_txt=PRINTED, env_txt="PATH=\n")
+    assert compared(one, printed_one).differences == []  # one build, told by either
+    if printed is not None:
+        text = PRINTED.replace(*printed)
+        printed_other = make_snapshot(tmp_path / "printed other", python_txt=text, env_txt="PATH=\n")
+        assert list(only(compared(printed_one, printed_other)).aspects) == aspects
+
+
+def test_a_file_of_variables_that_is_too_large_is_no_sameness(tmp_path: Path) -> None:
+    content = b'{"x":[' + b'{"":{}},' * (1 << 17) + b"0]}"
+    image = make_image(tmp_path / "image", file("opt/reprobuild/environ.json", content))
+    found = compared(image, image)
+    assert unsaid(found)["environment", "A has a file that is too large to be one of its lists"] == (
+        "/opt/reprobuild/environ.json",
+    )
+    assert any(item.grave for item in found.not_compared)
+
+
 @pytest.mark.parametrize(("implementation", "differ"), [("CPython", []), ("PyPy", ["python"])])
 def test_a_lock_is_of_cpython(implementation: str, differ: list[str], tmp_path: Path) -> None:
     """What a snapshot tells beyond the version is no difference by itself."""

@@ -30,14 +30,17 @@ from reprobuild.lock.system import FILES
 from reprobuild.recipe.image_config import DEFAULTS
 from reprobuild.recipe.runtime_config import variables_of
 
-# Maximum bytes of one file, and of all together; lists of real images have a few megabytes.
+# Maximum bytes of one file, of one that is a JSON object, and of all files; lists of real images have a few megabytes.
 LARGEST = 32 << 20
+LARGEST_OBJECT = 1 << 20
 MOST = 512 << 20
 MOST_SITES = 16
 HEAD = 1 << 20
+TOO_LARGE = "{} has a file that is too large to be one of its lists"
 _STATUS = "var/lib/dpkg/status"
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
 _ENVIRON = f"{FILES[1:]}/environ.json"
+_KINDS: Mapping[str, Kind] = {_STATUS: "system", _ENVIRON: "environment"}
 _TOLD = ("/METADATA", "/PKG-INFO", "/direct_url.json")
 _SOURCES = f"{FILES[1:]}/sources/"
 _INFO = re.compile(r"(?P<project>[^/]+?)-(?P<version>[^/-]+)(-py[\d.]+)?\.(dist|egg)-info")
@@ -53,11 +56,15 @@ class _Read:
         self.prefix = _find_prefix(self.tree, variables)
         self.sites = _site_directories(self.tree, self.prefix) if self.prefix is not None else []
         budget, digests = MOST, set()
+        self.unread: list[str] = []
         for path in sorted(self._paths()):
             entry = self._file(path)
-            if entry and entry.size <= min(LARGEST, budget) and entry.sha256 not in digests:
+            largest = LARGEST_OBJECT if path.endswith(".json") else LARGEST
+            if entry and entry.size <= min(largest, budget) and entry.sha256 not in digests:
                 digests.add(entry.sha256)
                 budget -= entry.size
+            elif entry and entry.sha256 not in digests:
+                self.unread.append(path)
         fetch_contents(scanned, digests, scratch)
 
     def _paths(self) -> Iterator[str]:
@@ -114,6 +121,8 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
         gathered.variables({**variables, **special}.items())
     if read.prefix is not None:
         _add_python(gathered, read, variables)
+    for path in read.unread:
+        gathered.doubt(_KINDS.get(path, "python"), TOO_LARGE, f"/{path}", "hidden")
     if (status := read(_STATUS)) is not None:
         gathered.packages(_parse_dpkg_status(status))
     _add_sources(gathered, read)
@@ -124,8 +133,7 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
     unlisted: dict[Kind, frozenset[str]] = {"source": frozenset(gathered.known.get("python", ()))}
     return Environment(
         name=opened.name, form=f"image, {opened.form}", known=gathered.known, unlisted=unlisted,
-        doubled=gathered.doubled,
-        repeats=frozenset(gathered.repeats),
+        doubled=gathered.doubled, repeats=frozenset(gathered.repeats), doubts=gathered.doubts,
     )  # fmt: skip
 
 

@@ -45,7 +45,10 @@ Aspect = Literal[
     "series",
     "implementation",
     "value",
-    "build",
+    "build",  # of a conda package; of an interpreter, with compiler and date
+    "threading",  # of an interpreter: CPython's build with or without the global lock (PEP 703)
+    "ABI flags",  # of an interpreter, such as that of a debug build
+    "platform",  # of an interpreter, as `sysconfig` has it
     "packed build",  # of the interpreter in a snapshot: its build, and its place of installation
     "origin",  # of a distribution: see `origin`
     "distribution",

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from msgspec import UNSET
-
 from reprobuild.compare.environments import conda
 from reprobuild.compare.environments.channel import channels
 from reprobuild.compare.environments.evidence import hash_bundles, hash_interpreter
 from reprobuild.compare.environments.freeze import add_distributions, drop_foreign_lines
-from reprobuild.compare.environments.interpreter import add_packed
+from reprobuild.compare.environments.interpreter import add_packed, captured_build, reported_build
 from reprobuild.compare.environments.model import (
     ARCHITECTURE,
     HIDDEN,
@@ -182,7 +180,7 @@ def _add_captured_facts(gathered: EnvironmentBuilder, captured: CaptureDocument)
         facts: Aspects = {"version": python.version, "series": python_series(python.version)}
         if python.implementation:
             facts["implementation"] = python.implementation
-        gathered.add("interpreter", "python", facts)
+        gathered.add("interpreter", "python", facts | captured_build(captured.python))
         _add_fact(gathered, "machine", "libc", python.libc)
     if captured.gpu or captured.lacks("gpu"):
         gathered.begin("gpu")
@@ -206,9 +204,8 @@ def _add_reported_facts(gathered: EnvironmentBuilder, report: MachineReport) -> 
     if report.python:
         full = report.python if report.python.count(".") == 2 else None
         gathered.add("interpreter", "python", {"version": full, "series": python_series(report.python)})
-    if report.free_threaded is not UNSET:
-        build = "free-threaded" if report.free_threaded else "with the global lock"
-        gathered.add("interpreter", "python", {"build": build})
+    if build := reported_build(report):
+        gathered.add("interpreter", "python", build)
     if report.gpus:
         _add_fact(gathered, "gpu", "GPU", _count_names(iter(report.gpus)))
     _add_fact(gathered, "gpu", "driver", report.driver)
