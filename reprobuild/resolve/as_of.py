@@ -30,6 +30,7 @@ from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.own_python import own_module
 from reprobuild.infra.proc.run import run
 from reprobuild.lock.model import Resolution
+from reprobuild.resolve.ages.dated_indexes import DatedIndexes, dated_indexes
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.misspelt import suggest_project
 from reprobuild.resolve.static_requires import read_static_requires
@@ -116,8 +117,9 @@ def solve_open_lines(
     if lost := files.lost(names[0]) if names else []:  # uv names the first of them only
         raise lost[0]
     context.say(f"python: versions as of {moment} ({evidence}), by uv")
-    chosen = _compile(lines, moment, python, machine, files, context)
-    return _apply(snapshot, chosen, f"as of {moment} ({evidence})")
+    with dated_indexes(moment, lines, files, context) as dated:
+        chosen = _compile(lines, moment, python, machine, files, context, dated)
+    return _apply(snapshot, chosen, f"as of {moment} ({evidence})", dated)
 
 
 def parse_moment(text: str) -> str:
@@ -159,8 +161,10 @@ def _compile(
     machine: str,
     files: FileLists,
     context: ResolveContext,
+    dated: DatedIndexes | None = None,
 ) -> dict[str, str]:
     """Return the version of each distribution by canonical name, as uv chooses them."""
+    addresses = dated.addresses if dated else {}
     known: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="reprobuild-solve-") as name:
         folder = Path(name)
@@ -174,24 +178,30 @@ def _compile(
             "--python-version", python, "--python-platform", f"{machine}-unknown-linux-gnu",
         )  # fmt: skip
         for _ in range(_MOST_ARCHIVES):
-            _write_settings(folder / "uv.toml", context.indexes, known)
+            _write_settings(folder / "uv.toml", context.indexes, known, addresses)
             try:
                 output = run(
                     argv, env=_environment(context.env, name), cwd=folder, timeout=1800,
                     purpose="choose versions as of a date",
                 )  # fmt: skip
             except ProcessFailedError as err:
-                known.append(_read_archive_facts(err, moment, files, context))
+                _raise_index_error(dated)
+                known.append(_read_archive_facts(err, moment, files, context, dated))
             else:
                 break
         else:
             raise _solution_error(moment, f"more than {_MOST_ARCHIVES} releases have only a source archive")
+    _raise_index_error(dated)
     pins = (_PIN.fullmatch(row.strip()) for row in output.decode(errors="replace").splitlines())
     return {str(canonicalize_name(pin["name"])): pin["version"] for pin in pins if pin}
 
 
 def _read_archive_facts(
-    err: ProcessFailedError, moment: str, files: FileLists, context: ResolveContext
+    err: ProcessFailedError,
+    moment: str,
+    files: FileLists,
+    context: ResolveContext,
+    dated: DatedIndexes | None,
 ) -> dict[str, object]:
     """Return the facts on the release that uv would have to build, as its settings have them.
 
@@ -205,11 +215,16 @@ def _read_archive_facts(
         else None
     )
     if match is None or requires is None:
-        raise _solution_error(moment, str(err)) from None
+        raise _solution_error(moment, str(err), dated) from None
     return {"name": match["name"], "version": match["version"], "requires-dist": list(requires)}
 
 
-def _solution_error(moment: str, text: str) -> LockError:
+def _raise_index_error(dated: DatedIndexes | None) -> None:
+    if dated and dated.error:
+        raise dated.error
+
+
+def _solution_error(moment: str, text: str, dated: DatedIndexes | None = None) -> LockError:
     unknown = _UNKNOWN.search(text)
     rows = map(display_text, redact(text).splitlines())
     return LockError(
@@ -222,12 +237,18 @@ def _solution_error(moment: str, text: str) -> LockError:
 def _environment(env: Mapping[str, str], home: str) -> dict[str, str]:
     """Return the environment of uv, without indexes: its settings name all."""
     others = {name: value for name, value in env.items() if not name.startswith(_INDEX_VARIABLES)}
-    return {**others, "UV_NO_PROGRESS": "1", "HOME": home}
+    direct = {
+        name: ",".join(filter(None, [env.get(name, ""), "127.0.0.1"])) for name in ("NO_PROXY", "no_proxy")
+    }
+    # A page of many releases without upload times takes minutes.
+    return {**others, **direct, "UV_NO_PROGRESS": "1", "UV_HTTP_TIMEOUT": "1200", "HOME": home}
 
 
-def _write_settings(path: Path, indexes: PackageIndexes, known: list[dict[str, object]]) -> None:
+def _write_settings(
+    path: Path, indexes: PackageIndexes, known: list[dict[str, object]], addresses: Mapping[str, str]
+) -> None:
     path.touch(mode=0o600)  # it holds the logins of indexes
-    path.write_text(tomli_w.dumps({**_configure(indexes), "dependency-metadata": known}))
+    path.write_text(tomli_w.dumps({**_configure(indexes, addresses), "dependency-metadata": known}))
 
 
 def _inputs(lines: Iterable[Requirement]) -> Iterator[str]:
@@ -239,9 +260,12 @@ def _inputs(lines: Iterable[Requirement]) -> Iterator[str]:
         yield f"{line.name}=={_LABEL.sub('', line.version)}{marker}" if line.version else line.text
 
 
-def _configure(indexes: PackageIndexes) -> dict[str, object]:
-    """Return a uv.toml with the machine's places for distributions, with their logins."""
-    simple = [_with_login(url, indexes) for url in indexes.simple]
+def _configure(indexes: PackageIndexes, addresses: Mapping[str, str]) -> dict[str, object]:
+    """Return a uv.toml with the machine's places for distributions, with their logins.
+
+    `addresses` has the loopback addresses of indexes without upload times.
+    """
+    simple = [addresses.get(url) or _with_login(url, indexes) for url in indexes.simple]
     entries = [{"url": url, "default": number == len(simple) - 1} for number, url in enumerate(simple)]
     return {"index": entries, "find-links": [_with_login(url, indexes) for url in indexes.find_links]}
 
@@ -256,20 +280,25 @@ def _with_login(url: str, indexes: PackageIndexes) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
 
 
-def _apply(snapshot: Snapshot, chosen: Mapping[str, str], when: str) -> SolvedLines:
+def _apply(
+    snapshot: Snapshot, chosen: Mapping[str, str], when: str, dated: DatedIndexes | None = None
+) -> SolvedLines:
     """Return the snapshot with the chosen versions; distributions that no line names are added."""
     reasons: dict[str, str] = {}
     requirements = []
+    evidence = {name: dated.describe(name, version) if dated else "" for name, version in chosen.items()}
     for line in snapshot.requirements:
         name = str(canonicalize_name(line.name))
         if line.kind == "index" and line.version is None and name in chosen:
-            reasons[name] = f"{when}, uv chose {chosen[name]} for `{line.text}`"
+            reasons[name] = f"{when}, uv chose {chosen[name]}{evidence[name]} for `{line.text}`"
             line = msgspec.structs.replace(line, version=chosen[name])
         requirements.append(line)
     known = {str(canonicalize_name(line.name)) for line in (*snapshot.requirements, *snapshot.unlisted)}
     for number, (name, version) in enumerate(sorted(chosen.items()), 1):
         if name not in known:
-            reasons[name] = f"{when}, uv chose {version}: the requirements of other lines need it"
+            reasons[name] = (
+                f"{when}, uv chose {version}{evidence[name]}: the requirements of other lines need it"
+            )
             requirements.append(
                 Requirement(
                     place=SourceLocation(SOLVED, number), text=f"{name}=={version}", kind="index", name=name,

@@ -177,6 +177,10 @@ class FileLists:
         places = [*self._asked(project), *self._led(project, version)]
         return [item.version for index in places for item in self._all(index, project, 0)]
 
+    def list_page(self, index: PackageIndex, name: str) -> list[ListedFile]:
+        """Return all files of a project on one index, as it lists them."""
+        return self._pages.files(index, canonicalize_name(name), "")[0]
+
     def named(self, name: str, filename: str) -> list[IndexDistribution]:
         """Return the files of a project with exactly this name."""
         project = canonicalize_name(name)

@@ -19,13 +19,14 @@ from reprobuild.infra.http.redaction import redact_address
 from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Key, Line, Text, Word
 from reprobuild.store.store import Store
 
-_KEY = hashlib.sha256(b"pages of indexes, 1").hexdigest()
+_KEY = hashlib.sha256(b"pages of indexes, 2").hexdigest()
 
 
 class ListedFile(Struct, frozen=True, kw_only=True):
     """A file in an index's list.
 
-    `hashes` are by algorithm; `yanked` is None, or the reason (may be empty).
+    `hashes` are by algorithm; `yanked` is None, or the reason (may be empty). `uploaded` is the time of its upload, if
+    the index publishes it (https://packaging.python.org/specifications/simple-repository-api/, 1.1).
     """
 
     filename: FileName
@@ -34,6 +35,7 @@ class ListedFile(Struct, frozen=True, kw_only=True):
     size: int = 0
     requires_python: Line | None = None
     yanked: Text | None = None
+    uploaded: Line | None = None
 
 
 class CachedPage(Struct, frozen=True, kw_only=True):

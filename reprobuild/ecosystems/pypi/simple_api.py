@@ -220,6 +220,7 @@ class _File(Struct, frozen=True, rename="kebab"):
     requires_python: Line | None = None
     size: int | None = None
     yanked: bool | Text = False
+    upload_time: Line | None = None
 
 
 class _Meta(Struct, frozen=True, rename="kebab"):
@@ -309,7 +310,7 @@ def _parse_json_file(page: str, file: _File) -> ListedFile | None:
     yanked = None if file.yanked is False else file.yanked if isinstance(file.yanked, str) else ""
     return _convert_file(
         filename=file.filename, url=url, hashes=file.hashes, size=file.size or 0,
-        requires_python=file.requires_python, yanked=yanked,
+        requires_python=file.requires_python, yanked=yanked, uploaded=file.upload_time,
     )  # fmt: skip
 
 

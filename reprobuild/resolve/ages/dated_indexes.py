@@ -1,0 +1,149 @@
+"""Indexes without upload times, with the evidence that replaces them.
+
+uv asks a server on the loopback interface, which answers with the releases that were there by the moment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import PackageIndex
+from reprobuild.ecosystems.pypi.page_cache import ListedFile
+from reprobuild.errors import FetchError
+from reprobuild.resolve.ages.age import parse_time
+from reprobuild.resolve.ages.evidence import AgeReader
+from reprobuild.resolve.ages.loopback import PageServer
+from reprobuild.resolve.ages.releases import date_releases, group_files
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.snapshot.model import Requirement
+
+_WORKERS = 24  # most of the time goes to waiting for servers
+_ASKED = 5  # projects whose pages show whether an index has upload times
+_BEFORE = "2000-01-01T00:00:00Z"  # for uv: before every moment
+_CAPTURED = "the snapshot has it"
+
+
+class DatedIndexes:
+    """The releases of each project by a moment, for the indexes that publish no upload times.
+
+    `addresses` has the loopback address of each such index, by its own.
+
+    Args:
+        moment: in seconds since 1970.
+        lines: of the snapshot; their versions need no evidence.
+        files: the lists of the indexes.
+        context: the machine's indexes, the store and the network.
+        pool: reads several files at once.
+    """
+
+    def __init__(
+        self, moment: int, lines: Sequence[Requirement], files: FileLists, context: ResolveContext, pool: Executor
+    ) -> None:  # fmt: skip
+        self._moment, self._files, self._pool = moment, files, pool
+        self.reader = AgeReader(context.store, context.net, moment, context.now)
+        self._captured = {str(canonicalize_name(line.name)): line.version for line in lines if line.version}
+        places = [
+            place for place in context.indexes.places if not place.links and place.url.startswith("http")
+        ]
+        names = list(dict.fromkeys(line.name for line in lines if line.kind == "index"))[:_ASKED]
+        self._timed = [place for place in places if names and self._has_times(place, names)]
+        self.places = [place for place in places if names and place not in self._timed]
+        self.addresses: Mapping[str, str] = {}
+        self.error: FetchError | None = None
+        self._guard = threading.Lock()
+        self._pages: dict[tuple[int, str], list[ListedFile]] = {}
+        self._locks: dict[tuple[int, str], threading.Lock] = {}
+        self._words: dict[tuple[str, Version], str] = {}
+        self._unknown: dict[str, set[Version]] = {}
+
+    def _has_times(self, place: PackageIndex, names: Sequence[str]) -> bool:
+        """Return whether an index publishes upload times, as the first page with files shows."""
+        for name in names:
+            if listed := self._files.list_page(place, name):
+                return any(file.uploaded for file in listed)
+        return False
+
+    def page(self, number: int, project: str) -> list[ListedFile]:
+        """Return the files of a project by the moment, each with a time; empty for an unknown project."""
+        key = (number, project)
+        with self._guard:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._pages:
+                try:
+                    self._pages[key] = self._make_page(self.places[number], project)
+                except FetchError as err:
+                    self.error = self.error or err
+                    self._pages[key] = []
+            return self._pages[key]
+
+    def _make_page(self, place: PackageIndex, project: str) -> list[ListedFile]:
+        groups = group_files(self._files.list_page(place, project))
+        if not groups:
+            return []
+        elsewhere: dict[Version, list[ListedFile]] = {}
+        for other in self._timed:
+            elsewhere.update(group_files(self._files.list_page(other, project)))
+        dated = date_releases(
+            groups,
+            self._moment,
+            lambda listed, version: self.reader.date(listed, version, elsewhere.get(Version(version), ())),
+            self._pool,
+        )
+        present = dict(dated.present)
+        captured = _parse(self._captured.get(project))
+        if captured is not None and captured in groups:
+            present.setdefault(captured, _CAPTURED)
+        with self._guard:
+            self._words.update({(project, version): words for version, words in present.items()})
+            self._unknown.setdefault(project, set()).update(set(dated.unknown) - set(present))
+        return [_with_time(file) for version in present for file in groups[version]]
+
+    def describe(self, name: str, version: str) -> str:
+        """Return the evidence of a chosen release, and the newer ones without, as the end of a sentence."""
+        parsed = _parse(version)
+        words = self._words.get((name, parsed)) if parsed else None
+        newer = sorted(other for other in self._unknown.get(name, ()) if parsed and other > parsed)
+        shown = ", ".join(map(str, newer[:5])) + (f" and {len(newer) - 5} more" if len(newer) > 5 else "")
+        more = f"; without evidence of their age: {shown}" if newer else ""
+        return f" ({words}{more})" if words else more and f" ({more.removeprefix('; ')})"
+
+    def undated(self) -> list[str]:
+        """Return the names of projects with releases without evidence."""
+        return sorted(name for name, versions in self._unknown.items() if versions)
+
+
+@contextmanager
+def dated_indexes(
+    moment: str, lines: Sequence[Requirement], files: FileLists, context: ResolveContext
+) -> Iterator[DatedIndexes]:
+    """Yield the machine's indexes with evidence for missing upload times; they are served while the block runs."""
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        dated = DatedIndexes(parse_time(moment) or 0, lines, files, context, pool)
+        if not dated.places:
+            yield dated
+            return
+        context.say("python: an index publishes no upload times: ages of releases come from their files")
+        with PageServer(dated.page, dated.reader, context.store, context.net) as server:
+            dated.addresses = {place.url: server.address(number) for number, place in enumerate(dated.places)}
+            yield dated
+
+
+def _with_time(file: ListedFile) -> ListedFile:
+    own = parse_time(file.uploaded or "")
+    return file if own is not None else replace(file, uploaded=_BEFORE)
+
+
+def _parse(version: str | None) -> Version | None:
+    try:
+        return Version(version) if version else None
+    except InvalidVersion:
+        return None

@@ -1,0 +1,127 @@
+"""The age of one release from the strongest evidence that decides it.
+
+In this order: an upload time on another index, the newest member of a wheel, the times of the source archive, the
+version's entry in its list of changes, the release of the build back end. What was read from a file is kept by the hash
+of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from reprobuild.ecosystems.pypi.page_cache import ListedFile
+from reprobuild.ecosystems.pypi.wheel_tail import WheelFacts, read_wheel_facts
+from reprobuild.infra.http.client import Net
+from reprobuild.resolve.ages.age import DAY, Age, day, is_constant, parse_time
+from reprobuild.resolve.ages.back_ends import built_age
+from reprobuild.resolve.ages.sdist_facts import SdistFacts, read_sdist_facts
+from reprobuild.store.store import Store
+
+VERSION = 1  # of the remembered facts
+MOST_FILES = 20_000  # read in one run
+_ARCHIVES = 4  # source archives in memory at once
+# A zip archive has local times without their zone, which is at most 14 hours from UTC.
+_ZONES = 14 * 3600
+# Days from the date in a list of changes to the upload: 53 of 54 entries that were compared.
+_ENTRY = 3 * DAY
+
+Facts = TypeVar("Facts", WheelFacts, SdistFacts)
+
+
+class AgeReader:
+    """Reads ages of releases by a moment. Thread-safe.
+
+    Args:
+        store: remembers the facts of files.
+        net: the network client, which knows the logins.
+        moment: in seconds since 1970.
+        now: the same, or 0.
+    """
+
+    def __init__(self, store: Store, net: Net, moment: int, now: int) -> None:
+        self._store, self._net, self._moment, self._now = store, net, moment, now
+        self._guard = threading.Lock()
+        self._archives = threading.Semaphore(_ARCHIVES)
+        self._left = MOST_FILES
+
+    def date(self, files: Sequence[ListedFile], version: str, elsewhere: Sequence[ListedFile] = ()) -> Age:
+        """Return the age of one version.
+
+        Args:
+            files: all of the version on the index.
+            version: its number.
+            elsewhere: those of the same version on other indexes.
+        """
+        uploads = [moment for file in (*files, *elsewhere) if (moment := parse_time(file.uploaded or ""))]
+        if uploads:
+            return Age(since=min(uploads), until=min(uploads), words=f"uploaded on {day(min(uploads))}")
+        wheel = min((file for file in files if file.filename.endswith(".whl")), key=_size, default=None)
+        facts = self.wheel_facts(wheel) if wheel else None
+        age = self._wheel_age(wheel, facts) if wheel and facts else Age()
+        if age.side(self._moment):
+            return age
+        sdist = min((file for file in files if not file.filename.endswith(".whl")), key=_size, default=None)
+        if sdist:
+            age = self._sdist_age(sdist, version, facts.generator if facts else "", age)
+        return age
+
+    def wheel_facts(self, file: ListedFile) -> WheelFacts | None:
+        """Return the facts of a wheel, or None if it cannot be read."""
+        return self._remembered("wheel", file, WheelFacts, lambda: read_wheel_facts(file.url, self._net))
+
+    def _wheel_age(self, file: ListedFile, facts: WheelFacts) -> Age:
+        built = built_age(facts.generator, free=False)
+        if is_constant(facts.newest, same=facts.same, now=self._now):
+            return built
+        own = Age(since=facts.newest - _ZONES, until=facts.newest + _ZONES,
+                  words=f"the newest file in {file.filename} is of {day(facts.newest)}")  # fmt: skip
+        return own.meet(built, self._moment)
+
+    def _sdist_age(self, file: ListedFile, version: str, generator: str, age: Age) -> Age:
+        with self._archives:
+            facts = self._remembered(
+                f"sdist {version}", file, SdistFacts, lambda: read_sdist_facts(file, version, self._net)
+            )
+        if facts is None:
+            return age
+        for seconds, same, words in (
+            (facts.written, False, f"{file.filename} was written on"),
+            (facts.newest, facts.same, f"the newest file in {file.filename} is of"),
+        ):
+            if not is_constant(seconds, same=same, now=self._now):
+                exact = Age(since=seconds, until=seconds, words=f"{words} {day(seconds)}")
+                return exact.meet(age, self._moment)
+        if facts.entry:
+            words = f"the list of changes in {file.filename} dates it {day(facts.entry)}"
+            age = Age(since=facts.entry, until=facts.entry + _ENTRY, words=words).meet(age, self._moment)
+        if not age.side(self._moment):
+            age = built_age(generator, free=not facts.pins).meet(age, self._moment)
+        return age
+
+    def _remembered(
+        self, kind: str, file: ListedFile, form: type[Facts], read: Callable[[], Facts | None]
+    ) -> Facts | None:
+        sha256 = file.hashes.get("sha256", "").lower()
+        key = hashlib.sha256(f"age {VERSION} {kind} {sha256}".encode()).hexdigest()
+        if sha256:
+            try:
+                return msgspec.convert(self._store.recall(key), form)
+            except msgspec.ValidationError:  # not there yet, or damaged
+                pass
+        with self._guard:
+            self._left -= 1
+            if self._left < 0:
+                return None
+        facts = read()
+        if facts is not None and sha256:
+            self._store.remember(key, msgspec.to_builtins(facts))
+        return facts
+
+
+def _size(file: ListedFile) -> tuple[int, str]:
+    return file.size or 1 << 40, file.filename
