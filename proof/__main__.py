@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from proof import ablation, as_of, cluster, factors, gpu_train, leftovers, planted, torch_tests
+from proof import ablation, as_of, as_of_untimed, cluster, factors, gpu_train, leftovers, planted, torch_tests
 from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
 from proof.kinds import DOCUMENTS, FUZZED, READ
@@ -287,12 +287,23 @@ def run_as_of(place: Place) -> bool:
     return as_of.held(found)
 
 
+def run_as_of_untimed(place: Place) -> bool:
+    """Recover the same versions with an index that publishes no upload times."""
+    about = machine()
+    index, shards = map(int, place.shard.split("/"))
+    found = as_of_untimed.measure(place.work, as_of.CASES[index - 1 :: shards])
+    print(f"{as_of.share(found):.1%} of the versions; {as_of_untimed.count_rules(found)}")
+    place.write("as-of-untimed", as_of.MODULES, {"environments": found}, about)
+    return as_of_untimed.held(found)
+
+
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers,
     "fault-injection": run_fault_injection,
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
     "fuzz-documents": run_fuzz_documents, "planted": run_planted, "cluster": run_cluster, "torch": run_torch,
     "gpu-train": run_gpu_train, "environments": run_environments, "as-of": run_as_of,
+    "as-of-untimed": run_as_of_untimed,
 }  # fmt: skip
 
 

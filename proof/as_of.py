@@ -18,7 +18,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.ecosystems.pypi.indexes import read_indexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
 from reprobuild.infra.http.client import Net
 from reprobuild.resolve.as_of import parse_moment, solve_open_lines
 from reprobuild.resolve.context import ResolveContext
@@ -27,11 +27,11 @@ from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze
 from reprobuild.store.store import Store
 
-MODULES = ("reprobuild/resolve/as_of",)
+MODULES = ("reprobuild/resolve/as_of", "reprobuild/resolve/ages")
 GOAL = 0.95  # of all versions
 _MACHINE = "x86_64"
 # The Python that a new environment had in the year.
-_PYTHONS = {2021: "3.8.10", 2022: "3.9.13", 2023: "3.10.12", 2024: "3.11.9", 2025: "3.12.10", 2026: "3.12.12"}
+PYTHONS = {2021: "3.8.10", 2022: "3.9.13", 2023: "3.10.12", 2024: "3.11.9", 2025: "3.12.10", 2026: "3.12.12"}
 _STACKS = {
     "vision": "torch torchvision timm pillow",
     "language": "transformers datasets tokenizers accelerate",
@@ -56,20 +56,36 @@ def measure(work: Path, cases: Iterable[tuple[str, Sequence[str], str]] = CASES)
 
 
 def _measure_one(name: str, names: Sequence[str], date: str, work: Path) -> dict[str, Any]:
-    python = _PYTHONS[int(date[:4])]
+    python = PYTHONS[int(date[:4])]
     began = time.monotonic()
     try:
-        locked = _lock_by_uv(names, date, python)
+        locked = lock_by_uv(names, date, python)
     except subprocess.CalledProcessError as err:  # there was no such environment
         why = err.stderr.splitlines()[:1]
         return {"name": name, "date": date, "python": python, "versions": 0, "wrong": [], "not lockable": why,
                 "seconds of uv": 0, "seconds": 0}  # fmt: skip
     middle = time.monotonic()
-    lines, _ = pip_freeze.parse("".join(f"{each}\n" for each in names).encode())
-    context = ResolveContext(
-        store=Store(work / "as-of"), net=Net(), env=dict(os.environ), folder=work, now=0, say=lambda _: None,
-        indexes=read_indexes(os.environ),
+    chosen = recover(names, date, python, context_of(work, read_indexes(os.environ)))
+    ended = time.monotonic()
+    return {
+        "name": name, "date": date, "python": python, "versions": len(locked), "wrong": differences(locked, chosen),
+        "seconds of uv": round(middle - began, 1), "seconds": round(ended - middle, 1),
+    }  # fmt: skip
+
+
+def context_of(work: Path, indexes: PackageIndexes, now: int = 0) -> ResolveContext:
+    """Return the context of a resolution with a store of its own."""
+    return ResolveContext(
+        store=Store(work / "as-of"), net=Net(), env=dict(os.environ), folder=work, now=now, say=lambda _: None,
+        indexes=indexes,
     )  # fmt: skip
+
+
+def recover(
+    names: Sequence[str], date: str, python: str, context: ResolveContext
+) -> Mapping[str, str | None]:
+    """Return the versions that reprobuild chooses for names and a date."""
+    lines, _ = pip_freeze.parse("".join(f"{name}\n" for name in names).encode())
     solved = solve_open_lines(
         Snapshot(digest="", requirements=lines),
         Decisions(as_of=date),
@@ -78,17 +94,16 @@ def _measure_one(name: str, names: Sequence[str], date: str, work: Path) -> dict
         make_file_lists(Decisions(), context.services, context),
         context,
     )
-    ended = time.monotonic()
-    chosen = {str(canonicalize_name(line.name)): line.version for line in solved.snapshot.requirements}
-    wrong = sorted(f"{key}: {locked.get(key)}, and {chosen.get(key)}" for key in {*locked, *chosen}
-                   if locked.get(key) != chosen.get(key))  # fmt: skip
-    return {
-        "name": name, "date": date, "python": python, "versions": len(locked), "wrong": wrong,
-        "seconds of uv": round(middle - began, 1), "seconds": round(ended - middle, 1),
-    }  # fmt: skip
+    return {str(canonicalize_name(line.name)): line.version for line in solved.snapshot.requirements}
 
 
-def _lock_by_uv(names: Sequence[str], date: str, python: str) -> Mapping[str, str]:
+def differences(locked: Mapping[str, str], chosen: Mapping[str, str | None]) -> list[str]:
+    """Return each distribution whose version is another one."""
+    return sorted(f"{key}: {locked.get(key)}, and {chosen.get(key)}" for key in {*locked, *chosen}
+                  if locked.get(key) != chosen.get(key))  # fmt: skip
+
+
+def lock_by_uv(names: Sequence[str], date: str, python: str) -> Mapping[str, str]:
     """Return what uv itself chooses for this machine, by canonical name."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "requirements.in"

@@ -181,7 +181,7 @@ def _compile(
             _write_settings(folder / "uv.toml", context.indexes, known, addresses)
             try:
                 output = run(
-                    argv, env=_environment(context.env, name), cwd=folder, timeout=1800,
+                    argv, env=_environment(context.env, name, served=bool(addresses)), cwd=folder, timeout=1800,
                     purpose="choose versions as of a date",
                 )  # fmt: skip
             except ProcessFailedError as err:
@@ -226,22 +226,26 @@ def _raise_index_error(dated: DatedIndexes | None) -> None:
 
 def _solution_error(moment: str, text: str, dated: DatedIndexes | None = None) -> LockError:
     unknown = _UNKNOWN.search(text)
-    rows = map(display_text, redact(text).splitlines())
+    rows = map(display_text, redact(dated.restore(text) if dated else text).splitlines())
+    undated = dated.undated() if dated else []
     return LockError(
         f"no versions as of {moment} fit together" + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
-        + (f"\n  {unknown['name']}{suggest_project(unknown['name'])}" if unknown else ""),
-        hint="choose a later date or another Python, or write versions that you know into requirements.txt",
+        + (f"\n  {unknown['name']}{suggest_project(unknown['name'])}" if unknown else "")
+        + (f"\n  releases without evidence of their age: {', '.join(undated)}" if undated else ""),
+        hint=f"write a version into requirements.txt, as in {undated[0].partition(' ')[0]}==VERSION"
+        if undated
+        else "choose a later date or another Python, or write versions that you know into requirements.txt",
     )  # fmt: skip
 
 
-def _environment(env: Mapping[str, str], home: str) -> dict[str, str]:
+def _environment(env: Mapping[str, str], home: str, *, served: bool) -> dict[str, str]:
     """Return the environment of uv, without indexes: its settings name all."""
     others = {name: value for name, value in env.items() if not name.startswith(_INDEX_VARIABLES)}
-    direct = {
-        name: ",".join(filter(None, [env.get(name, ""), "127.0.0.1"])) for name in ("NO_PROXY", "no_proxy")
-    }
-    # A page of many releases without upload times takes minutes.
-    return {**others, **direct, "UV_NO_PROGRESS": "1", "UV_HTTP_TIMEOUT": "1200", "HOME": home}
+    if served:  # no proxy knows the loopback, and a page of many releases takes minutes
+        for name in ("NO_PROXY", "no_proxy"):
+            others[name] = ",".join(filter(None, [env.get(name, ""), "127.0.0.1"]))
+        others["UV_HTTP_TIMEOUT"] = "1200"
+    return {**others, "UV_NO_PROGRESS": "1", "HOME": home}
 
 
 def _write_settings(

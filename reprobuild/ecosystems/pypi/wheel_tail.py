@@ -20,8 +20,8 @@ from reprobuild.infra.untrusted.strings import Line, Text
 from reprobuild.infra.untrusted.zips import UNREADABLE
 
 TAIL = 1 << 16  # bytes of a request
-# Bytes of one wheel at most; also of a wheel whose server knows no ranges.
-MOST = 4 << 20
+MOST = 4 << 20  # bytes of one wheel
+_WHOLE = 1 << 20  # of a wheel whose server knows no ranges
 _LARGEST_METADATA = 1 << 18  # of its header; a description is not read
 _RANGE = re.compile(r"bytes (\d{1,15})-\d{1,15}/(\d{1,15})")
 _GENERATOR = re.compile(r"^Generator: *([^\r\n]{1,100})", re.MULTILINE)
@@ -80,7 +80,7 @@ class RemoteFile(io.RawIOBase):
             return b""
         if not self._start <= self._place <= end <= self._start + len(self._window):
             last = min(self.size, max(end, self._place + TAIL)) - 1
-            if last - self._place >= self._left:
+            if last - self._place >= min(self._left, _WHOLE):
                 raise OSError("too many bytes of the file are needed")
             self._start, self._window, _ = self._fetch(f"bytes={self._place}-{last}")
             end = min(end, self._start + len(self._window))
@@ -91,14 +91,17 @@ class RemoteFile(io.RawIOBase):
     def _fetch(self, ranges: str) -> tuple[int, bytes, int]:
         """Return the offset of a part, the part, and the size of the file; -1 if the part is all of it."""
         headers = {"Range": ranges, "Accept-Encoding": "identity"}
-        answer = self._net.send("GET", self._url, good=(200, 206), headers=headers, most=self._left)
+        answer = self._net.send(
+            "GET", self._url, good=(200, 206), headers=headers, most=min(self._left, _WHOLE)
+        )
         self._left -= len(answer.content)
         if answer.status == 200:
             return 0, answer.content, -1
         match = _RANGE.fullmatch(answer.headers.get("content-range", "").strip())
         if match is None or int(match[1]) + len(answer.content) > int(match[2]):
             raise OSError("the server answers with another part than requested")
-        if not ranges.startswith(("bytes=-", f"bytes={match[1]}-")):
+        at_end = int(match[1]) + len(answer.content) == int(match[2])
+        if not (ranges.startswith(f"bytes={match[1]}-") or (ranges.startswith("bytes=-") and at_end)):
             raise OSError("the server answers with another part than requested")
         return int(match[1]), answer.content, int(match[2])
 

@@ -9,9 +9,12 @@ from msgspec import Struct
 FAR = 1 << 33  # seconds; no bound
 DAY = 86400
 # Days of the times that tools write for reproducible builds: the first of zip, flit's and hatchling's own constants,
-# those of other back ends, and the first of Unix.
+# those of cargo (2006) and of other back ends, and the first of Unix.
 _CONSTANTS = frozenset(
-    ("1970-01-01", "1979-12-31", "1980-01-01", "1985-10-26", "2000-01-01", "2016-01-01", "2020-01-01", "2020-02-02")
+    (
+        "1970-01-01", "1979-12-31", "1980-01-01", "1985-10-26", "2000-01-01", "2006-07-24", "2016-01-01",
+        "2020-01-01", "2020-02-02",
+    )
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from reprobuild.resolve.context import ResolveContext
 from reprobuild.snapshot.model import Requirement
 
 _WORKERS = 24  # most of the time goes to waiting for servers
+_SHOWN = 5  # versions in a message
 _ASKED = 5  # projects whose pages show whether an index has upload times
 _BEFORE = "2000-01-01T00:00:00Z"  # for uv: before every moment
 _CAPTURED = "the snapshot has it"
@@ -112,13 +113,27 @@ class DatedIndexes:
         parsed = _parse(version)
         words = self._words.get((name, parsed)) if parsed else None
         newer = sorted(other for other in self._unknown.get(name, ()) if parsed and other > parsed)
-        shown = ", ".join(map(str, newer[:5])) + (f" and {len(newer) - 5} more" if len(newer) > 5 else "")
-        more = f"; without evidence of their age: {shown}" if newer else ""
+        more = f"; without evidence of their age: {_list_versions(newer)}" if newer else ""
         return f" ({words}{more})" if words else more and f" ({more.removeprefix('; ')})"
 
     def undated(self) -> list[str]:
-        """Return the names of projects with releases without evidence."""
-        return sorted(name for name, versions in self._unknown.items() if versions)
+        """Return each project with releases without evidence, and these in brackets."""
+        return [
+            f"{name} ({_list_versions(sorted(versions))})"
+            for name, versions in sorted(self._unknown.items())
+            if versions
+        ]
+
+    def restore(self, text: str) -> str:
+        """Return a message of uv with the addresses of the indexes, not those of the loopback."""
+        for url, address in self.addresses.items():
+            text = text.replace(address, url)
+        return text
+
+
+def _list_versions(versions: Sequence[Version]) -> str:
+    more = f" and {len(versions) - _SHOWN} more" if len(versions) > _SHOWN else ""
+    return ", ".join(map(str, versions[:_SHOWN])) + more
 
 
 @contextmanager

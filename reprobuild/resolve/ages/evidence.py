@@ -1,8 +1,8 @@
 """The age of one release from the strongest evidence that decides it.
 
 In this order: an upload time on another index, the newest member of a wheel, the times of the source archive, the
-version's entry in its list of changes, the release of the build back end. What was read from a file is kept by the hash
-of the file.
+version's entry in its list of changes, the release of the build back end. What was read from a file is kept by its hash
+and address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reprobuild.resolve.ages.back_ends import built_age
 from reprobuild.resolve.ages.sdist_facts import SdistFacts, read_sdist_facts
 from reprobuild.store.store import Store
 
-VERSION = 1  # of the remembered facts
+VERSION = 2  # of the remembered facts
 MOST_FILES = 20_000  # read in one run
 _ARCHIVES = 4  # source archives in memory at once
 # A zip archive has local times without their zone, which is at most 14 hours from UTC.
@@ -100,14 +100,18 @@ class AgeReader:
             words = f"the list of changes in {file.filename} dates it {day(facts.entry)}"
             age = Age(since=facts.entry, until=facts.entry + _ENTRY, words=words).meet(age, self._moment)
         if not age.side(self._moment):
-            age = built_age(generator, free=not facts.pins).meet(age, self._moment)
+            age = built_age(generator, free=generator.partition(" ")[0].lower() in facts.free).meet(
+                age, self._moment
+            )
         return age
 
     def _remembered(
         self, kind: str, file: ListedFile, form: type[Facts], read: Callable[[], Facts | None]
     ) -> Facts | None:
         sha256 = file.hashes.get("sha256", "").lower()
-        key = hashlib.sha256(f"age {VERSION} {kind} {sha256}".encode()).hexdigest()
+        # Another index may state the same hash for other bytes. A query may be a signature, which changes.
+        place = file.url.partition("#")[0].partition("?")[0]
+        key = hashlib.sha256(f"age {VERSION} {kind} {sha256} {place}".encode()).hexdigest()
         if sha256:
             try:
                 return msgspec.convert(self._store.recall(key), form)

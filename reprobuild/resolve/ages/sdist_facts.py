@@ -5,38 +5,45 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import tarfile
 import zipfile
 import zlib
 from lzma import LZMAError
 
 from msgspec import Struct
+from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.ecosystems.pypi.wheel_tail import read_zip_time
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.untrusted.strings import Line
 from reprobuild.infra.untrusted.tars import UNREADABLE, members, open_stream
 from reprobuild.infra.untrusted.zips import UNREADABLE as BAD_ZIP
 from reprobuild.resolve.ages.changelog import LARGEST, is_changelog, read_entry_day
 
 LARGEST_ARCHIVE = 32 << 20
 _MOST_UNPACKED = 256 << 20
-_REQUIRES = re.compile(r"requires\s*=\s*\[(?P<items>[^\]]{0,2000})\]")
+_MOST_CHANGELOGS = 20
+_LARGEST_PYPROJECT = 1 << 16
+_REQUIRES = re.compile(r"requires\s*=\s*\[(?P<items>[^\]]{0,4000})\n?\s*\]")
+_ITEM = re.compile(r"""["']([^"'\n]{1,200})["']""")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
 
 
 class SdistFacts(Struct, frozen=True, kw_only=True):
     """Facts of a source archive; times are in seconds since 1970, and 0 is unknown.
 
     `written` is the time in the header of gzip, `newest` that of the newest member, and `same` is true if all members
-    have it. `entry` is the day in the version's entry of the list of changes. `pins` is true if pyproject.toml limits
-    the version of a build requirement, or is not there.
+    have it. `entry` is the day in the version's entry of the list of changes. `free` are the build requirements of
+    pyproject.toml that accept each newer version, by canonical name.
     """
 
     written: int = 0
     newest: int = 0
     same: bool = False
     entry: int = 0
-    pins: bool = True
+    free: tuple[Line, ...] = ()
 
 
 def read_sdist_facts(file: ListedFile, version: str, net: Net) -> SdistFacts | None:
@@ -62,7 +69,8 @@ def parse_sdist(content: bytes, filename: str, version: str) -> SdistFacts:
         return SdistFacts(newest=max(times, default=0), same=len(times) == 1)
     written = int.from_bytes(content[4:8], "little") if content[:2] == b"\x1f\x8b" else 0
     moments: set[int] = set()
-    entry, pins, unpacked = 0, True, 0
+    entry, unpacked, lists = 0, 0, 0
+    free: tuple[str, ...] = ()
     with open_stream(io.BytesIO(content), "r|*") as tar:
         for member in members(tar, filename, packed=len(content)):
             moments.add(max(0, int(member.mtime)))
@@ -70,19 +78,24 @@ def parse_sdist(content: bytes, filename: str, version: str) -> SdistFacts:
             if unpacked > _MOST_UNPACKED:
                 raise ValueError("the archive is too large")
             path = member.name.removeprefix("./").partition("/")[2]
-            wished = path == "pyproject.toml" or is_changelog(path)
-            stream = tar.extractfile(member) if wished and member.isfile() else None
-            text = stream.read(LARGEST).decode(errors="replace") if stream else ""
-            if path == "pyproject.toml":
-                pins = has_pins(text)
-            elif text:
-                entry = max(entry, read_entry_day(text, version) or 0)
+            if path == "pyproject.toml" and member.isfile():
+                free = read_free_requires(_read_text(tar, member, _LARGEST_PYPROJECT))
+            elif is_changelog(path) and member.isfile() and lists < _MOST_CHANGELOGS:
+                lists += 1
+                entry = max(entry, read_entry_day(_read_text(tar, member, LARGEST), version) or 0)
     return SdistFacts(
-        written=written, newest=max(moments, default=0), same=len(moments) == 1, entry=entry, pins=pins
+        written=written, newest=max(moments, default=0), same=len(moments) == 1, entry=entry, free=free
     )
 
 
-def has_pins(pyproject: str) -> bool:
-    """Return whether a build requirement excludes newer versions, or none is stated."""
+def _read_text(tar: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> str:
+    stream = tar.extractfile(member)
+    return stream.read(most).decode(errors="replace") if stream else ""
+
+
+def read_free_requires(pyproject: str) -> tuple[str, ...]:
+    """Return the names of the build requirements that exclude no newer version."""
     match = _REQUIRES.search(pyproject)
-    return match is None or any(sign in match["items"] for sign in ("==", "<", "~=", "@"))
+    items = [item[1] for item in _ITEM.finditer(match["items"])] if match else []
+    names = (_NAME.match(item) for item in items if not any(sign in item for sign in ("==", "<", "~=", "@")))
+    return tuple(str(canonicalize_name(name[0])) for name in names if name)
