@@ -29,7 +29,7 @@ from reprobuild.store.store import Store
 
 MODULES = ("reprobuild/resolve/as_of", "reprobuild/resolve/ages")
 GOAL = 0.95  # of all versions
-_MACHINE = "x86_64"
+MACHINE = "x86_64"
 # The Python that a new environment had in the year.
 PYTHONS = {2021: "3.8.10", 2022: "3.9.13", 2023: "3.10.12", 2024: "3.11.9", 2025: "3.12.10", 2026: "3.12.12"}
 _STACKS = {
@@ -90,7 +90,7 @@ def recover(
         Snapshot(digest="", requirements=lines),
         Decisions(as_of=date),
         python,
-        _MACHINE,
+        MACHINE,
         make_file_lists(Decisions(), context.services, context),
         context,
     )

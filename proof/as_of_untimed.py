@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import structs
 from packaging.utils import canonicalize_name
 
-from proof.as_of import CASES, PYTHONS, context_of, differences, lock_by_uv, recover, share
+from proof.as_of import CASES, MACHINE, PYTHONS, context_of, differences, lock_by_uv, recover, share
 from proof.untimed import untimed_index
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.pypi.files import FileLists
@@ -92,7 +92,7 @@ def _count_rules(
     real = make_file_lists(Decisions(), timed.services, timed)
     counts: Counter[tuple[str, bool]] = Counter()
     with ThreadPoolExecutor(16) as pool:
-        reader = AgeReader(context.store, context.net, moment, context.now)
+        reader = AgeReader(context.store, context.net, moment, context.now, (PYTHONS[int(date[:4])], MACHINE))
         for project in projects:
             groups = group_files(files.list_page(PackageIndex(address), canonicalize_name(project)))
             if not groups:

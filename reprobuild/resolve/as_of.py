@@ -117,7 +117,7 @@ def solve_open_lines(
     if lost := files.lost(names[0]) if names else []:  # uv names the first of them only
         raise lost[0]
     context.say(f"python: versions as of {moment} ({evidence}), by uv")
-    with dated_indexes(moment, lines, files, context) as dated:
+    with dated_indexes(moment, lines, files, context, (python, machine)) as dated:
         chosen = _compile(lines, moment, python, machine, files, context, dated)
     return _apply(snapshot, chosen, f"as of {moment} ({evidence})", dated)
 

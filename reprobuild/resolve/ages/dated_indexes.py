@@ -43,13 +43,15 @@ class DatedIndexes:
         files: the lists of the indexes.
         context: the machine's indexes, the store and the network.
         pool: reads several files at once.
+        target: the version of Python and the machine.
     """
 
     def __init__(
-        self, moment: int, lines: Sequence[Requirement], files: FileLists, context: ResolveContext, pool: Executor
+        self, moment: int, lines: Sequence[Requirement], files: FileLists, context: ResolveContext, pool: Executor,
+        target: tuple[str, str],
     ) -> None:  # fmt: skip
         self._moment, self._files, self._pool = moment, files, pool
-        self.reader = AgeReader(context.store, context.net, moment, context.now)
+        self.reader = AgeReader(context.store, context.net, moment, context.now, target)
         self._captured = {str(canonicalize_name(line.name)): line.version for line in lines if line.version}
         places = [
             place for place in context.indexes.places if not place.links and place.url.startswith("http")
@@ -138,11 +140,15 @@ def _list_versions(versions: Sequence[Version]) -> str:
 
 @contextmanager
 def dated_indexes(
-    moment: str, lines: Sequence[Requirement], files: FileLists, context: ResolveContext
+    moment: str,
+    lines: Sequence[Requirement],
+    files: FileLists,
+    context: ResolveContext,
+    target: tuple[str, str],
 ) -> Iterator[DatedIndexes]:
     """Yield the machine's indexes with evidence for missing upload times; they are served while the block runs."""
     with ThreadPoolExecutor(_WORKERS) as pool:
-        dated = DatedIndexes(parse_time(moment) or 0, lines, files, context, pool)
+        dated = DatedIndexes(parse_time(moment) or 0, lines, files, context, pool, target)
         if not dated.places:
             yield dated
             return

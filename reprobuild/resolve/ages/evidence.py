@@ -8,6 +8,7 @@ and address.
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -41,13 +42,16 @@ class AgeReader:
         net: the network client, which knows the logins.
         moment: in seconds since 1970.
         now: the same, or 0.
+        target: the version of Python and the machine, `("3.11.2", "x86_64")`: the wheel for them is read.
     """
 
-    def __init__(self, store: Store, net: Net, moment: int, now: int) -> None:
+    def __init__(self, store: Store, net: Net, moment: int, now: int, target: tuple[str, str]) -> None:
         self._store, self._net, self._moment, self._now = store, net, moment, now
         self._guard = threading.Lock()
         self._archives = threading.Semaphore(_ARCHIVES)
         self._left = MOST_FILES
+        self._python = f"cp{''.join(target[0].split('.')[:2])}"
+        self._platform = re.compile(rf"linux.*_{re.escape(target[1])}")
 
     def date(self, files: Sequence[ListedFile], version: str, elsewhere: Sequence[ListedFile] = ()) -> Age:
         """Return the age of one version.
@@ -60,7 +64,9 @@ class AgeReader:
         uploads = [moment for file in (*files, *elsewhere) if (moment := parse_time(file.uploaded or ""))]
         if uploads:
             return Age(since=min(uploads), until=min(uploads), words=f"uploaded on {day(min(uploads))}")
-        wheel = min((file for file in files if file.filename.endswith(".whl")), key=_size, default=None)
+        wheel = min(
+            (file for file in files if file.filename.endswith(".whl")), key=self._distance, default=None
+        )
         facts = self.wheel_facts(wheel) if wheel else None
         age = self._wheel_age(wheel, facts) if wheel and facts else Age()
         if age.side(self._moment):
@@ -69,6 +75,13 @@ class AgeReader:
         if sdist:
             age = self._sdist_age(sdist, version, facts.generator if facts else "", age)
         return age
+
+    def _distance(self, file: ListedFile) -> tuple[bool, bool, int, str]:
+        """Return the order of wheels: those for the target first (others may be added later), then small ones."""
+        interpreter, _, platform = file.filename.removesuffix(".whl").rsplit("-", 3)[-3:]
+        here = platform == "any" or self._platform.search(platform) is not None
+        fits = "py3" in interpreter or "abi3" in file.filename or self._python in interpreter.split(".")
+        return not here, not fits, *_size(file)
 
     def wheel_facts(self, file: ListedFile) -> WheelFacts | None:
         """Return the facts of a wheel, or None if it cannot be read."""
