@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from proof import as_of, gpu_train
+from proof import as_of, as_of_untimed, gpu_train
 from proof.circumstances import LEVELS
 from proof.environments import experiment
 from proof.evidence import FOLDER, ROOT
@@ -177,6 +177,15 @@ def _as_of(evidence: Mapping[str, Any]) -> str:
     return said + _table(["names", "date", "Python", "versions", "other", "time, and uv's"], rows)
 
 
+def _as_of_untimed(evidence: Mapping[str, Any]) -> str:
+    rules = as_of_untimed.count_rules(evidence["environments"])
+    rows = [[rule, str(right), str(wrong), f"{wrong / max(1, right + wrong):.2%}"]
+            for rule, (right, wrong) in rules.items() if rule != "no evidence"]  # fmt: skip
+    without = rules.get("no evidence", (0, 0))[0]
+    said = f"{without} releases have no evidence. Each other judgement, compared with the upload time:\n\n"
+    return _as_of(evidence) + "\n" + said + _table(["evidence", "right", "wrong", "share"], rows)
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers,
     "fault-injection": _fault_injection, "fuzz": _fuzz,
@@ -184,6 +193,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "benchmarks": _benchmarks,
     "planted": _planted, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
     "environments": _environments, "as-of": _as_of,
+    "as-of-untimed": _as_of_untimed,
 }  # fmt: skip
 
 

@@ -254,7 +254,7 @@ def test_the_logins_of_indexes_are_in_the_private_file_only() -> None:
         find_links=(), simple=("https://a.test/simple", "https://b.test/simple"),
         credentials={"https://a.test/simple": ("me", "p@ss")},
     )  # fmt: skip
-    assert as_of._configure(indexes) == {
+    assert as_of._configure(indexes, {}) == {
         "index": [
             {"url": "https://me:p%40ss@a.test/simple", "default": False},
             {"url": "https://b.test/simple", "default": True},

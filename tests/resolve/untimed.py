@@ -6,8 +6,8 @@ import calendar
 import gzip
 import hashlib
 import http.server
-import json
 import io
+import json
 import tarfile
 import zipfile
 from collections.abc import Mapping
@@ -24,9 +24,15 @@ def seconds(day: str) -> int:
 
 
 def make_wheel(
-    name: str, version: str, day: str, *, generator: str = "bdist_wheel (0.40.0)", requires: str = "", size: int = 0
+    name: str,
+    version: str,
+    day: str,
+    *,
+    generator: str = "bdist_wheel (0.40.0)",
+    requires: str = "",
+    size: int = 0,
 ) -> tuple[str, bytes]:
-    """Return the name and the content of a wheel whose newest member is of a day; of noon, or of midnight if constant."""
+    """Return the name and the content of a wheel whose members are of noon of a day (`CONSTANT`: midnight)."""
     info = f"{name}-{version}.dist-info"
     needs = f"Requires-Dist: {requires}\n" if requires else ""
     texts = {
@@ -46,7 +52,12 @@ def make_wheel(
 
 
 def make_sdist(
-    name: str, version: str, *, written: str = "", newest: str = CONSTANT, files: Mapping[str, str] | None = None
+    name: str,
+    version: str,
+    *,
+    written: str = "",
+    newest: str = CONSTANT,
+    files: Mapping[str, str] | None = None,
 ) -> tuple[str, bytes]:
     """Return the name and the content of a source archive; an empty `written` is the time 0 in the header of gzip."""
     stream = io.BytesIO()
@@ -97,7 +108,8 @@ class UntimedIndex(Loopback):
             document = {"meta": {"api-version": "1.1"}, "name": project, "files": entries}
             return "application/vnd.pypi.simple.v1+json", json.dumps(document).encode()
         rows = "".join(
-            f'<a href="/files/{project}/{name}#sha256={digest}">{name}</a>\n' for name, digest in digests.items()
+            f'<a href="/files/{project}/{name}#sha256={digest}">{name}</a>\n'
+            for name, digest in digests.items()
         )
         return "text/html", f"<!DOCTYPE html><html><body>\n{rows}</body></html>".encode()
 
@@ -125,12 +137,22 @@ def _make_handler(index: UntimedIndex) -> type[http.server.BaseHTTPRequestHandle
             headers = {"Content-Range": f"bytes {start}-{end}/{len(content)}"}
             return self._send(206, "application/octet-stream", content[start : end + 1], headers)
 
-        def _send(self, status: int, media: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        def _send(
+            self, status: int, media: str, body: bytes, headers: Mapping[str, str] | None = None
+        ) -> None:
             self.send_response(status)
-            for name, value in {"Content-Type": media, "Content-Length": str(len(body)), **(headers or {})}.items():
+            for name, value in {
+                "Content-Type": media,
+                "Content-Length": str(len(body)),
+                **(headers or {}),
+            }.items():
                 self.send_header(name, value)
+            self.send_header("Accept-Ranges", "bytes")
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
 
         def log_message(self, *_: object) -> None:
             pass

@@ -53,7 +53,7 @@ class RemoteFile(io.RawIOBase):
         self._net, self._url = net, url
         self._left = MOST
         self._place = 0
-        self._start, self._window, self.size = self._fetch(f"bytes=-{TAIL}")
+        self._start, self._window, self.size = self._fetch(f"bytes=-{TAIL}", _WHOLE)
         if self.size < 0:
             self._start, self.size = 0, len(self._window)
 
@@ -80,20 +80,18 @@ class RemoteFile(io.RawIOBase):
             return b""
         if not self._start <= self._place <= end <= self._start + len(self._window):
             last = min(self.size, max(end, self._place + TAIL)) - 1
-            if last - self._place >= min(self._left, _WHOLE):
+            if last - self._place >= self._left:
                 raise OSError("too many bytes of the file are needed")
-            self._start, self._window, _ = self._fetch(f"bytes={self._place}-{last}")
+            self._start, self._window, _ = self._fetch(f"bytes={self._place}-{last}", self._left)
             end = min(end, self._start + len(self._window))
         content = self._window[self._place - self._start : end - self._start]
         self._place += len(content)
         return content
 
-    def _fetch(self, ranges: str) -> tuple[int, bytes, int]:
+    def _fetch(self, ranges: str, most: int) -> tuple[int, bytes, int]:
         """Return the offset of a part, the part, and the size of the file; -1 if the part is all of it."""
         headers = {"Range": ranges, "Accept-Encoding": "identity"}
-        answer = self._net.send(
-            "GET", self._url, good=(200, 206), headers=headers, most=min(self._left, _WHOLE)
-        )
+        answer = self._net.send("GET", self._url, good=(200, 206), headers=headers, most=most)
         self._left -= len(answer.content)
         if answer.status == 200:
             return 0, answer.content, -1

@@ -76,6 +76,8 @@ class DatedIndexes:
 
     def page(self, number: int, project: str) -> list[ListedFile]:
         """Return the files of a project by the moment, each with a time; empty for an unknown project."""
+        if number >= len(self.places):
+            return []
         key = (number, project)
         with self._guard:
             lock = self._locks.setdefault(key, threading.Lock())

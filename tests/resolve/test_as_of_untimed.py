@@ -1,0 +1,164 @@
+"""Versions as of a date, of an index that publishes no upload times."""
+
+from __future__ import annotations
+
+import base64
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprobuild.config.overrides import Decisions
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.errors import FetchError, LockError
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.retry import RetryPolicy
+from reprobuild.resolve.ages.dated_indexes import dated_indexes
+from reprobuild.resolve.as_of import SolvedLines, solve_open_lines
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.python.context import make_file_lists
+from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.parsers import pip_freeze
+from reprobuild.store.store import Store
+from tests.resolve.untimed import CONSTANT, UntimedIndex, make_sdist, make_wheel, seconds
+
+ONLY = {"setup.py": "raise SystemExit\n", "PKG-INFO": "Metadata-Version: 2.2\nName: only\nVersion: 1.0\n"}
+PROXIES = ("HTTP_PROXY", "http_proxy")
+
+
+@pytest.fixture
+def index() -> Iterator[UntimedIndex]:
+    with UntimedIndex() as index:
+        index.add(
+            make_wheel("top", "1.0", "2022-01-01"),
+            make_wheel("top", "1.1", "2023-01-01", requires="below>=1"),
+            make_wheel("top", "1.2", "2024-01-01"),
+            make_wheel("below", "1.0", "2022-06-01"),
+            make_wheel("below", "1.1", CONSTANT),
+            make_wheel("below", "2.0", "2023-09-01"),
+        )
+        yield index
+
+
+def around(
+    folder: Path, *roots: str, served: bool = True, logins: dict[str, tuple[str, str]] | None = None
+) -> ResolveContext:
+    return ResolveContext(
+        store=Store(folder / "store"), now=seconds("2026-11-01"), folder=folder, say=lambda text: None,
+        net=Net(credentials=logins or {}, manners=RetryPolicy(tries=1, connect=5, read=10)),
+        # A proxy of the machine must not see the loopback.
+        env={**os.environ, **dict.fromkeys(PROXIES, "http://127.0.0.1:9" if served else "")},
+        indexes=PackageIndexes(find_links=(), simple=roots, credentials=logins or {}),
+    )  # fmt: skip
+
+
+def solve(text: str, context: ResolveContext, date: str = "2023-06-01") -> SolvedLines:
+    lines = Snapshot(digest="", requirements=pip_freeze.parse(text.encode())[0])
+    files = make_file_lists(Decisions(), context.services, context)
+    return solve_open_lines(lines, Decisions(as_of=date), "3.11.2", "x86_64", files, context)
+
+
+def versions(solved: SolvedLines) -> dict[str, str | None]:
+    return {line.name: line.version for line in solved.snapshot.requirements}
+
+
+def test_files_date_the_releases(index: UntimedIndex, tmp_path: Path) -> None:
+    solved = solve("top\n", around(tmp_path, index.root))
+    assert versions(solved) == {"top": "1.1", "below": "1.0"}
+    when = "as of 2023-06-02T00:00:00Z (--as-of), uv chose"
+    assert solved.reasons == {
+        "top": f"{when} 1.1 (the newest file in top-1.1-py3-none-any.whl is of 2023-01-01) for `top`",
+        "below": f"{when} 1.0 (the newest file in below-1.0-py3-none-any.whl is of 2022-06-01; without evidence of "
+        "their age: 1.1): the requirements of other lines need it",
+    }
+
+
+def test_uv_gets_nothing_but_what_this_process_fetched(index: UntimedIndex, tmp_path: Path) -> None:
+    index.add(make_sdist("only", "1.0", written="2023-01-01", files=ONLY))
+    solve("top\nonly\n", around(tmp_path, index.root))
+    wheels = [wished for path, wished, _ in index.asked if path.endswith(".whl")]
+    assert wheels
+    assert all(wheels)  # by Range alone, and each once
+    paths = [path for path, _, _ in index.asked if path.endswith((".whl", "/"))]
+    assert len(paths) == len(set(paths))
+
+
+def test_a_captured_version_needs_no_evidence(index: UntimedIndex, tmp_path: Path) -> None:
+    assert versions(solve("top\nbelow==1.1\n", around(tmp_path, index.root))) == {
+        "top": "1.1",
+        "below": "1.1",
+    }
+
+
+def test_an_index_with_upload_times_is_asked_by_uv_itself(index: UntimedIndex, tmp_path: Path) -> None:
+    index.uploads = {name: "2022-01-01T00:00:00Z" for files in index.files.values() for name in files}
+    solved = solve("top\n", around(tmp_path, index.root, served=False))
+    assert versions(solved)["top"] == "1.2"
+    assert solved.reasons["top"].endswith("uv chose 1.2 for `top`")
+
+
+def test_times_of_another_index_are_evidence(index: UntimedIndex, tmp_path: Path) -> None:
+    with UntimedIndex() as timed:
+        timed.add(make_wheel("below", "1.1", CONSTANT), make_wheel("top", "1.0", CONSTANT))
+        timed.uploads = {
+            "below-1.1-py3-none-any.whl": "2023-02-01T00:00:00Z",
+            "top-1.0-py3-none-any.whl": "2022-01-01T00:00:00Z",
+        }
+        solved = solve("top\n", around(tmp_path, index.root, timed.root, served=False))
+    assert versions(solved) == {"top": "1.1", "below": "1.1"}
+    assert "uv chose 1.1 (uploaded on 2023-02-01)" in solved.reasons["below"]
+
+
+def test_releases_without_evidence_are_named_if_no_versions_fit(index: UntimedIndex, tmp_path: Path) -> None:
+    with pytest.raises(LockError) as err:
+        solve("below>1.0\n", around(tmp_path, index.root))
+    assert "releases without evidence of their age: below (1.1)" in str(err.value)
+    assert "127.0.0.1" not in str(err.value).replace(index.root, "")
+    assert err.value.hint == "write a version into requirements.txt, as in below==VERSION"
+
+
+def test_a_login_goes_to_its_index_alone(index: UntimedIndex, tmp_path: Path) -> None:
+    index.login = "needed"
+    context = around(tmp_path, index.root, logins={index.root: ("me", "p4ss-word")})
+    solved = solve("top\n", context)
+    assert versions(solved)["top"] == "1.1"
+    expected = "Basic " + base64.b64encode(b"me:p4ss-word").decode()
+    assert {login for _, _, login in index.asked} == {expected}
+    assert "p4ss-word" not in str(solved.reasons)
+
+
+def test_an_index_that_refuses_is_an_error(index: UntimedIndex, tmp_path: Path) -> None:
+    index.broken = True
+    with pytest.raises(FetchError, match="gives no list of the files of top"):
+        solve("top\n", around(tmp_path, index.root))
+
+
+def test_the_server_answers_nobody_else(index: UntimedIndex, tmp_path: Path) -> None:
+    context = around(tmp_path, index.root)
+    lines = pip_freeze.parse(b"top\n")[0]
+    files = make_file_lists(Decisions(), context.services, context)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with dated_indexes("2023-06-02T00:00:00Z", lines, files, context, ("3.11.2", "x86_64")) as dated:
+        (address,) = dated.addresses.values()
+        root, _, number = address.rpartition("/")
+        assert root.startswith("http://127.0.0.1:")
+        host, _, secret = root.rpartition("/")
+        assert len(secret) == 32
+        with opener.open(f"{address}/top/") as reply:
+            page = reply.read()
+        assert b"p4ss" not in page
+        assert index.host.encode() not in page  # files come from this process, too
+        wrong = (
+            "", f"x/{number}/top/", f"{secret}/9/top/", f"{secret}/+files/x/top-1.0-py3-none-any.whl",
+            f"{secret}/{number}/..%2f..%2fetc/", f"{secret}/{number}/unknown/", f"{secret}/-1/top/",
+        )  # fmt: skip
+        for path in wrong:
+            with pytest.raises(urllib.error.HTTPError) as err:
+                opener.open(f"{host}/{path}")
+            assert err.value.code == 404
+            err.value.close()
+    with pytest.raises(urllib.error.URLError):
+        opener.open(f"{address}/top/")  # it is gone
