@@ -203,6 +203,7 @@ def test_the_wheel_of_the_target_is_read(index: UntimedIndex, tmp_path: Path, ne
     index.add(
         ("demo-1.0-cp310-cp310-macosx_10_9_x86_64.whl", late),
         ("demo-1.0-cp312-cp312-manylinux_2_17_x86_64.whl", late),
+        ("demo-1.0-3-cp311-cp311-manylinux_2_17_x86_64.whl", late),
         ("demo-1.0-cp311-cp311-manylinux_2_17_x86_64.whl", content),
     )
     assert reader(tmp_path, net).date(listed(index, "demo"), "1.0").side(MOMENT) < 0

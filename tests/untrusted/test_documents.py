@@ -16,7 +16,7 @@ SHIPPED = {
     "ecosystems/apt/archives.py:_read_archives", "doctor/fixes.py:_read_table",
     "compare/environments/ranking.py:ranking_rules",
     "doctor/preflight/processor.py:check_processor", "config/profiles.py:_read_data",
-    "resolve/builds/backends.py:read_backend_rules",
+    "resolve/builds/backends.py:read_backend_rules", "resolve/ages/back_ends.py:_releases",
     "resolve/builds/extensions.py:_read_extensions", "resolve/python/prebuilt.py:_read_projects",
     "resolve/cuda/rules.py:_read_table",
     "resolve/python/debian_names.py:_read_names", "resolve/environment/environment.py:read_environment_rules",
@@ -55,6 +55,7 @@ UNTYPED = {
     "snapshot/parsers/environment_yml.py:_read_document": "nodes of YAML; each scalar is read as a line of text",
     "snapshot/importers/draft.py:load_value": "each value is tested, and becomes a line that the parsers read",
     "snapshot/importers/toml_documents.py:load_toml": "the same",
+    "resolve/ages/evidence.py:_remembered": "what this store remembers; the type is an argument",
     "store/store.py:recall": "what this store remembers; its callers give it a type",
 }
 # What stands for a document of its own, and the type that reads it: one odd entry loses no other.

@@ -41,7 +41,7 @@ class WheelFacts(Struct, frozen=True, kw_only=True):
     metadata: Text
 
 
-class RemoteFile(io.RawIOBase):
+class RangedFile(io.RawIOBase):
     """A file on a server, of which only the requested parts are fetched.
 
     Raises FetchError if the server knows no ranges and the file is large, and OSError if it answers something else or
@@ -107,7 +107,7 @@ class RemoteFile(io.RawIOBase):
 def read_wheel_facts(url: str, net: Net) -> WheelFacts | None:
     """Return the facts of a wheel on a server, or None if its directory cannot be read."""
     try:
-        with zipfile.ZipFile(cast("io.BytesIO", RemoteFile(url, net))) as archive:
+        with zipfile.ZipFile(cast("io.BytesIO", RangedFile(url, net))) as archive:
             infos = archive.infolist()
             times = {read_zip_time(info) for info in infos}
             return WheelFacts(

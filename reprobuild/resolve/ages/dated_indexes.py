@@ -70,8 +70,8 @@ class DatedIndexes:
     def _has_times(self, place: PackageIndex, names: Sequence[str]) -> bool:
         """Return whether an index publishes upload times, as the first page with files shows."""
         for name in names:
-            if listed := self._files.list_page(place, name):
-                return any(file.uploaded for file in listed)
+            if page := self._files.list_page(place, name):
+                return any(file.uploaded for file in page)
         return False
 
     def page(self, number: int, project: str) -> list[ListedFile]:
@@ -100,7 +100,7 @@ class DatedIndexes:
         dated = date_releases(
             groups,
             self._moment,
-            lambda listed, version: self.reader.date(listed, version, elsewhere.get(Version(version), ())),
+            lambda group, version: self.reader.date(group, version, elsewhere.get(Version(version), ())),
             self._pool,
         )
         present = dict(dated.present)
@@ -161,8 +161,7 @@ def dated_indexes(
 
 
 def _with_time(file: ListedFile) -> ListedFile:
-    own = parse_time(file.uploaded or "")
-    return file if own is not None else replace(file, uploaded=_BEFORE)
+    return file if parse_time(file.uploaded or "") is not None else replace(file, uploaded=_BEFORE)
 
 
 def _parse(version: str | None) -> Version | None:

@@ -76,12 +76,15 @@ class AgeReader:
             age = self._sdist_age(sdist, version, facts.generator if facts else "", age)
         return age
 
-    def _distance(self, file: ListedFile) -> tuple[bool, bool, int, str]:
-        """Return the order of wheels: those for the target first (others may be added later), then small ones."""
-        interpreter, _, platform = file.filename.removesuffix(".whl").rsplit("-", 3)[-3:]
+    def _distance(self, file: ListedFile) -> tuple[bool, bool, bool, int, str]:
+        """Return the order of wheels: the first one for the target comes first, then small ones.
+
+        Wheels for other targets, and those with the number of a build, may be added later.
+        """
+        *_, head, interpreter, _, platform = file.filename.removesuffix(".whl").rsplit("-", 3)
         here = platform == "any" or self._platform.search(platform) is not None
         fits = "py3" in interpreter or "abi3" in file.filename or self._python in interpreter.split(".")
-        return not here, not fits, *_size(file)
+        return not here, not fits, head.count("-") > 1, *_size(file)
 
     def wheel_facts(self, file: ListedFile) -> WheelFacts | None:
         """Return the facts of a wheel, or None if it cannot be read."""
@@ -91,9 +94,9 @@ class AgeReader:
         built = built_age(facts.generator, free=False)
         if is_constant(facts.newest, same=facts.same, now=self._now):
             return built
-        own = Age(since=facts.newest - _ZONES, until=facts.newest + _ZONES,
+        age = Age(since=facts.newest - _ZONES, until=facts.newest + _ZONES,
                   words=f"the newest file in {file.filename} is of {day(facts.newest)}")  # fmt: skip
-        return own.meet(built, self._moment)
+        return age.meet(built, self._moment)
 
     def _sdist_age(self, file: ListedFile, version: str, generator: str, age: Age) -> Age:
         with self._archives:

@@ -79,10 +79,10 @@ class PageServer:
         return None
 
     def _answer_page(self, number: int, project: str) -> tuple[str, bytes] | None:
-        listed = self._page(number, project)
-        if not listed:
+        files = self._page(number, project)
+        if not files:
             return None
-        entries = [self._describe(file, f"{number}.{project}.{place}") for place, file in enumerate(listed)]
+        entries = [self._describe(file, f"{number}.{project}.{place}") for place, file in enumerate(files)]
         document = {"meta": {"api-version": "1.1"}, "name": project, "files": entries}
         return _JSON, msgspec.json.encode(document)
 

@@ -130,8 +130,8 @@ class _Search:
 
     def _mark(self, row: Iterable[Version], words: str) -> None:
         for version in row:
-            own = self._ages.get(version)
-            self.present[version] = own.words if own and own.side(self._moment) < 0 else words
+            age = self._ages.get(version)
+            self.present[version] = age.words if age and age.side(self._moment) < 0 else words
 
     def _judge(self, row: Sequence[Version]) -> None:
         """Date each release of a series."""
