@@ -291,7 +291,7 @@ def run_as_of_untimed(place: Place) -> bool:
     """Recover the same versions with an index that publishes no upload times."""
     about = machine()
     index, shards = map(int, place.shard.split("/"))
-    found = as_of_untimed.measure(place.work, as_of.CASES[index - 1 :: shards])
+    found = as_of_untimed.measure(place.work, as_of_untimed.CASES[index - 1 :: shards])
     print(f"{as_of.share(found):.1%} of the versions; {as_of_untimed.count_rules(found)}")
     place.write("as-of-untimed", as_of.MODULES, {"environments": found}, about)
     return as_of_untimed.held(found)

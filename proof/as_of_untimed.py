@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from typing import Any
 from msgspec import structs
 from packaging.utils import canonicalize_name
 
-from proof.as_of import CASES, MACHINE, PYTHONS, context_of, differences, lock_by_uv, recover, share
+from proof.as_of import CASES as ENVIRONMENTS
+from proof.as_of import MACHINE, PYTHONS, context_of, differences, lock_by_uv, recover, share
 from proof.untimed import untimed_index
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.pypi.files import FileLists
@@ -35,6 +37,9 @@ from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.context import make_file_lists
 
 GOAL = 0.9  # of all versions
+# In an order of chance: the first ones are a sample.
+CASES = list(ENVIRONMENTS)
+random.Random(20).shuffle(CASES)
 _RULES = (
     (" was there: ", "a later release was there"),
     ("uploaded on", "an upload time"),
