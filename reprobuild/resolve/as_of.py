@@ -43,7 +43,11 @@ SOLVED = (
 _MOST_ARCHIVES = 100  # releases whose requirements are read here
 _UNBUILT = re.compile(r"Failed to build `(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.!+_-]+)`")
 _UNKNOWN = re.compile(r"Because (?P<name>[A-Za-z0-9._-]+) was not found in the package registry")
-_INDEX_VARIABLES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX", "UV_FIND_LINKS", "UV_NO_INDEX")
+# Variables of uv's environment; a netrc file is not among them, because an index chooses the hosts of its files.
+_KEPT = (
+    "PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+)  # fmt: skip
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)")
 _LABEL = re.compile(r"\+.*")  # a local version, which only the index of its build has
@@ -239,13 +243,13 @@ def _solution_error(moment: str, text: str, dated: DatedIndexes | None = None) -
 
 
 def _environment(env: Mapping[str, str], home: str, *, served: bool) -> dict[str, str]:
-    """Return the environment of uv, without indexes: its settings name all."""
-    others = {name: value for name, value in env.items() if not name.startswith(_INDEX_VARIABLES)}
+    """Return the environment of uv: its settings name all indexes, and no other variable may hold a login."""
+    kept = {name: env[name] for name in _KEPT if name in env}
     if served:  # no proxy knows the loopback, and a page of many releases takes minutes
         for name in ("NO_PROXY", "no_proxy"):
-            others[name] = ",".join(filter(None, [env.get(name, ""), "127.0.0.1"]))
-        others["UV_HTTP_TIMEOUT"] = "1200"
-    return {**others, "UV_NO_PROGRESS": "1", "HOME": home}
+            kept[name] = ",".join(filter(None, [env.get(name, ""), "127.0.0.1"]))
+        kept["UV_HTTP_TIMEOUT"] = "1200"
+    return {**kept, "UV_NO_PROGRESS": "1", "HOME": home, "TMPDIR": home}
 
 
 def _write_settings(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import os
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,10 +15,11 @@ import pytest
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
-from reprobuild.errors import FetchError, LockError
+from reprobuild.errors import BuildError, FetchError, LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.resolve.ages.dated_indexes import dated_indexes
+from reprobuild.resolve.ages.loopback import check_archive
 from reprobuild.resolve.as_of import SolvedLines, solve_open_lines
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.context import make_file_lists
@@ -44,13 +47,16 @@ def index() -> Iterator[UntimedIndex]:
 
 
 def around(
-    folder: Path, *roots: str, served: bool = True, logins: dict[str, tuple[str, str]] | None = None
+    folder: Path,
+    *roots: str,
+    logins: dict[str, tuple[str, str]] | None = None,
+    env: dict[str, str] | None = None,
 ) -> ResolveContext:
     return ResolveContext(
         store=Store(folder / "store"), now=seconds("2026-11-01"), folder=folder, say=lambda text: None,
         net=Net(credentials=logins or {}, manners=RetryPolicy(tries=1, connect=5, read=10)),
         # A proxy of the machine must not see the loopback.
-        env={**os.environ, **dict.fromkeys(PROXIES, "http://127.0.0.1:9" if served else "")},
+        env={**os.environ, **dict.fromkeys(PROXIES, "http://127.0.0.1:9"), **(env or {})},
         indexes=PackageIndexes(find_links=(), simple=roots, credentials=logins or {}),
     )  # fmt: skip
 
@@ -93,11 +99,40 @@ def test_a_captured_version_needs_no_evidence(index: UntimedIndex, tmp_path: Pat
     }
 
 
-def test_an_index_with_upload_times_is_asked_by_uv_itself(index: UntimedIndex, tmp_path: Path) -> None:
+def test_an_index_with_upload_times_needs_no_evidence(index: UntimedIndex, tmp_path: Path) -> None:
     index.uploads = {name: "2022-01-01T00:00:00Z" for files in index.files.values() for name in files}
-    solved = solve("top\n", around(tmp_path, index.root, served=False))
+    solved = solve("top\n", around(tmp_path, index.root))
     assert versions(solved)["top"] == "1.2"
     assert solved.reasons["top"].endswith("uv chose 1.2 for `top`")
+
+
+def test_no_variable_of_the_user_reaches_uv(index: UntimedIndex, tmp_path: Path) -> None:
+    """An index chooses the hosts of its files, so a login of a netrc file must not follow them."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login joe password netrc-secret\n")
+    index.uploads = {name: "2022-01-01T00:00:00Z" for files in index.files.values() for name in files}
+    env = {
+        "NETRC": str(netrc),
+        "UV_EXTRA_INDEX_URL": "http://127.0.0.1:9/simple",
+        "UV_PRERELEASE": "disallow",
+    }
+    assert versions(solve("top\n", around(tmp_path, index.root, env=env)))["top"] == "1.2"
+    assert {login for *_, login in index.asked} == {None}
+
+
+@pytest.mark.parametrize(("size", "message"), [(300 << 20, "unpacks to"), (-1, None)])
+def test_a_source_archive_that_unpacks_to_much_is_not_served(
+    size: int, message: str | None, tmp_path: Path
+) -> None:
+    member = tarfile.TarInfo("only-1.0/PKG-INFO")
+    member.size = max(size, 0)
+    path = tmp_path / "only-1.0.tar.gz"
+    path.write_bytes(gzip.compress(member.tobuf() + b"\0" * 1024))
+    if message is None:
+        check_archive(path, path.name)
+        return
+    with pytest.raises(BuildError, match=message):
+        check_archive(path, path.name)
 
 
 def test_times_of_another_index_are_evidence(index: UntimedIndex, tmp_path: Path) -> None:
@@ -107,7 +142,7 @@ def test_times_of_another_index_are_evidence(index: UntimedIndex, tmp_path: Path
             "below-1.1-py3-none-any.whl": "2023-02-01T00:00:00Z",
             "top-1.0-py3-none-any.whl": "2022-01-01T00:00:00Z",
         }
-        solved = solve("top\n", around(tmp_path, index.root, timed.root, served=False))
+        solved = solve("top\n", around(tmp_path, index.root, timed.root))
     assert versions(solved) == {"top": "1.1", "below": "1.1"}
     assert "uv chose 1.1 (uploaded on 2023-02-01)" in solved.reasons["below"]
 

@@ -1,6 +1,6 @@
-"""Indexes without upload times, with the evidence that replaces them.
+"""The indexes of a run as uv sees them; evidence replaces missing upload times.
 
-uv asks a server on the loopback interface, which answers with the releases that were there by the moment.
+uv asks a server on the loopback interface alone. So it gets no login, and no page or archive beyond the bounds here.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _CAPTURED = "the snapshot has it"
 
 
 class DatedIndexes:
-    """The releases of each project by a moment, for the indexes that publish no upload times.
+    """The releases of each project by a moment, where an index publishes no upload times, and else all files.
 
-    `addresses` has the loopback address of each such index, by its own.
+    `addresses` has the loopback address of each index, by its own.
 
     Args:
         moment: in seconds since 1970.
@@ -52,13 +52,13 @@ class DatedIndexes:
     ) -> None:  # fmt: skip
         self._moment, self._files, self._pool = moment, files, pool
         self.reader = AgeReader(context.store, context.net, moment, context.now, target)
+        self._tokens = context.indexes.tokens
         self._captured = {str(canonicalize_name(line.name)): line.version for line in lines if line.version}
-        places = [
+        self.places = [
             place for place in context.indexes.places if not place.links and place.url.startswith("http")
         ]
         names = list(dict.fromkeys(line.name for line in lines if line.kind == "index"))[:_ASKED]
-        self._timed = [place for place in places if names and self._has_times(place, names)]
-        self.places = [place for place in places if names and place not in self._timed]
+        self._timed = [place for place in self.places if self._has_times(place, names)]
         self.addresses: Mapping[str, str] = {}
         self.error: FetchError | None = None
         self._guard = threading.Lock()
@@ -66,6 +66,11 @@ class DatedIndexes:
         self._locks: dict[tuple[int, str], threading.Lock] = {}
         self._words: dict[tuple[str, Version], str] = {}
         self._unknown: dict[str, set[Version]] = {}
+
+    @property
+    def has_untimed(self) -> bool:
+        """Whether an index publishes no upload times."""
+        return len(self._timed) < len(self.places)
 
     def _has_times(self, place: PackageIndex, names: Sequence[str]) -> bool:
         """Return whether an index publishes upload times, as the first page with files shows."""
@@ -91,6 +96,8 @@ class DatedIndexes:
             return self._pages[key]
 
     def _make_page(self, place: PackageIndex, project: str) -> list[ListedFile]:
+        if place in self._timed:
+            return self._files.list_page(place, project)
         groups = group_files(self._files.list_page(place, project))
         if not groups:
             return []
@@ -129,8 +136,8 @@ class DatedIndexes:
         ]
 
     def restore(self, text: str) -> str:
-        """Return a message of uv with the addresses of the indexes, not those of the loopback."""
-        for url, address in self.addresses.items():
+        """Return a message of uv with the addresses of the indexes: not those of the loopback, and without tokens."""
+        for url, address in (*self.addresses.items(), *self._tokens.items()):
             text = text.replace(address, url)
         return text
 
@@ -148,13 +155,14 @@ def dated_indexes(
     context: ResolveContext,
     target: tuple[str, str],
 ) -> Iterator[DatedIndexes]:
-    """Yield the machine's indexes with evidence for missing upload times; they are served while the block runs."""
+    """Yield the machine's indexes, which are served while the block runs."""
     with ThreadPoolExecutor(_WORKERS) as pool:
         dated = DatedIndexes(parse_time(moment) or 0, lines, files, context, pool, target)
         if not dated.places:
             yield dated
             return
-        context.say("python: an index publishes no upload times: ages of releases come from their files")
+        if dated.has_untimed:
+            context.say("python: an index publishes no upload times: ages of releases come from their files")
         with PageServer(dated.page, dated.reader, context.store, context.net) as server:
             dated.addresses = {place.url: server.address(number) for number, place in enumerate(dated.places)}
             yield dated

@@ -11,7 +11,9 @@ import http.server
 import secrets
 import shutil
 import threading
+import zlib
 from collections.abc import Callable
+from lzma import LZMAError
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote, unquote
@@ -22,6 +24,7 @@ from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.tars import UNREADABLE, members, open_stream
 from reprobuild.lock.system import Artefact
 from reprobuild.resolve.ages.evidence import AgeReader
 from reprobuild.resolve.python.archives import download_file
@@ -94,10 +97,10 @@ class PageServer:
             "url": f"/{self._secret}/{_FILES}/{quote(key, safe='')}/{quote(file.filename)}",
             "hashes": file.hashes,
             "yanked": False if file.yanked is None else file.yanked or True,
-            "upload-time": file.uploaded,
             "core-metadata": file.filename.endswith(".whl"),
         }
-        return entry | ({"requires-python": file.requires_python} if file.requires_python else {})
+        optional = {"upload-time": file.uploaded, "requires-python": file.requires_python}
+        return entry | {name: value for name, value in optional.items() if value}
 
     def _answer_file(self, key: str, name: str) -> tuple[str, bytes | Path] | None:
         with self._guard:
@@ -106,11 +109,14 @@ class PageServer:
             return None
         try:
             if name == file.filename:
-                return "application/octet-stream", self._bring(file)
+                path = self._bring(file)
+                if not name.endswith(".whl"):
+                    check_archive(path, name)  # uv unpacks it
+                return "application/octet-stream", path
             facts = self._reader.wheel_facts(file)
             header = facts.metadata if facts else ""
             return "text/plain; charset=utf-8", header.encode() if header else self._read_metadata(file)
-        except (FetchError, BuildError, OSError, *zips.UNREADABLE):
+        except (FetchError, BuildError, OSError, zlib.error, LZMAError, *UNREADABLE, *zips.UNREADABLE):
             return None
 
     def _bring(self, file: ListedFile) -> Path:
@@ -129,6 +135,21 @@ class PageServer:
             if not names:
                 raise ValueError("the wheel has no metadata")
             return zips.read_text(archive, infos[names[0]], file.filename)
+
+
+def check_archive(path: Path, filename: str) -> None:
+    """Read a source archive once.
+
+    Raises:
+        BuildError: it unpacks to too much, or has too many members.
+        UNREADABLE, and those of `zips`: it is damaged.
+    """
+    if filename.lower().endswith(".zip"):
+        with zips.open_zip(path, filename):
+            return
+    with path.open("rb") as stream, open_stream(stream, "r|*") as tar:
+        for _ in members(tar, filename, packed=path.stat().st_size):
+            pass
 
 
 class _Server(http.server.ThreadingHTTPServer):
