@@ -119,7 +119,7 @@ def _python_question(
             yield SnapshotQuestion(text=_python_text(err), options=("--python X.Y.Z",))
             return
         text = f"{_python_text(err)}; {proposal.minor} is the newest {proposal.reason}"
-        yield SnapshotQuestion(text=text, options=(f"--python {proposal.minor}",))
+        yield SnapshotQuestion(text=text, options=(f"--python {shlex.quote(proposal.minor)}",))
 
 
 def _python_limits(snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None) -> PythonLimits:

@@ -22,6 +22,7 @@ SHIPPED = {
     "resolve/python/debian_names.py:_read_names", "resolve/environment/environment.py:read_environment_rules",
     "resolve/environment/modules.py:read_module_families", "resolve/system/release.py:known_releases",
     "resolve/system/sonames.py:_read_table", "resolve/system/system_rules.py:read_system_rules",
+    "resolve/interpreter/proposal.py:read_python_releases",
     "resolve/system/needed.py:_read_table", "resolve/vendor/recognise.py:read_image_table",
     "run/site_env.py:read_rules",
     "infra/sandbox/filter.py:read_table", "config/services.py:read_services",
