@@ -56,6 +56,7 @@ from reprobuild.resolve.python.python_versions import common_pythons, pinned_pyt
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, check_availability
 from reprobuild.resolve.readiness import add_questions, list_questions
+from reprobuild.resolve.source_lines import lock_sources as lock_sources
 from reprobuild.resolve.source_lines import try_sources
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.unused_overrides import describe_misspelt_words, describe_unused_overrides
