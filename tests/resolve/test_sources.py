@@ -20,7 +20,7 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
-from reprobuild.resolve.source_lines import lock_sources
+from reprobuild.resolve.resolver import lock_sources
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.snapshot.model import Patch
 from reprobuild.snapshot.read import read_snapshot
