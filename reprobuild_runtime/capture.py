@@ -1133,6 +1133,12 @@ AUTHORIZATION = re.compile(
 BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 
 
+def option_name(match: re.Match[str]) -> str:
+    """Return the name of an option as the name of a variable; `--pwd` has a password, the variable PWD a directory."""
+    name = match[1].lstrip("-").replace("-", "_")
+    return "password" if name.lower() == "pwd" and match[1].startswith("--") else name
+
+
 def without_login(match: re.Match[str]) -> str:
     """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
     option, space, word = match[1], match[2], match[3].strip("\"'")
@@ -1218,6 +1224,13 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         True,
     ),
     (
+        "client-password",
+        ("cqlsh", "rabbitmqadmin"),
+        rf"{_PROGRAM}(?:cqlsh|rabbitmqadmin){_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
         "htpasswd",
         ("htpasswd ",),
         rf"{_PROGRAM}htpasswd[ \t]{{1,4}}{_OPTIONS}?-[A-Za-z]{{0,8}}b[A-Za-z]{{0,8}}[ \t]{{1,4}}{_OPTIONS}"
@@ -1260,6 +1273,20 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         ("zip -", "unzip "),
         rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:{JOINED}P[ \t]{{0,4}}|--password[= ]){_WORD}",
         "[ \\t]-(?:[A-Za-z0-9]{0,12}P|-password)",
+        True,
+    ),
+    (
+        "archive-rar",
+        ("rar ",),
+        rf"{_PROGRAM}(?:un)?rar{_BETWEEN}-h?p{_WORD}",
+        "[ \\t]-h?p",
+        True,
+    ),
+    (
+        "openssl-key",
+        ("openssl ",),
+        rf"{_PROGRAM}openssl{_BETWEEN}-k[ \t]{{1,4}}{_WORD}",
+        "[ \\t]-k[ \\t]",
         True,
     ),
     (
@@ -1399,7 +1426,8 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         "wandb",
         ("wandb",),
         r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}\\?[\"']?"
-        r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
+        r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}(?:[= \t]https?://[^\s\"']{1,200})?[ \t]{1,9}){0,3})"
+        r"([0-9a-f]{40})(?![0-9a-f])",
     ),
     SecretRule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
@@ -1463,6 +1491,42 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
         looks_chosen,
         near=NUMBER,
+    ),
+    SecretRule(  # ODBC in an address of SQLAlchemy
+        "connection-encoded",
+        ("pwd%3d", "password%3d"),
+        r"(?i)%3B(?:pwd|password)%3D([^\s&;\"'<>\\%]{4,200})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    SecretRule(  # of a proxy, without a scheme
+        "host-login",
+        ("@",),
+        r"(?<![\w/:.@%+-])[A-Za-z][\w.-]{0,60}:([^\s/@:\"'<>$(){}\[\],;=]{6,100})@[A-Za-z0-9][\w.-]{0,200}"
+        r":\d{2,5}(?![\w.])",
+        looks_chosen,
+        near=r"@[\w.-]{1,200}:\d",
+    ),
+    SecretRule(  # https://www.elastic.co/docs/api/doc/elasticsearch/authentication
+        "header-scheme",
+        ("apikey ",),
+        r"(?i)(?:(?<![\w-])|(?<=\\[nrt]))apikey[ \t]{1,4}([A-Za-z0-9+/_-]{20,400}={0,2})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    SecretRule(  # https://docs.honeycomb.io/send-data/opentelemetry/
+        "header-honeycomb",
+        ("x-honeycomb-team",),
+        r"(?i)x-honeycomb-team[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?([a-z0-9_]{20,80})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    SecretRule(  # https://www.twilio.com/docs/iam/api-keys
+        "twilio",
+        ("ac",),
+        r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))AC[0-9a-f]{32}:([0-9a-f]{32})(?![0-9a-f])",
+        run=True,
+        near="AC[0-9a-f]{32}:",
     ),
     SecretRule(
         "netrc",
@@ -1644,12 +1708,12 @@ _PASSWORD = r"pass(?:w(?:or)?d|wort|phrase|code)?|pwd"
 NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(
         "option",
-        ("key", "token", "secret", "pass"),
-        r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?i)--(?:password|passwd|pwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
         r"]token|access[_-](?:token|key))"
         r"(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
         _chosen_login,
-        near=r"--(?i:pass|token|api|secret|auth|access)",
+        near=r"--(?i:pass|pwd|token|api|secret|auth|access)",
     ),
     SecretRule(
         "assigned",
@@ -1779,7 +1843,7 @@ class ListRule(NamedTuple):
 
 _PROGRAMS = (
     r"(?:curl|mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?|sshpass|mcl?i?|ldap[a-z]{3,9}|(?:redis|keydb|valkey)-cli"
-    r"|sqlcmd|bcp|mongo[a-z]{0,9}|twine|htpasswd|poetry|(?:smb|rpc)client|lftp|7z[arz]?|(?:un)?zip|openssl|sqlplus|sqlcl"
+    r"|sqlcmd|bcp|mongo[a-z]{0,9}|twine|htpasswd|poetry|(?:smb|rpc)client|lftp|7z[arz]?|(?:un)?zip|(?:un)?rar|cqlsh|rabbitmqadmin|openssl|sqlplus|sqlcl"
     r"|sqlldr|expdp|impdp|docker|podman|nerdctl|buildah|skopeo|helm|oras|crane|az)"
 )
 _QUOTED_PROGRAM = rf"\\?[\"'](?:[\w./-]{{0,60}}/)?{_PROGRAMS}\\?[\"']"
@@ -1807,6 +1871,10 @@ WORDS_OF_LIST = ListRule(
             "bcp",
             "mongo",
             "twine",
+            "cqlsh",
+            "rabbitmqadmin",
+            'rar"',
+            "rar'",
             "htpasswd",
             "poetry",
             "smbclient",
@@ -2951,7 +3019,7 @@ def _without_options(text: str) -> str:
     """Cut the words after options that are called like a secret."""
     parts, at = [], 0
     for match in OPTION.finditer(text):
-        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
+        name, value = option_name(match), text[match.end() : match.end() + 200].split()[0]
         if match.start() >= at and secret_name(name, value):
             parts.append(f"{text[at : match.end(1)]} {GONE}")
             word = WORD.match(text, match.end())
@@ -4249,7 +4317,7 @@ def _option_inside(value: str) -> str | None:
     """Return the rule by which a word after an option (`--token abc`) is a secret."""
     for match in OPTION.finditer(value):
         word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
-        rule = secret_name(match[1].lstrip("-").replace("-", "_"), word)
+        rule = secret_name(option_name(match), word)
         nothing = NOTHING.fullmatch(word) or _TEMPLATE.match(word) or re.match(r"-|[~.]{0,2}/", word)
         loose = LOOSE.fullmatch(match[1].lstrip("-")) and not (len(word) >= 16 and looks_generated(word))
         if rule and not nothing and not loose:

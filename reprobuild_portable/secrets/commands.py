@@ -75,6 +75,13 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         True,
     ),
     (
+        "client-password",
+        ("cqlsh", "rabbitmqadmin"),
+        rf"{_PROGRAM}(?:cqlsh|rabbitmqadmin){_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-p",
+        True,
+    ),
+    (
         "htpasswd",
         ("htpasswd ",),
         rf"{_PROGRAM}htpasswd[ \t]{{1,4}}{_OPTIONS}?-[A-Za-z]{{0,8}}b[A-Za-z]{{0,8}}[ \t]{{1,4}}{_OPTIONS}"
@@ -117,6 +124,20 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
         ("zip -", "unzip "),
         rf"{_PROGRAM}(?:un)?zip{_BETWEEN}(?:{JOINED}P[ \t]{{0,4}}|--password[= ]){_WORD}",
         "[ \\t]-(?:[A-Za-z0-9]{0,12}P|-password)",
+        True,
+    ),
+    (
+        "archive-rar",
+        ("rar ",),
+        rf"{_PROGRAM}(?:un)?rar{_BETWEEN}-h?p{_WORD}",
+        "[ \\t]-h?p",
+        True,
+    ),
+    (
+        "openssl-key",
+        ("openssl ",),
+        rf"{_PROGRAM}openssl{_BETWEEN}-k[ \t]{{1,4}}{_WORD}",
+        "[ \\t]-k[ \\t]",
         True,
     ),
     (

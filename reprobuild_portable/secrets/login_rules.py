@@ -38,7 +38,8 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         "wandb",
         ("wandb",),
         r"(?i:wandb)(?:[\w.()\[\]\"' ,=:]{0,60}(?i:key)[\"'\]]{0,2}[ \t]{0,4}[=:,][ \t]{0,4}\\?[\"']?"
-        r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}[ \t]{1,9}){0,3})([0-9a-f]{40})(?![0-9a-f])",
+        r"|[ \t]{1,9}login[ \t]{1,9}(?:--[a-z]{1,20}(?:[= \t]https?://[^\s\"']{1,200})?[ \t]{1,9}){0,3})"
+        r"([0-9a-f]{40})(?![0-9a-f])",
     ),
     SecretRule(  # a slash in the password, but for a port and a path with `r.git@commit`
         "url-credential",
@@ -102,6 +103,42 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         r"(?i)[?&;][ \t]?(?:password|passwd|pwd)=([^\s&;\"'<>\\]{4,200})",
         looks_chosen,
         near=NUMBER,
+    ),
+    SecretRule(  # ODBC in an address of SQLAlchemy
+        "connection-encoded",
+        ("pwd%3d", "password%3d"),
+        r"(?i)%3B(?:pwd|password)%3D([^\s&;\"'<>\\%]{4,200})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    SecretRule(  # of a proxy, without a scheme
+        "host-login",
+        ("@",),
+        r"(?<![\w/:.@%+-])[A-Za-z][\w.-]{0,60}:([^\s/@:\"'<>$(){}\[\],;=]{6,100})@[A-Za-z0-9][\w.-]{0,200}"
+        r":\d{2,5}(?![\w.])",
+        looks_chosen,
+        near=r"@[\w.-]{1,200}:\d",
+    ),
+    SecretRule(  # https://www.elastic.co/docs/api/doc/elasticsearch/authentication
+        "header-scheme",
+        ("apikey ",),
+        r"(?i)(?:(?<![\w-])|(?<=\\[nrt]))apikey[ \t]{1,4}([A-Za-z0-9+/_-]{20,400}={0,2})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    SecretRule(  # https://docs.honeycomb.io/send-data/opentelemetry/
+        "header-honeycomb",
+        ("x-honeycomb-team",),
+        r"(?i)x-honeycomb-team[\"']?[ \t]{0,4}[=:][ \t]{0,4}[\"']?([a-z0-9_]{20,80})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    SecretRule(  # https://www.twilio.com/docs/iam/api-keys
+        "twilio",
+        ("ac",),
+        r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))AC[0-9a-f]{32}:([0-9a-f]{32})(?![0-9a-f])",
+        run=True,
+        near="AC[0-9a-f]{32}:",
     ),
     SecretRule(
         "netrc",

@@ -27,12 +27,12 @@ _PASSWORD = r"pass(?:w(?:or)?d|wort|phrase|code)?|pwd"
 NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(
         "option",
-        ("key", "token", "secret", "pass"),
-        r"(?i)--(?:password|passwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?i)--(?:password|passwd|pwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
         r"]token|access[_-](?:token|key))"
         r"(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
         _chosen_login,
-        near=r"--(?i:pass|token|api|secret|auth|access)",
+        near=r"--(?i:pass|pwd|token|api|secret|auth|access)",
     ),
     SecretRule(
         "assigned",

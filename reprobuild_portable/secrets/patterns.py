@@ -35,6 +35,12 @@ AUTHORIZATION = re.compile(
 BEARER = re.compile(r"(?i)((?:authorization:\s*)?(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})")
 
 
+def option_name(match: re.Match[str]) -> str:
+    """Return the name of an option as the name of a variable; `--pwd` has a password, the variable PWD a directory."""
+    name = match[1].lstrip("-").replace("-", "_")
+    return "password" if name.lower() == "pwd" and match[1].startswith("--") else name
+
+
 def without_login(match: re.Match[str]) -> str:
     """Cut `user:password` after curl's `-u`; other tools have numbers and addresses there."""
     option, space, word = match[1], match[2], match[3].strip("\"'")

@@ -19,6 +19,7 @@ from reprobuild_portable.secrets.patterns import (
     OPTION,
     SSHPASS,
     WORD,
+    option_name,
     without_login,
 )
 from reprobuild_portable.secrets.rules import select_rules
@@ -163,7 +164,7 @@ def _without_options(text: str) -> str:
     """Cut the words after options that are called like a secret."""
     parts, at = [], 0
     for match in OPTION.finditer(text):
-        name, value = match[1].lstrip("-").replace("-", "_"), text[match.end() : match.end() + 200].split()[0]
+        name, value = option_name(match), text[match.end() : match.end() + 200].split()[0]
         if match.start() >= at and secret_name(name, value):
             parts.append(f"{text[at : match.end(1)]} {GONE}")
             word = WORD.match(text, match.end())

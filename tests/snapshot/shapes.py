@@ -102,6 +102,11 @@ CONTEXTS = {
     "oracle": "ada/{a16}@//db.example:1521/runs", "oracle-command": "sqlplus -S ada/{a16}@runs",
     "oracle-address": "jdbc:oracle:thin:ada/{a16}@db.example:1522:x", "url-quoted": "amqp://ada:{a12}'{a4}@h.example/x",
     "option": "tool --password {a16} x",
+    "connection-encoded": "mssql+pyodbc:///?odbc_connect=DRIVER%3DX%3BUID%3Dsa%3BPWD%3D{a16}",
+    "host-login": "ada:{a16}@proxy.example:3128", "header-scheme": "ApiKey {a43}==",
+    "header-honeycomb": "x-honeycomb-team={a22}", "twilio": "AC0123456789abcdef0123456789abcdef:{h32}",
+    "client-password": "cqlsh -u ada -p {p16} h.example", "archive-rar": "unrar x -p{p16} a.rar",
+    "openssl-key": "openssl enc -d -aes-256-cbc -k {p16} -in a",
     "command-list": "run(['mysql', '-u', user, '-p{a16}', 'runs'])", "login-call": 's.login("ada", "{a16}")',
     "connect-call": "FTP(host, user, '{a16}')", "keyring-call": "keyring.set_password('svc', 'ada', '{a16}')",
     "fernet": "Fernet(b'{w43}=')", "said-password": "echo {a16} | docker login -u ada --password-stdin r.example",
@@ -116,6 +121,8 @@ SHAPES = {**TOKENS, **CONTEXTS}
 
 # What is written in another way, and found by a rule above.
 MORE = {
+    "option-short": "tool --pwd={p16} x", "wandb-host": "wandb login --relogin --host=https://w.example {h40}",
+    "rabbitmq": "rabbitmqadmin -u ada -p {p16} list queues", "list-rar": "['rar', 'a', '-hp{a16}', 'a.rar']",
     "curl-joined": "curl -fsSLu ada:{a16} https://x.example",
     "curl-joined-cookie": "curl -sb session={a32} https://x.example",
     "ldap-joined": "ldapsearch -xw {p16} cn=x", "unzip-joined": "unzip -oP {p16} a.zip",
