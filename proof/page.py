@@ -182,7 +182,10 @@ def _as_of_untimed(evidence: Mapping[str, Any]) -> str:
     rows = [[rule, str(right), str(wrong), f"{wrong / max(1, right + wrong):.2%}"]
             for rule, (right, wrong) in rules.items() if rule != "no evidence"]  # fmt: skip
     without = rules.get("no evidence", (0, 0))[0]
-    said = f"{without} releases have no evidence. Each other judgement, compared with the upload time:\n\n"
+    count_text = (
+        f"{len(evidence['environments'])} of {len(as_of_untimed.CASES)} environments, in an order of chance. "
+    )
+    said = f"{count_text}{without} releases have no evidence. Each other judgement, compared with the upload time:\n\n"
     return _as_of(evidence) + "\n" + said + _table(["evidence", "right", "wrong", "share"], rows)
 
 
