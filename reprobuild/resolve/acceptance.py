@@ -45,6 +45,7 @@ _CUDA = re.compile(
     r"nvidia-[a-z0-9-]+|cuda(?:toolkit|-[a-z0-9-]+)|lib(?:cu|np|nv)[a-z]+(?:-[a-z]+)?|cudnn|nccl"
 )
 _SOURCE = "unreachable-source"
+_DIRECTORY = "directory-line"
 _PATCH = "python-patch"  # the class of another patch release of Python
 _OPEN = "index-line"  # the class of a requirement without a version
 
@@ -203,11 +204,18 @@ def _pin_advice(refused: Sequence[Resolution]) -> list[str]:
 
 def _source_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the options for repositories of unavailable sources."""
-    names = sorted({ruling.subject for ruling in refused if ruling.kind == _SOURCE})
-    if not names:
-        return []
-    options = " ".join(f"--source {shlex.quote(name)}=PATH|URL" for name in names)
-    return [f"name a bundle, a clone or another remote with {options}"]
+    lines = []
+    if names := _subjects(refused, _SOURCE):
+        options = " ".join(f"--source {shlex.quote(name)}=PATH|URL" for name in names)
+        lines.append(f"name a bundle, a clone or another remote with {options}")
+    if names := _subjects(refused, _DIRECTORY):
+        options = " ".join(f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names)
+        lines.append(f"if the directory is a repository, name it with {options}")
+    return lines
+
+
+def _subjects(refused: Iterable[Resolution], kind: str) -> list[str]:
+    return sorted({ruling.subject for ruling in refused if ruling.kind == kind})
 
 
 def _index_advice(refused: Sequence[Resolution]) -> list[str]:

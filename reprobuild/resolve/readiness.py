@@ -174,8 +174,8 @@ def _local_sources(
     if names and "directory-line" not in decisions.accept:
         yield SnapshotQuestion(
             text=f"sources: {_count(len(names), 'distribution')} of a local directory that is not captured "
-            f"({_shorten(names)}); the image will not have it",
-            options=("--accept directory-line",),
+            f"({_shorten(names)}); without a repository of it, --accept directory-line leaves it out of the image",
+            options=tuple(f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names),
         )
 
 

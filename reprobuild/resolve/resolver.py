@@ -56,8 +56,7 @@ from reprobuild.resolve.python.python_versions import common_pythons, pinned_pyt
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, check_availability
 from reprobuild.resolve.readiness import add_questions, list_questions
-from reprobuild.resolve.source_lines import lock_sources as lock_sources
-from reprobuild.resolve.source_lines import try_sources
+from reprobuild.resolve.source_lines import name_repositories, try_sources
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.unused_overrides import describe_misspelt_words, describe_unused_overrides
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
@@ -98,6 +97,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         raise _add_other_questions(err, snapshot, decisions, machine, context) from None
     other_pip, original = rule_other_pip(snapshot), snapshot
     snapshot, elsewhere = select_environment_lines(snapshot, interpreter.version, machine, decisions.drop)
+    snapshot = name_repositories(snapshot, decisions, context)
     files = make_file_lists(decisions, context.services, context)
     lost: tuple[Lost, ...] = ()
     try:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Mapping
+
 from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
@@ -12,7 +16,7 @@ from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import Requirement, Snapshot
 
 
 class TriedSources(Struct, frozen=True, kw_only=True):
@@ -21,6 +25,37 @@ class TriedSources(Struct, frozen=True, kw_only=True):
     sources: tuple[Source, ...] = ()
     rulings: tuple[Resolution, ...] = ()
     refused: tuple[LockError | SnapshotError, ...] = ()
+
+
+def name_repositories(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> Snapshot:
+    """Return the snapshot whose installs from a directory are of the repositories that `--source` names.
+
+    Such a line has no repository of its own, so the user's word gives it one; the install was not editable.
+    """
+    origins = _read_origins(decisions, context)
+    lines = tuple(
+        _of_repository(line, origins[canonicalize_name(line.name)])
+        if line.kind == "directory" and canonicalize_name(line.name) in origins
+        else line
+        for line in snapshot.requirements
+    )
+    return snapshot if lines == snapshot.requirements else replace(snapshot, requirements=lines)
+
+
+def _of_repository(line: Requirement, origin: RepositoryAddress) -> Requirement:
+    """Return the line of a directory as one of a repository, with the project's directory inside of it if known."""
+    inside = ""
+    if line.path and origin.local is not None:
+        inside = posixpath.relpath(posixpath.abspath(line.path), posixpath.abspath(origin.local))
+    below = inside not in ("", ".") and not inside.startswith("..")
+    return replace(line, kind="vcs", subdirectory=line.subdirectory or (inside if below else None))
+
+
+def _read_origins(decisions: Decisions, context: ResolveContext) -> Mapping[str, RepositoryAddress]:
+    return {
+        canonicalize_name(name): read_origin(place, context.folder, confirmed=name not in context.doubted)
+        for name, place in decisions.sources.items()
+    }
 
 
 def try_sources(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> TriedSources:
@@ -42,10 +77,7 @@ def lock_sources(
     )  # fmt: skip
     if lines:
         context.say("sources: " + ", ".join(line.name for line in lines))
-    origins: dict[str, RepositoryAddress] = {
-        canonicalize_name(name): read_origin(place, context.folder, confirmed=name not in context.doubted)
-        for name, place in decisions.sources.items()
-    }
+    origins = _read_origins(decisions, context)
     for place in local_origin_lines(origins):
         context.say(f"sources: {place}")
     inputs = SourceInputs(

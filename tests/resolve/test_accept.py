@@ -71,6 +71,14 @@ def test_what_nobody_accepted_is_listed_with_the_way_on() -> None:
     accept_deviations([TORN, *FINE, GONE], ["suspect-value", "withdrawn"])
 
 
+def test_an_install_from_a_directory_may_be_of_a_repository() -> None:
+    with pytest.raises(LockError) as caught:
+        accept_deviations([ruling("my-lib", "unresolved", "directory-line")], [])
+    assert caught.value.hint.splitlines()[0] == (
+        "if the directory is a repository, name it with --source my-lib=PATH@COMMIT"
+    )
+
+
 def test_many_lines_of_one_cause_are_summed_up() -> None:
     many = [ruling(f"p{n}", "replaced", "withdrawn", n) for n in range(1, 5)]
     few = [ruling(f"q{n}", "replaced", "unsigned-file", n) for n in range(5, 8)]

@@ -17,7 +17,7 @@ from reprobuild.context import RunContext, open_client
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import EngineError, LockError
 from reprobuild.infra.git.credentials import login_for, without_netrc
-from reprobuild.resolve.resolver import lock_sources
+from reprobuild.resolve.source_lines import lock_sources
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from tests.loopback import Loopback

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reprobuild.cli.main import run_line
@@ -37,8 +38,9 @@ def test_each_question_has_the_option_that_answers_it() -> None:
         ("versions: 2 requirements without one (numpy, click)", ("--as-of DATE",)),
         ("sources: 1 editable install of a local directory (job)", ("--source job=PATH@COMMIT",)),
         (
-            "sources: 1 distribution of a local directory that is not captured (made); the image will not have it",
-            ("--accept directory-line",),
+            "sources: 1 distribution of a local directory that is not captured (made); without a repository of it, "
+            "--accept directory-line leaves it out of the image",
+            ("--source made=PATH@COMMIT",),
         ),
         (NO_LIST, ("--accept no-apt-list",)),
     ]
@@ -49,6 +51,10 @@ def test_each_question_has_the_option_that_answers_it() -> None:
         accept=("directory-line", "no-apt-list"),
     )
     assert list_questions(snapshot(MIXED), answers) == ()
+    named = msgspec.structs.replace(
+        answers, accept=("no-apt-list",), sources={"job": "/x@HEAD", "Made": "/y@v1"}
+    )
+    assert list_questions(snapshot(MIXED), named) == ()
 
 
 def test_the_start_of_a_run_offers_its_own_day() -> None:

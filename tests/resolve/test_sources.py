@@ -20,7 +20,7 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
-from reprobuild.resolve.resolver import lock_sources
+from reprobuild.resolve.source_lines import lock_sources, name_repositories
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.snapshot.model import Patch
 from reprobuild.snapshot.read import read_snapshot
@@ -36,6 +36,7 @@ from tests.resolve.repositories import (
     requirement,
     unreachable,
 )
+from tests.resolve.small import around
 from tests.snapshot.samples import SECRETS
 
 
@@ -335,6 +336,47 @@ def test_what_is_taken_from_this_machine_is_said(
         f"sources: a from this machine: file://{project.path}",
         f"sources: lib-b from this machine: {tmp_path}/proj",
     ]
+
+
+@pytest.mark.parametrize(
+    ("directory", "subdirectory"),
+    [
+        ("{proj}", ""),
+        ("{proj}/", ""),
+        ("{proj}/pkg", "pkg"),
+        ("/elsewhere/proj", ""),
+        ("{proj}/../other", ""),
+    ],
+)
+def test_an_install_from_a_directory_is_of_the_named_repository(
+    directory: str, subdirectory: str, project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "snapshot").mkdir()
+    line = f"Lib_B @ file://{directory.format(proj=project.path)}"
+    (tmp_path / "snapshot" / "requirements.txt").write_text(f"{line}\nother @ file:///srv/other\n")
+    snapshot = read_snapshot(tmp_path / "snapshot")
+    decisions = Decisions(sources={"lib-b": f"proj@{project.head[:12]}", "six": "proj@main"})
+    context = around(tmp_path)
+    named = name_repositories(snapshot, decisions, context)
+    assert [line.kind for line in named.requirements] == ["vcs", "directory"]
+    (source,), (ruling,) = lock_sources(named, decisions, context)
+    assert (source.name, source.commit, source.editable, source.installed) == (
+        "lib-b", project.head, False, True,
+    )  # fmt: skip
+    assert (source.subdirectory, source.url) == (subdirectory, "")
+    assert (ruling.outcome, ruling.captured) == ("pinned", line)
+
+
+def test_an_install_from_a_directory_needs_a_commit(project: Project, tmp_path: Path) -> None:
+    """The checkout may have moved since the install: its commit is the user's word."""
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "requirements.txt").write_text("proj @ file:///srv/proj\n")
+    decisions, context = Decisions(sources={"proj": "proj"}), around(tmp_path)
+    named = name_repositories(read_snapshot(tmp_path / "snapshot"), decisions, context)
+    sources, (ruling,) = lock_sources(named, decisions, context)
+    assert sources == ()
+    assert (ruling.outcome, ruling.kind) == ("unresolved", "no-source")
+    assert ruling.reason == "no commit of proj is known; name it with --source proj=PATH@REV"
 
 
 def test_a_password_in_what_is_no_address_is_not_said(project: Project, tmp_path: Path, store: Store) -> None:

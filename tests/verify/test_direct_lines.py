@@ -69,3 +69,13 @@ def test_a_commit_of_a_repository(commit: str, code: str) -> None:
     assert found(lock_of(line, sources=(tree,), realised=made), "tool==1.0")[0] == code
     editable = lock_of(line, sources=(source("tool", "7" * 40),), realised=made)
     assert found(editable, "tool==1.0")[0] == "unexplained"
+
+
+def test_a_directory_whose_repository_was_named() -> None:
+    made = RealisedOutputs(base="", runtime="", wheels=(wheel("tool", "1.0"),), bytecode=())
+    tree = msgspec.structs.replace(source("tool", "7" * 40), editable=False)
+    line = "Tool @ file:///home/ada/tool"
+    assert found(lock_of(line, sources=(tree,), realised=made), "tool==1.0") == (
+        "other-spelling", "built from the repository that --source names; the image records no directory of it",
+    )  # fmt: skip
+    assert found(lock_of(line, realised=made), "tool==1.0")[0] == "unexplained"

@@ -120,7 +120,8 @@ def resolve_requirements(
 Answer = tuple["Wheel | Sdist | None", Resolution]
 _WITHOUT_FILE = {
     "source": "is locked as a source, which needs its repository",
-    "folder": "it was installed from a directory, which is in no file of the snapshot",
+    "folder": "it was installed from a directory, which is in no file of the snapshot; if that is a repository, "
+    "name it with --source NAME=PATH@COMMIT",
     "conda": "conda wrote its own build path; the version is in no file of the snapshot",
 }
 

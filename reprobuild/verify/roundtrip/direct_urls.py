@@ -44,6 +44,8 @@ def explain_repetition(lock: Lock, ruling: Resolution, freeze: str) -> str:
     }
     if commit and any(source_commit.startswith(commit["commit"]) for source_commit in commits):
         return "built from that commit; the image records no address of it"
+    if commits and match["address"].startswith("file:"):
+        return "built from the repository that --source names; the image records no directory of it"
     here = [(wheel.name, wheel.file) for wheel in lock.wheels] + [
         (sdist.name, sdist.file) for sdist in lock.sdists
     ]
