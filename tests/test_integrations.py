@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
 
+from reprobuild.recipe.payload import FACADE
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 
@@ -83,7 +86,14 @@ from reprobuild.integrations.mlflow import log_capture
 
 mlflow.set_tracking_uri("file:mlruns")
 with mlflow.start_run():
-    log_capture()
+    assert log_capture().endswith("/artifacts/reprobuild-snapshot")
+"""
+IN_IMAGE = """
+from types import SimpleNamespace
+
+from reprobuild.integrations.wandb import capture_run
+
+print(capture_run(SimpleNamespace(dir="run/files", id="1")))
 """
 OPTION = "+hydra.callbacks.capture._target_=reprobuild.integrations.hydra.HydraCapture"
 
@@ -129,6 +139,34 @@ def test_a_run_leaves_a_snapshot(
     assert variables(snapshot)["MARK"] == "here"
     assert "torch" in {line.name for line in snapshot.requirements}
     assert snapshot.captured is not None
+
+
+def test_a_callback_runs_where_an_image_has_it(tmp_path: Path) -> None:
+    """In an image, `reprobuild.pth` adds a directory with the small package `reprobuild` of the runtime.
+
+    It is behind the environment's own distributions, so that an installed reprobuild is the one that is imported.
+    """
+    venv.create(tmp_path / "venv", with_pip=False)
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    library, job = tmp_path / "lib", tmp_path / "job"
+    for folder in (library / "reprobuild", job):
+        folder.mkdir(parents=True)
+    shutil.copytree(ROOT / "reprobuild_runtime", library / "reprobuild_runtime")
+    shutil.copy(ROOT / "reprobuild_runtime" / FACADE, library / "reprobuild" / "__init__.py")
+    (site / "reprobuild.pth").write_text(f"{library}\nimport reprobuild_runtime.startup\n")
+    (job / "wandb.py").write_text("")
+    (job / "train.py").write_text(IN_IMAGE)
+    command = (tmp_path / "venv/bin/python", "train.py")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "MARK": "here"}
+    done = subprocess.run(command, cwd=job, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "No module named 'reprobuild.integrations'" in done.stderr
+    for name in ("reprobuild", "reprobuild_portable", "reprobuild_runtime"):
+        (site / name).symlink_to(ROOT / name)
+    done = subprocess.run(command, cwd=job, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "run/reprobuild-snapshot\n"
+    assert variables(read_snapshot(job / "run" / "reprobuild-snapshot"))["MARK"] == "here"
 
 
 def variables(snapshot: Snapshot) -> dict[str, str | None]:
