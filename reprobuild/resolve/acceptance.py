@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.errors import LockError
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
+from reprobuild.resolve.completeness import ADD
 from reprobuild.resolve.interpreter.other_pip import OTHER
 from reprobuild.resolve.line_resolutions import UNREAD
 from reprobuild.resolve.python.python_versions import format_python_ranges
@@ -86,6 +87,7 @@ def accept_deviations(
                     *_python_advice(pythons),
                     *_capture_advice(refused),
                     *_freeze_advice(refused),
+                    *_gap_advice(refused),
                     *_unread_advice(refused),
                     *_pin_advice(refused),
                     *_source_advice(refused),
@@ -181,6 +183,11 @@ def _freeze_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return how the freeze is taken, where another pip than the environment's wrote it."""
     commands = [ruling.reason.rpartition("; take it again ")[2] for ruling in refused if ruling.kind == OTHER]
     return [f"take the freeze again in the environment that ran {command}" for command in commands]
+
+
+def _gap_advice(refused: Sequence[Resolution]) -> list[str]:
+    """Return the option that adds what a list lacks."""
+    return [f"{ADD}{ruling.reason.rpartition(ADD)[2]}" for ruling in refused if ADD in ruling.reason]
 
 
 def _unread_advice(refused: Sequence[Resolution]) -> list[str]:

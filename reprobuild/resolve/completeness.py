@@ -6,6 +6,7 @@ A freeze has all requirements of its distributions.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from packaging.utils import canonicalize_name
 
@@ -15,13 +16,14 @@ from reprobuild.snapshot.model import Snapshot
 
 LEAST = 5  # absent distributions: an environment that works may lack a few
 SHARE = 5  # one of so many: a large environment may lack more of them
+ADD = "to add them, with the versions of the day of the run: "  # begins the last part of a reason
 _SHOWN = 5
 
 
 def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
     """Return a resolution (`no-freeze`) for an incomplete list.
 
-    Such a list lacks many requirements of its distributions.
+    Such a list lacks many requirements of its distributions; one that a person may have written lacks any.
 
     A list of `reprobuild capture` is a freeze. An unresolved line is not a gap of the list.
     """
@@ -30,15 +32,29 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
         return ()
     names = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
     gaps = sorted(find_missing_names(lock) - names)
-    if len(gaps) < LEAST or len(gaps) * SHARE < len(names):
-        return ()
     file = snapshot.requirements[0].place.file
-    more = f" and {len(gaps) - _SHOWN} more" if len(gaps) > _SHOWN else ""
-    reason = (
-        f"it is no freeze: its {len(names)} distributions require {len(gaps)} that it does not list, and that the "
-        f"image will not have ({', '.join(gaps[:_SHOWN])}{more}); write all of the environment that ran with "
-        f"`pip freeze > {shlex.quote(file)}`; if it is gone, `--as-of DATE` chooses the versions of that day"
-    )
+    if gaps and snapshot.imported and snapshot.imported.may_lack_requirements:
+        reason = _describe_gaps(gaps, snapshot.imported.started)
+    elif len(gaps) < LEAST or len(gaps) * SHARE < len(names):
+        return ()
+    else:
+        reason = (
+            f"it is no freeze: its {len(names)} distributions require {len(gaps)} that it does not list, and that the "
+            f"image will not have ({_shorten(gaps)}); write all of the environment that ran with "
+            f"`pip freeze > {shlex.quote(file)}`; if it is gone, `--as-of DATE` chooses the versions of that day"
+        )
     return (
         Resolution(file=file, line=0, subject=file, outcome="unresolved", reason=reason, kind="no-freeze"),
     )
+
+
+def _describe_gaps(gaps: Sequence[str], started: str) -> str:
+    """Return what a list lacks, and the option that adds it."""
+    verb = "is" if len(gaps) == 1 else "are"
+    day = shlex.quote(started) if started else "DATE"
+    return f"the list is not complete: {_shorten(gaps)} {verb} required and missing; {ADD}--as-of {day}"
+
+
+def _shorten(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -12,6 +12,13 @@ from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.strings import Hex, Line, Size
 
 FILE = "import.json"
+# Formats whose list may name only what the job asks for; the others name all that was installed.
+PARTIAL_FORMATS = frozenset(
+    {
+        "a file (requirements.txt)", "a file (environment.yml)", "MLflow model", "MLflow run", "Sacred run",
+        "ClearML task", "SageMaker training job", "Hugging Face model card",
+    }
+)  # fmt: skip
 
 
 class ValueOrigin(Struct, frozen=True, kw_only=True):
@@ -65,6 +72,11 @@ class ImportFacts(Struct, frozen=True, kw_only=True):
     unused: tuple[UnusedField, ...] = ()
     data: tuple[DataFingerprint, ...] = ()
     requires_python: Line = ""
+
+    @property
+    def may_lack_requirements(self) -> bool:
+        """Tell whether the format may list less than the environment had."""
+        return self.format in PARTIAL_FORMATS
 
 
 def read_import_facts(data: bytes) -> ImportFacts:

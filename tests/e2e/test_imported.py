@@ -201,3 +201,20 @@ def test_an_import_is_made_again_into_the_same_directory(tmp_path: Path, test_st
             "--accept", "index-line", cwd=tmp_path,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+
+def test_a_pinned_list_that_is_not_complete_is_asked_for_and_completed(tmp_path: Path) -> None:
+    """All lines of it have versions, and none names what the first requires."""
+    listed = tmp_path / "requirements.txt"
+    listed.write_text("markdown-it-py==3.0.0\nclick==8.1.7\n")
+    argv = ["lock", listed, "-o", tmp_path / "a.lock", "--store", tmp_path / "store", *COMMON[:-1]]
+    refused = reprobuild(*argv)
+    assert refused.returncode == 4
+    assert "the list is not complete: mdurl is required and missing" in refused.stderr
+    hint = "to add them, with the versions of the day of the run: --as-of DATE\n"
+    assert hint in refused.stderr
+    assert "--accept no-freeze" in refused.stderr[refused.stderr.index(hint) :]
+    followed = reprobuild(*argv, "--as-of", "2024-01-15")
+    assert followed.returncode == 0, followed.stderr
+    versions = {wheel.name: wheel.version for wheel in read_lock(tmp_path / "a.lock").wheels}
+    assert versions == {"markdown-it-py": "3.0.0", "click": "8.1.7", "mdurl": "0.1.2"}

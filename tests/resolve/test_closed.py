@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
+import reprobuild
 from reprobuild.errors import LockError
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Wheel
@@ -13,10 +17,12 @@ from reprobuild.lock.system import Artefact
 from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.completeness import rule_list
 from reprobuild.snapshot.capture_model import CaptureFacts
+from reprobuild.snapshot.import_facts import PARTIAL_FORMATS, ImportFacts
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze
 from tests.verify.samples import make_lock
 
+IMPORTERS = Path(reprobuild.__file__).parent / "snapshot" / "importers"
 NEEDS = ("contourpy", "cycler", "fonttools", "kiwisolver", "numpy", "pillow")
 
 
@@ -77,3 +83,31 @@ def test_a_list_that_capture_wrote_is_a_freeze() -> None:
     snapshot, lock = made(wheel("matplotlib", *NEEDS))
     document = CaptureFacts(repositories=())
     assert rule_list(msgspec.structs.replace(snapshot, captured=document), lock) == ()
+
+
+@pytest.mark.parametrize(("started", "day"), [("", "DATE"), ("2024-01-15T12:00:00Z", "2024-01-15T12:00:00Z")])
+def test_an_imported_list_lacks_nothing(started: str, day: str) -> None:
+    """One requirement that is missing is enough to ask, and the first answer adds it."""
+    snapshot, lock = made(wheel("markdown-it-py", "mdurl"))
+    facts = ImportFacts(format="a file (requirements.txt)", started=started, started_from="a line")
+    (ruling,) = rule_list(msgspec.structs.replace(snapshot, imported=facts), lock)
+    add = f"to add them, with the versions of the day of the run: --as-of {day}"
+    assert (ruling.kind, ruling.outcome) == ("no-freeze", "unresolved")
+    assert ruling.reason == f"the list is not complete: mdurl is required and missing; {add}"
+    with pytest.raises(LockError) as caught:
+        accept_deviations([ruling], [])
+    assert caught.value.hint.splitlines() == [add, "to go on without exactly these: --accept no-freeze"]
+    assert accept_deviations([ruling], ["no-freeze"])[0].accepted
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "W&B run"])
+def test_a_lock_file_or_the_freeze_of_a_run_may_lack_a_few(name: str) -> None:
+    snapshot, lock = made(wheel("matplotlib", *NEEDS[:4]))
+    assert rule_list(msgspec.structs.replace(snapshot, imported=ImportFacts(format=name)), lock) == ()
+
+
+def test_formats_of_lists_that_may_be_short_are_formats() -> None:
+    sources = "".join(path.read_text() for path in IMPORTERS.glob("*.py"))
+    drafts = re.findall(r'"([^"]+)"', "".join(re.findall(r"Draft\(.*", sources)))
+    files = {f"a file ({name})" for name in ("requirements.txt", "environment.yml")}
+    assert PARTIAL_FORMATS - files <= set(drafts)
