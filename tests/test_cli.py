@@ -26,6 +26,7 @@ import pytest
 from reprobuild import errors
 from reprobuild.builders.registry import BUILDERS, NATIVE
 from reprobuild.cli import main as cli
+from reprobuild.config.overrides import read_decisions
 from reprobuild.engines.model import Finished, Task
 from reprobuild.engines.registry import ENGINES
 from reprobuild.image.engine_name import encode_named_index, own_name
@@ -33,6 +34,7 @@ from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import Lock
+from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.pipeline import from_snapshot, verify
 from reprobuild.pipeline.build import BuildOptions
 from reprobuild.pipeline.render import refuse_secrets
@@ -322,7 +324,8 @@ def test_a_lock_of_another_snapshot(said: Said, tmp_path: Path) -> None:
 
 
 def test_a_lock_of_other_sources(said: Said, tmp_path: Path) -> None:
-    write_lock(make_lock(snapshot=read_snapshot(SNAPSHOT).digest), tmp_path / "given.lock")
+    decided = msgspec.convert(read_decisions(DECIDED[1]).lock_document(), RecordedDecisions)
+    write_lock(make_lock(snapshot=read_snapshot(SNAPSHOT).digest, decisions=decided), tmp_path / "given.lock")
     code, what, hint = said.failed(
         "from-snapshot", SNAPSHOT, *DECIDED, "-o", tmp_path / "out", "--lock", tmp_path / "given.lock", "--no-verify",
         "--store", tmp_path / "store",

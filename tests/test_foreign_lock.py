@@ -15,6 +15,7 @@ from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import Lock, encode
 from reprobuild.output.directory import LOCK
 from reprobuild.pipeline.choose_lock import choose_lock
+from reprobuild.pipeline.stated_decisions import refuse_other_decisions
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.roots import is_lock_of_here, remember_lock
 from reprobuild.store.store import Store
@@ -120,3 +121,24 @@ def test_the_sealed_lock_of_a_lock_is_known_as_it_was(here: bool, tmp_path: Path
         remember_lock(lock, made.store)
     built(lock, tmp_path / "given.lock", made.store, tmp_path / "out")
     assert is_lock_of_here(read_lock(tmp_path / "out" / LOCK), made.store) == here
+
+
+def test_a_given_lock_and_another_decision_are_refused_together(
+    captured: Path, own: Path, tmp_path: Path
+) -> None:
+    """The hint makes a lock that has the decision, and the given one is followed without it."""
+    given, store, out = own / LOCK, tmp_path / "store", tmp_path / "next"
+    base = ("--base", "debian/bookworm", "--accept", "no-apt-list")
+    refused = reprobuild(
+        "from-snapshot", captured, "-o", out, "--lock", given, "--store", store, "--no-verify", *base, "--seed", "7"
+    )  # fmt: skip
+    assert refused.returncode == 4
+    assert f"{given} does not have the decisions that you state:" in refused.stderr
+    assert "seed = 7 (the lock: nothing)" in refused.stderr
+    hint = f"make a new lock with them: `reprobuild lock {captured} -o {given}` and the same options"
+    assert hint in refused.stderr
+    made = reprobuild("lock", captured, "-o", given, "--store", store, *base, "--seed", "7")
+    assert made.returncode == 0, made.stderr
+    decided = msgspec.structs.replace(DECISIONS, seed=7)
+    for stated in (decided, Decisions()):
+        refuse_other_decisions(read_lock(given), stated, given, captured, lambda text: None)

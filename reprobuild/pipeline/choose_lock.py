@@ -12,6 +12,7 @@ from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK
 from reprobuild.output.foreign import lock_backup_path
+from reprobuild.pipeline.stated_decisions import refuse_other_decisions
 from reprobuild.resolve.markers import select_environment_lines
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.resolver import resolve_snapshot
@@ -31,6 +32,9 @@ def choose_lock(
     """Return the lock to build from, with its sources in the store.
 
     The sources of an existing lock are made again if the store lacks them.
+
+    Raises:
+        LockError: the given lock is of another snapshot, of other decisions or of other sources.
     """
     lock = read_lock(lock_path) if lock_path else _read_former_lock(out / LOCK, snapshot, decisions, context)
     if lock is None or (lock_path is None and not is_lock_of_here(lock, context.store)):
@@ -40,6 +44,8 @@ def choose_lock(
             f"{lock_path} was made from another snapshot ({lock.snapshot[:12]}, not {snapshot.digest[:12]})",
             hint="make a new lock with `reprobuild lock DIR`",
         )
+    if lock_path is not None:
+        refuse_other_decisions(lock, decisions, lock_path, captured, context.say)
     context.say(f"lock: {lock.digest[:12]}, {f'of {lock_path}' if lock_path else 'made here before'}")
     if not all(context.store.has(source.file.sha256) for source in lock.sources):
         here, _ = select_environment_lines(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
