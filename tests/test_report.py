@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,25 @@ def test_the_closing_lines_without_a_verdict() -> None:
         "round trip: not-run",
         "determinism: not-run",
     ]
+
+
+def test_an_image_without_the_users_code_is_run_with_this_directory() -> None:
+    lines = render_text(make_lock(sources=()), IMAGE, None, Path("my results")).splitlines()
+    assert lines[-4] == (
+        "run it: reprobuild run 'my results' --seed 7 -v \"$PWD\":/job --workdir /job -- COMMAND"
+    )
+
+
+def test_the_command_for_an_image_without_code_is_one_of_run(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (line,) = [
+        line.removeprefix("run it: ")
+        for line in render_text(make_lock(sources=()), IMAGE, None, tmp_path / "out").splitlines()
+        if line.startswith("run it: ")
+    ]
+    words = shlex.split(line.replace("$PWD", str(tmp_path)))
+    parsed = import_module("reprobuild.cli.run").command.make_context("run", words[2:]).params
+    assert (parsed["volumes"], parsed["workdir"]) == ((f"{tmp_path}:/job",), "/job")
 
 
 def test_bad_news_comes_last_before_the_result() -> None:

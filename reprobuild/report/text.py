@@ -57,6 +57,7 @@ def render_text(
             "",
             *_digest_lines(lock, image),
             "",
+            f"run it: {_run_command(lock, out)}",
             *_result_lines(image, verdict, out, size, seconds),
         ]
     )
@@ -73,12 +74,17 @@ def _digest_lines(lock: Lock, image: Image) -> list[str]:
     ]
 
 
+def _run_command(lock: Lock, out: Path) -> str:
+    """Return the next command; an image without sources has none of the user's code, so this directory is mounted."""
+    mount = "" if lock.sources else ' -v "$PWD":/job --workdir /job'
+    return f"reprobuild run {shlex.quote(str(out))} --seed 7{mount} -- COMMAND"
+
+
 def _result_lines(
     image: Image, verdict: Verdict | None, out: Path, size: int, seconds: float | None
 ) -> list[str]:
     known_size = f", {format_bytes(size)}" if size else ""
     lines = [
-        f"run it: reprobuild run {shlex.quote(str(out))} --seed 7 -- COMMAND",
         *([f"report: {safe_text(str(out / 'report.html'))}"] if verdict else []),
         f"image: {safe_text(image.reference)}{known_size}, in {safe_text(str(out / image.layout))}",
         *([f"time: {format_duration(seconds)}"] if seconds is not None else []),
