@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from reprobuild.errors import SnapshotError
@@ -11,6 +12,9 @@ from reprobuild.infra.display import escape_text
 RECIPE = (
     "take one with `reprobuild capture -o DIR`, or name the directory that holds env.txt and requirements.txt"
 )
+# The files by which an output directory is known, and those of it that a person may look for.
+OUTPUT_FILES = ("image.json", "reprobuild.lock")
+OUTPUT_SNAPSHOT, OUTPUT_REPORT = "snapshot", "report.html"
 # An address as a path: `Path` makes one slash of two.
 _ADDRESS = re.compile(r"(?:[a-z][a-z+]*:/|git@)")
 
@@ -42,3 +46,26 @@ def nothing_error(folder: Path, inside: Path | None) -> SnapshotError:
     if inside:
         return SnapshotError(message, hint=f"did you mean `{escape_text(str(inside))}`?")
     return SnapshotError(message, hint=RECIPE)
+
+
+def is_output(path: Path) -> bool:
+    """Return whether a path is an output directory, with an image and its lock."""
+    return all((path / name).is_file() for name in OUTPUT_FILES)
+
+
+def output_error(path: Path) -> SnapshotError:
+    """Return the error for an output directory in the place of a snapshot."""
+    shown, snapshot, report = escape_text(str(path)), path / OUTPUT_SNAPSHOT, path / OUTPUT_REPORT
+    parts = [
+        f"its {word} is `{escape_text(str(part))}`"
+        for word, part in (("snapshot", snapshot), ("report", report))
+        if part.exists()
+    ]
+    quoted = escape_text(shlex.quote(str(snapshot)))
+    return SnapshotError(
+        f"`{shown}` is an output directory, and no snapshot" + "".join(f"; {part}" for part in parts),
+        hint=f"name its snapshot; `reprobuild show {quoted}` shows it"
+        if snapshot.is_dir()
+        else f"name the snapshot that it was made of; `reprobuild verify {escape_text(shlex.quote(str(path)))}` "
+        "checks its image",
+    )

@@ -22,7 +22,7 @@ from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
-from reprobuild.snapshot.not_snapshot import missing_error
+from reprobuild.snapshot.not_snapshot import is_output, missing_error, output_error
 from reprobuild.snapshot.read import read_snapshot
 
 
@@ -67,8 +67,18 @@ def open_snapshot(path: Path) -> Iterator[Path]:
 
 
 def needs_import(path: Path) -> bool:
-    """Return whether a path is a file, or a directory of another tool."""
+    """Return whether a path is a file, or a directory of another tool.
+
+    Raises:
+        SnapshotError: it is an output directory, whose own pylock.toml is no input.
+    """
+    _refuse_output(path)
     return path.is_file() or (path.is_dir() and not _is_captured(path) and can_import(path))
+
+
+def _refuse_output(path: Path) -> None:
+    if is_output(path) and not _is_captured(path):
+        raise output_error(path)
 
 
 def can_import(path: Path) -> bool:
@@ -96,6 +106,7 @@ def _is_empty(path: Path) -> bool:
 def _read(path: Path) -> ImportedSnapshot:
     if not path.exists():
         raise missing_error(path)
+    _refuse_output(path)
     with tempfile.TemporaryDirectory() as scratch, open_source(path, Path(scratch)) as source:
         importer, supplements = find_importer(source), find_supplements(source)
         draft = importer.read(source) if importer else _captured_files(source)
