@@ -8,12 +8,28 @@ from __future__ import annotations
 import posixpath
 import re
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild_portable import secrets
 
+# A list can come from another person, and the files beside it are the user's own: only what looks like a list is read.
+_LIST = re.compile(r"(?i)[^/]*\.(?:txt|in)|[^/]*(?:requirements|constraints)[^/]*")
+_HIDDEN = re.compile(r"(?:^|/)\.(?!\.?(?:/|$))")
+_OPTION = re.compile(
+    r"(?:-[rcefi]|--(?:requirement|constraint|editable|find-links|index-url|extra-index-url|no-index|no-binary"
+    r"|only-binary|prefer-binary|require-hashes|pre|trusted-host|use-feature|hash|global-option|config-settings?))"
+    r"(?:[\s=].*|(?<=^-[rcefi]).+)?"
+)
+_ADDRESS = re.compile(r"(?:[a-z]{2,6}\+)?(?:https?|ssh|file|git)://\S+(?:\s.*)?")
+_BESIDE = re.compile(
+    r"\s+(?:#.*|\\$|--[a-z].*)"
+)  # a comment, a line that goes on, options of one requirement
+_LONGEST = 1000  # characters of a row: `Draft.add` refuses longer ones
 _OTHER = re.compile(r"(?:-r|--requirement)(?:\s+|=|(?<=-r))(?P<name>[^\s#]+)(?:\s+#.*)?")
 _MOST = 100  # lists
 
@@ -54,13 +70,40 @@ def _add_list(draft: Draft, source: ImportSource, file: str, above: list[str]) -
         draft.source, line = file, row.strip()
         match = _OTHER.fullmatch(line)
         if match is None:
-            if line:
+            if line and (len(above) == 1 or _is_row(line)):
                 draft.add(REQUIREMENTS, line, f"line {number}")
+            elif line:
+                draft.leave(f"line {number}", "it is no requirement, no option and no comment")
             continue
         other = posixpath.normpath(posixpath.join(posixpath.dirname(file), match["name"]))
         if other in above:
             draft.leave(f"line {number}", "the list is already read")
-        elif source.adopt(other):
-            _add_list(draft, source, other, above)
+        elif reason := _refusal(source, other):
+            draft.leave(f"line {number}", reason.format(match["name"]))
         else:
-            draft.leave(f"line {number}", f"there is no list {match['name']} beside it")
+            _add_list(draft, source, other, above)
+
+
+def _refusal(source: ImportSource, name: str) -> str:
+    """Return why a list is not followed, with `{}` for its name; empty if it is."""
+    if not _LIST.fullmatch(name.rpartition("/")[2]) or _HIDDEN.search(name):
+        return "{} has no name of a list: to import it, name it in the command"
+    if not source.adopt(name):
+        return "there is no list {} beside it"
+    content = source.read(name)
+    if secrets.secret_name_of_file(name) or secrets.find(content, most=1):
+        return "{} holds a secret, which must be taken out of it first"
+    return ""
+
+
+def _is_row(line: str) -> bool:
+    """Return whether a row has a form that pip reads."""
+    if line.startswith("#") or _OPTION.fullmatch(line) or _ADDRESS.fullmatch(line):
+        return True
+    if len(line) > _LONGEST:
+        return False
+    try:
+        Requirement(_BESIDE.split(line, maxsplit=1)[0].removesuffix("\\").strip())
+    except (InvalidRequirement, RecursionError):  # nested brackets in a marker
+        return False
+    return True

@@ -44,11 +44,11 @@ def test_the_lists_that_a_list_names_are_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.txt", "/etc/hostname", "gone.txt", "link.txt", "by/link.txt", "more"]
+    "name", ["../secret.txt", "/etc/more.txt", "gone.txt", "link.txt", "by/link.txt", "more.txt"]
 )
 def test_a_list_that_is_not_beside_it_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("six==1.16.0\n")
-    (tmp_path / "in" / "more").mkdir(parents=True)
+    (tmp_path / "in" / "more.txt").mkdir(parents=True)
     (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "secret.txt")
     (tmp_path / "in" / "by").symlink_to(tmp_path)
     files = {"requirements.txt": f"numpy==1.26.4\n-r {name}\n".encode()}
@@ -81,3 +81,47 @@ def test_a_mark_and_empty_lines_do_no_harm(content: bytes, beside: str, tmp_path
     snapshot = read_snapshot(tmp_path.parent / f"{tmp_path.name}-out")
     assert [(line.name, line.version) for line in snapshot.requirements] == [("click", "8.1.7")]
     assert not snapshot.remarks
+
+
+SECRETS = {
+    ".ssh/id_rsa": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----\n",
+    ".netrc": "machine index.example.org login joe password hunter2hunter2\n",
+    ".bash_history": "ls\nmake\n", ".env": "six==1.16.0\n", ".config/list.txt": "six==1.16.0\n",
+    "id_ed25519": "six==1.16.0\n", "notes.md": "six==1.16.0\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_file_that_is_no_list_is_not_followed(name: str, tmp_path: Path) -> None:
+    files = {name: SECRETS[name].encode(), "requirements.txt": f"numpy==1.26.4\n-r {name}\n".encode()}
+    facts, lines = imported(tmp_path, files, "requirements.txt")
+    assert lines == ["numpy==1.26.4"]
+    assert [(entry.source, entry.field, entry.reason) for entry in facts.unused] == [
+        ("requirements.txt", "line 2", f"{name} has no name of a list: to import it, name it in the command")
+    ]
+
+
+def test_a_list_with_a_secret_is_not_followed(tmp_path: Path) -> None:
+    content = b"six==1.16.0\n--extra-index-url https://joe:hunter2hunter2@index.example.org/simple\n"
+    files = {"more.txt": content, "requirements.txt": b"numpy==1.26.4\n-r more.txt\n"}
+    facts, lines = imported(tmp_path, files, "requirements.txt")
+    assert lines == ["numpy==1.26.4"]
+    assert [entry.reason for entry in facts.unused] == [
+        "more.txt holds a secret, which must be taken out of it first"
+    ]
+
+
+def test_only_the_rows_of_a_list_are_taken_from_a_file_beside_it(tmp_path: Path) -> None:
+    rows = [
+        "# of the project", "six==1.16.0  # why", "torch[a,b]>=2 ; python_version < '3.12'",
+        "-e git+https://git.example/a.git@main#egg=a", "--no-index", "-fwheels",
+        "https://index.example.org/b-1-py3-none-any.whl", "click==8.1.7 --hash=sha256:" + "0" * 64,
+    ]  # fmt: skip
+    others = ["cd /srv && make all", "user: joe", "MIIEpAIBAAKCAQEA/x+y", "x" * 2000]
+    files = {
+        "more.txt": "\n".join(rows + others).encode(),
+        "requirements.txt": b"-r more.txt\nnumpy==1.26.4\n",
+    }
+    facts, lines = imported(tmp_path, files, "requirements.txt")
+    assert lines == [*rows, "numpy==1.26.4"]
+    assert [entry.reason for entry in facts.unused] == ["it is no requirement, no option and no comment"] * 4
