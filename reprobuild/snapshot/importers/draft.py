@@ -131,13 +131,9 @@ class Draft:
         return False
 
     def put(self, file: str, content: bytes, field: str = "") -> None:
-        """Copy a whole file into the snapshot."""
+        """Copy a whole file into the snapshot, of which the caller has checked that it holds no secret."""
         self._files[file] = content
         self._origins.append(ValueOrigin(file=file, line=0, source=_shown(self.source), field=_shown(field)))
-
-    def put_environment(self, content: bytes) -> None:
-        """Copy an `environment.yml` without its `prefix`."""
-        self.put("environment.yml", without_prefix(content))
 
     def add_pin(
         self, name: str, version: str, field: str, *, marker: str = "", hashes: Iterable[str] = ()
@@ -246,12 +242,6 @@ class Draft:
         """Refuse more entries than a captured list may have lines: each costs up to a millisecond."""
         self._count += 1
         text.check_lines(self._count, _shown(self.source))
-
-
-def without_prefix(content: bytes) -> bytes:
-    """Return an `environment.yml` without its `prefix`, which names a person's directory."""
-    rows = content.splitlines(keepends=True)
-    return b"".join(row for row in rows if not row.startswith(b"prefix:"))
 
 
 @lru_cache(maxsize=1024)

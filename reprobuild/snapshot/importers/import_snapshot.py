@@ -15,15 +15,21 @@ from reprobuild.errors import SnapshotError, UsageError
 from reprobuild.infra.atomic import atomic_directory
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.write_below import write_below
-from reprobuild.snapshot.file_kinds import kind_of
+from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
 from reprobuild.snapshot.import_facts import FILE, ImportFacts
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, without_prefix
+from reprobuild.snapshot.importers.captured_content import put_captured
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find_supplements
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import is_output, missing_error, output_error
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild_portable import secrets
+
+# Files of a snapshot that are no captured lists: packed ones, and texts.
+_PACKED = re.compile(r".*\.bundle|interpreter\.tar\.gz")
+_BESIDE = re.compile(r"import\.json|.*\.(?:patch|untracked)|(?i:readme.*)")
 
 
 def import_into(path: Path, out: Path, *, replace: bool = False) -> ImportFacts:
@@ -157,7 +163,7 @@ def _captured_files(source: ImportSource) -> Draft | None:
         if name == REQUIREMENTS and names_other_list(content, source.names[0]):
             add_lists(draft, source, source.names[0])
             return draft
-        draft.put(name, without_prefix(content) if name == "environment.yml" else content)
+        put_captured(draft, name, _kind_name(name, content), content)
         return draft
     marks = sorted(name for name in source.names if kind_of(name.rpartition("/")[2]))
     if not marks:
@@ -167,9 +173,31 @@ def _captured_files(source: ImportSource) -> Draft | None:
     in_archive = source.path.is_file()
     draft = Draft(f"a snapshot in {'an archive' if in_archive else 'a directory'}", source.path.name)
     for name in inside.names:
-        if "/" not in name and (in_archive or kind_of(name)):
-            draft.put(name, inside.read(name))
+        if "/" not in name:
+            _put_file(draft, name, inside, in_archive=in_archive)
     return draft
+
+
+def _put_file(draft: Draft, name: str, inside: ImportSource, *, in_archive: bool) -> None:
+    """Copy one file of a snapshot; from an archive, also those that are no captured lists."""
+    if kind_of(name) is None and not in_archive:
+        return
+    content = inside.read(name)
+    if kind := _kind_name(name, content):
+        put_captured(draft, name, kind, content, place=name)
+        return
+    if _PACKED.fullmatch(name) or (_BESIDE.fullmatch(name) and not secrets.find(content, most=1)):
+        draft.put(name, content)
+        return
+    main, draft.source = draft.source, name
+    draft.leave("the file", "it holds a secret" if _BESIDE.fullmatch(name) else "a file of no known kind")
+    draft.source = main
+
+
+def _kind_name(name: str, content: bytes) -> str:
+    """Return the name of the kind of a captured file; empty if it has none."""
+    kind = kind_of(name) or explicit_lock_kind(name, content)
+    return kind.name if kind else ""
 
 
 def _captured_name(source: ImportSource) -> str:

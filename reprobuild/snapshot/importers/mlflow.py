@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from reprobuild.snapshot.importers.captured_content import ENVIRONMENT, put_captured
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
@@ -73,7 +74,7 @@ def _add_model(draft: Draft, files: ImportSource) -> None:
         _add_requirements(draft, files)
     elif files.has("conda.yaml"):
         draft.source = "conda.yaml"
-        draft.put_environment(files.read("conda.yaml"))
+        put_captured(draft, ENVIRONMENT, ENVIRONMENT, files.read("conda.yaml"))
     draft.source = MODEL
     draft.leave_rest(model, ("flavors", "utc_time_created"), _MODEL_REASONS)
 

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from reprobuild.snapshot.importers import wandb_records
+from reprobuild.snapshot.importers.captured_content import ENVIRONMENT, put_captured
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
@@ -101,7 +102,7 @@ def _add_requirements(draft: Draft, files: ImportSource) -> None:
         draft.add_requirements(files.read(REQUIREMENTS), REQUIREMENTS)
     if files.has(CONDA):
         draft.source = CONDA
-        draft.put_environment(files.read(CONDA))
+        put_captured(draft, ENVIRONMENT, ENVIRONMENT, files.read(CONDA))
 
 
 def _leave_files(draft: Draft, files: ImportSource) -> None:

@@ -280,7 +280,7 @@ def _find_next_place(places: list[int], start: int, otherwise: int) -> int:
     return min(places[at], otherwise) if at < len(places) else otherwise
 
 
-def _find_secret_rule(name: str, value: str) -> str | None:
+def find_secret_rule(name: str, value: str) -> str | None:
     """Return the rule that makes a variable a secret, or None.
 
     A value that is too large for a process is redacted unread.
@@ -292,7 +292,7 @@ def _find_secret_rule(name: str, value: str) -> str | None:
 def _make_variable(
     file: str, line: int, name: str, value: str, *, lines: int = 1, suspect: str = ""
 ) -> Variable:
-    rule = _find_secret_rule(name, value)
+    rule = find_secret_rule(name, value)
     return Variable(
         place=SourceLocation(file, line),
         name=name,
@@ -323,7 +323,7 @@ def _starts_record(row: str, pem: bool) -> bool:
 
 
 def _is_open_secret(name: str, value: str) -> bool:
-    return suggests_continuation(value) and _find_secret_rule(name, value) is not None
+    return suggests_continuation(value) and find_secret_rule(name, value) is not None
 
 
 def _mark_repeated_names(variables: list[Variable]) -> tuple[Variable, ...]:

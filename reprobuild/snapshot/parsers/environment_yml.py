@@ -78,16 +78,26 @@ def read_unpinned_lines(data: bytes, file: str) -> tuple[UnpinnedLine, ...]:
 
 
 def _read_document(data: bytes, file: str) -> _Reader:
-    if len(data) > _LIMIT:
-        raise text.parse_error(file, f"{len(data)} bytes are too many for an environment", _HINT)
+    root = compose(data, file)
     whole = text.decode(data, file)
     rows = text.split_lines(whole)
     reader = _Reader(file, rows, whole)
-    if empty := text.empty_file_remarks(file, rows):
-        reader.remarks += empty
-        return reader
+    reader.remarks += text.empty_file_remarks(file, rows)
+    reader.read(root)
+    return reader
+
+
+def compose(data: bytes, file: str) -> yaml.Node | None:
+    """Return the tree of an environment; None if the file is empty.
+
+    Raises:
+        SnapshotError: as `parse`, but for the versions.
+    """
+    if len(data) > _LIMIT:
+        raise text.parse_error(file, f"{len(data)} bytes are too many for an environment", _HINT)
+    whole = text.decode(data, file)
     try:
-        root = yaml.compose(whole, Loader=_Loader)
+        root: yaml.Node | None = yaml.compose(whole, Loader=_Loader) if whole.strip() else None
     except yaml.MarkedYAMLError as err:
         line = err.problem_mark.line + 1 if err.problem_mark else 1
         raise text.parse_error(
@@ -95,8 +105,7 @@ def _read_document(data: bytes, file: str) -> _Reader:
         ) from None
     except (yaml.YAMLError, ValueError) as err:  # ValueError: an invalid date or number
         raise text.parse_error(file, f"not YAML: {display_text(str(err))}", _HINT) from None
-    reader.read(root)
-    return reader
+    return root
 
 
 class _Reader:
