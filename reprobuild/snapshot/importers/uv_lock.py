@@ -24,7 +24,8 @@ from reprobuild.snapshot.importers.toml_documents import load_toml, string, tabl
 
 NAME = "uv.lock"
 _LOCAL = ("editable", "virtual", "directory")
-_PLAIN = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*/?)+|\.")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*/?|\.")
+_LONGEST_PLACE = 1000  # characters of the directory of a project
 _ASIDE = re.compile(r"#.*|\s+#.*|\s*")
 _EXPORT = (
     "export", "--frozen", "--offline", "--no-config", "--no-cache", "--no-header", "--no-annotate", "--all-packages",
@@ -104,7 +105,7 @@ def _export(data: bytes, document: dict[str, object], file: str) -> str:
         for package in tables(document, "package"):
             origin = table(package, "source")
             place = next((string(origin, kind) for kind in _LOCAL if string(origin, kind)), "")
-            if place and _PLAIN.fullmatch(place) and ".." not in place:
+            if 0 < len(place) <= _LONGEST_PLACE and _PLAIN.fullmatch(place) and ".." not in place:
                 places[place.rstrip("/")] = string(package, "name")
         requires = string(document, "requires-python")
         members = [place for place in places if place != "."]
