@@ -22,6 +22,7 @@ from reprobuild_portable import secrets
 
 REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
 _LONGEST = 1000  # characters of a line: `display_text` cuts longer ones
+_LONGEST_VERSION = 200  # characters of what names a Python or its platform: the patterns need quadratic time
 _VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
 _MINOR = re.compile(r"(?:CPython |Python )?(?P<version>3\.\d{1,3})")
 _CARET = re.compile(r"\^(3(?:\.\d{1,3}){0,2})")
@@ -156,18 +157,20 @@ class Draft:
                 it is an open question, and is named as not used.
             platform: as `platform.platform()` gives it.
         """
-        match = _VERSION.fullmatch(str(version))
+        stated = str(version)
+        if len(stated) > _LONGEST_VERSION:
+            self.leave(field, f"it has more than {_LONGEST_VERSION} characters")
+            return
+        match = _VERSION.fullmatch(stated)
         if match is None:
-            if minor := _MINOR.fullmatch(str(version)):
+            if minor := _MINOR.fullmatch(stated):
                 self.limit_python(f"=={minor['version']}.*")
-            self.leave(
-                field, f"Python {display_text(str(version))} lacks its third number: `--python` gives it"
-            )
+            self.leave(field, f"Python {display_text(stated)} lacks its third number: `--python` gives it")
             return
         if PYTHON in self._lines:
             return
         self.add(PYTHON, f"Python {match['version']}", field)
-        machine = _MACHINE.fullmatch(str(platform))
+        machine = _MACHINE.fullmatch(str(platform)[: _LONGEST_VERSION + 1])
         if machine:
             self.add(PYTHON, f"linux-{machine['machine']}", field)
 
