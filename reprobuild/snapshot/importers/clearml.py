@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft, load_document
 from reprobuild.snapshot.importers.exports import find_export
-from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
@@ -79,4 +78,4 @@ def _add_requirements(draft: Draft, requirements: Any) -> None:
         if header:
             draft.add_python(header["version"], field)
         elif row.strip() and not row.startswith("#"):  # comments are its analysis, with paths of the machine
-            draft.add(REQUIREMENTS, without_home(_EQUALS.sub("==", row.strip())), field)
+            draft.add_row(_EQUALS.sub("==", row.strip()) if len(row) <= LONGEST_ROW else row, field)

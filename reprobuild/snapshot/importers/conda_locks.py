@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from reprobuild.errors import SnapshotError
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.local_sources import add_directory
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
@@ -53,7 +53,9 @@ def read_pixi(source: ImportSource) -> Draft:
         address = string(entry, kind)
         package = packages.get(address, {})
         field = f"environments.{name}.packages.{platform}[{number}]"
-        if kind == "conda":
+        if len(address) > LONGEST_ROW:  # aliases can repeat one
+            draft.leave(field, f"it has more than {LONGEST_ROW} characters")
+        elif kind == "conda":
             _add_conda(draft, address, string(package, "md5"), string(package, "sha256"), field)
         elif kind == "pypi":
             _add_pypi(draft, source, package, address, field)
@@ -80,7 +82,9 @@ def read_conda_lock(source: ImportSource) -> Draft:
         if string(package, "platform") != platform:
             continue
         field, hashes = f"package[{number}]", table(package, "hash")
-        if package.get("optional") is True or string(package, "category") not in ("", "main"):
+        if len(string(package, "url")) > LONGEST_ROW:  # aliases can repeat one
+            draft.leave(field, f"it has more than {LONGEST_ROW} characters")
+        elif package.get("optional") is True or string(package, "category") not in ("", "main"):
             draft.leave(field, "it belongs to another category than main")
         elif string(package, "manager") == "pip":
             wheel = {

@@ -22,6 +22,10 @@ from reprobuild_portable import secrets
 
 REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
 _LONGEST = 1000  # characters of a line: `display_text` cuts longer ones
+LONGEST_ROW = (
+    text.LONGEST_ROW
+)  # characters of a line with its login, and of what is searched and copied for one
+_LONGEST_NAME = 500  # characters of a field or a reason: the rules need milliseconds for longer ones
 _LONGEST_VERSION = 200  # characters of what names a Python or its platform: the patterns need quadratic time
 _VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
 _MINOR = re.compile(r"(?:CPython |Python )?(?P<version>3\.\d{1,3})")
@@ -57,7 +61,7 @@ class Draft:
 
     def add(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
         """Add a line to a list of the snapshot, with continuation lines below it."""
-        stripped = secrets.strip_credentials(line)[0]
+        stripped = secrets.strip_credentials(line)[0] if len(line) <= LONGEST_ROW else line
         if len(stripped) > _LONGEST:
             self.leave(field, f"it has more than {_LONGEST} characters")
             return
@@ -88,7 +92,12 @@ class Draft:
         self.source = file
         for number, row in enumerate(text.decode_lines(data, file), 1):
             if row.strip():
-                self.add(REQUIREMENTS, without_home(row.strip()), f"line {number}")
+                self.add_row(row, f"line {number}")
+
+    def add_row(self, row: str, field: str) -> None:
+        """Add a requirement as a tracker recorded it, without the name of a person in its paths."""
+        stripped = row.strip() if len(row) <= LONGEST_ROW else row
+        self.add(REQUIREMENTS, without_home(stripped) if len(stripped) <= LONGEST_ROW else stripped, field)
 
     def extend(self, file: str, row: str) -> None:
         """Add a row that continues the line above, such as one of its hashes."""
@@ -250,6 +259,8 @@ class Draft:
 @lru_cache(maxsize=1024)
 def _shown(name: str) -> str:
     """Return a name or a reason for display; most of them come again and again."""
+    if len(name) > _LONGEST_NAME:
+        return f"({len(name)} characters: too long to show)"
     return display_text(name)
 
 

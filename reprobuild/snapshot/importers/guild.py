@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_value
-from reprobuild.snapshot.importers.people import without_home
+from reprobuild.snapshot.importers.draft import Draft, load_value
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string
 from reprobuild.snapshot.importers.variables import add_variables
@@ -58,7 +57,7 @@ def read(source: ImportSource) -> Draft:
 def _add_attribute(draft: Draft, name: str, value: Any) -> None:
     if name == _FREEZE and isinstance(value, list):
         for number, row in enumerate(value):
-            draft.add(REQUIREMENTS, without_home(str(row).strip()), f"[{number}]")
+            draft.add_row(str(row), f"[{number}]")
     elif name == _FREEZE and isinstance(value, str):
         draft.add_requirements(value.encode(), draft.source)
     elif name == _ENVIRONMENT and isinstance(value, dict):

@@ -10,7 +10,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
@@ -96,7 +96,8 @@ def _own_marker(package: dict[str, Any]) -> str:
 def _infer_markers(packages: list[dict[str, Any]]) -> dict[str, str]:
     """Return the marker of each package whose dependents all have one on it, by canonical name.
 
-    A package without dependents is one that the project asks for. Its own marker is only in `pyproject.toml`.
+    A package without dependents is one that the project asks for. Its own marker is only in `pyproject.toml`. One that
+    is too long for a line is cut short, so that no line has it: packages can repeat a name.
     """
     edges: dict[str, list[str]] = {}
     for package in packages:
@@ -106,7 +107,7 @@ def _infer_markers(packages: list[dict[str, Any]]) -> dict[str, str]:
                 if not optional:
                     edges.setdefault(str(canonicalize_name(name)), []).append(string(entry, "markers"))
     return {
-        name: " or ".join(f"({marker})" for marker in dict.fromkeys(markers))
+        name: " or ".join(f"({marker})" for marker in dict.fromkeys(markers))[: LONGEST_ROW + 1]
         for name, markers in edges.items()
         if all(markers)
     }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from reprobuild.snapshot.importers import draft, uv_lock
+from reprobuild.snapshot.importers import draft, poetry_lock, uv_lock
+from reprobuild.snapshot.importers.import_snapshot import import_into
 
 
 def test_the_directory_of_a_project_is_matched_in_one_way() -> None:
@@ -30,3 +33,55 @@ def test_a_long_version_of_python_is_not_matched(length: int, is_read: bool) -> 
 def unused_fields(import_draft: draft.Draft) -> list[tuple[str, str]]:
     import_draft.add("requirements.txt", "click==8.1.7", "a line")
     return [(entry.field, entry.reason) for entry in import_draft.finish().facts.unused]
+
+
+def test_a_long_line_is_refused_before_it_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    def strip(line: str) -> tuple[str, bool]:
+        searched.append(len(line))
+        return line, False
+
+    monkeypatch.setattr("reprobuild_portable.secrets.strip_credentials", strip)
+    import_draft = draft.Draft("a list", "requirements.txt")
+    import_draft.add("requirements.txt", "a" * 4001, "line 1")
+    import_draft.add_row(" " * (1 << 20) + "==", "line 2")
+    reason = "it has more than 1000 characters"
+    assert unused_fields(import_draft) == [("line 1", reason), ("line 2", reason)]
+    assert searched == [len("click==8.1.7")]
+
+
+def test_a_marker_that_many_packages_share_is_short() -> None:
+    marker = "sys_platform == 'linux' or " * 5000
+    packages = [{"name": "b", "dependencies": {"a": {"version": "1", "markers": marker}}}]
+    assert [len(text) for text in poetry_lock._infer_markers(packages).values()] == [4001]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        (
+            "pixi.lock",
+            "environments: {default: {packages: {linux-64: [{pypi: LONG}, {conda: LONG}, {conda: SHORT}]}}}\n",
+        ),
+        (
+            "conda-lock.yml",
+            "package: [{name: a, manager: pip, platform: linux-64, url: LONG}, "
+            "{name: b, manager: conda, platform: linux-64, url: LONG}, {platform: linux-64, url: SHORT}]\n",
+        ),
+    ],
+)
+def test_a_long_address_is_refused_before_it_is_searched(file: str, content: str, tmp_path: Path) -> None:
+    address = "https://conda.example.org/linux-64/"
+    content = content.replace("LONG", address + "a" * 4000).replace("SHORT", f"{address}a-1-0.conda")
+    (tmp_path / file).write_text(content)
+    facts = import_into(tmp_path / file, tmp_path / "out")
+    assert [entry.reason for entry in facts.unused if "characters" in entry.reason] == [
+        "it has more than 4000 characters"
+    ] * 2
+
+
+def test_a_long_field_is_not_shown() -> None:
+    import_draft = draft.Draft("a run", "run.json")
+    import_draft.leave("x" * 501, "a reason")
+    assert unused_fields(import_draft) == [("(501 characters: too long to show)", "a reason")]
