@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.importers import draft, poetry_lock, uv_lock
 from reprobuild.snapshot.importers.import_snapshot import import_into
 
@@ -85,3 +86,36 @@ def test_a_long_field_is_not_shown() -> None:
     import_draft = draft.Draft("a run", "run.json")
     import_draft.leave("x" * 501, "a reason")
     assert unused_fields(import_draft) == [("(501 characters: too long to show)", "a reason")]
+
+
+def lock_of(*packages: str) -> bytes:
+    return ('version = 1\nrequires-python = ">=3.11"\n' + "".join(packages)).encode()
+
+
+def test_a_marker_that_is_too_hard_for_uv_ends_at_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uv_lock, "_MOST_MEMORY", 64 << 20)
+    pairs = " or ".join(f"(extra == 'a{number}' and extra == 'b{number}')" for number in range(40))
+    (tmp_path / "uv.lock").write_bytes(
+        lock_of(
+            '[[package]]\nname = "job"\nversion = "0"\nsource = { virtual = "." }\n'
+            f'dependencies = [{{ name = "foo", marker = "{pairs}" }}]\n',
+            '[[package]]\nname = "foo"\nversion = "1.0"\nsource = { registry = "https://index.example.org/simple" }\n'
+            f'sdist = {{ url = "https://index.example.org/foo-1.0.tar.gz", hash = "sha256:{"0" * 64}" }}\n',
+        )
+    )
+    with pytest.raises(SnapshotError, match=r"uv cannot read it: .*memory allocation") as err:
+        import_into(tmp_path / "uv.lock", tmp_path / "out")
+    assert err.value.hint == "in the project, `uv lock` writes it again"
+
+
+def test_a_lock_of_very_many_projects_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uv_lock, "_MOST_PROJECTS", 2)
+    project = '[[package]]\nname = "p{0}"\nversion = "1"\nsource = {{ editable = "p{0}" }}\n'
+    (tmp_path / "uv.lock").write_bytes(lock_of(*(project.format(number) for number in range(3))))
+    with pytest.raises(SnapshotError, match=r"uv\.lock has more than 2 projects in directories") as err:
+        import_into(tmp_path / "uv.lock", tmp_path / "out")
+    assert err.value.hint == (
+        "import the lock of a smaller workspace, or a requirements.txt that `uv export` writes"
+    )
