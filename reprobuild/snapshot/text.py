@@ -13,6 +13,7 @@ from reprobuild_portable import secrets
 LIMIT = 64 * 2**20
 LINES = 50_000  # of a list or dump; a full system has some thousands of packages
 _LONGEST_NOISE = 500
+VALUES = 1_000_000  # of a document; a large lock has some 100,000, and each needs up to a hundred bytes
 LONGEST_ROW = 4000  # of a list of packages or modules; patterns may be slow on longer ones
 
 _PROMPT = re.compile(
@@ -66,6 +67,19 @@ def check_lines(count: int, file: str) -> None:
             file,
             f"{count} lines are more than the {LINES} that a captured list may have",
             "look at what wrote it; a full system has some thousands of packages",
+        )
+
+
+def check_values(document: str, file: str) -> None:
+    """Refuse JSON or TOML with more values than a document of a job has.
+
+    They are counted before the document is read: two bytes can need a hundred in memory.
+    """
+    if sum(map(document.count, "[{,")) > VALUES:
+        raise parse_error(
+            file,
+            f"there are more than {VALUES} values in it",
+            "look at what wrote it; a lock or the metadata of a run has some thousands",
         )
 
 

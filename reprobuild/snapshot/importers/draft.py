@@ -318,6 +318,7 @@ def load_value(data: bytes, file: str) -> Any:
         SnapshotError: it is not text, or not such a document.
     """
     content = text.decode(data, file)
+    text.check_values(content, file)
     try:
         return (
             json.loads(content) if file.endswith((".json", ".ipynb")) else load_yaml(content, BoundedLoader)

@@ -99,6 +99,7 @@ class ImportSource:
         if name not in self._fields:
             try:
                 content = text.decode(self.read(name), name)
+                text.check_values(content, name)
                 self._fields[name] = frozenset(msgspec.json.decode(content, type=_Fields))
             except (SnapshotError, msgspec.MsgspecError, ValueError, RecursionError):
                 self._fields[name] = frozenset()

@@ -18,6 +18,7 @@ def load_toml(data: bytes, file: str) -> dict[str, Any]:
         SnapshotError: it is not text, or not TOML.
     """
     content = text.decode(data, file)
+    text.check_values(content, file)
     try:
         document: dict[str, Any] = msgspec.toml.decode(content)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import SnapshotError
+from reprobuild.snapshot import text
 from reprobuild.snapshot.importers import draft, poetry_lock, uv_lock
 from reprobuild.snapshot.importers.import_snapshot import import_into
+from reprobuild.snapshot.importers.source import ImportSource
 
 
 def test_the_directory_of_a_project_is_matched_in_one_way() -> None:
@@ -55,7 +57,7 @@ def test_a_long_line_is_refused_before_it_is_searched(monkeypatch: pytest.Monkey
 def test_a_marker_that_many_packages_share_is_short() -> None:
     marker = "sys_platform == 'linux' or " * 5000
     packages = [{"name": "b", "dependencies": {"a": {"version": "1", "markers": marker}}}]
-    assert [len(text) for text in poetry_lock._infer_markers(packages).values()] == [4001]
+    assert [len(shared) for shared in poetry_lock._infer_markers(packages).values()] == [4001]
 
 
 @pytest.mark.parametrize(
@@ -119,3 +121,37 @@ def test_a_lock_of_very_many_projects_is_refused(tmp_path: Path, monkeypatch: py
     assert err.value.hint == (
         "import the lock of a smaller workspace, or a requirements.txt that `uv export` writes"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "unit"),
+    [
+        ("wandb-metadata.json", '{"x": [%s 1]}', '{"": {}},'),
+        ("wandb-metadata.json", '{"x": [%s 1]}', "[],"),
+        ("wandb-metadata.json", '{"x": [%s 1]}', "0,"),
+        ("poetry.lock", "x = [%s 1]\n", "{},"),
+        ("wandb-metadata.json", '{"x": [%s 1]}', '"{",'),
+    ],
+)
+def test_a_document_of_very_many_values_is_refused(
+    file: str, content: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("it was read")
+
+    monkeypatch.setattr(text, "VALUES", 500)
+    monkeypatch.setattr("json.loads", refuse)
+    monkeypatch.setattr("msgspec.toml.decode", refuse)
+    (tmp_path / file).write_text(content.replace("%s", unit * 501))
+    with pytest.raises(SnapshotError, match="there are more than 500 values in it") as err:
+        import_into(tmp_path, tmp_path.parent / f"{tmp_path.name}-out")
+    assert err.value.hint == "look at what wrote it; a lock or the metadata of a run has some thousands"
+
+
+def test_the_fields_of_a_document_of_very_many_values_are_not_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.json").write_text("{" + ",".join(f'"k{number}": 1' for number in range(600)) + "}")
+    source = ImportSource(tmp_path, {"run.json": tmp_path / "run.json"}, tmp_path)
+    monkeypatch.setattr(text, "VALUES", 500)
+    assert source.fields("run.json") == frozenset()
