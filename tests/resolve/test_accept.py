@@ -25,7 +25,8 @@ from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import rule_unread
 from reprobuild.resolve.python.unreachable import check_availability
-from reprobuild.resolve.resolver import lock_sources, resolve_snapshot
+from reprobuild.resolve.resolver import resolve_snapshot
+from reprobuild.resolve.source_lines import lock_sources
 from reprobuild.snapshot.model import Snapshot, SourceLocation
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
