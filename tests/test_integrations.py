@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.recipe.payload import FACADE
+from reprobuild.snapshot.importers.own_snapshot import find_own_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 
@@ -135,6 +136,8 @@ def test_a_run_leaves_a_snapshot(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (directory,) = tmp_path.glob(f"{place}/reprobuild-snapshot")
+    run = directory.parent.parent if directory.parent.name == "artifacts" else directory.parent
+    assert find_own_snapshot(run) == directory
     snapshot = read_snapshot(directory)
     assert variables(snapshot)["MARK"] == "here"
     assert "torch" in {line.name for line in snapshot.requirements}

@@ -98,7 +98,7 @@ def lock(
         FetchError: a file or an index is unavailable.
     """
     context = context or open_context()
-    with open_snapshot(Path(folder)) as directory:
+    with open_snapshot(Path(folder), context.say) as directory:
         new_lock = resolve_snapshot(
             read.read_snapshot(directory), decisions, context.resolve_context(directory)
         )

@@ -10,6 +10,7 @@ import msgspec
 from reprobuild.api.commands import import_snapshot
 from reprobuild.cli import common, documents
 from reprobuild.report.imported import render_import
+from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot
 
 
 @click.command()
@@ -30,6 +31,8 @@ def command(path: Path, out: Path, as_json: bool) -> None:
     Example:
       reprobuild import wandb/run-20260118_150613-bm15x271 -o repro/4242
     """
+    if nested := find_own_snapshot(path):
+        common.print_note(describe_own_snapshot(nested))
     facts = import_snapshot(path, out)
     if as_json:
         documents.print_json(msgspec.to_builtins(facts))

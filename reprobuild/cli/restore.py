@@ -13,6 +13,7 @@ from reprobuild.ecosystems.git.restore.folder import restore_folder
 from reprobuild.errors import UsageError
 from reprobuild.infra.git.addresses import read_origin
 from reprobuild.report.restored import render_restored, restore_warnings, restored_document
+from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot
 
 
 @click.command()
@@ -40,8 +41,12 @@ def command(
     origins = {
         name: _resolve_source(name, place) for name, place in common.parse_pairs("--source", sources).items()
     }
+    if nested := find_own_snapshot(snapshot):
+        common.print_note(describe_own_snapshot(nested))
     env = without_relative_directories(os.environ)
-    captured, result = restore_folder(snapshot, name, out.absolute(), env, origins, remotes=not offline)
+    captured, result = restore_folder(
+        nested or snapshot, name, out.absolute(), env, origins, remotes=not offline
+    )
     for line in restore_warnings(result):
         common.print_note(line)
     if as_json:

@@ -35,7 +35,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
     Example:
       reprobuild show repro/4242
     """
-    with open_snapshot(directory) as captured:
+    with open_snapshot(directory, common.print_note) as captured:
         snapshot = read_snapshot(captured)
     decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
     origin = find_origin(snapshot, read_services(decisions.services))

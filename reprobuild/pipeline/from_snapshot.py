@@ -21,6 +21,7 @@ from reprobuild.pipeline.render import render
 from reprobuild.pipeline.verify import ReadNodes, VerifyOptions, choose_engine, verify
 from reprobuild.realise.realise import realise
 from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import
+from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.roots import BUILD, gc_root, is_lock_of_here, remember_lock
@@ -44,7 +45,10 @@ def build_from_snapshot(
     Returns:
         The sealed lock, the image, and the verdict if checks were given.
     """
-    if needs_import(captured):
+    if nested := find_own_snapshot(captured):
+        context.say(describe_own_snapshot(nested))
+        captured = nested
+    elif needs_import(captured):
         import_into(captured, out / SNAPSHOT, replace=True)
         context.say(f"imported {shlex.quote(str(captured))} to {shlex.quote(str(out / SNAPSHOT))}")
         captured = out / SNAPSHOT

@@ -85,7 +85,7 @@ def open_side(
         if (path / LOCK).is_file():
             return from_lock(path / LOCK, name)
         if not any((path / file).is_file() for file in ("index.json", "manifest.json", "image/index.json")):
-            with open_snapshot(path) as captured:
+            with open_snapshot(path, say) as captured:
                 return from_snapshot(captured, name)
     elif path.is_file() and _is_text(path) and not is_squashed(path):
         if can_import(path):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ from reprobuild.snapshot.importers.captured_content import put_captured
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find_supplements
 from reprobuild.snapshot.importers.model import ImportedSnapshot
+from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot, is_captured
 from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import is_output, missing_error, output_error
@@ -49,7 +50,7 @@ def import_into(path: Path, out: Path, *, replace: bool = False) -> ImportFacts:
     """
     if os.path.lexists(out) and not (replace and (out / FILE).is_file()) and not _is_empty(out):
         raise UsageError(f"{escape_text(str(out))} exists", hint="name a new directory with -o")
-    imported = _read(path)
+    imported = _read(find_own_snapshot(path) or path)
     with atomic_directory(out) as part:
         _write(imported, part)
         read_snapshot(part)  # what it refuses is refused before it is written
@@ -57,14 +58,20 @@ def import_into(path: Path, out: Path, *, replace: bool = False) -> ImportFacts:
 
 
 @contextlib.contextmanager
-def open_snapshot(path: Path) -> Iterator[Path]:
+def open_snapshot(path: Path, say: Callable[[str], None] = lambda text: None) -> Iterator[Path]:
     """Yield the snapshot directory of a path; that of an import is temporary.
+
+    Args:
+        path: a snapshot, a run, or another path that can be imported.
+        say: called with a line if a run has its own snapshot.
 
     Raises:
         SnapshotError: see `import_into`; the errors of a directory without a snapshot are left to its reader.
     """
-    if not needs_import(path):
-        yield path
+    if nested := find_own_snapshot(path):
+        say(describe_own_snapshot(nested))
+    if nested or not needs_import(path):
+        yield nested or path
         return
     with tempfile.TemporaryDirectory(prefix="reprobuild-import-") as name:
         directory = Path(name) / "snapshot"
@@ -73,17 +80,17 @@ def open_snapshot(path: Path) -> Iterator[Path]:
 
 
 def needs_import(path: Path) -> bool:
-    """Return whether a path is a file, or a directory of another tool.
+    """Return whether a path is a file, or a directory of another tool without a snapshot of its own.
 
     Raises:
         SnapshotError: it is an output directory, whose own pylock.toml is no input.
     """
     _refuse_output(path)
-    return path.is_file() or (path.is_dir() and not _is_captured(path) and can_import(path))
+    return path.is_file() or (path.is_dir() and not is_captured(path) and can_import(path))
 
 
 def _refuse_output(path: Path) -> None:
-    if is_output(path) and not _is_captured(path):
+    if is_output(path) and not is_captured(path):
         raise output_error(path)
 
 
@@ -98,11 +105,6 @@ def can_import(path: Path) -> bool:
         if find_importer(source):
             return True
         return not any(kind_of(name) for name in source.names) and bool(find_supplements(source))
-
-
-def _is_captured(directory: Path) -> bool:
-    """Return whether a directory has a file that only a snapshot has."""
-    return any((directory / name).is_file() for name in (FILE, "capture.json", "env.txt", "env.nul"))
 
 
 def _is_empty(path: Path) -> bool:
@@ -172,15 +174,16 @@ def _captured_files(source: ImportSource) -> Draft | None:
     inside = source.below(directory) if directory else source
     in_archive = source.path.is_file()
     draft = Draft(f"a snapshot in {'an archive' if in_archive else 'a directory'}", source.path.name)
+    whole = in_archive or inside.has("capture.json")  # it names bundles and other files
     for name in inside.names:
         if "/" not in name:
-            _put_file(draft, name, inside, in_archive=in_archive)
+            _put_file(draft, name, inside, whole=whole)
     return draft
 
 
-def _put_file(draft: Draft, name: str, inside: ImportSource, *, in_archive: bool) -> None:
-    """Copy one file of a snapshot; from an archive, also those that are no captured lists."""
-    if kind_of(name) is None and not in_archive:
+def _put_file(draft: Draft, name: str, inside: ImportSource, *, whole: bool) -> None:
+    """Copy one file of a snapshot; from an archive or a capture, also those that are no captured lists."""
+    if kind_of(name) is None and not whole:
         return
     content = inside.read(name)
     if kind := _kind_name(name, content):
