@@ -62,12 +62,11 @@ def refuse_other_decisions(
     ]
     if texts:
         more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
-        where, old = shlex.quote(str(captured)), shlex.quote(str(path))
         raise LockError(
             f"{path} does not have the decisions that you state:\n"
             + "\n".join(f"  {text}" for text in [*texts[:_SHOWN], *more]),
-            hint=f"leave them out to follow the lock, or make a new lock with them: `reprobuild lock {where} -o {old}` "
-            "and the same options",
+            hint="leave them out to follow the lock, or make a new lock with them: "
+            f"`reprobuild lock {shlex.quote(str(captured))} -o {shlex.quote(str(path))}` and the same options",
         )
 
 

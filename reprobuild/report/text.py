@@ -76,8 +76,8 @@ def _digest_lines(lock: Lock, image: Image) -> list[str]:
 
 def _run_command(lock: Lock, out: Path) -> str:
     """Return the next command; an image without sources has none of the user's code, so this directory is mounted."""
-    mount = "" if lock.sources else ' -v "$PWD":/job --workdir /job'
-    return f"reprobuild run {shlex.quote(str(out))} --seed 7{mount} -- COMMAND"
+    words = ["--seed 7", *([] if lock.sources else ['-v "$PWD":/job --workdir /job']), "-- COMMAND"]
+    return " ".join([f"reprobuild run {shlex.quote(str(out))}", *words])
 
 
 def _result_lines(

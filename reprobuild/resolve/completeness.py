@@ -51,8 +51,8 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
 def _describe_gaps(gaps: Sequence[str], started: str) -> str:
     """Return what a list lacks, and the option that adds it."""
     verb = "is" if len(gaps) == 1 else "are"
-    day = shlex.quote(started) if started else "DATE"
-    return f"the list is not complete: {_shorten(gaps)} {verb} required and missing; {ADD}--as-of {day}"
+    day = started or "DATE"
+    return f"the list is not complete: {_shorten(gaps)} {verb} required and missing; {ADD}--as-of {shlex.quote(day)}"
 
 
 def _shorten(names: Sequence[str]) -> str:

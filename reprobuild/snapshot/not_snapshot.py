@@ -61,11 +61,10 @@ def output_error(path: Path) -> SnapshotError:
         for word, part in (("snapshot", snapshot), ("report", report))
         if part.exists()
     ]
-    quoted = escape_text(shlex.quote(str(snapshot)))
     return SnapshotError(
         f"`{shown}` is an output directory, and no snapshot" + "".join(f"; {part}" for part in parts),
-        hint=f"name its snapshot; `reprobuild show {quoted}` shows it"
+        hint=f"name its snapshot; `reprobuild show {shlex.quote(escape_text(str(snapshot)))}` shows it"
         if snapshot.is_dir()
-        else f"name the snapshot that it was made of; `reprobuild verify {escape_text(shlex.quote(str(path)))}` "
+        else f"name the snapshot that it was made of; `reprobuild verify {shlex.quote(escape_text(str(path)))}` "
         "checks its image",
     )

@@ -38,9 +38,9 @@ def test_an_output_directory_is_no_snapshot(argv: tuple[str, ...], out: Path, tm
         f"`{out}` is an output directory, and no snapshot; its snapshot is `{out}/snapshot`; its report is "
         f"`{out}/report.html`"
     ) in done.stderr
-    command = f"reprobuild show {shlex.quote(f'{out}/snapshot')}"
-    assert f"hint: name its snapshot; `{command}` shows it" in done.stderr
-    assert "1 distributions" in reprobuild(*shlex.split(command)[1:]).stdout
+    quoted = shlex.quote(f"{out}/snapshot")
+    assert f"hint: name its snapshot; `reprobuild show {quoted}` shows it" in done.stderr
+    assert "1 distributions" in reprobuild("show", *shlex.split(quoted)).stdout
 
 
 def test_only_what_is_there_is_named(out: Path) -> None:
