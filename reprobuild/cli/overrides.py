@@ -22,7 +22,7 @@ from reprobuild.config.overrides import (
 )
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
-from reprobuild.resolve.as_of import parse_moment
+from reprobuild.resolve.as_of import parse_past_moment
 from reprobuild.resolve.override_secrets import refuse_secrets, secret_decisions
 from reprobuild.resolve.override_words import check_words
 
@@ -62,7 +62,7 @@ def make_decisions(
         accept=tuple(options["accept"]),
         profile=None if options["profile"] is None else check_profile(options["profile"], "--profile: "),
         seed=options["seed"],
-        as_of=None if options["as_of"] is None else parse_moment(options["as_of"]),
+        as_of=None if options["as_of"] is None else parse_past_moment(options["as_of"]),
     )
     base, folder = _read_decisions(directory, decisions_path, follow=follow)
     decisions = merge_decisions(base, option_decisions)

@@ -120,10 +120,11 @@ def solve_open_lines(
     names = sorted(line.name for line in lines if line.kind == "index")
     if lost := files.lost(names[0]) if names else []:  # uv names the first of them only
         raise lost[0]
-    context.say(f"python: versions as of {moment} ({evidence}), by uv")
+    shown = describe_moment(moment)
+    context.say(f"python: versions as of {shown} ({evidence}), by uv")
     with dated_indexes(moment, lines, files, context, (python, machine)) as dated:
         chosen = _compile(lines, moment, python, machine, files, context, dated)
-    return _apply(snapshot, chosen, f"as of {moment} ({evidence})", dated)
+    return _apply(snapshot, chosen, f"as of {shown} ({evidence})", dated)
 
 
 def parse_moment(text: str) -> str:
@@ -144,6 +145,29 @@ def parse_moment(text: str) -> str:
         ) from None
 
 
+def parse_past_moment(text: str) -> str:
+    """Return `parse_moment` of a user's date; the end of this day counts as past.
+
+    Raises:
+        UsageError: it is no date, or in the future.
+    """
+    moment, now = parse_moment(text), datetime.datetime.now(datetime.timezone.utc)
+    if moment > _format(now + datetime.timedelta(days=1) if _DAY.fullmatch(text) else now):
+        raise UsageError(
+            f"--as-of {shlex.quote(text)} is in the future: today is {now:%Y-%m-%d} (UTC)",
+            hint="name the day of the run, or an earlier one",
+        )
+    return moment
+
+
+def describe_moment(moment: str) -> str:
+    """Return a moment of `parse_moment` for people: midnight is the end of the day before."""
+    day, _, time = moment.partition("T")
+    if time != "00:00:00Z":
+        return moment
+    return f"the end of {datetime.date.fromisoformat(day) - datetime.timedelta(days=1)}"
+
+
 def _format(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -151,7 +175,7 @@ def _format(moment: datetime.datetime) -> str:
 def _choose_moment(snapshot: Snapshot, decisions: Decisions) -> tuple[str, str]:
     """Return the moment and its evidence; both empty if the user asks for none."""
     if decisions.as_of:
-        return parse_moment(decisions.as_of), "--as-of"
+        return parse_past_moment(decisions.as_of), "--as-of"
     facts = snapshot.imported
     if SOLVED in decisions.accept and facts and facts.started:
         return parse_moment(facts.started), f"the start of the run, {facts.started_from}"
@@ -233,7 +257,8 @@ def _solution_error(moment: str, text: str, dated: DatedIndexes | None = None) -
     rows = map(display_text, redact(dated.restore(text) if dated else text).splitlines())
     undated = dated.undated() if dated else []
     return LockError(
-        f"no versions as of {moment} fit together" + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
+        f"no versions as of {describe_moment(moment)} fit together"
+        + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
         + (f"\n  {unknown['name']}{suggest_project(unknown['name'])}" if unknown else "")
         + (f"\n  releases without evidence of their age: {', '.join(undated)}" if undated else ""),
         hint=f"write a version into requirements.txt, as in {undated[0].partition(' ')[0]}==VERSION"
@@ -244,12 +269,12 @@ def _solution_error(moment: str, text: str, dated: DatedIndexes | None = None) -
 
 def _environment(env: Mapping[str, str], home: str, *, served: bool) -> dict[str, str]:
     """Return the environment of uv: its settings name all indexes, and no other variable may hold a login."""
-    kept = {name: env[name] for name in _KEPT if name in env}
+    variables = {name: env[name] for name in _KEPT if name in env}
     if served:  # no proxy knows the loopback, and a page of many releases takes minutes
         for name in ("NO_PROXY", "no_proxy"):
-            kept[name] = ",".join(filter(None, [env.get(name, ""), "127.0.0.1"]))
-        kept["UV_HTTP_TIMEOUT"] = "1200"
-    return {**kept, "UV_NO_PROGRESS": "1", "HOME": home, "TMPDIR": home}
+            variables[name] = ",".join(filter(None, [env.get(name, ""), "127.0.0.1"]))
+        variables["UV_HTTP_TIMEOUT"] = "1200"
+    return {**variables, "UV_NO_PROGRESS": "1", "HOME": home, "TMPDIR": home}
 
 
 def _write_settings(

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.errors import LockError
-from reprobuild.resolve.as_of import SOLVED, parse_moment
+from reprobuild.resolve.as_of import SOLVED, describe_moment, parse_moment
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.resolve.interpreter.proposal import PythonLimits, propose_python
@@ -125,9 +125,10 @@ def _python_question(
 def _python_limits(snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None) -> PythonLimits:
     facts = snapshot.imported
     date = decisions.as_of or (facts.started if facts else "")
+    moment = parse_moment(date) if date else ""
     return PythonLimits(
-        moment=parse_moment(date) if date else "", date=date, requires=facts.requires_python if facts else "",
-        pinned=pinned,
+        moment=moment, date=describe_moment(moment) if decisions.as_of else date,
+        requires=facts.requires_python if facts else "", pinned=pinned,
     )  # fmt: skip
 
 

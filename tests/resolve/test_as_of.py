@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import os
 import subprocess
@@ -18,11 +19,12 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
 from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.infra.http.client import Net
 from reprobuild.resolve import as_of
-from reprobuild.resolve.as_of import parse_moment, solve_open_lines
+from reprobuild.resolve.as_of import describe_moment, parse_moment, parse_past_moment, solve_open_lines
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.resolve.python.misspelt import suggest_project
+from reprobuild.resolve.readiness import list_questions
 from reprobuild.resolve.static_requires import parse_requires_text
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.model import Snapshot
@@ -62,7 +64,7 @@ def test_open_lines_get_the_versions_of_the_day(index: ResolveContext) -> None:
         "scikit-learn": "1.3.2", "numpy": "1.26.3", "click": "8.0.0", "scipy": "1.11.4", "joblib": "1.3.2",
         "threadpoolctl": "3.2.0",
     }  # fmt: skip
-    when = "as of 2024-01-16T00:00:00Z (--as-of), uv chose"
+    when = "as of the end of 2024-01-15 (--as-of), uv chose"
     assert solved.reasons["numpy"] == f"{when} 1.26.3 for `numpy>=1.20`"
     assert solved.reasons["scipy"] == f"{when} 1.11.4: the requirements of other lines need it"
     assert "click" not in solved.reasons  # captured
@@ -90,7 +92,7 @@ def test_the_start_of_a_run_counts_if_the_user_accepts_it(index: ResolveContext)
 
 def test_requirements_without_a_solution_are_refused_with_the_words_of_uv(index: ResolveContext) -> None:
     lines = snapshot("numpy>=2\npandas==1.5.3\n")
-    with pytest.raises(LockError, match="no versions as of 2023-02-02T00:00:00Z fit together") as err:
+    with pytest.raises(LockError, match="no versions as of the end of 2023-02-01 fit together") as err:
         solve_open_lines(lines, Decisions(as_of="2023-02-01"), "3.11.2", "x86_64", lists(index), index)
     assert "numpy" in str(err.value)
     assert err.value.hint == (
@@ -247,6 +249,24 @@ def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(UsageError, match="is not a date") as err:
         parse_moment(text)
     assert err.value.hint == "write it as 2023-05-01 or 2023-05-01T12:00:00Z"
+
+
+def test_a_day_is_shown_as_it_was_given() -> None:
+    assert describe_moment(parse_moment("2024-03-01")) == "the end of 2024-03-01"
+    assert describe_moment(parse_moment("2023-05-01T12:00:00Z")) == "2023-05-01T12:00:00Z"
+
+
+def test_a_day_in_the_future_is_refused_and_today_is_not() -> None:
+    now = datetime.datetime.now(datetime.timezone.utc)
+    for later in (now + datetime.timedelta(days=2), now + datetime.timedelta(days=400)):
+        for text in (f"{later:%Y-%m-%d}", f"{later:%Y-%m-%dT%H:%M:%SZ}"):
+            with pytest.raises(UsageError) as caught:
+                parse_past_moment(text)
+            assert str(caught.value).startswith(f"--as-of {text} is in the future: today is 20")
+            assert caught.value.hint == "name the day of the run, or an earlier one"
+    assert parse_past_moment(f"{now:%Y-%m-%d}") == parse_moment(f"{now:%Y-%m-%d}")
+    lines = snapshot("numpy", started=f"{now + datetime.timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}")
+    assert list_questions(lines, Decisions())  # another machine's clock, or its local time
 
 
 def test_the_logins_of_indexes_are_in_the_private_file_only() -> None:

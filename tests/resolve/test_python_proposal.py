@@ -80,7 +80,7 @@ def test_a_question_proposes_by_date_or_by_the_start_of_the_run() -> None:
     lines = Snapshot(digest="")
     question = list_questions(lines, Decisions(as_of="2022-11-01"))[1]
     assert (question.text, question.options) == (
-        f"Python: {NO_PYTHON}; 3.11 is the newest released by 2022-11-01", ("--python 3.11",),
+        f"Python: {NO_PYTHON}; 3.11 is the newest released by the end of 2022-11-01", ("--python 3.11",),
     )  # fmt: skip
     facts = ImportFacts(format="x", started="2021-12-01T10:00:00+00:00", requires_python="<3.10")
     run = msgspec.structs.replace(lines, imported=facts)

@@ -123,7 +123,7 @@ def test_the_error_of_the_first_question_names_the_others() -> None:
     alone = list_questions(lines, Decisions(accept=("index-line", "no-apt-list")))
     assert add_questions(err, alone) is err
     dated = add_questions(err, list_questions(lines, Decisions(as_of="2024-01-15", accept=("no-apt-list",))))
-    assert str(dated) == f"{err}; 3.12 is the newest released by 2024-01-15"
+    assert str(dated) == f"{err}; 3.12 is the newest released by the end of 2024-01-15"
     assert dated.hint == "say it; proposed: --python 3.12"
 
 
