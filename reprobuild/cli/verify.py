@@ -103,6 +103,7 @@ def command(
         engine=engine,
         controls=not no_controls,
         parts=select_parts(parts, no_probes=no_probes),
+        named=bool(parts),
         cpu_only=cpu_only,
         gpus=gpus,
         thorough=thorough,

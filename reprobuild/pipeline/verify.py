@@ -52,6 +52,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
         engine: the engine that runs containers; None for the first one that answers.
         controls: run the controls.
         parts: the parts to run.
+        named: the user named each part, so that one without an answer is an error.
         cpu_only: skip the GPU checks.
         gpus: "auto" (all if this machine has any), "all", "none", or ids.
         thorough: repeat each probe hundreds of times.
@@ -65,6 +66,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     engine: str | None = None
     controls: bool = True
     parts: tuple[Part, ...] = PARTS
+    named: bool = False
     cpu_only: bool = False
     gpus: str = "auto"
     thorough: bool = False
@@ -134,7 +136,7 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
             not a valid name, or there is no workload to run more often.
         EngineError: no engine answers, or it fails.
     """
-    work = select_work(lock, checks.work, checks.ignored, checks.runs, checks.parts)
+    work = select_work(lock, checks.work, checks.ignored, checks.runs, checks.parts, named=checks.named)
     former = read_certificate(checks.against) if checks.against else None
     if former:
         refuse_failed(former)

@@ -221,20 +221,22 @@ def select_work(
     ignored: tuple[str, ...] = (),
     runs: int = RUNS,
     parts: tuple[Part, ...] = PARTS,
+    *,
+    named: bool = False,
 ) -> Work | None:
     """Return the workload to compare, or None.
 
     It is the user's command, or else the lock's workload.
 
     Raises:
-        UsageError: a number of runs is given, or only the workload is requested, and there is no workload; or a
-            workload is given that is not requested.
+        UsageError: a number of runs is given, or the workload is requested alone or by its name (`named`), and there is
+            no workload; or a workload is given that is not requested.
     """
     if "workload" not in parts:
         if work is not None:
             raise UsageError("--workload is given, and --only leaves it out", hint="add `--only workload`")
         return None
-    if work is None and lock.workload is None and parts == ("workload",):
+    if work is None and lock.workload is None and (named or parts == ("workload",)):
         raise UsageError("--only workload is given, and there is no workload", hint=_GIVE_WORK)
     if work is None and lock.workload is None and runs != RUNS:
         raise UsageError(

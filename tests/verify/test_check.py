@@ -246,6 +246,19 @@ def test_a_workload_that_is_not_requested_is_refused() -> None:
     assert caught.value.hint.startswith("give it, for example: --workload 'python train.py")
 
 
+@pytest.mark.parametrize(
+    "parts", [("workload",), ("round-trip", "workload"), ("round-trip", "probes", "workload")]
+)
+def test_a_workload_that_is_named_and_is_not_there_is_refused(parts: tuple[Part, ...]) -> None:
+    with pytest.raises(UsageError, match="--only workload is given, and there is no workload") as caught:
+        select_work(make_lock(), parts=parts, named=True)
+    assert caught.value.hint.startswith("give it, for example: --workload 'python train.py")
+    work = work_of_workload(WORKLOAD, (), 2)
+    assert select_work(make_lock(), work, parts=parts, named=True) == work
+    assert select_work(make_lock(), parts=("round-trip",), named=True) is None
+    assert select_work(make_lock(), parts=select_parts((), no_probes=True)) is None
+
+
 def test_probes_cannot_be_requested_and_left_out() -> None:
     assert select_parts((), no_probes=True) == ("round-trip", "workload")
     assert select_parts(("workload", "round-trip")) == ("round-trip", "workload")
