@@ -195,3 +195,17 @@ def test_a_diff_of_no_repository(tmp_path: Path) -> None:
         "code          My_Job.diff: nothing of this name is installed; name it by --source my-job=PATH@COMMIT",
         "code          my job.diff: nothing of this name is installed; name it by --source",
     ]
+
+
+def test_an_import_is_not_captured_here(tmp_path: Path) -> None:
+    """`reprobuild capture` would capture this environment, and not the one of the imported list."""
+    (tmp_path / "requirements.txt").write_text("six==1.16.0\n")
+    done = reprobuild("show", tmp_path / "requirements.txt")
+    lines = done.stdout.splitlines()
+    at = lines.index("code          none: the imported files have no repository; where your code is, run:")
+    assert lines[at + 1] == ('  mount it    reprobuild run frozen -v "$PWD":/job --workdir /job -- COMMAND')
+    assert "capture it" not in done.stdout
+    words = shlex.split(lines[at + 1].removeprefix("  mount it ").replace("$PWD", str(tmp_path)))
+    (tmp_path / "frozen").mkdir()
+    parsed = run_command.make_context("run", words[2:]).params
+    assert (parsed["volumes"], parsed["workdir"]) == ((f"{tmp_path}:/job",), "/job")

@@ -128,8 +128,11 @@ def _repository_code(repository: CapturedRepository, place: str | None, folder: 
     return Code(name=repository.name, folder=top, commit=repository.head, branch=branch, place=place, job=job)
 
 
-def render_code(code: JobCode) -> list[str]:
-    """Return the lines of `show` on the job's own code."""
+def render_code(code: JobCode, *, imported: bool = False) -> list[str]:
+    """Return the lines of `show` on the job's own code.
+
+    What was imported is of another environment than this one: to capture here would not add its code.
+    """
     lines = [
         f"code          {_describe_repository(repository)}"
         for repository in _select_repositories(code.repositories)
@@ -144,7 +147,15 @@ def render_code(code: JobCode) -> list[str]:
         lines.append(
             f"code          {safe_text(file)}: nothing of this name is installed; name it by {option}"
         )
-    return lines if code.captured else [*lines, *_missing_code_lines(code)]
+    if code.captured:
+        return lines
+    if imported:
+        return [
+            *lines,
+            "code          none: the imported files have no repository; where your code is, run:",
+            '  mount it    reprobuild run frozen -v "$PWD":/job --workdir /job -- COMMAND',
+        ]
+    return [*lines, *_missing_code_lines(code)]
 
 
 def _select_repositories(repositories: Collection[Code]) -> list[Code]:

@@ -200,7 +200,9 @@ def render_snapshot(
         *(f"image         {safe_text(line, 600)}" for line in (origin.lines() if origin else ())),
         *_cuda_lines(snapshot),
         f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
-        *render_code(find_code(snapshot, drop)),
+        *render_code(
+            find_code(snapshot, drop), imported=snapshot.imported is not None and snapshot.captured is None
+        ),
         *_uncaptured_lines(snapshot),
         f"absent        {', '.join(snapshot.absent) or 'nothing'}",
         f"secrets       {', '.join(secret) or 'none'} (values are not kept)",
