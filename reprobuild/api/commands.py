@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from reprobuild.api.arguments import check_command, check_decisions, check_parts, refuse_text
 from reprobuild.api.context import open_context, process_environment
 from reprobuild.api.results import BuildResult, ComparisonResult, RunResult
 from reprobuild.capture import launch
@@ -46,8 +47,11 @@ def capture(
         include: files outside of all repositories, or that git ignores, which are to be captured.
 
     Raises:
+        UsageError: `accept` or `include` is one text.
         SnapshotError: the capture did not end well; the message has its last lines.
     """
+    refuse_text("capture: accept", accept)
+    refuse_text("capture: include", include)
     launch.capture_into(Path(out), python, env=process_environment(), accept=accept, include=include)
     return read_snapshot(out)
 
@@ -94,10 +98,11 @@ def lock(
         context: the store and the network; by default the user's.
 
     Raises:
+        UsageError: a decision has another form.
         LockError: a line cannot be pinned.
         FetchError: a file or an index is unavailable.
     """
-    context = context or open_context()
+    decisions, context = check_decisions(decisions), context or open_context()
     with open_snapshot(Path(folder), context.say) as directory:
         new_lock = resolve_snapshot(
             read.read_snapshot(directory), decisions, context.resolve_context(directory)
@@ -150,11 +155,14 @@ def from_snapshot(
         context: the store and the network; by default the user's.
 
     Raises:
+        UsageError: a decision has another form, or a part of the check is unknown.
         LockError: a line cannot be pinned.
         FetchError: a file is unavailable.
         BuildError: the build failed.
         EngineError: no engine can run the check.
     """
+    decisions = check_decisions(decisions)
+    check_parts(check)
     sealed, image, verdict = pipeline.build_from_snapshot(
         Path(folder), Path(out), decisions, context or open_context(), options, checks=check, nodes=read_nodes,
         lock_path=None if lock_path is None else Path(lock_path),
@@ -168,9 +176,10 @@ def verify(
     """Check the image of an output directory on this machine, and write verdict and report.
 
     Raises:
-        UsageError: the directory holds no image.
+        UsageError: the directory holds no image, or a part of the check is unknown.
         EngineError: no engine answers.
     """
+    check_parts(check)
     sealed, image = directory.read_image(Path(out))
     verdict = checks.verify(sealed, image, Path(out), context or open_context(), check, read_nodes)
     return BuildResult(lock=sealed, image=image, verdict=verdict, out=Path(out))
@@ -186,9 +195,10 @@ def run(
     """Run a command in the image of an output directory, and return its exit code and output.
 
     Raises:
-        UsageError: an option is not valid, or the directory holds no image.
+        UsageError: an option is not valid, the command is one text, or the directory holds no image.
         EngineError: the engine fails.
     """
+    check_command(command)
     streams: dict[int, list[bytes]] = {1: [], 2: []}
     code = runs.run(
         Path(out),

@@ -1,0 +1,95 @@
+"""Arguments of the functions: another form than theirs is refused by its name, before anything runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+
+from reprobuild.config.overrides import Decisions
+from reprobuild.errors import UsageError
+from reprobuild.infra.display import display_error, display_text
+from reprobuild.infra.suggest import did_you_mean
+from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.verify.verdict import PARTS
+
+
+def check_decisions(decisions: Decisions) -> Decisions:
+    """Return decisions with the types of their fields, which a struct does not check by itself.
+
+    Raises:
+        UsageError: a field has another form; the hint has the right one.
+    """
+    try:
+        return msgspec.convert(msgspec.to_builtins(decisions), type=Decisions)
+    except msgspec.ValidationError as err:
+        match = re.search(r"at `\$\.(\w+)", str(err))
+        field = match[1] if match else ""
+        raise UsageError(f"Decisions: {display_error(err)}", hint=_decision_form(decisions, field)) from None
+    except TypeError as err:  # a value of a type that no decision has
+        raise UsageError(
+            f"Decisions: {display_text(str(err))}",
+            hint="write text, numbers, tuples and dictionaries of text",
+        ) from None
+
+
+def _decision_form(decisions: Decisions, field: str) -> str:
+    """Return the right form of a decision, of the value that was given if it shows what is meant."""
+    value, default = getattr(decisions, field, None), getattr(Decisions(), field, None)
+    if isinstance(value, str) and isinstance(default, tuple):
+        return f"write a sequence: {field}={(value,)!r}"
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and default is None:
+        return f'write text: {field}="{value}"'
+    return f"docs/decisions.md has the form of {field}" if field else "docs/decisions.md has each form"
+
+
+def check_parts(options: VerifyOptions | None) -> None:
+    """Refuse parts of a check that are no parts.
+
+    Raises:
+        UsageError: one is unknown, or they are one text.
+    """
+    parts: Sequence[str] = () if options is None else options.parts
+    refuse_text("VerifyOptions: parts", parts)
+    for part in parts:
+        if part not in PARTS:
+            meant = did_you_mean(str(part), PARTS)
+            raise UsageError(
+                f"VerifyOptions: parts: {display_text(str(part))!r} is no part of a check",
+                hint="\n".join(filter(None, [meant, f"the parts are: {', '.join(PARTS)}"])),
+            )
+
+
+def check_command(command: Sequence[object]) -> None:
+    """Refuse a command that is one text, or that has other words than text.
+
+    Raises:
+        UsageError: it is.
+    """
+    if isinstance(command, str):
+        raise UsageError("run: command is one text", hint=f"write its words: {_split(command)!r}")
+    if other := [word for word in command if not isinstance(word, str)]:
+        raise UsageError(
+            f"run: command: {display_text(repr(other[0]))} is no text", hint="write each word as text"
+        )
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # an open quotation
+        return ["sh", "-c", command]
+
+
+def refuse_text(name: str, values: Sequence[str]) -> None:
+    """Refuse one text in the place of a sequence, whose letters would be its items.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if isinstance(values, str):
+        raise UsageError(
+            f"{name} is one text", hint=f"write a sequence: {name.rpartition(' ')[2]}={(values,)!r}"
+        )
