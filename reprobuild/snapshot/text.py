@@ -14,6 +14,9 @@ LIMIT = 64 * 2**20
 LINES = 50_000  # of a list or dump; a full system has some thousands of packages
 _LONGEST_NOISE = 500
 VALUES = 1_000_000  # of a document; a large lock has some 100,000, and each needs up to a hundred bytes
+# Linux passes a quarter of the stack's limit to a program, 2 MiB of 8 (linux, fs/exec.c). The rules for secrets need
+# ten seconds for each MiB that is made for them.
+ENVIRONMENT = 2 << 20
 LONGEST_ROW = 4000  # of a list of packages or modules; patterns may be slow on longer ones
 
 _PROMPT = re.compile(
@@ -67,6 +70,16 @@ def check_lines(count: int, file: str) -> None:
             file,
             f"{count} lines are more than the {LINES} that a captured list may have",
             "look at what wrote it; a full system has some thousands of packages",
+        )
+
+
+def check_environment(size: int, file: str) -> None:
+    """Refuse more variables than Linux passes to a program."""
+    if size > ENVIRONMENT:
+        raise parse_error(
+            file,
+            f"the variables have more than the {ENVIRONMENT >> 20} MiB that Linux passes to a program",
+            "write them again where the job runs: `env -0 > env.nul`",
         )
 
 

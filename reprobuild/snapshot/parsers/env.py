@@ -52,6 +52,7 @@ def parse(data: bytes, file: str = "env.txt") -> Read:
         SnapshotError: it is not text.
     """
     whole = text.decode(data, file, nul=True)
+    text.check_environment(len(whole), file)
     if "\0" in whole:
         text.check_lines(whole.count("\n") + whole.count("\0"), file)
         return _parse_records(whole, file)
@@ -73,7 +74,7 @@ def parse_exact(data: bytes, file: str = "env.nul") -> Read:
     """
     if b"\0" not in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return parse(data, file)
-    text.check_size(len(data), file)
+    text.check_environment(len(data), file)
     text.check_lines(data.count(b"\n") + data.count(b"\0"), file)
     whole = data.decode("utf-8", "surrogateescape")
     text.check_nul(whole, file, nul=True)

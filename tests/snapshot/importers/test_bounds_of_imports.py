@@ -11,6 +11,8 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.importers import draft, poetry_lock, uv_lock
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.variables import add_variables
+from reprobuild.snapshot.parsers import env
 
 
 def test_the_directory_of_a_project_is_matched_in_one_way() -> None:
@@ -155,3 +157,24 @@ def test_the_fields_of_a_document_of_very_many_values_are_not_looked_for(
     source = ImportSource(tmp_path, {"run.json": tmp_path / "run.json"}, tmp_path)
     monkeypatch.setattr(text, "VALUES", 500)
     assert source.fields("run.json") == frozenset()
+
+
+def test_variables_larger_than_a_process_can_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(*_: object) -> None:
+        pytest.fail("the rules judged a value")
+
+    monkeypatch.setattr("reprobuild_portable.secrets.holds_secret", judge)
+    monkeypatch.setattr("reprobuild_portable.secrets.secret_variable", judge)
+    large = {f"V{number}": "x" * (1 << 16) for number in range(33)}
+    rows = [f"{name}={value}" for name, value in large.items()]
+    for read in (
+        lambda: add_variables(draft.Draft("a run", "run.json"), large, "ENV"),
+        lambda: env.parse("\n".join(rows).encode(), "env.txt"),
+        lambda: env.parse("\0".join(rows).encode(), "env.txt"),
+        lambda: env.parse_exact("\0".join(rows).encode(), "env.nul"),
+    ):
+        with pytest.raises(
+            SnapshotError, match=r"(run\.json|env\.(txt|nul)): the variables have more than"
+        ) as err:
+            read()
+        assert err.value.hint == "write them again where the job runs: `env -0 > env.nul`"
