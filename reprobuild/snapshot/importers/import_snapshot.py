@@ -124,6 +124,9 @@ def _read(path: Path) -> ImportedSnapshot:
         for supplement in supplements:
             supplement.add(draft, source)
         _leave_lists(draft, source)
+        for name, reason in source.skipped.items():
+            draft.source = name
+            draft.leave("the file", reason)
         draft.source = main
         return draft.finish()
 
@@ -184,6 +187,9 @@ def _captured_files(source: ImportSource) -> Draft | None:
 def _put_file(draft: Draft, name: str, inside: ImportSource, *, whole: bool) -> None:
     """Copy one file of a snapshot; from an archive or a capture, also those that are no captured lists."""
     if kind_of(name) is None and not whole:
+        return
+    if not name.isprintable() or "\\" in name:  # of a directory: an archive with one is refused
+        draft.leave("a file", "its name has control characters or backslashes")
         return
     content = inside.read(name)
     if kind := _kind_name(name, content):

@@ -6,14 +6,14 @@ import contextlib
 import lzma
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra.display import escape_text
-from reprobuild.infra.untrusted.names import check_path
+from reprobuild.infra.untrusted.names import HOSTILE, check_path
 from reprobuild.infra.untrusted.regular_files import open_plain, open_within, read_plain
 from reprobuild.infra.untrusted.strings import Key
 from reprobuild.infra.untrusted.tars import UNREADABLE as BAD_TAR
@@ -28,18 +28,24 @@ DEPTH = 6  # directories below the path; a tracker's run has four
 MOST_FILES = 20_000
 _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pixi", ".tox"}
 
+_TOO_LARGE = f"it has more than {LIMIT >> 20} MiB"
+
 _Fields = dict[Key, msgspec.Raw]
 
 
 class ImportSource:
     """The files of a path by their relative names.
 
-    `path` is the path itself; `home` the directory that relative paths in its files are of, or None in an archive.
+    `path` is the path itself; `home` the directory that relative paths in its files are of, or None in an archive;
+    `skipped` the reason for each member of an archive that is not read, by its name.
     """
 
-    def __init__(self, path: Path, files: dict[str, Path], home: Path | None) -> None:
+    def __init__(
+        self, path: Path, files: dict[str, Path], home: Path | None, skipped: Mapping[str, str] | None = None
+    ) -> None:
         self.path = path
         self.home = home
+        self.skipped = dict(skipped or {})
         self._files = files
         self._fields: dict[str, frozenset[str]] = {}
 
@@ -129,8 +135,9 @@ def open_source(path: Path, scratch: Path) -> Iterator[ImportSource]:
     if path.is_dir():
         yield ImportSource(path, dict(_walk(path)), path)
     elif ARCHIVE.fullmatch(path.name):
-        files = dict(_unpack(path, scratch))
-        yield ImportSource(path, files, None)
+        skipped: dict[str, str] = {}
+        files = dict(_unpack(path, scratch, skipped))
+        yield ImportSource(path, files, None, skipped)
     else:
         yield ImportSource(path, {path.name: path}, path.parent)
 
@@ -158,11 +165,17 @@ def _walk(top: Path) -> Iterator[tuple[str, Path]]:
                 yield relative.as_posix(), entry
 
 
-def _unpack(path: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files of an archive, written under numbers: no name of it becomes a path here."""
+def _unpack(path: Path, scratch: Path, skipped: dict[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield the files of an archive, written under numbers: no name of it becomes a path here.
+
+    Args:
+        path: the archive.
+        scratch: a directory for its files.
+        skipped: it gets the reason for each other member, by name.
+    """
     origin = escape_text(path.name)
     try:
-        for number, (name, content) in enumerate(_archive_files(path, origin)):
+        for number, (name, content) in enumerate(_archive_files(path, origin, skipped)):
             target = scratch / str(number)
             target.write_bytes(content)
             yield name, target
@@ -173,17 +186,42 @@ def _unpack(path: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
         ) from None
 
 
-def _archive_files(path: Path, origin: str) -> Iterator[tuple[str, bytes]]:
+def _archive_files(path: Path, origin: str, skipped: dict[str, str]) -> Iterator[tuple[str, bytes]]:
     if path.suffix == ".zip":
         with open_zip(path, origin) as (archive, infos):
+            _check_count(len(infos), origin)
             for name, packed in infos.items():
+                _check_printable(name, origin)
                 if packed.file_size <= LIMIT:
                     yield name, archive.read(packed)
+                else:
+                    skipped[name] = _TOO_LARGE
         return
+    known: set[str] = set()
     with path.open("rb") as stream, open_stream(stream, "r|*") as tar:
-        for info in members(tar, origin, packed=path.stat().st_size):
-            if info.isfile() and info.size <= LIMIT:
-                check_path(info.name.removeprefix("./"), origin)
-                content = tar.extractfile(info)
-                assert content is not None
-                yield info.name.removeprefix("./"), content.read()
+        for number, info in enumerate(members(tar, origin, packed=path.stat().st_size), 1):
+            _check_count(number, origin)
+            if info.isdir():
+                continue
+            name = info.name.removeprefix("./")
+            _check_printable(name, origin)
+            check_path(name, origin)
+            if name in known:
+                raise BuildError(f"{origin} holds {name} twice", hint=HOSTILE)
+            known.add(name)
+            content = tar.extractfile(info) if info.isfile() and info.size <= LIMIT else None
+            if content is not None:
+                yield name, content.read()
+            else:
+                skipped[name] = _TOO_LARGE if info.isfile() else "a link, or no file: an import follows none"
+
+
+def _check_count(count: int, origin: str) -> None:
+    if count > MOST_FILES:
+        raise BuildError(f"{origin} holds more than {MOST_FILES} members", hint=HOSTILE)
+
+
+def _check_printable(name: str, origin: str) -> None:
+    """Refuse a name with control characters, marks of direction, bytes that are not UTF-8, or backslashes."""
+    if not name.isprintable() or "\\" in name:
+        raise BuildError(f"{origin} holds the unsafe path {escape_text(name[:200])}", hint=HOSTILE)
