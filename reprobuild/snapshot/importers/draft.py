@@ -27,6 +27,7 @@ LONGEST_ROW = (
 )  # characters of a line with its login, and of what is searched and copied for one
 _LONGEST_NAME = 500  # characters of a field or a reason: the rules need milliseconds for longer ones
 _LONGEST_VERSION = 200  # characters of what names a Python or its platform: the patterns need quadratic time
+_LARGEST_YAML = 8 << 20  # bytes: PyYAML needs up to five seconds for each MiB
 _VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
 _MINOR = re.compile(r"(?:CPython |Python )?(?P<version>3\.\d{1,3})")
 _CARET = re.compile(r"\^(3(?:\.\d{1,3}){0,2})")
@@ -317,11 +318,15 @@ def load_value(data: bytes, file: str) -> Any:
     Raises:
         SnapshotError: it is not text, or not such a document.
     """
+    is_json = file.endswith((".json", ".ipynb"))
+    if len(data) > _LARGEST_YAML and not is_json:
+        raise SnapshotError(
+            f"{display_text(file)}: {len(data)} bytes are more than the {_LARGEST_YAML >> 20} MiB that YAML may have",
+            hint=_DAMAGED,
+        )
     content = text.decode(data, file)
     text.check_values(content, file)
     try:
-        return (
-            json.loads(content) if file.endswith((".json", ".ipynb")) else load_yaml(content, BoundedLoader)
-        )
+        return json.loads(content) if is_json else load_yaml(content, BoundedLoader)
     except (ValueError, RecursionError) as err:
         raise SnapshotError(f"{display_text(file)}: {display_text(str(err))}", hint=_DAMAGED) from None

@@ -178,3 +178,10 @@ def test_variables_larger_than_a_process_can_have_are_refused(monkeypatch: pytes
         ) as err:
             read()
         assert err.value.hint == "write them again where the job runs: `env -0 > env.nul`"
+
+
+def test_a_huge_yaml_document_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draft, "load_yaml", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(SnapshotError, match="more than the 8 MiB that YAML may have") as err:
+        draft.load_value(b"a: " + b"x " * (4 << 20), "conda-lock.yml")
+    assert err.value.hint == "look at what wrote it; or export it again"
