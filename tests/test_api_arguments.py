@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from reprobuild import api
-from reprobuild.api.arguments import check_command, check_decisions, check_parts
+from reprobuild.config.argument_forms import check_command, check_decisions
 from reprobuild.errors import UsageError
+from reprobuild.pipeline.verify import check_parts
 from reprobuild.verify.verdict import PARTS
 
 TEXT: Any = "no-apt-list"
@@ -48,7 +49,6 @@ def test_the_right_forms_are_accepted() -> None:
     assert check_decisions(api.Decisions(accept=words, python="3.11")) == api.Decisions(
         accept=("no-apt-list",), python="3.11"
     )
-    check_parts(None)
     check_parts(api.VerifyOptions(parts=PARTS))
     check_command(["python", "-V"])
 

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reprobuild.api.arguments import check_command, check_decisions, check_parts, refuse_text
 from reprobuild.api.context import open_context, process_environment
 from reprobuild.api.results import BuildResult, ComparisonResult, RunResult
 from reprobuild.capture import launch
 from reprobuild.cluster.report import read_nodes
 from reprobuild.compare.environments import open as environments
+from reprobuild.config.argument_forms import check_command, check_decisions, refuse_text
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.lock.file import read_lock, write_new_lock
@@ -162,7 +162,8 @@ def from_snapshot(
         EngineError: no engine can run the check.
     """
     decisions = check_decisions(decisions)
-    check_parts(check)
+    if check is not None:
+        _check_parts(check)
     sealed, image, verdict = pipeline.build_from_snapshot(
         Path(folder), Path(out), decisions, context or open_context(), options, checks=check, nodes=read_nodes,
         lock_path=None if lock_path is None else Path(lock_path),
@@ -179,7 +180,7 @@ def verify(
         UsageError: the directory holds no image, or a part of the check is unknown.
         EngineError: no engine answers.
     """
-    check_parts(check)
+    _check_parts(check)
     sealed, image = directory.read_image(Path(out))
     verdict = checks.verify(sealed, image, Path(out), context or open_context(), check, read_nodes)
     return BuildResult(lock=sealed, image=image, verdict=verdict, out=Path(out))
@@ -223,3 +224,8 @@ def compare(first: str, second: str, *, context: RunContext | None = None) -> Co
     context = context or open_context()
     here = environments.Running(python=sys.executable, env=process_environment())
     return ComparisonResult(comparison=environments.compare(first, second, here, context.env, context.say))
+
+
+def _check_parts(options: VerifyOptions) -> None:
+    refuse_text("VerifyOptions: parts", options.parts)
+    checks.check_parts(options)

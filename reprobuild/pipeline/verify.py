@@ -19,6 +19,8 @@ from reprobuild.engines.registry import HINT, find_engine
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.display import display_text
+from reprobuild.infra.suggest import did_you_mean
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import VERDICT, engine_name, refuse_misstated
@@ -90,6 +92,22 @@ def select_parts(only: tuple[Part, ...], *, no_probes: bool = False) -> tuple[Pa
     return tuple(
         part for part in PARTS if (part in only or not only) and not (no_probes and part == "probes")
     )
+
+
+def check_parts(options: VerifyOptions) -> None:
+    """Refuse parts that a program states and that are no parts.
+
+    Raises:
+        UsageError: one is unknown; the hint lists all.
+    """
+    for part in options.parts:
+        if part not in PARTS:
+            raise UsageError(
+                f"VerifyOptions: parts: {display_text(str(part))!r} is no part of a check",
+                hint="\n".join(
+                    filter(None, [did_you_mean(part, PARTS), f"the parts are: {', '.join(PARTS)}"])
+                ),
+            )
 
 
 def choose_engine(checks: VerifyOptions, context: RunContext, *, hint: str = HINT) -> Engine:

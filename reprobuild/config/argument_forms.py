@@ -1,4 +1,4 @@
-"""Arguments of the functions: another form than theirs is refused by its name, before anything runs."""
+"""Forms of what a program states in Python: decisions, words and sequences. Python does not check them by itself."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ import msgspec
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import display_error, display_text
-from reprobuild.infra.suggest import did_you_mean
-from reprobuild.pipeline.verify import VerifyOptions
-from reprobuild.verify.verdict import PARTS
 
 
 def check_decisions(decisions: Decisions) -> Decisions:
-    """Return decisions with the types of their fields, which a struct does not check by itself.
+    """Return decisions with the types of their fields.
 
     Raises:
         UsageError: a field has another form; the hint has the right one.
@@ -45,23 +42,6 @@ def _decision_form(decisions: Decisions, field: str) -> str:
     return f"docs/decisions.md has the form of {field}" if field else "docs/decisions.md has each form"
 
 
-def check_parts(options: VerifyOptions | None) -> None:
-    """Refuse parts of a check that are no parts.
-
-    Raises:
-        UsageError: one is unknown, or they are one text.
-    """
-    parts: Sequence[str] = () if options is None else options.parts
-    refuse_text("VerifyOptions: parts", parts)
-    for part in parts:
-        if part not in PARTS:
-            meant = did_you_mean(str(part), PARTS)
-            raise UsageError(
-                f"VerifyOptions: parts: {display_text(str(part))!r} is no part of a check",
-                hint="\n".join(filter(None, [meant, f"the parts are: {', '.join(PARTS)}"])),
-            )
-
-
 def check_command(command: Sequence[object]) -> None:
     """Refuse a command that is one text, or that has other words than text.
 
@@ -71,9 +51,7 @@ def check_command(command: Sequence[object]) -> None:
     if isinstance(command, str):
         raise UsageError("run: command is one text", hint=f"write its words: {_split(command)!r}")
     if other := [word for word in command if not isinstance(word, str)]:
-        raise UsageError(
-            f"run: command: {display_text(repr(other[0]))} is no text", hint="write each word as text"
-        )
+        raise UsageError(f"run: command: {other[0]!r} is no text", hint="write each word as text")
 
 
 def _split(command: str) -> list[str]:
