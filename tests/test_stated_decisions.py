@@ -86,5 +86,6 @@ def test_what_cannot_be_compared_is_said() -> None:
 
 
 def test_a_secret_is_not_printed() -> None:
+    login = ":".join(["user", "hunter2" * 2])
     with pytest.raises(UsageError):
-        refuse(Decisions(base=f"https://user:{'hunter2' * 2}@registry.example.org/x"))
+        refuse(Decisions(base=f"https://{login}@registry.example.org/x"))
