@@ -82,6 +82,24 @@ def test_a_captured_version_binds_the_others(index: ResolveContext) -> None:
     assert (versions["numpy"], versions["pandas"]) == ("1.24.4", "2.1.4")
 
 
+def test_a_day_is_shown_as_it_was_given() -> None:
+    assert describe_moment(parse_moment("2024-03-01")) == "the end of 2024-03-01"
+    assert describe_moment(parse_moment("2023-05-01T12:00:00Z")) == "2023-05-01T12:00:00Z"
+
+
+def test_a_day_in_the_future_is_refused_and_today_is_not() -> None:
+    now = datetime.datetime.now(datetime.timezone.utc)
+    for later in (now + datetime.timedelta(days=2), now + datetime.timedelta(days=400)):
+        for text in (f"{later:%Y-%m-%d}", f"{later:%Y-%m-%dT%H:%M:%SZ}"):
+            with pytest.raises(UsageError) as caught:
+                parse_past_moment(text)
+            assert str(caught.value).startswith(f"--as-of {text} is in the future: today is 20")
+            assert caught.value.hint == "name the day of the run, or an earlier one"
+    assert parse_past_moment(f"{now:%Y-%m-%d}") == parse_moment(f"{now:%Y-%m-%d}")
+    lines = snapshot("numpy", started=f"{now + datetime.timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}")
+    assert list_questions(lines, Decisions())  # another machine's clock, or its local time
+
+
 def test_the_start_of_a_run_counts_if_the_user_accepts_it(index: ResolveContext) -> None:
     lines = snapshot("iniconfig", started="2022-06-01T12:00:00+00:00")
     assert solve_open_lines(lines, Decisions(), "3.11.2", "x86_64", lists(index), index).snapshot == lines
@@ -249,24 +267,6 @@ def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(UsageError, match="is not a date") as err:
         parse_moment(text)
     assert err.value.hint == "write it as 2023-05-01 or 2023-05-01T12:00:00Z"
-
-
-def test_a_day_is_shown_as_it_was_given() -> None:
-    assert describe_moment(parse_moment("2024-03-01")) == "the end of 2024-03-01"
-    assert describe_moment(parse_moment("2023-05-01T12:00:00Z")) == "2023-05-01T12:00:00Z"
-
-
-def test_a_day_in_the_future_is_refused_and_today_is_not() -> None:
-    now = datetime.datetime.now(datetime.timezone.utc)
-    for later in (now + datetime.timedelta(days=2), now + datetime.timedelta(days=400)):
-        for text in (f"{later:%Y-%m-%d}", f"{later:%Y-%m-%dT%H:%M:%SZ}"):
-            with pytest.raises(UsageError) as caught:
-                parse_past_moment(text)
-            assert str(caught.value).startswith(f"--as-of {text} is in the future: today is 20")
-            assert caught.value.hint == "name the day of the run, or an earlier one"
-    assert parse_past_moment(f"{now:%Y-%m-%d}") == parse_moment(f"{now:%Y-%m-%d}")
-    lines = snapshot("numpy", started=f"{now + datetime.timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}")
-    assert list_questions(lines, Decisions())  # another machine's clock, or its local time
 
 
 def test_the_logins_of_indexes_are_in_the_private_file_only() -> None:
