@@ -74,7 +74,7 @@ def versions(solved: SolvedLines) -> dict[str, str | None]:
 def test_files_date_the_releases(index: UntimedIndex, tmp_path: Path) -> None:
     solved = solve("top\n", around(tmp_path, index.root))
     assert versions(solved) == {"top": "1.1", "below": "1.0"}
-    when = "as of 2023-06-02T00:00:00Z (--as-of), uv chose"
+    when = "as of the end of 2023-06-01 (--as-of), uv chose"
     assert solved.reasons == {
         "top": f"{when} 1.1 (the newest file in top-1.1-py3-none-any.whl is of 2023-01-01) for `top`",
         "below": f"{when} 1.0 (the newest file in below-1.0-py3-none-any.whl is of 2022-06-01; without evidence of "
