@@ -34,6 +34,7 @@ def refuse(stated: Decisions) -> list[str]:
     [
         {}, {"accept": ("no-hash",)}, {"as_of": "2024-01-16T00:00:00Z"}, {"workload": WORK}, {"bake": {"MODE": "fast"}},
         {"python": "3.11.2"}, {"python": "3.11"}, {"platform": "linux/amd64"}, {"profile": "torch"},
+        {"base": "debian/bookworm"},
         {"indexes": {"My_Lib": "https://index.example.org/simple"}}, {"sources": {"job": "job.bundle"}},
     ],
     ids=str,

@@ -16,7 +16,7 @@ from reprobuild.pipeline.stated_decisions import refuse_other_decisions
 from reprobuild.resolve.markers import select_environment_lines
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.resolver import resolve_snapshot
-from reprobuild.resolve.source_lines import lock_sources
+from reprobuild.resolve.source_lines import lock_sources, name_repositories
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.roots import is_lock_of_here, record_lock, remember_lock
 
@@ -49,7 +49,8 @@ def choose_lock(
     context.say(f"lock: {lock.digest[:12]}, {f'of {lock_path}' if lock_path else 'made here before'}")
     if not all(context.store.has(source.file.sha256) for source in lock.sources):
         here, _ = select_environment_lines(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
-        sources, _ = lock_sources(here, decisions, context.resolve_context(captured))
+        own = context.resolve_context(captured)
+        sources, _ = lock_sources(name_repositories(here, decisions, own), decisions, own)
         digests = {source.file.sha256 for source in sources}
         if other := [source for source in lock.sources if source.file.sha256 not in digests]:
             raise LockError(

@@ -73,6 +73,8 @@ def refuse_other_decisions(
 def _effects(lock: Lock) -> dict[str, Any]:
     """Return what a lock has, whether it was decided by the user or by evidence."""
     facts = {"python": lock.interpreter.version, "platform": lock.platform, "profile": lock.profile}
+    if lock.base.image is None:
+        facts["base"] = f"{lock.base.distribution}/{lock.base.release}"
     return {**facts, **({} if lock.seed is None else {"seed": lock.seed})}
 
 

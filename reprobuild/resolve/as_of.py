@@ -146,13 +146,13 @@ def parse_moment(text: str) -> str:
 
 
 def parse_past_moment(text: str) -> str:
-    """Return `parse_moment` of a user's date; the end of this day counts as past.
+    """Return `parse_moment` of a user's date, or of its result; the end of this day counts as past.
 
     Raises:
         UsageError: it is no date, or in the future.
     """
     moment, now = parse_moment(text), datetime.datetime.now(datetime.timezone.utc)
-    if moment > _format(now + datetime.timedelta(days=1) if _DAY.fullmatch(text) else now):
+    if moment > parse_moment(f"{now:%Y-%m-%d}"):
         raise UsageError(
             f"--as-of {shlex.quote(text)} is in the future: today is {now:%Y-%m-%d} (UTC)",
             hint="name the day of the run, or an earlier one",
@@ -163,13 +163,13 @@ def parse_past_moment(text: str) -> str:
 def describe_moment(moment: str) -> str:
     """Return a moment of `parse_moment` for people: midnight is the end of the day before."""
     day, _, time = moment.partition("T")
-    if time != "00:00:00Z":
+    if time != "00:00:00Z" or day == "0001-01-01":
         return moment
     return f"the end of {datetime.date.fromisoformat(day) - datetime.timedelta(days=1)}"
 
 
 def _format(moment: datetime.datetime) -> str:
-    return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(datetime.timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _choose_moment(snapshot: Snapshot, decisions: Decisions) -> tuple[str, str]:

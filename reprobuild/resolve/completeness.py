@@ -34,7 +34,7 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
     gaps = sorted(find_missing_names(lock) - names)
     file = snapshot.requirements[0].place.file
     if gaps and snapshot.imported and snapshot.imported.may_lack_requirements:
-        reason = _describe_gaps(gaps, snapshot.imported.started)
+        reason = _describe_gaps(gaps, snapshot.imported.started, solved=_is_solved(lock))
     elif len(gaps) < LEAST or len(gaps) * SHARE < len(names):
         return ()
     else:
@@ -48,11 +48,19 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
     )
 
 
-def _describe_gaps(gaps: Sequence[str], started: str) -> str:
-    """Return what a list lacks, and the option that adds it."""
+def _is_solved(lock: Lock) -> bool:
+    return lock.decisions.as_of is not None or any(ruling.outcome == "solved" for ruling in lock.rulings)
+
+
+def _describe_gaps(gaps: Sequence[str], started: str, *, solved: bool) -> str:
+    """Return what a list lacks, and what adds it: `--as-of` does not follow addresses, so then the user does."""
     verb = "is" if len(gaps) == 1 else "are"
-    day = started or "DATE"
-    return f"the list is not complete: {_shorten(gaps)} {verb} required and missing; {ADD}--as-of {shlex.quote(day)}"
+    add = (
+        "write them into it with their versions"
+        if solved
+        else f"{ADD}--as-of {shlex.quote(started or 'DATE')}"
+    )
+    return f"the list is not complete: {_shorten(gaps)} {verb} required and missing; {add}"
 
 
 def _shorten(names: Sequence[str]) -> str:

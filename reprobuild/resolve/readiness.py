@@ -91,12 +91,13 @@ def _unread_lines(snapshot: Snapshot, accepted: Collection[str]) -> Iterator[Sna
         if not {UNREAD, f"{remark.place.file}:{remark.place.line}"} & set(accepted)
     ]
     meant = [(remark, suggest_requirement(remark.text)) for remark in unread]
-    for remark, suggestion in [pair for pair in meant if pair[1] is not None][:_SHOWN]:
+    suggested = [pair for pair in meant if pair[1] is not None]
+    for remark, suggestion in suggested[:_SHOWN]:
         place = f"{remark.place.file}:{remark.place.line}"
         yield SnapshotQuestion(
             text=f"{place} cannot be read: write {suggestion} in place of {remark.text}", options=()
         )
-    others = [remark for remark, suggestion in meant if suggestion is None]
+    others = [pair[0] for pair in meant if pair not in suggested[:_SHOWN]]
     if others:
         yield SnapshotQuestion(
             text=f"{_count(len(others), 'line')} of a list of packages cannot be read, the first "

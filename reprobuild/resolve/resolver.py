@@ -104,7 +104,10 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         solved = solve_open_lines(snapshot, decisions, interpreter.version, machine, files, context)
         subject = _make_request(solved.snapshot, decisions, platform, evidence, interpreter)
         subject = _with_conda(subject, context)
-        for remark in (*describe_unused_modules(evidence), *describe_unused_overrides(decisions, snapshot)):
+        for remark in (
+            *describe_unused_modules(evidence),
+            *describe_unused_overrides(decisions, solved.snapshot),
+        ):
             context.say(f"warning: {remark}")
         lost = subject.conda.lost if subject.conda else ()
         ground = find_base_and_python(subject, files, context)

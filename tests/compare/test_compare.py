@@ -437,6 +437,20 @@ def test_builds_of_one_version_differ(
         assert list(only(compared(printed_one, printed_other)).aspects) == aspects
 
 
+def test_a_compiler_on_a_row_of_its_own_is_no_other_build(tmp_path: Path) -> None:
+    """Python 3.9 and older print it so."""
+    python = {
+        **BUILD,
+        "version": "3.8.10",
+        "build": ["default", "Jun  2 2021 10:49:15"],
+        "compiler": "GCC 9.4.0",
+    }
+    captured = make_snapshot(tmp_path / "captured", {"python": python}, env_txt="PATH=\n")
+    text = "Python 3.8.10 (default, Jun  2 2021, 10:49:15) \n[GCC 9.4.0]\nlinux-x86_64\n"
+    printed = make_snapshot(tmp_path / "printed", python_txt=text, env_txt="PATH=\n")
+    assert compared(captured, printed).differences == []
+
+
 def test_a_file_of_variables_that_is_too_large_is_no_sameness(tmp_path: Path) -> None:
     content = b'{"x":[' + b'{"":{}},' * (1 << 17) + b"0]}"
     image = make_image(tmp_path / "image", file("opt/reprobuild/environ.json", content))

@@ -95,7 +95,11 @@ def test_a_day_in_the_future_is_refused_and_today_is_not() -> None:
                 parse_past_moment(text)
             assert str(caught.value).startswith(f"--as-of {text} is in the future: today is 20")
             assert caught.value.hint == "name the day of the run, or an earlier one"
-    assert parse_past_moment(f"{now:%Y-%m-%d}") == parse_moment(f"{now:%Y-%m-%d}")
+    today = parse_past_moment(f"{now:%Y-%m-%d}")
+    assert today == parse_moment(f"{now:%Y-%m-%d}")
+    assert parse_past_moment(today) == today  # an option is parsed, and later the decision
+    early = parse_moment("0500-01-01")
+    assert (early, describe_moment(early)) == ("0500-01-02T00:00:00Z", "the end of 0500-01-01")
     lines = snapshot("numpy", started=f"{now + datetime.timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}")
     assert list_questions(lines, Decisions())  # another machine's clock, or its local time
 

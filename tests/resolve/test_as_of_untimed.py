@@ -99,6 +99,10 @@ def test_a_captured_version_needs_no_evidence(index: UntimedIndex, tmp_path: Pat
     }
 
 
+def test_a_local_label_is_of_the_version_without_it(index: UntimedIndex, tmp_path: Path) -> None:
+    assert versions(solve("top\nbelow==1.1+cpu\n", around(tmp_path, index.root)))["below"] == "1.1+cpu"
+
+
 def test_an_index_with_upload_times_needs_no_evidence(index: UntimedIndex, tmp_path: Path) -> None:
     index.uploads = {name: "2022-01-01T00:00:00Z" for files in index.files.values() for name in files}
     solved = solve("top\n", around(tmp_path, index.root))

@@ -104,6 +104,12 @@ def test_a_line_with_a_slip_is_corrected_before_it_is_left_out(tmp_path: Path) -
             ("--accept unread-line",),
         ),
     ]
+    (tmp_path / "requirements.txt").write_text("".join(f"lib{number}=1.0\n" for number in range(5)))
+    many = list_questions(read_snapshot(tmp_path), Decisions(python="3.11.2"))
+    assert [question.options for question in many[1:5]] == [(), (), (), ("--accept unread-line",)]
+    assert many[4].text.startswith(
+        "2 lines of a list of packages cannot be read, the first requirements.txt:4"
+    )
     (tmp_path / "requirements.txt").write_text("flask==3.0\nnumpy==1.26.4\n")  # as the question says
     left = list_questions(read_snapshot(tmp_path), Decisions(python="3.11.2"))
     assert [question.text for question in left] == [NO_LIST]

@@ -39,7 +39,8 @@ def reported_build(report: MachineReport) -> Aspects:
     rows = {fact.name: fact.value or "" for fact in report.facts}
     words = rows.get("Python version", "").removeprefix("Python ")
     if report.kind == "python" and report.python and "(" in words:
-        facts["build"] = _normalise_build(words)
+        if "[" in words:  # Python 3.9 and older print the compiler on a row of its own
+            facts["build"] = _normalise_build(words)
         facts["threading"] = _LOCKED
         if rows.get("platform"):
             facts["platform"] = secrets.redact(rows["platform"])

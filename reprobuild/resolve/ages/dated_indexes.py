@@ -112,8 +112,9 @@ class DatedIndexes:
         )
         present = dict(dated.present)
         captured = _parse(self._captured.get(project))
-        if captured is not None and captured in groups:
-            present.setdefault(captured, _CAPTURED)
+        for version in groups:  # uv is asked for a version without its local label
+            if captured is not None and version.public == captured.public:
+                present.setdefault(version, _CAPTURED)
         with self._guard:
             self._words.update({(project, version): words for version, words in present.items()})
             self._unknown.setdefault(project, set()).update(set(dated.unknown) - set(present))

@@ -27,6 +27,8 @@ _ROUNDS = 4  # a dump without a secret can read otherwise than before, and show 
 _HASH = re.compile(r"\s*--hash=sha256:[0-9a-f]{64}(?: \\)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _A_SECRET = "a secret"
+GAP = "(a line that is not imported)"  # of no list, so a lock asks for it
+_LONG_HASHES = re.compile(r"[^\s#]{1,300}(?: ;[^#]{1,500}?)?(?: --hash=sha256:[0-9a-f]{64}){1,5000}\s*")
 
 
 class OmittedPlace(NamedTuple):
@@ -65,8 +67,8 @@ def put_captured(draft: Draft, file: str, kind: str, data: bytes, place: str = "
     draft.source = origin
 
 
-def _clean_list(data: bytes, file: str) -> CleanContent:
-    """Return a list without the secrets of its rows."""
+def _clean_list(data: bytes, file: str, gap: str = GAP) -> CleanContent:
+    """Return a list without the secrets of its rows; a row that is cut out as a whole becomes `gap`."""
     if len(data) > LARGEST:
         raise SnapshotError(
             f"{display_text(file)}: {len(data)} bytes are more than the {LARGEST >> 20} MiB that a list may have",
@@ -74,13 +76,16 @@ def _clean_list(data: bytes, file: str) -> CleanContent:
         )
     rows, left = text.decode_lines(data, file), []
     for at, row in enumerate(rows):
-        if len(row) > text.LONGEST_ROW:
-            rows[at] = ""
+        if len(row) > text.LONGEST_ROW and _LONG_HASHES.fullmatch(row):
+            rows[at] = row.replace(" --hash=", " \\\n    --hash=")  # as pip-compile writes them
+            left.append(OmittedPlace(f"line {at + 1}", "it is written as several lines, one for each hash"))
+        elif len(row) > text.LONGEST_ROW:
+            rows[at] = gap
             left.append(OmittedPlace(f"line {at + 1}", "it is longer than a line of a list"))
         elif (clean := _clean_row(row)) != row:
             rows[at] = clean
             left.append(OmittedPlace(f"line {at + 1}", "it held a secret, which was cut out"))
-    left += _clean_found(rows)
+    left += _clean_found(rows, gap)
     return CleanContent("\n".join(rows).encode() if left else data, left)
 
 
@@ -88,8 +93,8 @@ def _clean_row(row: str) -> str:
     return row if _HASH.fullmatch(row) else secrets.redact(secrets.without_logins(row))
 
 
-def _clean_found(rows: list[str]) -> list[OmittedPlace]:
-    """Empty each row in which a search of the whole text finds a secret."""
+def _clean_found(rows: list[str], gap: str = "") -> list[OmittedPlace]:
+    """Replace each row in which a search of the whole text finds a secret."""
     left = []
     for _ in range(_ROUNDS):
         hits = [number for number, _ in secrets.find("\n".join(rows).encode("utf-8", "replace"))]
@@ -97,7 +102,7 @@ def _clean_found(rows: list[str]) -> list[OmittedPlace]:
             break
         left += [OmittedPlace(f"line {number}", _A_SECRET) for number in hits]
         for number in hits:
-            rows[number - 1] = ""
+            rows[number - 1] = gap
     return left
 
 
@@ -114,7 +119,7 @@ def _clean_environment(data: bytes, file: str) -> CleanContent:
     with contextlib.suppress(SnapshotError):
         if not left and (root is None or _written(environment_yml.compose(plain, file)) == clean):
             clean = plain
-    rest = _clean_list(clean, file)
+    rest = _clean_list(clean, file, gap="")
     return CleanContent(rest.data, left + rest.left)
 
 

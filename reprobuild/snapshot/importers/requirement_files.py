@@ -73,15 +73,22 @@ def _add_list(draft: Draft, source: ImportSource, file: str, above: list[str]) -
             if line and (len(above) == 1 or _is_row(line)):
                 draft.add(REQUIREMENTS, line, f"line {number}")
             elif line:
-                draft.leave(f"line {number}", "it is no requirement, no option and no comment")
+                _leave_row(draft, number, "it is no requirement, no option and no comment")
             continue
         other = posixpath.normpath(posixpath.join(posixpath.dirname(file), match["name"]))
         if other in above:
             draft.leave(f"line {number}", "the list is already read")
         elif reason := _refusal(source, other):
-            draft.leave(f"line {number}", reason.format(match["name"]))
+            _leave_row(draft, number, reason.format(match["name"]))
         else:
             _add_list(draft, source, other, above)
+
+
+def _leave_row(draft: Draft, number: int, reason: str) -> None:
+    """Name a row that may have named packages, and add one that no list has: a lock asks for it."""
+    draft.leave(f"line {number}", reason)
+    row = f"(line {number} of {display_text(draft.source)} is not imported: {reason})"
+    draft.add(REQUIREMENTS, row[:_LONGEST], f"line {number}")
 
 
 def _refusal(source: ImportSource, name: str) -> str:
@@ -90,8 +97,8 @@ def _refusal(source: ImportSource, name: str) -> str:
         return "{} has no name of a list: to import it, name it in the command"
     if not source.adopt(name):
         return "there is no list {} beside it"
-    content = source.read(name)
-    if secrets.secret_name_of_file(name) or secrets.find(content, most=1):
+    rows = secrets.without_logins(source.read(name).decode("utf-8", "replace"))
+    if secrets.secret_name_of_file(name) or secrets.find(rows.encode("utf-8", "replace"), most=1):
         return "{} holds a secret, which must be taken out of it first"
     return ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import lzma
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -28,6 +29,8 @@ DEPTH = 6  # directories below the path; a tracker's run has four
 MOST_FILES = 20_000
 _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pixi", ".tox"}
 
+# Of Unicode: controls, marks of direction, surrogates, ends of lines; emoji have joiners.
+_UNSAFE, _JOINERS = ("Cc", "Cf", "Cs", "Zl", "Zp"), ("\u200c", "\u200d")
 _TOO_LARGE = f"it has more than {LIMIT >> 20} MiB"
 
 _Fields = dict[Key, msgspec.Raw]
@@ -223,5 +226,6 @@ def _check_count(count: int, origin: str) -> None:
 
 def _check_printable(name: str, origin: str) -> None:
     """Refuse a name with control characters, marks of direction, bytes that are not UTF-8, or backslashes."""
-    if not name.isprintable() or "\\" in name:
+    unsafe = any(unicodedata.category(sign) in _UNSAFE and sign not in _JOINERS for sign in name)
+    if unsafe or "\\" in name:
         raise BuildError(f"{origin} holds the unsafe path {escape_text(name[:200])}", hint=HOSTILE)

@@ -47,6 +47,13 @@ def test_a_name_with_control_characters_is_refused(name: str, shown: str, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
+def test_names_that_people_give_are_read(tmp_path: Path) -> None:
+    names = ("s/Screenshot 3.04.05\u202fPM.png", "s/a\u00a0b.txt", "s/\U0001f469\u200d\U0001f52c.md")
+    members = [(name, tarfile.REGTYPE, b"x") for name in names]
+    path = tar_of(tmp_path / "s.tar.gz", ("s/requirements.txt", tarfile.REGTYPE, LIST), *members)
+    assert import_into(path, tmp_path / "out").format == "a snapshot in an archive"
+
+
 def test_a_name_of_a_zip_with_a_mark_of_direction_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
         archive.writestr("s/requirements.txt", LIST)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import SnapshotError
+from reprobuild.resolve.line_resolutions import unread_remarks
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.read import read_snapshot
@@ -53,8 +54,10 @@ def test_a_list_that_is_not_beside_it_is_named(name: str, tmp_path: Path) -> Non
     (tmp_path / "in" / "by").symlink_to(tmp_path)
     files = {"requirements.txt": f"numpy==1.26.4\n-r {name}\n".encode()}
     facts, lines = imported(tmp_path, files, "requirements.txt")
-    assert lines == ["numpy==1.26.4"]
-    assert [entry.reason for entry in facts.unused] == [f"there is no list {name} beside it"]
+    reason = f"there is no list {name} beside it"
+    assert lines == ["numpy==1.26.4", f"(line 2 of requirements.txt is not imported: {reason})"]
+    assert [entry.reason for entry in facts.unused] == [reason]
+    assert len(unread_remarks(read_snapshot(tmp_path / "out"))) == 1  # `lock` asks for it
 
 
 def test_a_long_chain_of_lists_is_refused(tmp_path: Path) -> None:
@@ -83,6 +86,7 @@ def test_a_mark_and_empty_lines_do_no_harm(content: bytes, beside: str, tmp_path
     assert not snapshot.remarks
 
 
+NO_ROW = "it is no requirement, no option and no comment"
 SECRETS = {
     ".ssh/id_rsa": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----\n",
     ".netrc": "machine index.example.org login joe password hunter2hunter2\n",
@@ -95,20 +99,29 @@ SECRETS = {
 def test_a_file_that_is_no_list_is_not_followed(name: str, tmp_path: Path) -> None:
     files = {name: SECRETS[name].encode(), "requirements.txt": f"numpy==1.26.4\n-r {name}\n".encode()}
     facts, lines = imported(tmp_path, files, "requirements.txt")
-    assert lines == ["numpy==1.26.4"]
+    reason = f"{name} has no name of a list: to import it, name it in the command"
+    assert lines == ["numpy==1.26.4", f"(line 2 of requirements.txt is not imported: {reason})"]
     assert [(entry.source, entry.field, entry.reason) for entry in facts.unused] == [
-        ("requirements.txt", "line 2", f"{name} has no name of a list: to import it, name it in the command")
+        ("requirements.txt", "line 2", reason)
     ]
 
 
 def test_a_list_with_a_secret_is_not_followed(tmp_path: Path) -> None:
-    content = b"six==1.16.0\n--extra-index-url https://joe:hunter2hunter2@index.example.org/simple\n"
+    content = ("six==1.16.0\n# ghp" + "_aB3dE5fG7hI9kL1mN3pQ5rS7tU9vW1xY3zA5\n").encode()
     files = {"more.txt": content, "requirements.txt": b"numpy==1.26.4\n-r more.txt\n"}
     facts, lines = imported(tmp_path, files, "requirements.txt")
-    assert lines == ["numpy==1.26.4"]
-    assert [entry.reason for entry in facts.unused] == [
-        "more.txt holds a secret, which must be taken out of it first"
-    ]
+    reason = "more.txt holds a secret, which must be taken out of it first"
+    assert lines == ["numpy==1.26.4", f"(line 2 of requirements.txt is not imported: {reason})"]
+    assert [entry.reason for entry in facts.unused] == [reason]
+
+
+def test_a_list_with_a_login_is_followed_without_it(tmp_path: Path) -> None:
+    content = (
+        "six==1.16.0\n--extra-index-url https://joe:hunter2" + "hunter2@index.example.org/simple\n"
+    ).encode()
+    files = {"more.txt": content, "requirements.txt": b"numpy==1.26.4\n-r more.txt\n"}
+    _, lines = imported(tmp_path, files, "requirements.txt")
+    assert lines == ["numpy==1.26.4", "six==1.16.0", "--extra-index-url https://index.example.org/simple"]
 
 
 def test_only_the_rows_of_a_list_are_taken_from_a_file_beside_it(tmp_path: Path) -> None:
@@ -123,5 +136,6 @@ def test_only_the_rows_of_a_list_are_taken_from_a_file_beside_it(tmp_path: Path)
         "requirements.txt": b"-r more.txt\nnumpy==1.26.4\n",
     }
     facts, lines = imported(tmp_path, files, "requirements.txt")
-    assert lines == [*rows, "numpy==1.26.4"]
-    assert [entry.reason for entry in facts.unused] == ["it is no requirement, no option and no comment"] * 4
+    gaps = [f"(line {number} of more.txt is not imported: {NO_ROW})" for number in range(9, 13)]
+    assert lines == [*rows, *gaps, "numpy==1.26.4"]
+    assert [entry.reason for entry in facts.unused] == [NO_ROW] * 4

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import SnapshotError
+from reprobuild.resolve.line_resolutions import unread_remarks
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers import captured_content
-from reprobuild.snapshot.importers.captured_content import LARGEST, put_captured
+from reprobuild.snapshot.importers.captured_content import GAP, LARGEST, put_captured
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.read import read_snapshot
@@ -187,6 +188,26 @@ def test_a_document_with_a_secret_is_refused(tmp_path: Path) -> None:
         import_into(path, tmp_path / "out")
     assert err.value.hint == "take it out of the file, and import it again"
     assert not (tmp_path / "out").exists()
+
+
+def test_a_long_row_of_hashes_becomes_several(tmp_path: Path) -> None:
+    """`pipenv requirements --hash` writes them so; PyYAML 6.0.1 has 51 of them."""
+    hashes = [f"--hash=sha256:{number:064x}" for number in range(60)]
+    (tmp_path / "requirements.txt").write_text(f"pyyaml==6.0.1 {' '.join(hashes)}\nnumpy==1.26.4\n")
+    import_into(tmp_path / "requirements.txt", tmp_path / "out")
+    snapshot = read_snapshot(tmp_path / "out")
+    assert [(line.name, line.version) for line in snapshot.requirements] == [
+        ("pyyaml", "6.0.1"),
+        ("numpy", "1.26.4"),
+    ]
+    assert unread_remarks(snapshot) == []
+
+
+def test_a_row_that_is_not_imported_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(f"numpy==1.26.4\n{'x' * 5000}\n")
+    import_into(tmp_path / "requirements.txt", tmp_path / "out")
+    assert (tmp_path / "out" / "requirements.txt").read_text() == f"numpy==1.26.4\n{GAP}\n"
+    assert len(unread_remarks(read_snapshot(tmp_path / "out"))) == 1
 
 
 def test_a_huge_list_is_refused_before_it_is_judged() -> None:
