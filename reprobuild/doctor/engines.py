@@ -63,6 +63,11 @@ def _unavailable_finding(engine: EngineFound, host: Host) -> DoctorFinding:
             "who is in that group is as "
             "good as root, so many sites say no",
         )  # fmt: skip
+    if not host.systemd and "dockerd" not in host.programs:
+        return DoctorFinding(
+            name="docker", state=state, seen="its program is there, and there is no dockerd",
+            meaning="it cannot run images", fix=describe_installation("podman", host),
+        )  # fmt: skip
     begin = "systemctl enable --now docker" if host.systemd else "service docker start"
     return DoctorFinding(
         name="docker", state=state, seen="its program is there, and no daemon answers",

@@ -80,7 +80,7 @@ def accept_deviations(
         groups = _group_by_title(refused)
         lines = [line for title, group in groups.items() for line in _summary(title, group)]
         raise LockError(
-            f"{len(refused)} captured lines cannot be repeated exactly:\n" + "\n".join(lines),
+            f"{_count_lines(len(refused))} cannot be repeated exactly:\n" + "\n".join(lines),
             hint="\n".join(
                 [
                     *_suggest_names(words, rulings, refused),
@@ -274,6 +274,10 @@ def _accept_advice(refused: Sequence[Resolution]) -> list[str]:
         if lost:
             lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_shorten_names(lost)}")
     return lines
+
+
+def _count_lines(count: int) -> str:
+    return "1 captured line" if count == 1 else f"{count} captured lines"
 
 
 def _shorten_names(names: Sequence[str]) -> str:

@@ -99,6 +99,8 @@ def test_what_a_machine_lacks(facts: dict[str, Any], name: str, state: str, seen
          {"docker": "problem", "engine": "problem"}, "`sudo systemctl enable --now docker`"),
         ({"engines": (EngineFound(name="docker", program="/usr/bin/docker"),), "systemd": False, "root": True},
          {"docker": "problem", "engine": "problem"}, "`service docker start`"),
+        ({"engines": (EngineFound(name="docker", program="/usr/bin/docker"),), "systemd": False, "root": True,
+          "programs": without("dockerd")}, {"docker": "problem", "engine": "problem"}, "`apt-get install podman`"),
         ({"engines": (EngineFound(name="docker"),), "docker": "refused"}, {"docker": "problem", "engine": "problem"},
          "`sudo usermod -aG docker ada`, then log in again"),
         ({"engines": (EngineFound(name="docker"), PODMAN), "docker": "elsewhere"}, {"docker": "warning"},
@@ -163,7 +165,12 @@ def test_every_package_has_a_remedy_everywhere(manager: str) -> None:
 def test_what_is_looked_for_is_judged() -> None:
     """No program is looked for in vain: without it, some finding differs."""
     gpu = {"vendors": ("nvidia",), "gpus": A100, "cgroup": "hybrid", "cdi": True}
-    unused = [name for name in PROGRAMS if judged(host(**gpu)) == judged(host(**gpu, programs=without(name)))]
+    client = {"systemd": False, "engines": (EngineFound(name="docker", program="/usr/bin/docker"),)}
+    unused = [
+        name
+        for name in PROGRAMS
+        if all(judged(host(**kind)) == judged(host(**kind, programs=without(name))) for kind in (gpu, client))
+    ]
     assert unused == []
 
 

@@ -92,7 +92,7 @@ def test_cuda_that_nothing_compiles() -> None:
         "`--build-image nvidia/cuda:12.4.0-devel-ubuntu22.04`; or a package that brings nvcc: build: "
         "{made: {packages: [...]}}; or put a wheel of it into pip's find-links"
     )
-    with pytest.raises(LockError, match=r"1 captured lines cannot be repeated exactly") as caught:
+    with pytest.raises(LockError, match=r"1 captured line cannot be repeated exactly") as caught:
         accept_deviations([ruling], [])
     assert caught.value.hint == "to go on without exactly these: --accept no-nvcc"
     assert all(one.accepted for word in ("no-nvcc", "made") for one in accept_deviations([ruling], [word]))

@@ -102,7 +102,7 @@ def test_a_build_of_python_with_an_index_and_a_repository(tmp_path: Path) -> Non
     python, index_said, besides, *more = str(caught.value).splitlines()
     assert python.startswith(NO_BUILD)
     assert index_said.startswith(f"{CLOSED}/simple cannot be reached: ")
-    assert besides == "beside that, 1 captured lines cannot be repeated exactly:"
+    assert besides == "beside that, 1 captured line cannot be repeated exactly:"
     assert more[0].startswith("  requirements.txt:2: a: unresolved (unreachable-source): ")
     assert caught.value.hint.splitlines()[0] == MIRROR
 
