@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -142,3 +143,30 @@ def test_a_given_lock_and_another_decision_are_refused_together(
     decided = msgspec.structs.replace(DECISIONS, seed=7)
     for stated in (decided, Decisions()):
         refuse_other_decisions(read_lock(given), stated, given, captured, lambda text: None)
+
+
+def test_a_given_lock_of_an_install_from_a_directory_is_followed_without_its_store(
+    captured: Path, tmp_path: Path
+) -> None:
+    """`--source` named its repository, and names it again."""
+    project = tmp_path / "job" / "lib"
+    project.mkdir()
+    (project / "setup.py").write_text("from setuptools import setup\nsetup(name='lib', version='1.0')\n")
+    git = ("git", "-C", str(project), "-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    (captured / "requirements.txt").write_text(f"six==1.16.0\nlib @ file://{project}\n")
+    given, source = tmp_path / "given.lock", f"{project}@{head}"
+    done = reprobuild(
+        "lock", captured, "-o", given, "--store", tmp_path / "store", "--base", "debian/bookworm", "--accept",
+        "no-apt-list", "--source", f"lib={source}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    decisions = msgspec.structs.replace(DECISIONS, sources={"lib": source})
+    made = make_context(tmp_path / "other store", folder=tmp_path)
+    lock = choose_lock(read_snapshot(captured), captured, tmp_path / "out", decisions, made, given)
+    assert [(item.name, item.commit) for item in lock.sources] == [("lib", head)]
+    assert made.store.has(lock.sources[0].file.sha256)
