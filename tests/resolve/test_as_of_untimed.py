@@ -201,3 +201,20 @@ def test_the_server_answers_nobody_else(index: UntimedIndex, tmp_path: Path) -> 
             err.value.close()
     with pytest.raises(urllib.error.URLError):
         opener.open(f"{address}/top/")  # it is gone
+
+
+def test_files_that_uv_cannot_choose_are_left_out(index: UntimedIndex, tmp_path: Path) -> None:
+    """A page of a large project has thousands of them."""
+    _, content = make_wheel("top", "1.1", "2023-01-01")
+    index.add(
+        ("top-1.1-cp311-cp311-win_amd64.whl", content),
+        ("top-1.1-cp311-cp311-manylinux_2_17_x86_64.whl", content),
+    )
+    index.uploads = {name: "2022-01-01T00:00:00Z" for files in index.files.values() for name in files}
+    index.uploads["top-1.2-py3-none-any.whl"] = "2024-01-01T00:00:00Z"
+    context, lines = around(tmp_path, index.root), pip_freeze.parse(b"top\n")[0]
+    files = make_file_lists(Decisions(), context.services, context)
+    with dated_indexes("2023-06-02T00:00:00Z", lines, files, context, ("3.11.2", "x86_64")) as dated:
+        names = {file.filename for file in dated.page(0, "top")}
+    assert "top-1.1-cp311-cp311-manylinux_2_17_x86_64.whl" in names
+    assert not names & {"top-1.1-cp311-cp311-win_amd64.whl", "top-1.2-py3-none-any.whl"}

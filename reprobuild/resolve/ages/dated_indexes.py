@@ -97,7 +97,7 @@ class DatedIndexes:
 
     def _make_page(self, place: PackageIndex, project: str) -> list[ListedFile]:
         if place in self._timed:
-            return self._files.list_page(place, project)
+            return [file for file in self._files.list_page(place, project) if self._may_count(file)]
         groups = group_files(self._files.list_page(place, project))
         if not groups:
             return []
@@ -119,6 +119,12 @@ class DatedIndexes:
             self._words.update({(project, version): words for version, words in present.items()})
             self._unknown.setdefault(project, set()).update(set(dated.unknown) - set(present))
         return [_with_time(file) for version in present for file in groups[version]]
+
+    def _may_count(self, file: ListedFile) -> bool:
+        """Return whether uv may choose a file: most files of a page are newer, or for another system."""
+        uploaded = parse_time(file.uploaded or "")
+        platform = file.filename.rpartition("-")[2] if file.filename.endswith(".whl") else "any"
+        return (uploaded is None or uploaded <= self._moment) and ("any" in platform or "linux" in platform)
 
     def describe(self, name: str, version: str) -> str:
         """Return the evidence of a chosen release, and the newer ones without, as the end of a sentence."""
