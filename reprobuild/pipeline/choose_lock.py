@@ -49,8 +49,8 @@ def choose_lock(
     context.say(f"lock: {lock.digest[:12]}, {f'of {lock_path}' if lock_path else 'made here before'}")
     if not all(context.store.has(source.file.sha256) for source in lock.sources):
         here, _ = select_environment_lines(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
-        own = context.resolve_context(captured)
-        sources, _ = lock_sources(name_repositories(here, decisions, own), decisions, own)
+        resolution = context.resolve_context(captured)
+        sources, _ = lock_sources(name_repositories(here, decisions, resolution), decisions, resolution)
         digests = {source.file.sha256 for source in sources}
         if other := [source for source in lock.sources if source.file.sha256 not in digests]:
             raise LockError(

@@ -471,7 +471,7 @@ def test_a_large_text_full_of_secrets_takes_no_long_time() -> None:
     began = time.process_time()
     assert secrets.find(text) == [(number + 1, "gitlab") for number in range(lines)]
     assert secrets.find(text, most=3) == [(1, "gitlab"), (2, "gitlab"), (3, "gitlab")]
-    assert time.process_time() - began < 8
+    assert time.process_time() - began < 30  # squared, it is hours
 
 
 @pytest.mark.parametrize("before", [0, (1 << 18) - 20, (1 << 18) - 1, 1 << 18, (1 << 18) + (1 << 15) - 5])
@@ -670,7 +670,7 @@ def test_no_text_makes_a_rule_slow(text: str) -> None:
         began = time.process_time()
         for _ in re.finditer(rule.pattern, text):
             pass
-        if (took := time.process_time() - began) > 0.1:
+        if (took := time.process_time() - began) > 0.4:  # squared, it is seconds
             slow[rule.name] = took
     assert slow == {}
 
