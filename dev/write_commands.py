@@ -21,8 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from reprobuild.cli.main import run_line  # noqa: E402  after the path
-from tests.snapshot.importers.typical import TYPICAL  # noqa: E402  after the path
+from reprobuild.cli.main import run_line  # noqa: E402  the path above must name the checkout first
+from tests.snapshot.importers.typical import TYPICAL  # noqa: E402  the path above must name the checkout first
 
 PAGE = ROOT / "docs" / "importing.md"
 START = "<!-- Commands by format, written by dev/write_commands.py: do not edit -->\n"

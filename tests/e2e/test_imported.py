@@ -173,7 +173,8 @@ def pixi_lock(folder: Path, channel: Path, url: str) -> Path:
 def test_a_lock_of_pixi_becomes_a_verified_image(tmp_path: Path, test_store: Path) -> None:
     out, channel = tmp_path / "out", tmp_path / "lab"
     env = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-    with Loopback(functools.partial(Channel, directory=str(channel))) as server:  # type: ignore[arg-type]
+    handler = functools.partial(Channel, directory=str(channel))
+    with Loopback(handler) as server:  # type: ignore[arg-type]  # a partial stands for the class
         path = pixi_lock(tmp_path, channel, server.url)
         done = reprobuild(
             "from-snapshot", path, "-o", out, "--store", test_store, "--base", "debian/bookworm", "--accept",

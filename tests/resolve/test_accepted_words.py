@@ -38,7 +38,7 @@ RULINGS = [ruling("torch", "pinned", ""), ruling("HOME", "excluded", "session"),
 
 
 def check(*words: str, rulings: list[Resolution] = RULINGS, **overrides: object) -> None:
-    decisions = Decisions(accept=words, **overrides)  # type: ignore[arg-type]
+    decisions = Decisions(accept=words, **overrides)  # type: ignore[arg-type]  # a case names some fields
     check_accepted_words(decisions, Snapshot(digest=""), rulings)
 
 

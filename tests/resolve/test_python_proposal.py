@@ -30,7 +30,7 @@ DAY = "2024-01-15T00:00:00Z"
 
 
 def proposed(**limits: object) -> str:
-    proposal = propose_python(PythonLimits(**limits))  # type: ignore[arg-type]
+    proposal = propose_python(PythonLimits(**limits))  # type: ignore[arg-type]  # a case names some fields
     return f"{proposal.minor} {proposal.reason}" if proposal else ""
 
 
