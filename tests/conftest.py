@@ -36,8 +36,8 @@ settings.load_profile("untimed")
 
 pytest_plugins = ("tests.browser", "tests.system.base", "tests.engines.small")
 
-# Tests on the example's store take longer than all the rest: these of them run with the rest, on their own store.
-MORE = ("tests/cluster/", "tests/e2e/test_guides.py")
+# Tests with one of these fixtures run in one process, in order: they share what is made once and takes minutes.
+SHARED = {"test_store": "the example's store", "bookworm": "Debian's packages"}
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
@@ -82,30 +82,20 @@ def unreadable(path: Path) -> Iterator[None]:
         path.chmod(mode)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that splits the tests among processes.
-
-    `make test` runs two processes side by side.
-    """
-    parser.addoption(
-        "--part", choices=("store", "more", "rest"),
-        help="only what is built on the example's store, but for some of it, or these, or all the rest",
-    )  # fmt: skip
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of the other processes."""
-    part = config.getoption("--part")
-    if part:
-        wanted = [item for item in items if _part_of(item) == part]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(wanted)])
-        items[:] = wanted
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test the group that one process of `make test` runs, with the longest groups first."""
+    groups = {item: _group_of(item) for item in items}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    order = [*SHARED.values()]
+    items.sort(key=lambda item: order.index(groups[item]) if groups[item] in order else len(order))
 
 
-def _part_of(item: pytest.Item) -> str:
-    if not isinstance(item, pytest.Function) or "test_store" not in item.fixturenames:
-        return "rest"
-    return "more" if item.nodeid.startswith(MORE) else "store"
+def _group_of(item: pytest.Item) -> str:
+    fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+    shared = (group for fixture, group in SHARED.items() if fixture in fixtures)
+    return next(shared, item.nodeid.partition("::")[0])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
