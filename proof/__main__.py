@@ -20,7 +20,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from proof import ablation, as_of, as_of_untimed, cluster, factors, gpu_train, leftovers, planted, torch_tests
+from proof import (
+    ablation,
+    as_of,
+    as_of_untimed,
+    cluster,
+    factors,
+    gpu_train,
+    leftovers,
+    long_tests,
+    planted,
+    torch_tests,
+)
 from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
 from proof.kinds import DOCUMENTS, FUZZED, READ
@@ -297,13 +308,22 @@ def run_as_of_untimed(place: Place) -> bool:
     return as_of_untimed.held(found)
 
 
+def run_long_tests(place: Place) -> bool:
+    """Run the tests that `make test` leaves out because of their length."""
+    about = machine()
+    index, shards = map(int, place.shard.split("/"))
+    found = long_tests.measure(place.work, long_tests.find_files()[index - 1 :: shards])
+    place.write("long-tests", long_tests.MODULES, {"shard": place.shard, **found}, about)
+    return long_tests.held(found)
+
+
 EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers,
     "fault-injection": run_fault_injection,
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
     "fuzz-documents": run_fuzz_documents, "planted": run_planted, "cluster": run_cluster, "torch": run_torch,
     "gpu-train": run_gpu_train, "environments": run_environments, "as-of": run_as_of,
-    "as-of-untimed": run_as_of_untimed,
+    "as-of-untimed": run_as_of_untimed, "long-tests": run_long_tests,
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from benchmarks import (
     smoke,
     startup,
 )
-from proof import as_of, factors, gpu_train, leftovers, planted, torch_tests
+from proof import as_of, factors, gpu_train, leftovers, long_tests, planted, torch_tests
 from proof.environments import experiment
 from proof.evidence import Kind
 from proof.fault_injection.faults import MODULES as FAULTS
@@ -80,6 +80,7 @@ KINDS: tuple[Kind, ...] = (
         made_by="make proof",
     ),
     Kind(name="gpu-train", modules=gpu_train.MODULES, made_by="make proof"),
+    Kind(name="long-tests", modules=long_tests.MODULES, made_by="make proof PROOF_ARGS=long-tests"),
     Kind(name="planted", modules=planted.MODULES, made_by="make proof"),
     Kind(name="reading", modules=READ, made_by="make proof"),
     Kind(name="torch", modules=torch_tests.MODULES, made_by="make proof"),

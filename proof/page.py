@@ -189,6 +189,20 @@ def _as_of_untimed(evidence: Mapping[str, Any]) -> str:
     return _as_of(evidence) + "\n" + said + _table(["evidence", "right", "wrong", "share"], rows)
 
 
+def _long_tests(evidence: Mapping[str, Any]) -> str:
+    files: dict[str, list[Mapping[str, Any]]] = {}
+    for test in evidence["tests"]:
+        files.setdefault(test["test"].partition("::")[0], []).append(test)
+    rows = [
+        [
+            f"`{name}`", str(len(tests)), str(sum(test["answer"] == "passed" for test in tests)),
+            f"{sum(test['seconds'] for test in tests):.0f}",
+        ]
+        for name, tests in files.items()
+    ]  # fmt: skip
+    return f"{_where(evidence)}\n\n" + _table(["module", "tests", "passed", "seconds"], rows)
+
+
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "factors": _factors, "ablation": _ablation, "leftovers": _leftovers,
     "fault-injection": _fault_injection, "fuzz": _fuzz,
@@ -196,7 +210,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "benchmarks": _benchmarks,
     "planted": _planted, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
     "environments": _environments, "as-of": _as_of,
-    "as-of-untimed": _as_of_untimed,
+    "as-of-untimed": _as_of_untimed, "long-tests": _long_tests,
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from reprobuild.output.directory import read_image
 from reprobuild.store.sharing import join
 from reprobuild.store.signature import stored_key
 from reprobuild.store.store import Store
+from tests.groups import GroupScheduling, prepare_groups, sort_by_group
 from tests.snapshot import counts
 from tests.squashfs import open_folder, squashfs_tools
 from tests.torch_environment import make_torch_environment
@@ -35,9 +36,6 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 pytest_plugins = ("tests.browser", "tests.system.base", "tests.engines.small")
-
-# Tests with one of these fixtures run in one process, in order: they share what is made once and takes minutes.
-SHARED = {"test_store": "the example's store", "bookworm": "Debian's packages"}
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "cpu-train"
@@ -82,20 +80,29 @@ def unreadable(path: Path) -> Iterator[None]:
         path.chmod(mode)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test the group that one process of `make test` runs, with the longest groups first."""
-    groups = {item: _group_of(item) for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    order = [*SHARED.values()]
-    items.sort(key=lambda item: order.index(groups[item]) if groups[item] in order else len(order))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that `make proof` uses."""
+    parser.addoption("--long", action="store_true", help="only the tests that are marked long")
 
 
-def _group_of(item: pytest.Item) -> str:
-    fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
-    shared = (group for fixture, group in SHARED.items() if fixture in fixtures)
-    return next(shared, item.nodeid.partition("::")[0])
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare the groups of tests that one process runs."""
+    prepare_groups(config)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
+    """Give whole groups of tests to processes."""
+    return GroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests by their length, and sort them by group."""
+    is_long = {item: item.get_closest_marker("long") is not None for item in items}
+    config.hook.pytest_deselected(
+        items=[item for item in items if is_long[item] != config.getoption("--long")]
+    )
+    items[:] = [item for item in items if is_long[item] == config.getoption("--long")]
+    sort_by_group(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

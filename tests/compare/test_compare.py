@@ -918,12 +918,12 @@ def test_very_many_distributions(tmp_path: Path) -> None:
 
 def test_a_capture_that_was_made_to_harm(tmp_path: Path) -> None:
     machine = {
-        "cpu": {"flags": "a " * 500_000, "model name": "\x1b[2J " + TOKEN},
-        "limits": {f"\x1b{number}": [0, 0] for number in range(10_000)},
+        "cpu": {"flags": "a " * 50_000, "model name": "\x1b[2J " + TOKEN},
+        "limits": {f"\x1b{number}": [0, 0] for number in range(2_000)},
         "release": {"ID": "\u202e"},
     }
     gpu = {
-        "nvidia_smi": ["\x1b, 2, 3"] * 50_000,
+        "nvidia_smi": ["\x1b, 2, 3"] * 5_000,
         "nvidia_smi_fields": ["name", "driver_version"],
         "driver": "(" * 10_000,
     }
@@ -931,7 +931,7 @@ def test_a_capture_that_was_made_to_harm(tmp_path: Path) -> None:
     other = make_snapshot(tmp_path / "other", {"machine": {}, "gpu": {}}, env_txt="A=1\n")
     found = compared(one, other)
     text = render_comparison(found, everything=True)
-    assert len(found.only_in_one) > 10_000
+    assert len(found.only_in_one) > 2_000
     assert all(character.isprintable() or character == "\n" for character in text)
     assert TOKEN not in text + msgspec.json.encode(found).decode()
 
