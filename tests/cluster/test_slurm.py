@@ -28,12 +28,16 @@ def cluster(
 
 
 @pytest.fixture(scope="module")
-def outcomes(cluster: Cluster) -> list[Outcome]:
-    """One node computes otherwise; then, in a job that is there already, one has no engine, one hangs, one dies."""
-    trials = [
-        Trial({"n2": "odd"}, collectives=True),
-        Trial({"n1": "refuse", "n2": "hang", "n3": "die"}, DEADLINE, inside=True),
-    ]
+def odd(cluster: Cluster) -> Outcome:
+    """One node computes otherwise."""
+    (outcome,) = cluster.run([Trial({"n2": "odd"}, collectives=True)])
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def silent(cluster: Cluster) -> Outcome:
+    """In a job that is there already, one node has no engine, one hangs, one dies."""
+    trial = Trial({"n1": "refuse", "n2": "hang", "n3": "die"}, DEADLINE, inside=True)
     words = [str(cluster.out), "--store", str(cluster.store)]
     again = shlex.join([*PROGRAM, "verify", *words])
     check = shlex.join([*PROGRAM, "cluster", "run", *words])
@@ -44,11 +48,13 @@ def outcomes(cluster: Cluster) -> list[Outcome]:
         {again} --engine apptainer --no-probes > again
         true
     """
-    return cluster.run(trials, more)
+    (outcome,) = cluster.run([trial], more)
+    return outcome
 
 
-def test_the_node_whose_arithmetic_differs_is_named_with_the_probes(outcomes: list[Outcome]) -> None:
-    found = outcomes[0]
+@pytest.mark.long  # and twenty times in `make proof PROOF_ARGS=cluster`
+def test_the_node_whose_arithmetic_differs_is_named_with_the_probes(odd: Outcome) -> None:
+    found = odd
     assert (found.code, found.cluster.verdict) == (8, "differ"), found.said
     assert [one.nodes for one in found.cluster.groups] == [
         NODES
@@ -57,24 +63,25 @@ def test_the_node_whose_arithmetic_differs_is_named_with_the_probes(outcomes: li
     assert (found.cluster.silent, found.cluster.groups[0].parted) == ((), ())
 
 
-def test_the_collectives_between_the_nodes_name_it_too(outcomes: list[Outcome]) -> None:
+@pytest.mark.long
+def test_the_collectives_between_the_nodes_name_it_too(odd: Outcome) -> None:
     """What it added went to all alike; what each rank adds by itself shows whose sums are wrong."""
-    (found,) = outcomes[0].cluster.collectives
+    (found,) = odd.cluster.collectives
     assert (found.verdict, found.backend, found.nodes, found.ranks) == ("drift", "gloo", NODES, 3), found
     assert [(each.collective, each.kind, each.nodes, each.settled) for each in found.drifts] == [
         ("all_gather, summed by each rank", "ranks", ("n2",), True)
     ]
     assert {"all_reduce float32 1 MiB", "all_reduce that cancels"} <= set(found.identical)
     assert re.match("[23] different results in the order of arrival, 2 in", found.control), found.control
-    assert outcomes[1].cluster.collectives == ()  # fewer than two nodes answered
 
 
-def test_nodes_that_hang_die_or_have_no_engine_are_told_and_not_waited_for(outcomes: list[Outcome]) -> None:
-    found = outcomes[1]
+def test_nodes_that_hang_die_or_have_no_engine_are_told_and_not_waited_for(silent: Outcome) -> None:
+    found = silent
     assert (found.code, found.cluster.verdict, found.cluster.groups) == (9, "inconclusive", ()), found.said
     assert [(each.node, each.kind) for each in found.cluster.silent] == [
         ("n1", "refused"), ("n2", "hangs"), ("n3", "died"),
     ]  # fmt: skip
+    assert found.cluster.collectives == ()  # fewer than two nodes answered
     assert REFUSED in found.cluster.silent[0].why
     assert "killed by signal 9" in found.cluster.silent[2].why
     assert found.cluster.notes[0] == f"not waited for any longer than {DEADLINE} s"
@@ -90,9 +97,9 @@ def test_nodes_that_hang_die_or_have_no_engine_are_told_and_not_waited_for(outco
     ],
 )  # fmt: skip
 def test_what_slurm_cannot_give_is_said(
-    name: str, what: str, hint: str, outcomes: list[Outcome], cluster: Cluster
+    name: str, what: str, hint: str, silent: Outcome, cluster: Cluster
 ) -> None:
-    assert outcomes
+    assert silent
     said = (cluster.folder / name).read_text()
     assert f"error: {what}" in said
     assert f"hint: {hint}" in said
@@ -133,15 +140,13 @@ def test_where_slurm_is_not_that_is_said(built_example: Built, tmp_path: Path) -
         assert f"hint: {hint}" in done.stderr
 
 
-def test_a_later_check_of_one_machine_keeps_the_nodes_on_the_page(
-    outcomes: list[Outcome], cluster: Cluster
-) -> None:
-    assert len(outcomes) == 2
+def test_a_later_check_of_one_machine_keeps_the_nodes_on_the_page(silent: Outcome, cluster: Cluster) -> None:
+    assert silent.code == 9
     assert "round trip: " in (cluster.folder / "again").read_text()
     page = (cluster.out / "report.html").read_text()
     assert [name in page for name in ("<b>n1</b>", "<b>n2</b>", "<b>n3</b>")] == [True] * 3
 
 
-def test_no_job_is_left(outcomes: list[Outcome], cluster: Cluster) -> None:
-    assert len(outcomes) == 2
+def test_no_job_is_left(silent: Outcome, cluster: Cluster) -> None:
+    assert silent.code == 9
     assert (cluster.folder / "left").read_text() == ""

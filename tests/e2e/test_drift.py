@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import EXAMPLE, Built, reprobuild
 
 SNAPSHOT = EXAMPLE / "snapshot"
@@ -32,6 +34,7 @@ def plant(example: Path, work: Path) -> None:
     diff.write_text(git(clone, "diff"))
 
 
+@pytest.mark.long
 def test_a_shuffle_seeded_by_the_clock_is_drift(
     built_example: Built, example_copy: Path, tmp_path: Path
 ) -> None:

@@ -175,6 +175,7 @@ def on_machine(root: Path, argv: Sequence[str], binds: Sequence[Bind], env: Mapp
     )  # fmt: skip
 
 
+@pytest.mark.long  # each builds an image, and so does the fixture `here`
 @pytest.mark.parametrize("user", [(), AS_USER], ids=["root", "user"])
 def test_a_host_without_dpkg_builds_the_same_tree(
     user: tuple[str, ...], locked: Path, here: str, bare: Path, tmp_path: Path
