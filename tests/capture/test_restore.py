@@ -110,10 +110,11 @@ def pack_of(folder: Path, entries: list[tuple[bytes, bytes, bytes]]) -> tuple[st
 
 def tree_of(store: Path, entries: list[tuple[bytes, bytes, bytes]]) -> str:
     raw = b""
+    known: dict[bytes, bytes] = {}  # many names may have one content
     for mode, name, content in entries:
-        oid = (
-            content if mode == b"40000" else git(store, "hash-object", "-w", "--stdin", stdin=content).strip()
-        )
+        if mode != b"40000" and content not in known:
+            known[content] = git(store, "hash-object", "-w", "--stdin", stdin=content).strip()
+        oid = content if mode == b"40000" else known[content]
         raw += mode + b" " + name + b"\0" + bytes.fromhex(oid.decode())
     return git(store, "hash-object", "-w", "-t", "tree", "--literally", "--stdin", stdin=raw).decode().strip()
 
