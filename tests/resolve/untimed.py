@@ -74,13 +74,16 @@ def make_sdist(
 class UntimedIndex(Loopback):
     """The index. `ranges` tells whether it obeys Range; `asked` has path, Range and Authorization of each request.
 
-    `uploads` has upload times by file name, for a page in JSON; without any, pages are HTML.
+    `uploads` has upload times by file name, for a page in JSON; without any, pages are HTML. `published` has what
+    pages state about the metadata file of a wheel: true, or its sha256. `metadata` has these files (see `publish`).
     """
 
     def __init__(self, *, ranges: bool = True, login: str = "") -> None:
         self.ranges, self.login = ranges, login
         self.files: dict[str, dict[str, bytes]] = {}
         self.uploads: dict[str, str] = {}
+        self.published: dict[str, bool | str] = {}
+        self.metadata: dict[str, bytes] = {}
         self.asked: list[tuple[str, str | None, str | None]] = []
         self.broken = False
         super().__init__(_make_handler(self))
@@ -90,6 +93,12 @@ class UntimedIndex(Loopback):
         for filename, content in files:
             project = filename.split("-")[0].replace("_", "-").lower()
             self.files.setdefault(project, {})[filename] = content
+
+    def publish(self, filename: str, content: bytes | None, stated: bool | str = "") -> None:
+        """Publish a metadata file, or only claim it; an empty `stated` is its hash."""
+        self.published[filename] = stated or hashlib.sha256(content or b"").hexdigest()
+        if content is not None:
+            self.metadata[f"{filename}.metadata"] = content
 
     @property
     def root(self) -> str:
@@ -102,16 +111,26 @@ class UntimedIndex(Loopback):
         if self.uploads:
             entries = [
                 {"filename": name, "url": f"/files/{project}/{name}", "hashes": {"sha256": digest},
-                 **({"upload-time": self.uploads[name]} if name in self.uploads else {})}
+                 **({"upload-time": self.uploads[name]} if name in self.uploads else {}),
+                 **({"core-metadata": _state(self.published[name])} if name in self.published else {})}
                 for name, digest in digests.items()
             ]  # fmt: skip
             document = {"meta": {"api-version": "1.1"}, "name": project, "files": entries}
             return "application/vnd.pypi.simple.v1+json", json.dumps(document).encode()
         rows = "".join(
-            f'<a href="/files/{project}/{name}#sha256={digest}">{name}</a>\n'
+            f'<a href="/files/{project}/{name}#sha256={digest}"{self._attribute(name)}>{name}</a>\n'
             for name, digest in digests.items()
         )
         return "text/html", f"<!DOCTYPE html><html><body>\n{rows}</body></html>".encode()
+
+    def _attribute(self, name: str) -> str:
+        stated = self.published.get(name)
+        text = f"sha256={stated}" if isinstance(stated, str) else "true"
+        return f' data-core-metadata="{text}"' if stated else ""
+
+
+def _state(stated: bool | str) -> object:
+    return {"sha256": stated} if isinstance(stated, str) else stated
 
 
 def _make_handler(index: UntimedIndex) -> type[http.server.BaseHTTPRequestHandler]:
@@ -126,7 +145,8 @@ def _make_handler(index: UntimedIndex) -> type[http.server.BaseHTTPRequestHandle
                 return self._send(401, "text/plain", b"")
             if parts[0] == "simple" and parts[-1] in index.files:
                 return self._send(200, *index.page(parts[-1]))
-            content = index.files.get(parts[1], {}).get(parts[-1]) if parts[0] == "files" else None
+            files = {**index.files.get(parts[1], {}), **index.metadata} if parts[0] == "files" else {}
+            content = files.get(parts[-1])
             if content is None:
                 return self._send(404, "text/plain", b"")
             if not (wished and index.ranges):

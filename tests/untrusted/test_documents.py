@@ -56,7 +56,7 @@ UNTYPED = {
     "snapshot/parsers/environment_yml.py:compose": "nodes of YAML; each scalar is read as a line of text",
     "snapshot/importers/draft.py:load_value": "each value is tested, and becomes a line that the parsers read",
     "snapshot/importers/toml_documents.py:load_toml": "the same",
-    "resolve/ages/evidence.py:_remembered": "what this store remembers; the type is an argument",
+    "resolve/ages/evidence.py:_recall": "what this store remembers; the type is an argument",
     "store/store.py:recall": "what this store remembers; its callers give it a type",
 }
 # What stands for a document of its own, and the type that reads it: one odd entry loses no other.
@@ -68,7 +68,11 @@ ENTRIES = {
     "ecosystems/oci_registry/manifest.py:find_image:_decode_document $.manifests[...]": "_Descriptor",
     "ecosystems/oci_registry/manifest.py:kind:_decode_document $.manifests": "only whether it is there",
     "ecosystems/oci_registry/repository.py:_read:msgspec.json.decode $.manifests[...]": "Descriptor",
-    "ecosystems/pypi/simple_api.py::msgspec.json.Decoder $.files[...]": "_File",
+    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.files[...]": "_File",
+    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.core-metadata": "_METADATA",
+    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.dist-info-metadata": "_METADATA",
+    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.files[...].core-metadata": "_METADATA",
+    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.files[...].dist-info-metadata": "_METADATA",
     "snapshot/importers/source.py:fields:msgspec.json.decode $[...]": "only whether it is there",
     "verify/certificate/read.py:_read_version:msgspec.json.decode $.determinism": "only whether it is there",
 }

@@ -16,17 +16,18 @@ from msgspec import Struct
 
 from reprobuild.infra.http.model import split_credentials
 from reprobuild.infra.http.redaction import redact_address
-from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Key, Line, Text, Word
+from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Key, Line, OptionalSha256, Text, Word
 from reprobuild.store.store import Store
 
-_KEY = hashlib.sha256(b"pages of indexes, 2").hexdigest()
+_KEY = hashlib.sha256(b"pages of indexes, 3").hexdigest()
 
 
 class ListedFile(Struct, frozen=True, kw_only=True):
     """A file in an index's list.
 
     `hashes` are by algorithm; `yanked` is None, or the reason (may be empty). `uploaded` is the time of its upload, if
-    the index publishes it (https://packaging.python.org/specifications/simple-repository-api/, 1.1).
+    the index publishes it (https://packaging.python.org/specifications/simple-repository-api/, 1.1). `core_metadata` is
+    None if the index publishes no metadata file of it, else the sha256 of that file (empty: not stated).
     """
 
     filename: FileName
@@ -36,6 +37,7 @@ class ListedFile(Struct, frozen=True, kw_only=True):
     requires_python: Line | None = None
     yanked: Text | None = None
     uploaded: Line | None = None
+    core_metadata: OptionalSha256 | None = None
 
 
 class CachedPage(Struct, frozen=True, kw_only=True):

@@ -1,25 +1,25 @@
 """The offers of one place, read once a page.
 
-A place is a Simple API, a directory, or a page of links. JSON (PEP 691) is read by `msgspec`, HTML (PEP 503)
+A place is a Simple API, a directory, or a page of links. JSON (PEP 691) is read by `json_page`, HTML (PEP 503)
 by `mousebender`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
 import re
 import shlex
 import urllib.parse
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import mousebender.simple as simple
 import msgspec
-from msgspec import Struct
 
+from reprobuild.ecosystems.pypi.core_metadata import parse_core_metadata
 from reprobuild.ecosystems.pypi.indexes import PackageIndex
+from reprobuild.ecosystems.pypi.json_page import convert_file, read_json_page
 from reprobuild.ecosystems.pypi.page_cache import ListedFile as ListedFile
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.page_text import check_list, join_link, read_anchors
@@ -27,7 +27,6 @@ from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.file_scheme import local_path
 from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError, Page, UnreachedError
-from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Line, Text, Word
 
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 # Bounds of a page. One with 30,000 files has some 10 MiB, and `mousebender` reads 1 MiB in a second.
@@ -168,7 +167,7 @@ class Pages:
         place = index.url
         if place.startswith("file:") and local_path(place).is_dir():
             paths = sorted(path for path in local_path(place).iterdir() if path.is_file())
-            files = (_convert_file(filename=path.name, url=path.as_uri()) for path in paths)
+            files = (convert_file(filename=path.name, url=path.as_uri()) for path in paths)
             return [item for item in files if item is not None]
         try:
             page = self._net.page(place, accept="text/html", most=LARGEST)
@@ -185,7 +184,7 @@ class Pages:
             if (url := join_link(page.url, anchor.get("href", ""))) and anchor.get("href")
         ]
         files = (
-            _convert_file(
+            convert_file(
                 filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
                 hashes=_fragment_hashes(url), requires_python=anchor.get("data-requires-python"),
                 yanked=anchor.get("data-yanked"),
@@ -213,76 +212,12 @@ def _project_address(index: PackageIndex, project: str) -> str:
     return index.url if index.links else f"{index.url}/{project}/"
 
 
-class _File(Struct, frozen=True, rename="kebab"):
-    filename: FileName
-    url: Href
-    hashes: dict[Word, Hex] = {}
-    requires_python: Line | None = None
-    size: int | None = None
-    yanked: bool | Text = False
-    upload_time: Line | None = None
-
-
-class _Meta(Struct, frozen=True, rename="kebab"):
-    api_version: Line = "1.0"
-
-
-class _Project(Struct, frozen=True):
-    name: Line
-    files: tuple[_File, ...]
-    meta: _Meta = _Meta()
-
-
-class _Entries(Struct, frozen=True):
-    """As `_Project`, for a page with odd entries."""
-
-    name: Line
-    files: tuple[msgspec.Raw, ...]
-    meta: _Meta = _Meta()
-
-
-_PROJECT = msgspec.json.Decoder(_Project)
-_ENTRIES = msgspec.json.Decoder(_Entries)
-_FILE = msgspec.json.Decoder(_File)
-
-
-def _decode_project(content: bytes) -> _Project:
-    """Return the contents of a JSON page.
-
-    An odd entry, for example with a strange file name, must not hide the others.
-    """
-    try:
-        return _PROJECT.decode(content)
-    except msgspec.ValidationError:
-        page = _ENTRIES.decode(content)
-    return _Project(name=page.name, meta=page.meta, files=tuple(_decode_files(page.files)))
-
-
-def _decode_files(entries: Sequence[msgspec.Raw]) -> Iterator[_File]:
-    for entry in entries:
-        with contextlib.suppress(msgspec.ValidationError):
-            yield _FILE.decode(entry)
-
-
-def _convert_file(**fields: object) -> ListedFile | None:
-    """Return a listed file, or None if invalid.
-
-    Its name and its address must be valid.
-    """
-    try:
-        return msgspec.convert(fields, type=ListedFile)
-    except msgspec.ValidationError:
-        return None
-
-
 def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFile], bool]:
     media = page.content_type.split(";")[0].strip() or "text/html"
     if "json" in media:
         if media not in _JSON:
             raise simple.UnsupportedMIMEType(media)
-        read = _decode_project(page.content)
-        version, some = read.meta.api_version, bool(read.files)
-        files = [_parse_json_file(page.url, file) for file in read.files if needle in file.filename]
+        version, some, matches = read_json_page(page, needle)
     else:
         text = page.content.decode()
         check_list(text)
@@ -295,23 +230,13 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFil
             warnings.simplefilter("ignore", simple.APIVersionWarning)
             details = simple.parse_project_details(head + text, media, project)
         version = str(details.get("meta", {}).get("api-version", "1.0"))
-        files = [
+        files = (
             _parse_html_file(page.url, dict(file)) for file in details["files"] if needle in file["filename"]
-        ]
+        )
+        matches = [item for item in files if item is not None]
     if version.partition(".")[0] != "1":
         raise simple.UnsupportedAPIVersion(version)
-    return [item for item in files if item is not None], some
-
-
-def _parse_json_file(page: str, file: _File) -> ListedFile | None:
-    url = join_link(page, file.url)
-    if url is None:
-        return None
-    yanked = None if file.yanked is False else file.yanked if isinstance(file.yanked, str) else ""
-    return _convert_file(
-        filename=file.filename, url=url, hashes=file.hashes, size=file.size or 0,
-        requires_python=file.requires_python, yanked=yanked, uploaded=file.upload_time,
-    )  # fmt: skip
+    return matches, some
 
 
 def _parse_html_file(page: str, file: Mapping[str, Any]) -> ListedFile | None:
@@ -319,9 +244,10 @@ def _parse_html_file(page: str, file: Mapping[str, Any]) -> ListedFile | None:
     if url is None:
         return None
     yanked = file.get("yanked", False)
-    return _convert_file(
+    return convert_file(
         filename=file["filename"], url=url, hashes=file.get("hashes", {}), requires_python=file.get("requires-python"),
         yanked=None if yanked is False else yanked if isinstance(yanked, str) else "",
+        core_metadata=parse_core_metadata(file.get("core-metadata")),
     )  # fmt: skip
 
 

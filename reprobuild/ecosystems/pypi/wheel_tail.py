@@ -14,6 +14,7 @@ from typing import cast
 
 from msgspec import Struct
 
+from reprobuild.ecosystems.pypi.core_metadata import LARGEST_HEADER, cut_header
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.untrusted.strings import Line, Text
@@ -22,7 +23,6 @@ from reprobuild.infra.untrusted.zips import UNREADABLE
 TAIL = 1 << 16  # bytes of a request
 MOST = 4 << 20  # bytes of one wheel
 _WHOLE = 1 << 20  # of a wheel whose server knows no ranges
-_LARGEST_METADATA = 1 << 18  # of its header; a description is not read
 _RANGE = re.compile(r"bytes (\d{1,15})-\d{1,15}/(\d{1,15})")
 _GENERATOR = re.compile(r"^Generator: *([^\r\n]{1,100})", re.MULTILINE)
 
@@ -135,7 +135,7 @@ def _read_member(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], name: s
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 return b""
             with archive.open(info) as member:
-                return member.read(_LARGEST_METADATA)
+                return member.read(LARGEST_HEADER)
     return b""
 
 
@@ -146,9 +146,5 @@ def _read_generator(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo]) -> s
 
 
 def _read_header(archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo]) -> str:
-    """Return the header of METADATA, which an empty line ends; empty if it is too long."""
-    content = _read_member(archive, infos, "METADATA").replace(b"\r\n", b"\n")
-    header, end, _ = content.partition(b"\n\n")
-    if not end and len(content) >= _LARGEST_METADATA:
-        return ""
-    return f"{header.decode(errors='replace').rstrip()}\n" if header.strip() else ""
+    """Return the header of METADATA; empty if it is too long."""
+    return cut_header(_read_member(archive, infos, "METADATA"))

@@ -10,11 +10,15 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
+from reprobuild.ecosystems.pypi.core_metadata import PublishedMetadata, read_published_metadata
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.ecosystems.pypi.wheel_tail import WheelFacts, read_wheel_facts
 from reprobuild.infra.http.client import Net
@@ -25,13 +29,14 @@ from reprobuild.store.store import Store
 
 VERSION = 2  # of the remembered facts
 MOST_FILES = 20_000  # read in one run
+MOST_MISSING = 5  # metadata files of a host that it publishes and does not have; no more are requested
 _ARCHIVES = 4  # source archives in memory at once
 # A zip archive has local times without their zone, which is at most 14 hours from UTC.
 _ZONES = 14 * 3600
 # Days from the date in a list of changes to the upload: 53 of 54 entries that were compared.
 _ENTRY = 3 * DAY
 
-Facts = TypeVar("Facts", WheelFacts, SdistFacts)
+Facts = TypeVar("Facts", WheelFacts, PublishedMetadata, SdistFacts)
 
 
 class AgeReader:
@@ -50,6 +55,7 @@ class AgeReader:
         self._guard = threading.Lock()
         self._archives = threading.Semaphore(_ARCHIVES)
         self._left = MOST_FILES
+        self._missing: Counter[str] = Counter()
         self._python = f"cp{''.join(target[0].split('.')[:2])}"
         self._platform = re.compile(rf"linux.*_{re.escape(target[1])}")
 
@@ -90,6 +96,30 @@ class AgeReader:
         """Return the facts of a wheel, or None if it cannot be read."""
         return self._remembered("wheel", file, WheelFacts, lambda: read_wheel_facts(file.url, self._net))
 
+    def wheel_header(self, file: ListedFile) -> str:
+        """Return the header of a wheel's METADATA, or "" if it cannot be read.
+
+        The wheel is not read if the index publishes this file of it, unless its facts are known.
+        """
+        facts = self._recall("wheel", file, WheelFacts)
+        if facts is None and (published := self._published_metadata(file)):
+            return published.header
+        facts = facts or self.wheel_facts(file)
+        return facts.metadata if facts else ""
+
+    def _published_metadata(self, file: ListedFile) -> PublishedMetadata | None:
+        host = urlsplit(file.url).netloc
+        if file.core_metadata is None or self._missing[host] >= MOST_MISSING:
+            return None
+        published = self._remembered(
+            f"metadata {file.core_metadata}", file, PublishedMetadata,
+            lambda: read_published_metadata(file, self._net),
+        )  # fmt: skip
+        if published is None:
+            with self._guard:
+                self._missing[host] += 1
+        return published
+
     def _wheel_age(self, file: ListedFile, facts: WheelFacts) -> Age:
         built = built_age(facts.generator, free=False)
         if is_constant(facts.newest, same=facts.same, now=self._now):
@@ -124,23 +154,31 @@ class AgeReader:
     def _remembered(
         self, kind: str, file: ListedFile, form: type[Facts], read: Callable[[], Facts | None]
     ) -> Facts | None:
-        sha256 = file.hashes.get("sha256", "").lower()
-        # Another index may state the same hash for other bytes. A query may be a signature, which changes.
-        place = file.url.partition("#")[0].partition("?")[0]
-        key = hashlib.sha256(f"age {VERSION} {kind} {sha256} {place}".encode()).hexdigest()
-        if sha256:
-            try:
-                return msgspec.convert(self._store.recall(key), form)
-            except msgspec.ValidationError:  # not there yet, or damaged
-                pass
+        if (known := self._recall(kind, file, form)) is not None:
+            return known
         with self._guard:
             self._left -= 1
             if self._left < 0:
                 return None
         facts = read()
-        if facts is not None and sha256:
+        if facts is not None and (key := _key(kind, file)):
             self._store.remember(key, msgspec.to_builtins(facts))
         return facts
+
+    def _recall(self, kind: str, file: ListedFile, form: type[Facts]) -> Facts | None:
+        """Return the facts of an earlier reading."""
+        if key := _key(kind, file):
+            with suppress(msgspec.ValidationError):  # not there yet, or damaged
+                return msgspec.convert(self._store.recall(key), form)
+        return None
+
+
+def _key(kind: str, file: ListedFile) -> str:
+    """Return the key of remembered facts, or "" if the file has no hash."""
+    sha256 = file.hashes.get("sha256", "").lower()
+    # Another index may state the same hash for other bytes. A query may be a signature, which changes.
+    place = file.url.partition("#")[0].partition("?")[0]
+    return hashlib.sha256(f"age {VERSION} {kind} {sha256} {place}".encode()).hexdigest() if sha256 else ""
 
 
 def _size(file: ListedFile) -> tuple[int, str]:

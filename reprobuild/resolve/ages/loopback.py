@@ -113,8 +113,7 @@ class PageServer:
                 if not name.endswith(".whl"):
                     check_archive(path, name)  # uv unpacks it
                 return "application/octet-stream", path
-            facts = self._reader.wheel_facts(file)
-            header = facts.metadata if facts else ""
+            header = self._reader.wheel_header(file)
             return "text/plain; charset=utf-8", header.encode() if header else self._read_metadata(file)
         except (FetchError, BuildError, OSError, zlib.error, LZMAError, *UNREADABLE, *zips.UNREADABLE):
             return None
