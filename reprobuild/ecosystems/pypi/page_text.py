@@ -20,6 +20,8 @@ _OTHER = re.compile(r"<(form|script|input)\b", re.IGNORECASE)
 _ANCHOR = re.compile(r"<a(?=\s)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""\s*([^\s=>/"']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+)))?""")
 _ENTITY = re.compile(r"&#?\w+;")
+# A link that is joined to itself: a page has some thousand of them.
+_PLAIN_LINK = re.compile(r"https?://[a-z0-9.-]+(?::\d{1,5})?/[\w./~+%-]*(?:#\w+=\w+)?", re.ASCII)
 
 
 def read_anchors(text: str) -> list[dict[str, str]]:
@@ -65,6 +67,8 @@ def join_link(page: str, link: str) -> str | None:
 
     A page of a server leads to servers, never to files of this machine.
     """
+    if _PLAIN_LINK.fullmatch(link):
+        return link
     try:
         url = urllib.parse.urljoin(page, link)
         scheme = urllib.parse.urlsplit(url).scheme
