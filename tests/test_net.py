@@ -25,7 +25,7 @@ from reprobuild.errors import FetchError
 from reprobuild.infra.http import client as module
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.credentials import login_for, origins
-from reprobuild.infra.http.model import NotFoundError, WrongSizeError, split_credentials
+from reprobuild.infra.http.model import NotFoundError, UnreachedError, WrongSizeError, split_credentials
 from reprobuild.infra.http.netrc import Netrc
 from reprobuild.infra.http.redirects import Auth, NoRedirectSession, follow_redirects
 from reprobuild.infra.http.retry import RetryPolicy, retry_after
@@ -319,6 +319,57 @@ def test_the_default_of_netrc_goes_to_no_host_that_others_name(
     net.page(f"{served.url}/led")
     assert secure.headers("Authorization")[2:] == [LOGIN, LOGIN]
     assert served.headers("Authorization") == [None, None]
+
+
+def test_the_authorities_are_read_once_for_all_threads(
+    secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secure.give("/x", b"open")
+    files: list[str] = []
+    read = ssl.SSLContext.load_verify_locations
+    monkeypatch.setattr(
+        ssl.SSLContext,
+        "load_verify_locations",
+        lambda own, *words: files.append(words[0]) or read(own, *words),
+    )
+    net = Net(manners=RetryPolicy(tries=1))
+    threads = [threading.Thread(target=net.page, args=(f"{secure.url}/x",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(secure.asked) == 8
+    assert files == [str(secure.certificate)]
+
+
+def test_a_server_of_another_authority_is_refused(
+    secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a client that trusts it no longer, and by another name."""
+    secure.give("/x", b"open")
+    net = Net(manners=RetryPolicy(tries=1))
+    assert net.page(f"{secure.url}/x").content == b"open"
+    with pytest.raises(UnreachedError, match="match"):
+        net.page(f"{secure.url.replace('127.0.0.1', 'localhost')}/x")
+    (tmp_path / "other").mkdir()
+    with Secure(tmp_path / "other") as other:
+        other.give("/x", b"open")
+        with pytest.raises(UnreachedError, match="certificate verify failed"):
+            net.page(f"{other.url}/x")
+        secure.certificate.write_bytes(other.certificate.read_bytes())  # the same path, with another content
+        with pytest.raises(UnreachedError, match="certificate verify failed"):
+            Net(manners=RetryPolicy(tries=1)).page(f"{secure.url}/x")
+
+
+def test_a_file_without_authorities_is_an_error(
+    secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "none.pem").write_text("no certificate\n")
+    for name in ("none.pem", "missing.pem"):
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / name))
+        with pytest.raises((FetchError, OSError)):
+            Net(manners=RetryPolicy(tries=1)).page(f"{secure.url}/x")
+    assert secure.asked == []
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.http.authorities import share_context
 from reprobuild.infra.http.deadline import WATCH, Deadline
 
 
@@ -48,6 +49,20 @@ class DeadlineAdapter(HTTPAdapter):
         if not proxy.lower().startswith("socks"):
             manager.pool_classes_by_scheme = self._pools
         return manager
+
+    def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
+        """Set the authorities of connections, as requests does, but read their file only once."""
+        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
+        # A proxy that is reached by https would be checked without the authorities.
+        if (
+            isinstance(conn, HTTPSConnectionPool)
+            and conn.proxy is None
+            and verify
+            and not cert
+            and conn.ca_certs
+        ):
+            conn.conn_kw["ssl_context"] = context = share_context(conn.ca_certs)
+            conn.ca_certs = None if context else conn.ca_certs
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         """Send a request; raise `ReadTimeout` if the headers are late.
