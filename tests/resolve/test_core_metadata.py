@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from reprobuild.ecosystems.pypi.core_metadata import MOST, read_published_metadata
+from reprobuild.ecosystems.pypi.json_page import ALL_FILES
 from reprobuild.ecosystems.pypi.page_cache import ListedFile, PageMemory
 from reprobuild.ecosystems.pypi.simple_api import _read_project
 from reprobuild.infra.http.client import Net
@@ -81,7 +82,7 @@ def test_a_json_page_states_the_metadata_file(fields: dict[str, object], expecte
     content = json.dumps({"name": "demo", "files": [entry], "meta": {"api-version": "1.1"}}).encode()
     media = "application/vnd.pypi.simple.v1+json"
     page = Page(url="https://index.example/simple/demo/", content_type=media, content=content)
-    ((file,), _) = _read_project(page, "demo", "")
+    ((file,), _) = _read_project(page, "demo", ALL_FILES)
     assert (file.filename, file.core_metadata) == (WHEEL, expected)
 
 
@@ -101,7 +102,7 @@ def test_a_json_page_states_the_metadata_file(fields: dict[str, object], expecte
 def test_an_html_page_states_the_metadata_file(attribute: str, expected: str | None) -> None:
     content = f'<!DOCTYPE html><body><a href="{WHEEL}"{attribute}>{WHEEL}</a></body>'.encode()
     page = Page(url="https://index.example/simple/demo/", content_type="text/html", content=content)
-    ((file,), _) = _read_project(page, "demo", "")
+    ((file,), _) = _read_project(page, "demo", ALL_FILES)
     assert (file.filename, file.core_metadata) == (WHEEL, expected)
 
 

@@ -8,7 +8,7 @@ import urllib.parse
 import pytest
 
 from reprobuild.ecosystems.pypi import page_text
-from reprobuild.ecosystems.pypi.json_page import read_json_page
+from reprobuild.ecosystems.pypi.json_page import ALL_FILES, read_json_page
 from reprobuild.ecosystems.pypi.page_text import join_link
 from reprobuild.infra.http.model import Page
 
@@ -62,4 +62,4 @@ def test_a_link_that_is_too_long_with_the_address_of_its_page_is_left_out() -> N
     ]
     content = json.dumps({"name": "demo", "files": files, "meta": {"api-version": "1.1"}}).encode()
     page = Page(url=PAGES[0], content_type="", content=content)
-    assert [file.filename for file in read_json_page(page, "")[2]] == [names[1]]
+    assert [file.filename for file in read_json_page(page, ALL_FILES)[2]] == [names[1]]

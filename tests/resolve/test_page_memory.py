@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.indexes import PackageIndex, PackageIndexes
+from reprobuild.ecosystems.pypi.json_page import ALL_FILES, FileFilter
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.simple_api import Pages
 from reprobuild.infra.http.client import Net
@@ -81,6 +82,21 @@ def test_nothing_that_came_by_a_login_or_a_signed_link_is_kept(
 def test_no_list_is_kept_whose_links_may_hold_a_secret(served: Served, tmp_path: Path, url: str) -> None:
     given(served, url=url.format(served.host))
     assert asked_again(served, tmp_path, NOW) == 1
+
+
+def test_files_of_a_filter_are_kept_apart(served: Served, tmp_path: Path) -> None:
+    given(served)
+    place = PackageIndex(f"{served.url}/simple")
+    none, again = (
+        FileFilter(label="none", also=lambda *_: False),
+        FileFilter(label="all", also=lambda *_: True),
+    )
+    for _ in range(2):
+        files = lists(served, tmp_path)
+        pages = [files.list_page(place, "tool", wanted) for wanted in (none, ALL_FILES, again)]
+        assert [[file.filename for file in page] for page in pages] == [[], [WHEEL], [WHEEL]]
+        files.save()
+    assert len(served.asked) == 1
 
 
 def test_a_memory_that_nobody_understands_is_made_anew(served: Served, tmp_path: Path) -> None:

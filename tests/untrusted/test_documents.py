@@ -71,8 +71,6 @@ ENTRIES = {
     "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.files[...]": "_File",
     "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.core-metadata": "_METADATA",
     "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.dist-info-metadata": "_METADATA",
-    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.files[...].core-metadata": "_METADATA",
-    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.files[...].dist-info-metadata": "_METADATA",
     "snapshot/importers/source.py:fields:msgspec.json.decode $[...]": "only whether it is there",
     "verify/certificate/read.py:_read_version:msgspec.json.decode $.determinism": "only whether it is there",
 }

@@ -17,6 +17,7 @@ from reprobuild.ecosystems.oci_registry.manifest import (
     _Index,
 )
 from reprobuild.ecosystems.oci_registry.reference import parse_reference
+from reprobuild.ecosystems.pypi.json_page import FileFilter
 from reprobuild.ecosystems.pypi.simple_api import _read_project
 from reprobuild.errors import FetchError
 from reprobuild.image.oci.members import DirectoryFiles
@@ -47,18 +48,28 @@ def page(*files: dict[str, Any]) -> Page:
     ],
 )  # fmt: skip
 def test_an_odd_file_of_an_index_loses_no_other(field: str, value: Any) -> None:
-    found, some = _read_project(page({**GOOD, field: value}, GOOD), "tool", "tool")
+    found, some = _read_project(page({**GOOD, field: value}, GOOD), "tool", FileFilter(text="tool"))
     assert some
     assert [(one.filename, one.url) for one in found] == [
         (GOOD["filename"], "https://index.example/simple/x/tool-1.0-py3-none-any.whl")
     ]
 
 
+def test_an_odd_file_that_is_not_wanted_loses_no_other() -> None:
+    late = {**GOOD, "upload-time": "2024-01-01T00:00:00Z", "url": 7}
+    odd = {**GOOD, "upload-time": 7}
+    early = {**GOOD, "upload-time": "2022-01-01T00:00:00Z"}
+    wanted = FileFilter(text="tool", also=lambda _, uploaded: (uploaded or "") < "2023")
+    found, some = _read_project(page(late, odd, early, {**GOOD, "filename": "x.zip"}), "tool", wanted)
+    assert some
+    assert [(one.filename, one.uploaded) for one in found] == [(WHEEL, early["upload-time"])]
+
+
 @pytest.mark.parametrize("wrong", [{"name": "x\n", "files": []}, {"name": "x"}, {"files": []}, []])
 def test_a_page_that_is_none_is_refused(wrong: Any) -> None:
     bad = msgspec.structs.replace(page(), content=json.dumps(wrong).encode())
     with pytest.raises(msgspec.ValidationError):
-        _read_project(bad, "tool", "tool")
+        _read_project(bad, "tool", FileFilter(text="tool"))
 
 
 def test_honest_pages_are_read_whole() -> None:
@@ -67,7 +78,9 @@ def test_honest_pages_are_read_whole() -> None:
     names += ["Tool_X-1!2.0+cu124-cp311-abi3-any.whl"]
     common = {**GOOD, "yanked": "broken:\nuse 1.1", "requires-python": ">=3.8, !=3.9.*"}
     files = [{**common, "filename": name} for name in names]
-    found, _ = _read_project(page(*files, {**GOOD, "filename": "tool 1.0.zip", "size": None}), "tool", "ool")
+    found, _ = _read_project(
+        page(*files, {**GOOD, "filename": "tool 1.0.zip", "size": None}), "tool", FileFilter(text="ool")
+    )
     assert [one.filename for one in found] == [*names, "tool 1.0.zip"]
     assert found[0].yanked == "broken:\nuse 1.1"
 

@@ -21,6 +21,7 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.ecosystems.pypi.indexes import PackageIndex, PackageIndexes
+from reprobuild.ecosystems.pypi.json_page import ALL_FILES, FileFilter
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.ecosystems.pypi.simple_api import NoListError, Pages
 from reprobuild.ecosystems.pypi.versions import same_version as same_version
@@ -177,9 +178,11 @@ class FileLists:
         places = [*self._asked(project), *self._led(project, version)]
         return [item.version for index in places for item in self._all(index, project, 0)]
 
-    def list_page(self, index: PackageIndex, name: str) -> list[ListedFile]:
-        """Return all files of a project on one index, as it lists them."""
-        return self._pages.files(index, canonicalize_name(name), "")[0]
+    def list_page(
+        self, index: PackageIndex, name: str, selection: FileFilter = ALL_FILES
+    ) -> list[ListedFile]:
+        """Return the files of a project on one index, as it lists them."""
+        return self._pages.files(index, canonicalize_name(name), selection)[0]
 
     def named(self, name: str, filename: str) -> list[IndexDistribution]:
         """Return the files of a project with exactly this name."""

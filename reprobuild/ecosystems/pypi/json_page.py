@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +13,29 @@ from reprobuild.ecosystems.pypi.page_text import join_link
 from reprobuild.infra.http.model import Page
 from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Line, Text, Word, is_valid
 
+
+class FileFilter(Struct, frozen=True, kw_only=True):
+    """A choice among the files of a page.
+
+    Their names contain `text`, and `also` is true for a name and its upload time; `label` names it in the memory of
+    pages.
+    """
+
+    text: str = ""
+    label: str = ""
+    also: Callable[[str, str | None], bool] | None = None
+
+    @property
+    def key(self) -> str:
+        """The text and the label."""
+        return f"{self.text} {self.label}" if self.label else self.text
+
+    def accepts(self, filename: str, uploaded: str | None) -> bool:
+        """Return whether it selects a file."""
+        return self.text in filename and (self.also is None or self.also(filename, uploaded))
+
+
+ALL_FILES = FileFilter()
 _NO_VALUE = msgspec.Raw(b"null")
 
 
@@ -29,48 +51,45 @@ class _File(Struct, frozen=True, rename="kebab"):
     dist_info_metadata: msgspec.Raw = _NO_VALUE
 
 
+class _Choice(Struct, frozen=True, rename="kebab"):
+    """The fields by which a file is chosen: most files of a page are not, and all fields take longer."""
+
+    filename: FileName
+    upload_time: Line | None = None
+
+
 class _Meta(Struct, frozen=True, rename="kebab"):
     api_version: Line = "1.0"
 
 
-class _Project(Struct, frozen=True):
-    name: Line
-    files: tuple[_File, ...]
-    meta: _Meta = _Meta()
-
-
 class _Entries(Struct, frozen=True):
-    """As `_Project`, for a page with odd entries."""
+    """A page; its entries are decoded later, because an odd one must not hide the others."""
 
     name: Line
     files: tuple[msgspec.Raw, ...]
     meta: _Meta = _Meta()
 
 
-_PROJECT = msgspec.json.Decoder(_Project)
 _ENTRIES = msgspec.json.Decoder(_Entries)
+_CHOICE = msgspec.json.Decoder(_Choice)
 _FILE = msgspec.json.Decoder(_File)
 _METADATA: msgspec.json.Decoder[bool | dict[str, str] | None] = msgspec.json.Decoder(
     bool | dict[Word, Hex] | None
 )
 
 
-def _decode_project(content: bytes) -> _Project:
-    """Return the contents of a JSON page.
-
-    An odd entry, for example with a strange file name, must not hide the others.
-    """
-    try:
-        return _PROJECT.decode(content)
-    except msgspec.ValidationError:
-        page = _ENTRIES.decode(content)
-    return _Project(name=page.name, meta=page.meta, files=tuple(_decode_files(page.files)))
-
-
-def _decode_files(entries: Sequence[msgspec.Raw]) -> Iterator[_File]:
+def _decode_files(entries: Sequence[msgspec.Raw], selection: FileFilter) -> Iterator[_File]:
+    """Yield the wanted files; an odd entry, for example with a strange file name, is left out."""
     for entry in entries:
-        with contextlib.suppress(msgspec.ValidationError):
-            yield _FILE.decode(entry)
+        try:
+            if selection is not ALL_FILES:
+                choice = _CHOICE.decode(entry)
+                if not selection.accepts(choice.filename, choice.upload_time):
+                    continue
+            file = _FILE.decode(entry)
+        except msgspec.ValidationError:
+            continue
+        yield file
 
 
 def _decode_metadata(file: _File) -> bool | dict[str, str] | None:
@@ -84,14 +103,14 @@ def _decode_metadata(file: _File) -> bool | dict[str, str] | None:
         return False
 
 
-def read_json_page(page: Page, needle: str) -> tuple[str, bool, list[ListedFile]]:
-    """Return the version of a page, whether it has any files, and those whose names contain a text.
+def read_json_page(page: Page, selection: FileFilter) -> tuple[str, bool, list[ListedFile]]:
+    """Return the version of a page, whether it has any files, and the wanted ones.
 
     Raises:
         msgspec.MsgspecError: it is not a list of files.
     """
-    read = _decode_project(page.content)
-    files = (_parse_json_file(page.url, file) for file in read.files if needle in file.filename)
+    read = _ENTRIES.decode(page.content)
+    files = (_parse_json_file(page.url, file) for file in _decode_files(read.files, selection))
     return read.meta.api_version, bool(read.files), [item for item in files if item is not None]
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from reprobuild.ecosystems.pypi.core_metadata import parse_core_metadata
 from reprobuild.ecosystems.pypi.indexes import PackageIndex
-from reprobuild.ecosystems.pypi.json_page import convert_file, read_json_page
+from reprobuild.ecosystems.pypi.json_page import ALL_FILES, FileFilter, convert_file, read_json_page
 from reprobuild.ecosystems.pypi.page_cache import ListedFile as ListedFile
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.page_text import check_list, join_link, read_anchors
@@ -83,8 +83,10 @@ class Pages:
         self._refused: set[str] = set()
         self._lost: dict[str, FetchError] = {}  # by address of a place or a page; it is not fetched again
 
-    def files(self, index: PackageIndex, project: str, needle: str) -> tuple[list[ListedFile], bool]:
-        """Return the files with a text in their names.
+    def files(
+        self, index: PackageIndex, project: str, selection: str | FileFilter
+    ) -> tuple[list[ListedFile], bool]:
+        """Return the files with a text in their names, or those of a filter.
 
         The second value is true if the place has the project at all. A page of links does not state the
         projects of its files: those of other projects are among them.
@@ -93,11 +95,13 @@ class Pages:
             NoListError: the place cannot be reached, or is not valid.
             FetchError: the network is forbidden.
         """
+        if isinstance(selection, str):
+            selection = FileFilter(text=selection) if selection else ALL_FILES
         address = _project_address(index, project)
         if lost := self._lost.get(index.url) or self._lost.get(address):
             raise _no_list_error(index, lost)
         try:
-            return self._files(index, project, needle)
+            return self._files(index, project, selection)
         except UnreachedError as err:
             message = str(err).replace(address, index.url, 1)
             self._lost[index.url] = FetchError(message, hint=_mirror_hint(index) or err.hint)
@@ -108,24 +112,26 @@ class Pages:
             self._lost[address] = err
             raise _no_list_error(index, err) from None
 
-    def _files(self, index: PackageIndex, project: str, needle: str) -> tuple[list[ListedFile], bool]:
+    def _files(
+        self, index: PackageIndex, project: str, selection: FileFilter
+    ) -> tuple[list[ListedFile], bool]:
         if index.links:
             files = self._of_links(index)
-            return [item for item in files if needle in item.filename], bool(files)
+            return [item for item in files if selection.accepts(item.filename, item.uploaded)], bool(files)
         url = _project_address(index, project)
-        if self._memory and (cached_page := self._memory.get(url, needle)):
+        if self._memory and (cached_page := self._memory.get(url, selection.key)):
             return list(cached_page.files), cached_page.some
         page = self._page(index, url, project)
         if page is None:
             return [], False
         try:
-            matches, some = _read_project(page, project, needle)
+            matches, some = _read_project(page, project, selection)
         except _BAD as err:
             raise FetchError(
                 f"{index.url} does not answer as a Simple API: {err}", hint="check pip's index-url"
             ) from None
         if self._memory:
-            self._memory.put(url, needle, page.fresh, matches, some=some)
+            self._memory.put(url, selection.key, page.fresh, matches, some=some)
         return matches, some
 
     def refused(self, index: PackageIndex, project: str) -> str | None:
@@ -212,18 +218,18 @@ def _project_address(index: PackageIndex, project: str) -> str:
     return index.url if index.links else f"{index.url}/{project}/"
 
 
-def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFile], bool]:
+def _read_project(page: Page, project: str, selection: FileFilter) -> tuple[list[ListedFile], bool]:
     media = page.content_type.split(";")[0].strip() or "text/html"
     if "json" in media:
         if media not in _JSON:
             raise simple.UnsupportedMIMEType(media)
-        version, some, matches = read_json_page(page, needle)
+        version, some, matches = read_json_page(page, selection)
     else:
         text = page.content.decode()
         check_list(text)
         head, *anchors = _ANCHOR.split(text)
         # Parsing ten thousand links takes seconds.
-        text, some = "".join(anchor for anchor in anchors if needle in anchor), bool(anchors)
+        text, some = "".join(anchor for anchor in anchors if selection.text in anchor), bool(anchors)
         if len(head) > _LARGEST_HEAD or len(text) > _LARGEST_READ:
             raise ValueError("it is no list of files of a project: it is too long")
         with warnings.catch_warnings():
@@ -231,7 +237,9 @@ def _read_project(page: Page, project: str, needle: str) -> tuple[list[ListedFil
             details = simple.parse_project_details(head + text, media, project)
         version = str(details.get("meta", {}).get("api-version", "1.0"))
         files = (
-            _parse_html_file(page.url, dict(file)) for file in details["files"] if needle in file["filename"]
+            _parse_html_file(page.url, dict(file))
+            for file in details["files"]
+            if selection.accepts(file["filename"], None)
         )
         matches = [item for item in files if item is not None]
     if version.partition(".")[0] != "1":

@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndex
+from reprobuild.ecosystems.pypi.json_page import FileFilter
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.errors import FetchError
 from reprobuild.resolve.ages.age import parse_time
@@ -51,6 +52,7 @@ class DatedIndexes:
         target: tuple[str, str],
     ) -> None:  # fmt: skip
         self._moment, self._files, self._pool = moment, files, pool
+        self._countable = FileFilter(label=f"as of {moment}", also=self._may_count)
         self.reader = AgeReader(context.store, context.net, moment, context.now, target)
         self._tokens = context.indexes.tokens
         self._captured = {str(canonicalize_name(line.name)): line.version for line in lines if line.version}
@@ -97,7 +99,7 @@ class DatedIndexes:
 
     def _make_page(self, place: PackageIndex, project: str) -> list[ListedFile]:
         if place in self._timed:
-            return [file for file in self._files.list_page(place, project) if self._may_count(file)]
+            return self._files.list_page(place, project, self._countable)
         groups = group_files(self._files.list_page(place, project))
         if not groups:
             return []
@@ -120,11 +122,13 @@ class DatedIndexes:
             self._unknown.setdefault(project, set()).update(set(dated.unknown) - set(present))
         return [_with_time(file) for version in present for file in groups[version]]
 
-    def _may_count(self, file: ListedFile) -> bool:
+    def _may_count(self, filename: str, uploaded: str | None) -> bool:
         """Return whether uv may choose a file: most files of a page are newer, or for another system."""
-        uploaded = parse_time(file.uploaded or "")
-        platform = file.filename.rpartition("-")[2] if file.filename.endswith(".whl") else "any"
-        return (uploaded is None or uploaded <= self._moment) and ("any" in platform or "linux" in platform)
+        platform = filename.rpartition("-")[2] if filename.endswith(".whl") else "any"
+        if "any" not in platform and "linux" not in platform:
+            return False
+        since = parse_time(uploaded or "")
+        return since is None or since <= self._moment
 
     def describe(self, name: str, version: str) -> str:
         """Return the evidence of a chosen release, and the newer ones without, as the end of a sentence."""
