@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from proof.evidence import ROOT
 
 MODULES = ("reprobuild", "reprobuild_runtime", "reprobuild_portable")
-MARK = "@pytest.mark.long"
+MARK = "pytest.mark.long"
 COMMAND = ("-m", "pytest", "-q", "--long", "-n", "2", "--no-loadscope-reorder")
 
 

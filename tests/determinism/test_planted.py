@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -15,12 +15,10 @@ from reprobuild.verify.workload.run import compare_work
 from tests.conftest import Built
 from tests.determinism.planted import CLEAN, CLEAN_FOLDER, FAULTS, FAULTS_FOLDER, Script, verdicts, work_of
 
-AT_ONCE = 2  # containers, as many as the cores of a small machine
-
 
 @pytest.fixture(scope="module")
-def answers(built_example: Built) -> dict[str, list[WorkComparison]]:
-    """What came of every script, run once, some at a time; `make proof` runs each many times: false alarms are rare."""
+def judge(built_example: Built) -> Callable[[Script], list[WorkComparison]]:
+    """Return a function that runs a script in the image, as `verify --workload` does."""
     image, engine = built_example.image, find_engine("docker", os.environ)
     engine.load(built_example.out / "image", image.reference, (image.config, image.manifest), os.environ)
 
@@ -32,9 +30,15 @@ def answers(built_example: Built) -> dict[str, list[WorkComparison]]:
         )
         return compare_work(work, 42, image.reference, engine, os.environ)
 
-    todo = (*FAULTS, *CLEAN)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return {script.name: found for script, found in zip(todo, pool.map(run, todo), strict=True)}
+    return run
+
+
+def _some_long(scripts: Sequence[Script]) -> list[object]:
+    """Return the scripts as parameters, two of three of them long: `make proof` runs each many times."""
+    return [
+        pytest.param(script, id=script.name, marks=[pytest.mark.long] if place % 3 else [])
+        for place, script in enumerate(scripts)
+    ]
 
 
 def test_there_are_enough() -> None:
@@ -45,14 +49,16 @@ def test_there_are_enough() -> None:
         assert files - {"tiny", "reseeding_library"} == {script.name for script in scripts}
 
 
-@pytest.mark.parametrize("script", FAULTS, ids=lambda script: script.name)
-def test_a_fault_is_caught(script: Script, answers: dict[str, list[WorkComparison]]) -> None:
-    found = answers[script.name]
+@pytest.mark.parametrize("script", _some_long(FAULTS))
+def test_a_fault_is_caught(script: Script, judge: Callable[[Script], list[WorkComparison]]) -> None:
+    found = judge(script)
     assert verdicts(found) == script.expected, found
 
 
-@pytest.mark.parametrize("script", CLEAN, ids=lambda script: script.name)
-def test_a_clean_script_raises_no_alarm(script: Script, answers: dict[str, list[WorkComparison]]) -> None:
+@pytest.mark.parametrize("script", _some_long(CLEAN))
+def test_a_clean_script_raises_no_alarm(
+    script: Script, judge: Callable[[Script], list[WorkComparison]]
+) -> None:
     """Once each: an alarm that comes now and then is for `make proof` to find."""
-    found = answers[script.name]
+    found = judge(script)
     assert verdicts(found) == dict.fromkeys(script.artefacts, "identical"), found

@@ -15,6 +15,8 @@ from reprobuild.output.directory import read_image
 from reprobuild.snapshot.read import read_snapshot
 from tests.conftest import ROOT, Built, reprobuild
 
+pytestmark = pytest.mark.long  # a second base, and a second image with torch
+
 SNAPSHOT = ROOT / "examples" / "cpu-capture" / "snapshot"
 
 

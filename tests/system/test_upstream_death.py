@@ -55,6 +55,7 @@ def lock(archive: Dying, base: Base, tmp_path_factory: pytest.TempPathFactory) -
     return made.unsealed_lock(base=there, epoch=EPOCH)
 
 
+@pytest.mark.long
 def test_an_archive_dies_and_the_image_lives(
     archive: Dying, lock: Lock, tree: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

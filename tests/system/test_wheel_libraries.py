@@ -62,6 +62,7 @@ def imported(root: Path) -> str:
         return err.stderr
 
 
+@pytest.mark.long
 def test_the_library_comes_with_the_wheel(snapshot: Path, store: Store, tmp_path: Path) -> None:
     out = tmp_path / "with"
     options = ["--store", store.root, "--base", "debian/bookworm", "--no-verify"]
