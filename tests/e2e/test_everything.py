@@ -107,6 +107,7 @@ def capture(folder: Path, requirements: str, packages: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_all_kinds_of_lines_at_once(
     built_example: Built, repositories: dict[str, Project], tmp_path: Path
 ) -> None:
