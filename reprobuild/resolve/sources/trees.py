@@ -318,7 +318,7 @@ def _store_source(
     submodules = [blob.path for blob in blobs if blob.mode == "160000"]
     if submodules:
         raise LockError(
-            f"{source.name} has a submodule at {submodules[0]}, which a commit alone does not hold",
+            f"{source.name} has a submodule at {escape_text(submodules[0])}, which a commit alone does not hold",
             hint="install the submodule's project as an editable of its own, or add its files to the repository",
         )
     path = folder / "tree.tar"
