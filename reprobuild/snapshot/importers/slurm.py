@@ -84,6 +84,7 @@ def _add_file(draft: Draft, source: ImportSource, name: str) -> None:
     if name == REQUIREMENTS:
         draft.add_requirements(content, name)
     elif content.startswith(_ENVIRONMENT_HEAD):
+        text.check_environment(len(content), display_text(name))  # before values are joined from their rows
         rows = text.decode_lines(content, name)[2:]
         add_variables(draft, _assignments(rows), "the job's environment")
     elif content.startswith(_SCRIPT_HEAD):

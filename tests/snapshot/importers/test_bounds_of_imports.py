@@ -8,7 +8,7 @@ import pytest
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
-from reprobuild.snapshot.importers import draft, poetry_lock, uv_lock
+from reprobuild.snapshot.importers import draft, poetry_lock, slurm, uv_lock
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.variables import add_variables
@@ -123,6 +123,18 @@ def test_a_lock_of_very_many_projects_is_refused(tmp_path: Path, monkeypatch: py
     assert err.value.hint == (
         "import the lock of a smaller workspace, or a requirements.txt that `uv export` writes"
     )
+
+
+def test_a_huge_list_of_variables_of_slurm_is_not_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of many rows is joined in quadratic time: ten megabytes took minutes."""
+    monkeypatch.setattr(slurm, "_assignments", lambda _: pytest.fail("the rows were joined"))
+    (tmp_path / "job.json").write_text('{"jobs": [{"time": {}}], "meta": {}}')
+    (tmp_path / "env.txt").write_text("Environment used for 1\n--\nA=\n" + f"{'x' * 1300}\n" * 2000)
+    with pytest.raises(SnapshotError, match=r"env\.txt: the variables have more than the 2 MiB") as err:
+        import_into(tmp_path, tmp_path / "out")
+    assert err.value.hint == "write them again where the job runs: `env -0 > env.nul`"
 
 
 @pytest.mark.parametrize(
