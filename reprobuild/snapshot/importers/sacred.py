@@ -17,6 +17,7 @@ from reprobuild.snapshot.importers.toml_documents import string, table, tables
 from reprobuild.snapshot.importers.variables import add_variables
 
 _PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.+!_-]*")
+_MOST_REPOSITORIES = 100  # each is looked for among all dependencies
 _PERSONAL = "it names a person or a machine"
 _REASONS = {
     "command": "the job's own command: `reprobuild run OUT -- CMD`", "meta": "options and hyperparameters of the run",
@@ -79,6 +80,9 @@ def _add_repositories(draft: Draft, repositories: list[dict[str, Any]]) -> None:
     distinct = {(string(entry, "url"), string(entry, "commit")): entry for entry in repositories}
     for number, ((url, commit), entry) in enumerate(distinct.items()):
         field = f"experiment.repositories[{number}]"
+        if number >= _MOST_REPOSITORIES:
+            draft.leave(field, f"a run with more than {_MOST_REPOSITORIES} repositories")
+            continue
         add_repository(draft, url, commit, field)
         if entry.get("dirty") is True:
             draft.leave(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
-from reprobuild.snapshot.importers import draft, poetry_lock, slurm, uv_lock
+from reprobuild.snapshot.importers import draft, poetry_lock, sacred, slurm, uv_lock
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.variables import add_variables
@@ -123,6 +124,27 @@ def test_a_lock_of_very_many_projects_is_refused(tmp_path: Path, monkeypatch: py
     assert err.value.hint == (
         "import the lock of a smaller workspace, or a requirements.txt that `uv export` writes"
     )
+
+
+def test_the_repositories_of_a_run_are_looked_for_a_bounded_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sacred, "_MOST_REPOSITORIES", 2)
+    numbers = range(3)
+    experiment = {
+        "dependencies": [f"p{number}==1" for number in numbers],
+        "repositories": [
+            {"url": f"https://git.example.org/p{number}", "commit": "a" * 40} for number in numbers
+        ],
+    }
+    (tmp_path / "run.json").write_text(json.dumps({"experiment": experiment, "host": {}, "command": "main"}))
+    facts = import_into(tmp_path, tmp_path / "out")
+    left = [(field.field, field.reason) for field in facts.unused if "repositories" in field.field]
+    assert left == [("experiment.repositories[2]", "a run with more than 2 repositories")]
+    assert (tmp_path / "out/requirements.txt").read_text().splitlines()[1:] == [
+        f"-e git+https://git.example.org/p1@{'a' * 40}#egg=p1",
+        "p2==1",
+    ]
 
 
 def test_a_huge_list_of_variables_of_slurm_is_not_joined(
