@@ -25,6 +25,7 @@ from reprobuild.snapshot.importers.toml_documents import load_toml, string, tabl
 NAME = "uv.lock"
 _LOCAL = ("editable", "virtual", "directory")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*/?|\.")
+_WRITTEN = {NAME, "pyproject.toml"}  # files: no directory of a project has their name
 _LONGEST_PLACE = 1000  # characters of the directory of a project
 _MOST_PROJECTS = 1000
 # uv needs memory and time beyond any bound for some markers of a thousand characters; 22 MB for most locks.
@@ -119,7 +120,8 @@ def _export(data: bytes, document: dict[str, object], file: str) -> str:
         for package in tables(document, "package"):
             origin = table(package, "source")
             place = next((string(origin, kind) for kind in _LOCAL if string(origin, kind)), "")
-            if 0 < len(place) <= _LONGEST_PLACE and _PLAIN.fullmatch(place) and ".." not in place:
+            is_plain = 0 < len(place) <= _LONGEST_PLACE and _PLAIN.fullmatch(place) and ".." not in place
+            if is_plain and _WRITTEN.isdisjoint(place.split("/")):
                 places[place.rstrip("/")] = string(package, "name")
         if len(places) > _MOST_PROJECTS:
             raise SnapshotError(

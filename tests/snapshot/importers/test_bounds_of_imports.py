@@ -126,6 +126,15 @@ def test_a_lock_of_very_many_projects_is_refused(tmp_path: Path, monkeypatch: py
     )
 
 
+@pytest.mark.parametrize("name", ["uv.lock", "pyproject.toml", "a/pyproject.toml", "a/uv.lock/b"])
+def test_a_project_in_the_place_of_a_file_is_not_written(name: str, tmp_path: Path) -> None:
+    package = '[[package]]\nname = "{}"\nversion = "1"\nsource = {{ editable = "{}" }}\n'
+    lock = lock_of(package.format("p", "a"), package.format("q", name))
+    (tmp_path / "uv.lock").write_bytes(lock)
+    import_into(tmp_path / "uv.lock", tmp_path / "out")
+    assert f"-e {tmp_path}/{name}\n" in (tmp_path / "out/requirements.txt").read_text()
+
+
 def test_the_repositories_of_a_run_are_looked_for_a_bounded_number_of_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
