@@ -161,6 +161,15 @@ def test_four_times_the_text_takes_about_four_times_as_long(
         assert ratio < 8, row
 
 
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [("requirements.txt", "a==1 " + "\r" * 3900 + "!"), ("conda-explicit.txt", "-" * 3900 + "!")],
+)
+def test_the_longest_row_takes_linear_time(kind: str, row: str) -> None:
+    """Found by an attacker: a tenth of a second for each row, so half an hour for a file of 64 MiB."""
+    assert min(seconds(kind, f"{row}\n".encode() * 20) for _ in range(3)) < 0.6
+
+
 def test_a_slow_reader_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(data: bytes) -> None:
         for at in range(0, len(data), 40):

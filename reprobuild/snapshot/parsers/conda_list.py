@@ -34,7 +34,7 @@ _EXPORT = re.compile(rf"(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(=(?P<buil
 _EXPORT_PIP = re.compile(rf"(?P<name>{NAME})={{1,2}}(?P<version>{_WIDE})=(?P<build>pypi_0|<pip>)")
 _SHORT = re.compile(rf"(?P<name>{NAME})-(?P<version>\d[0-9A-Za-z_.+!]*)")
 _HEAD = re.compile(
-    r"(# |List of )?packages in environment( at)?\b.*|#?\s*Name\s+Version\s+Build(\s+Channel)?|[─━-]{3,}[─━ -]*"
+    r"(# |List of )?packages in environment( at)?\b.*|#?\s*Name\s+Version\s+Build(\s+Channel)?|[─━-]{3}[─━ -]*"
 )
 _TYPED = re.compile(r"[^=]{0,200}\b(conda|mamba|micromamba) (list|env export)\b.*")
 _FAILED = re.compile(r"([A-Z]\w*(Error|NotFound|Exception)|Error|ERROR|error|critical)\b.*")

@@ -39,7 +39,7 @@ _TABLE_ROW = re.compile(rf"(?P<name>{NAME})\s+(?P<version>{VERSION})(?:\s+(?P<pa
 _COMMENTED = re.compile(
     rf"#+\s*(?:#\s*Editable .*|-e\s+\S+.*|{NAME}\s*={{2,3}}\s*{VERSION}|{NAME} @ \S+:\S+)\s*"
 )
-_INLINE = re.compile(r"\s+#.*$")
+_INLINE = re.compile(r"(?<!\s)\s+#.*$")  # a run of blanks is read once
 _LOUD = re.compile(r"(\[notice\]|notice:|WARNING:|DEPRECATION:|warning:)(\s.*)?")
 # pip 9 to 21, for a distribution without a valid line: `-rpcio` is left of an interrupted uninstall.
 _UNWRITTEN = re.compile(
