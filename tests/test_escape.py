@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,9 @@ def test_a_snapshot_prints_no_command(tmp_path: Path) -> None:
         done = reprobuild("show", tmp_path, *words)
         assert not ACTIVE.search(done.stdout + done.stderr), done.stdout + done.stderr
     assert "##vso[" in json.dumps(json.loads(done.stdout))
+
+
+def test_many_empty_lines_take_linear_time() -> None:
+    began = time.process_time()
+    assert escape_text("\n" * 100_000 + "x::y\n ::error::x", lines=True).endswith("\nx::y\n \\x3a:error::x")
+    assert time.process_time() - began < 3

@@ -18,7 +18,7 @@ UNSEEN = frozenset(
 # https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands
 # https://www.jetbrains.com/help/teamcity/service-messages.html
 # https://docs.github.com/actions/reference/workflow-commands-for-github-actions
-_COMMAND = re.compile(r"(?i)#(?=#(?:vso|teamcity)?\[)|(?<![^\n])(?P<blank>\s*):(?=:[a-z])")
+_COMMAND = re.compile(r"(?i)#(?=#(?:vso|teamcity)?\[)|(?<![^\n])(?P<blank>[^\S\n]*):(?=:[a-z])")
 
 
 def escape_text(text: str, *, lines: bool = False) -> str:
