@@ -16,7 +16,7 @@ from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.ecosystems.pypi.wheel_tail import TAIL, read_wheel_facts
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
-from reprobuild.resolve.ages.age import FAR, Age, is_constant
+from reprobuild.resolve.ages.age import FAR, Age, day, is_constant, parse_time
 from reprobuild.resolve.ages.back_ends import built_age
 from reprobuild.resolve.ages.changelog import is_changelog, read_entry_day
 from reprobuild.resolve.ages.evidence import AgeReader
@@ -378,3 +378,19 @@ def test_only_so_many_files_are_read(
     monkeypatch.setattr("reprobuild.resolve.ages.evidence.MOST_FILES", 0)
     assert age_of(index, tmp_path, net, make_wheel("demo", "1.0", "2023-05-01")) == Age()
     assert index.asked == []
+
+
+@pytest.mark.parametrize(
+    ("uploaded", "stated"),
+    [("0001-01-01T00:00:00+23:59", None), ("9999-12-31T23:59:59-23:59", FAR), ("1970-01-01T00:00:01Z", 1)],
+)
+def test_an_upload_at_the_ends_of_time(uploaded: str, stated: int | None) -> None:
+    """Found by an attacker: one such file of an index ended the search among all files of its project."""
+    assert parse_time(uploaded) == stated
+    assert stated is None or day(stated)
+
+
+def test_a_zip_of_very_many_members_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zipfile.ZipFile", lambda _: pytest.fail("its directory was read"))
+    with pytest.raises(ValueError, match="too many members"):
+        parse_sdist(b"PK\1\2" * 100_001, "a-1.0.zip", "1.0")

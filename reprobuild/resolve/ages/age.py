@@ -56,10 +56,11 @@ def day(seconds: int) -> str:
 
 
 def parse_time(text: str) -> int | None:
-    """Return a time of RFC 3339 in seconds since 1970, or None."""
+    """Return a time of RFC 3339 in seconds since 1970, or None if it is not one, or earlier."""
     try:
         moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
         zoned = moment if moment.tzinfo else moment.replace(tzinfo=datetime.timezone.utc)
-        return int(zoned.timestamp())
+        seconds = int(zoned.timestamp())
     except (ValueError, OverflowError):
         return None
+    return min(seconds, FAR) if seconds >= 0 else None  # a zone may lead out of the years of `datetime`

@@ -25,6 +25,7 @@ from reprobuild.resolve.ages.changelog import LARGEST, is_changelog, read_entry_
 LARGEST_ARCHIVE = 32 << 20
 _MOST_UNPACKED = 256 << 20
 _MOST_CHANGELOGS = 20
+_MOST_ROWS = 100_000  # of the directory of a zip: each costs half a kilobyte
 _LARGEST_PYPROJECT = 1 << 16
 _REQUIRES = re.compile(r"requires\s*=\s*\[(?P<items>[^\]]{0,4000})\n?\s*\]")
 _ITEM = re.compile(r"""["']([^"'\n]{1,200})["']""")
@@ -64,6 +65,8 @@ def read_sdist_facts(file: ListedFile, version: str, net: Net) -> SdistFacts | N
 def parse_sdist(content: bytes, filename: str, version: str) -> SdistFacts:
     """Return the facts of a source archive. Raises errors of damaged or malicious archives."""
     if filename.lower().endswith(".zip"):
+        if content.count(b"PK\1\2") > _MOST_ROWS:
+            raise ValueError("the archive has too many members")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             times = {read_zip_time(info) for info in archive.infolist()}
         return SdistFacts(newest=max(times, default=0), same=len(times) == 1)
