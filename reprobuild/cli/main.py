@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ VERBOSE = "--verbose"
 DEBUG = "REPROBUILD_DEBUG"  # if set, each error shows its place in the code
 OWN_FAILURE = 125  # of `run`: its other codes are those of the command
 
+# A line of a message, such as one of a failed program, that looks like a line of ours
+_LIKE_OURS = re.compile(r"(?i)\n(?=[^\S\n]*(?:hint|error)[^\S\n]*:)")
 _ROOM = (
     "make room there, or name other directories (--store, --output); what was complete is kept, "
     "the next run goes on"
@@ -224,7 +227,8 @@ def _print_error(message: str, hint: str, code: int, refused: Sequence[Mapping[s
 
     It is for people, and with `--json` also the one document.
     """
-    console.print_report(f"error: {progress.sanitise_text(message)}", sys.stderr)
+    text = _LIKE_OURS.sub("\n  | ", progress.sanitise_text(message))
+    console.print_report(f"error: {text}", sys.stderr)
     if hint:
         console.print_report(f"\nhint: {progress.sanitise_text(hint)}", sys.stderr)
     try:
