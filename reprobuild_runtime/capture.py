@@ -52,6 +52,7 @@ from importlib.machinery import PathFinder
 from types import MappingProxyType
 from typing import (
     IO,
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -196,6 +197,11 @@ def _path(path: str) -> str:
     return quote(os.fsencode(path))
 
 
+def _relative(path: str, top: str) -> str:
+    """Return a path below a directory, as git and pip write it on each system."""
+    return os.path.relpath(path, top).replace(os.sep, "/")
+
+
 def _scan(folder: str) -> List[os.DirEntry[str]]:
     try:
         return list(os.scandir(folder))
@@ -311,7 +317,8 @@ def _program(name: str, context: Context) -> Optional[str]:
 
     Only absolute entries of PATH are searched.
     """
-    return shutil.which(name, path=absolute_path(context.environ)["PATH"])
+    path = shutil.which(name, path=absolute_path(context.environ)["PATH"])
+    return path if path and os.path.isabs(path) else None  # Windows searches the current directory, too
 
 
 class Watched:
@@ -338,7 +345,10 @@ class Watched:
         """Kill the program and its children."""
         self.reason = self.reason or reason
         with contextlib.suppress(OSError):
-            os.killpg(self.group, signal.SIGKILL)
+            if os.name == "nt":  # any signal ends the program, and its children remain
+                os.kill(self.group, signal.SIGTERM)
+            else:
+                os.killpg(self.group, signal.SIGKILL)
 
 
 class Watcher:
@@ -405,7 +415,8 @@ class Watcher:
 
 
 _WATCHER = Watcher()
-os.register_at_fork(after_in_child=_WATCHER.reset)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_WATCHER.reset)
 
 
 def _wait(child: subprocess.Popen[bytes], program: Watched) -> Tuple[int, str]:
@@ -415,8 +426,166 @@ def _wait(child: subprocess.Popen[bytes], program: Watched) -> Tuple[int, str]:
     """
     with _WATCHER.watching(program), contextlib.suppress(ChildProcessError):
         # The process is not collected yet, so that no other has its number while it may be killed.
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        else:  # macOS, Windows
+            child.wait()
     return child.wait(), program.reason
+
+
+# --- reprobuild_portable/host.py ---
+# `host`: the module `os`, with descriptors of directories on Windows, too; and `fcntl`.
+#
+# On Linux and macOS both are the modules of that name. Windows opens no directory: its descriptor is there a number for
+# its path. Between two calls another program could put a link there, so only Linux and macOS are safe against that.
+
+
+class HostStatus:
+    """The status of a file of Windows, whose modes tell nothing of other users."""
+
+    def __init__(self, status: os.stat_result) -> None:
+        self._status = status
+        self.st_mode = status.st_mode & ~0o077
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._status, name)
+
+
+class WindowsHost:
+    """The module `os` of Windows, with the functions and flags that others have.
+
+    A function takes the descriptor of a directory as `dir_fd`, and in place of a path. Flags that Windows has no use
+    for are 0. Files have no modes and owners.
+    """
+
+    O_DIRECTORY, O_NOFOLLOW = 1 << 24, 1 << 25  # Windows has no flags of these numbers
+    O_CLOEXEC = O_NONBLOCK = 0
+    O_OWN = O_DIRECTORY | O_NOFOLLOW
+
+    def __init__(self) -> None:
+        self._directories: Dict[int, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def _path(self, path: Any, above: Optional[int] = None) -> Any:
+        if isinstance(path, int):
+            return self._directories.get(path, path)
+        if above is None:
+            return path
+        return os.path.join(self._directories[above], os.fsdecode(path))
+
+    def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
+        place = self._path(path, dir_fd)
+        if flags & self.O_NOFOLLOW and os.path.islink(place):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
+        if os.path.isdir(place):
+            number = os.open(os.devnull, os.O_RDONLY)  # so no other file gets the number
+            self._directories[number] = os.path.realpath(place)
+            return number
+        if flags & self.O_DIRECTORY and os.path.lexists(place):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+        exact = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
+        return os.open(place, flags & ~self.O_OWN | exact, mode)
+
+    def close(self, number: int) -> None:
+        self._directories.pop(number, None)
+        os.close(number)
+
+    def dup(self, number: int) -> int:
+        if number in self._directories:
+            return self.open(self._directories[number], os.O_RDONLY)
+        return os.dup(number)
+
+    def fstat(self, number: int) -> HostStatus:
+        return HostStatus(os.stat(self._path(number)))
+
+    def stat(self, path: Any, *, dir_fd: Optional[int] = None, follow_symlinks: bool = True) -> HostStatus:
+        return HostStatus(os.stat(self._path(path, dir_fd), follow_symlinks=follow_symlinks))
+
+    def lstat(self, path: Any) -> HostStatus:
+        return HostStatus(os.lstat(path))
+
+    def listdir(self, path: Any) -> List[str]:
+        return os.listdir(self._path(path))
+
+    def scandir(self, path: Any) -> Any:
+        return os.scandir(self._path(path))
+
+    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> None:
+        os.mkdir(self._path(path, dir_fd), mode)
+
+    def rmdir(self, path: Any, *, dir_fd: Optional[int] = None) -> None:
+        os.rmdir(self._path(path, dir_fd))
+
+    def unlink(self, path: Any, *, dir_fd: Optional[int] = None) -> None:
+        os.unlink(self._path(path, dir_fd))
+
+    def rename(
+        self, source: Any, target: Any, *, src_dir_fd: Optional[int] = None, dst_dir_fd: Optional[int] = None
+    ) -> None:  # fmt: skip
+        os.rename(self._path(source, src_dir_fd), self._path(target, dst_dir_fd))
+
+    def replace(
+        self, source: Any, target: Any, *, src_dir_fd: Optional[int] = None, dst_dir_fd: Optional[int] = None
+    ) -> None:  # fmt: skip
+        os.replace(self._path(source, src_dir_fd), self._path(target, dst_dir_fd))
+
+    def link(
+        self, source: Any, target: Any, *, src_dir_fd: Optional[int] = None, dst_dir_fd: Optional[int] = None,
+        follow_symlinks: bool = True,
+    ) -> None:  # fmt: skip
+        place = self._path(source, src_dir_fd)
+        if not follow_symlinks and os.path.islink(place):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
+        os.link(place, self._path(target, dst_dir_fd))
+
+    def symlink(self, text: Any, path: Any, *, dir_fd: Optional[int] = None) -> None:
+        os.symlink(text, self._path(path, dir_fd))
+
+    def readlink(self, path: Any, *, dir_fd: Optional[int] = None) -> Any:
+        text = os.readlink(self._path(path, dir_fd))
+        return os.fsencode(text) if isinstance(path, bytes) else text
+
+    def chmod(self, path: Any, mode: int, *, dir_fd: Optional[int] = None) -> None:
+        pass  # it would make a file read-only, and such a file cannot be removed
+
+    fchmod = chmod
+
+    def utime(
+        self, path: Any, times: Any = None, *, dir_fd: Optional[int] = None, follow_symlinks: bool = True, **ns: Any
+    ) -> None:  # fmt: skip
+        os.utime(self._path(path, dir_fd), times, **ns)
+
+    def fwalk(self, top: str, *, dir_fd: int) -> Iterator[Tuple[str, List[str], List[str], int]]:
+        for above, folders, files in os.walk(self._path(top, dir_fd)):
+            number = self.open(above, os.O_RDONLY)
+            try:
+                yield above, folders, files, number
+            finally:
+                self.close(number)
+
+    def geteuid(self) -> int:
+        return 0  # the owner of each file of Windows, as `stat` tells it
+
+    getegid = geteuid
+
+
+class WindowsLocks:
+    """The locks of the module `fcntl`, refused as by some network file systems."""
+
+    LOCK_SH, LOCK_EX, LOCK_NB = 1, 2, 4
+
+    def flock(self, number: int, kind: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Windows has no such file locks")
+
+
+if TYPE_CHECKING or os.open in os.supports_dir_fd:
+    import fcntl as fcntl
+
+    host = os
+else:
+    fcntl, host = WindowsLocks(), WindowsHost()
 
 
 # --- reprobuild_portable/capture/repositories/trust.py ---
@@ -496,11 +665,11 @@ def _check_owner(top: str, folder: str, common: str, program: str, context: Cont
     An explicit `--git-dir` skips git's own check. A repository of root is accepted: a site may have
     installed it for all.
     """
-    owners = {0, os.geteuid()}
-    if os.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
+    owners = {0, host.geteuid()}
+    if host.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
         owners.add(int(context.environ["SUDO_UID"]))
     places = (top, os.path.join(top, ".git"), folder, common)
-    if all(os.lstat(place).st_uid in owners for place in places):
+    if all(host.lstat(place).st_uid in owners for place in places):
         return
     if not _is_safe(os.path.realpath(top), program, context):
         raise GaveUpError(
@@ -3197,15 +3366,15 @@ class Repository:
         self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")
-        os.mkdir(self.objects)
+        host.mkdir(self.objects)
         self.index = os.path.join(self.scratch, "index")
         with contextlib.suppress(FileNotFoundError):  # an unborn repository may have no index
             source = os.path.join(self.folder, "index")
             shutil.copyfile(source, self.index)
-            times = os.stat(
+            times = host.stat(
                 source
             )  # git compares them with the files': a younger copy would hide late changes
-            os.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
+            host.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
         alternate = quote(os.fsencode(os.path.join(self.common, "objects")))
         self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
         self.env.update(
@@ -3263,24 +3432,24 @@ class Repository:
         """
         try:
             folder, name = self._enter(path)
-            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return host.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def open(self, path: bytes) -> int:
         """Return the descriptor of a file of the work tree."""
         folder, name = self._enter(path)
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        return host.open(name, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK, dir_fd=folder)
 
     def readlink(self, path: bytes) -> bytes:
         """Return the text of a link in the work tree."""
         folder, name = self._enter(path)
-        return os.readlink(name, dir_fd=folder)
+        return host.readlink(name, dir_fd=folder)
 
     def leave(self) -> None:
         """Close the directory of the last file."""
         if self.above:
-            os.close(self.above[1])
+            host.close(self.above[1])
         self.above = None
 
     def _enter(self, path: bytes) -> Tuple[int, bytes]:
@@ -3294,13 +3463,13 @@ class Repository:
         above, _, name = path.rpartition(b"/")
         if self.above is None or self.above[0] != above:
             self.leave()
-            folder = os.open(self.top, _FOLDER)
+            folder = host.open(self.top, _FOLDER)
             for step in above.split(b"/") if above else ():
                 outer = folder
                 try:
-                    folder = os.open(_check_name(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+                    folder = host.open(_check_name(step), _FOLDER | host.O_NOFOLLOW, dir_fd=outer)
                 finally:
-                    os.close(outer)
+                    host.close(outer)
             self.above = (above, folder)
         return self.above[1], _check_name(name)
 
@@ -3312,7 +3481,7 @@ class Repository:
         path = os.path.join(folder, name[2:])
         if not os.path.exists(path):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(folder)  # not its parents: they are gone if the capture was stopped
+                host.mkdir(folder)  # not its parents: they are gone if the capture was stopped
             with open(path, "wb") as stream:
                 stream.write(zlib.compress(whole, 1))
         return name.encode()
@@ -3364,7 +3533,7 @@ class Repository:
         return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
 
 
-_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_FOLDER = host.O_DIRECTORY | host.O_CLOEXEC | getattr(os, "O_PATH", host.O_RDONLY)
 
 
 def _check_name(name: bytes) -> bytes:
@@ -4083,7 +4252,7 @@ class Packing:
         They lie beside the standard library. The directories that Tcl needs follow, and the files for
         pkg-config.
         """
-        names = set(os.listdir(os.path.join(self._base, "lib")))
+        names = set(host.listdir(os.path.join(self._base, "lib")))
         libraries = {library for library in names if library.startswith(f"lib{name}.so")}
         while libraries:
             for library in sorted(libraries):
@@ -4104,7 +4273,7 @@ class Packing:
         if not os.path.islink(place):
             self._file(place, path, needed)
             return
-        link = os.readlink(place)
+        link = host.readlink(place)
         inside = os.path.normpath(os.path.join(os.path.dirname(path), link))
         if os.path.isabs(link) or not inside.startswith(("lib/", "include/")):
             self._leave(path, "special-file", needed)
@@ -4119,9 +4288,9 @@ class Packing:
         start without a `needed` file: GaveUp is raised instead.
         """
         try:
-            number = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            number = host.open(place, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC)
             with open(number, "rb") as stream:
-                state = os.fstat(number)
+                state = host.fstat(number)
                 if not stat.S_ISREG(state.st_mode):
                     return self._leave(path, "special-file", needed)
                 content = stream.read(INTERPRETER_FILE + 1)
@@ -4511,7 +4680,7 @@ def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> s
         return _format_bare_line(entry, "changes are not in a diff")
     if url is None or record["head"] is None or not _format_remote(url):
         return f"# Editable Git install with no remote ({_pin(entry)})\n-e {_path(folder)}"
-    inside = os.path.relpath(os.path.realpath(folder), top)
+    inside = _relative(os.path.realpath(folder), top)
     egg = re.sub(r"[^A-Za-z0-9.]+", "_", entry["name"])
     mark = "" if inside == "." else f"&subdirectory={inside}"
     return f"-e git+{_format_remote(url)}@{record['diff']['from']}#egg={egg}{mark}"
@@ -4650,13 +4819,13 @@ def _claim_target(folder: str, seconds: float) -> Optional[str]:
             if _is_taken(folder):
                 return None
             try:
-                os.mkdir(claim, FOLDER_MODE)
+                host.mkdir(claim, FOLDER_MODE)
             except FileExistsError:
                 if not _remove_abandoned_claim(claim, seconds):
                     return None
                 continue
             if _is_taken(folder):  # the other ended between our two checks
-                os.rmdir(claim)
+                host.rmdir(claim)
                 return None
             return claim
     return None
@@ -4664,7 +4833,7 @@ def _claim_target(folder: str, seconds: float) -> Optional[str]:
 
 def _is_taken(folder: str) -> bool:
     try:
-        inside = os.listdir(folder)
+        inside = host.listdir(folder)
     except FileNotFoundError:
         return False
     if "capture.json" in inside:
@@ -4688,10 +4857,10 @@ def _remove_abandoned_claim(claim: str, seconds: float) -> bool:
         Whether there was such a claim.
     """
     with contextlib.suppress(OSError):
-        if time.time() - os.stat(claim).st_mtime > STALE + seconds:
+        if time.time() - host.stat(claim).st_mtime > STALE + seconds:
             aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
             try:
-                os.rename(claim, aside)
+                host.rename(claim, aside)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
             return True
@@ -4736,11 +4905,11 @@ def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files:
             stream.write(content_of)
             stream.flush()
             os.fsync(stream.fileno())
-    number = os.open(claim, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    number = host.open(claim, host.O_RDONLY | host.O_DIRECTORY | host.O_NOFOLLOW)
     try:
         _restrict_mode(number, FOLDER_MODE)
     finally:
-        os.close(number)
+        host.close(number)
 
 
 def _new_file(path: str) -> IO[bytes]:
@@ -4748,26 +4917,29 @@ def _new_file(path: str) -> IO[bytes]:
 
     Another user with write access to the directory could have put a link in its place.
     """
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    number = host.open(path, host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW, FILE_MODE)
     _restrict_mode(number, FILE_MODE)
     return open(number, "wb")
 
 
 def _restrict_mode(number: int, mode: int) -> None:
     with contextlib.suppress(OSError):  # some file systems have no modes
-        os.fchmod(number, mode)
+        host.fchmod(number, mode)
 
 
 def _publish_directory(claim: str, folder: str) -> bool:
     """Give the complete directory its name.
 
-    rename(2) replaces an empty directory only.
+    rename(2) replaces an empty directory only; on Windows it replaces none.
 
     Returns:
         Whether the name was still free.
     """
+    if os.name == "nt":
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
     try:
-        os.rename(claim, folder)
+        host.rename(claim, folder)
     except OSError as err:
         if err.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False
@@ -5758,7 +5930,7 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
     paths: List[bytes] = []
     top = os.path.realpath(repository.top)
     for place in repository.context.include:
-        path = os.fsencode(os.path.relpath(place, top))
+        path = os.fsencode(_relative(place, top))
         if find_top(os.path.dirname(place)) != top or path in known:
             continue
         reason = _find_file_obstacle(place)
@@ -6076,15 +6248,15 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     top = os.path.join(
         os.path.realpath(tempfile.mkdtemp(dir=context.scratch)), os.path.basename(folder) or name
     )
-    os.mkdir(top)
+    host.mkdir(top)
     env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
     _run([program, "init", "-q", "--template=", top], context, env=env, cwd=top)
     files = Files({}, {}, [], [], {}, [], set())
     copies = []
     for place in places:
-        path = os.path.relpath(place, folder)
+        path = _relative(place, folder)
         reason = _find_file_obstacle(place)
-        if not reason and ".git" in path.lower().split(os.sep):  # no tree of git can hold it
+        if not reason and ".git" in path.lower().split("/"):  # no tree of git can hold it
             reason = "special-file"
         copy = os.path.join(top, path)
         reason = reason or _copy(place, copy)
@@ -6112,11 +6284,11 @@ def _copy(place: str, copy: str) -> str:
     try:
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         if os.path.islink(place):
-            os.symlink(os.readlink(place), copy)
+            host.symlink(host.readlink(place), copy)
             return ""
-        number = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = host.open(place, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC)
         with open(number, "rb") as stream, open(copy, "xb") as target:
-            state = os.fstat(number)
+            state = host.fstat(number)
             if not stat.S_ISREG(state.st_mode):
                 return "special-file"
             content = stream.read(UNTRACKED_FILE + 1)
@@ -6124,7 +6296,7 @@ def _copy(place: str, copy: str) -> str:
             if len(content) > UNTRACKED_FILE:
                 target.truncate(max(state.st_size, len(content)))
             if state.st_mode & stat.S_IXUSR:
-                os.fchmod(target.fileno(), 0o700)
+                host.fchmod(target.fileno(), 0o700)
     except OSError:
         return "unreadable"
     return ""
@@ -6244,7 +6416,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
     for top in sorted(set(tops.values())):
         # `./` keeps a colon from being read as magic: the command takes no literal names.
         by_path = {
-            os.fsencode("./" + os.path.relpath(os.path.realpath(folders[name]), top)): name
+            os.fsencode("./" + _relative(os.path.realpath(folders[name]), top)): name
             for name in tops if tops[name] == top
         }  # fmt: skip
         words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in by_path)
@@ -6520,8 +6692,15 @@ def take_scheduler(context: Context) -> Taken:
 
 def take_machine(context: Context) -> Taken:
     """Capture processor, memory, kernel, limits, control group and release."""
-    import resource  # not on every system
+    limits = {}
+    with contextlib.suppress(ImportError):
+        import resource  # not on Windows
 
+        limits = {
+            name[7:].lower(): list(resource.getrlimit(getattr(resource, name)))
+            for name in sorted(dir(resource))
+            if name.startswith("RLIMIT_")
+        }
     cpu = _text("/proc/cpuinfo", 1 << 16)
     names = (
         "vendor_id",
@@ -6536,21 +6715,17 @@ def take_machine(context: Context) -> Taken:
     )
     fields = {name: match.group(1) for name in names if (match := re.search(rf"(?m)^{name}\s*: (.*)$", cpu))}
     memory = re.search(r"MemTotal:\s+(\d+) kB", _text("/proc/meminfo"))
-    limits = {
-        name[7:].lower(): list(resource.getrlimit(getattr(resource, name)))
-        for name in sorted(dir(resource))
-        if name.startswith("RLIMIT_")
-    }
     group = _text("/proc/self/cgroup").rpartition("::")[2].split("\n")[0]
     group_limits = {
         name: _text(f"/sys/fs/cgroup{group}/{name}")
         for name in ("cpu.max", "cpuset.cpus.effective", "memory.max")
     }
+    about = list(os.uname() if hasattr(os, "uname") else platform.uname()[:5])
     return Taken(
         {
-            "host": os.uname().nodename,
-            "uname": list(os.uname()),
-            "cpu": {"count": os.cpu_count(), "usable": sorted(os.sched_getaffinity(0)), **fields},
+            "host": about[1],
+            "uname": about,
+            "cpu": {"count": os.cpu_count(), "usable": _usable_cpus(), **fields},
             "memory_bytes": int(memory.group(1)) * 1024 if memory else None,
             "limits": limits,
             "cgroup": {"group": group, **group_limits},
@@ -6561,6 +6736,12 @@ def take_machine(context: Context) -> Taken:
             ],
         }
     )
+
+
+def _usable_cpus() -> List[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 0))  # macOS, Windows
 
 
 # --- reprobuild_portable/capture/system/packages.py ---

@@ -15,6 +15,7 @@ from reprobuild.store.caches import Caches, user_caches
 from reprobuild.store.keyring import keyring
 from reprobuild.store.sharing import check_writers
 from reprobuild.store.store import Store
+from reprobuild_portable.host import host
 
 
 def open_context(
@@ -48,6 +49,8 @@ def open_context(
         UsageError: other users may write to the store.
     """
     env = without_relative_directories(os.environ)
+    if os.name == "nt":
+        env.setdefault("HOME", str(Path.home()))
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache") / "reprobuild"
     if store is None:
         _restrict_to_owner(cache)
@@ -87,11 +90,11 @@ def _restrict_to_owner(folder: Path) -> None:
     link of another user may lead to any directory.
     """
     with contextlib.suppress(OSError):
-        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        number = host.open(folder, host.O_RDONLY | host.O_DIRECTORY)
         try:
-            facts = os.fstat(number)
-            if facts.st_uid == os.geteuid() and not facts.st_mode & stat.S_IWGRP:
-                os.stat("blobs", dir_fd=number, follow_symlinks=False)
-                os.fchmod(number, 0o700)
+            facts = host.fstat(number)
+            if facts.st_uid == host.geteuid() and not facts.st_mode & stat.S_IWGRP:
+                host.stat("blobs", dir_fd=number, follow_symlinks=False)
+                host.fchmod(number, 0o700)
         finally:
-            os.close(number)
+            host.close(number)

@@ -12,6 +12,8 @@ from reprobuild.infra.display import escape_text
 
 # Of the program: 0 done, 2 usage, 3 the directory cannot be written.
 _CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
+# In an environment; the last two on Windows, by venv and by conda.
+_PYTHONS = ("bin/python", "Scripts/python.exe", "python.exe")
 # A Python so started runs no code of the current directory, of variables and of its `site-packages`.
 ISOLATED = ("-I", "-S")
 
@@ -40,7 +42,7 @@ def find_interpreter(
             say(
                 f"{name} is not an absolute path and is not used: activate the environment again, or name --python"
             )
-        elif (python := Path(env[name]) / "bin" / "python").exists():
+        elif python := next(filter(Path.exists, map(Path(env[name]).joinpath, _PYTHONS)), None):
             return str(python)
     return default
 

@@ -20,15 +20,18 @@ from reprobuild.infra.proc.session import end_all
 from reprobuild.infra.proc.signals import forward_signal
 
 AGAIN_SECONDS = 0.3
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-FOR_JOBS = (signal.SIGUSR1, signal.SIGUSR2)
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+FOR_JOBS = ("SIGUSR1", "SIGUSR2")
 
 
 def install_signal_handlers() -> None:
     """Make ending signals raise `KeyboardInterrupt` in the main thread.
 
     A signal that goes to a job is not raised. A signal that is ignored stays so: SIGHUP under nohup(1).
+    On Windows, Ctrl-C does that by itself.
     """
+    if os.name == "nt":
+        return
     ending, heard = threading.Event(), threading.Event()
     main = threading.get_ident()
 
@@ -43,7 +46,7 @@ def install_signal_handlers() -> None:
             heard.set()
             raise KeyboardInterrupt
 
-    signals = [s for s in ENDING if signal.getsignal(s) is not signal.SIG_IGN]
+    signals = _list_signals(ENDING)
     for signum in signals:
         signal.signal(signum, interrupt)
     reading, writing = os.pipe()
@@ -69,6 +72,11 @@ def leave_signals_to_jobs() -> None:
     They do not end this program. Slurm's `--signal=USR1@90` sends one 90 s before the end: a job then saves
     its state.
     """
-    for signum in FOR_JOBS:
-        if signal.getsignal(signum) is not signal.SIG_IGN:
-            signal.signal(signum, lambda *_: None)
+    for signum in _list_signals(FOR_JOBS):
+        signal.signal(signum, lambda *_: None)
+
+
+def _list_signals(names: tuple[str, ...]) -> list[signal.Signals]:
+    """Return the signals of these names that are not ignored."""
+    signals = [getattr(signal, name) for name in names]
+    return [signum for signum in signals if signal.getsignal(signum) is not signal.SIG_IGN]

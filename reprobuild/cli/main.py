@@ -80,6 +80,9 @@ GROUPS = {
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+# macOS refuses the first, and Windows all but the second (docs/macos-windows.md).
+NEED_LINUX = ("from-snapshot", "build", "rebuild", "verify", "run", "cluster")
+ON_WINDOWS = ("capture", "show", "compare", "import", "unbundle", "doctor", "completion")
 
 
 def module_name(verb: str) -> str:
@@ -96,6 +99,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        _check_system(cmd_name)
         module = import_module(f"reprobuild.cli.{module_name(cmd_name)}")
         command: click.Command = module.command
         return command
@@ -113,6 +117,20 @@ class LazyGroup(click.Group):
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+
+def _check_system(verb: str) -> None:
+    """Refuse a command that cannot work on this operating system.
+
+    Raises:
+        UsageError: it needs Linux.
+    """
+    needs_linux = verb in NEED_LINUX if sys.platform == "darwin" else verb not in ON_WINDOWS
+    if sys.platform in ("darwin", "win32") and needs_linux:
+        raise UsageError(
+            f"`{NAME} {verb}` needs Linux",
+            hint="use WSL 2 or a virtual machine; here these work: " + ", ".join(ON_WINDOWS),
+        )
 
 
 @click.group(

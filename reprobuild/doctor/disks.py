@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ def default_directories(env: Mapping[str, str], store: Path, results: Path) -> d
     home = Path(env.get("HOME", "/"))
     return {
         "store": store,
-        "temporary": Path(env.get("TMPDIR") or "/tmp"),
+        "temporary": Path(env.get("TMPDIR") or (tempfile.gettempdir() if os.name == "nt" else "/tmp")),
         "results": results,
         "apptainer": Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "reprobuild",
     }
@@ -65,13 +67,14 @@ def inspect_disks(folders: Mapping[str, Path], root: Path) -> tuple[Disk, ...]:
     for role, folder in folders.items():
         place = next((path for path in (folder, *folder.absolute().parents) if _exists(path)), Path("/"))
         try:
-            about = os.statvfs(place)
+            free = shutil.disk_usage(place).free
+            flags = os.statvfs(place).f_flag if hasattr(os, "statvfs") else 0  # not on Windows
         except OSError:
             continue
         values: dict[str, Any] = {
-            "role": role, "path": str(folder), "free": about.f_bavail * about.f_frsize,
-            "kind": _file_system_kind(place, kinds), "noexec": bool(about.f_flag & os.ST_NOEXEC),
-            "readonly": bool(about.f_flag & os.ST_RDONLY), "writable": os.access(place, os.W_OK | os.X_OK),
+            "role": role, "path": str(folder), "free": free,
+            "kind": _file_system_kind(place, kinds), "noexec": bool(flags & getattr(os, "ST_NOEXEC", 0)),
+            "readonly": bool(flags & getattr(os, "ST_RDONLY", 0)), "writable": os.access(place, os.W_OK | os.X_OK),
         }  # fmt: skip
         disks.append(Disk(**values))
     return tuple(disks)
@@ -90,7 +93,7 @@ def _read_mounts(root: Path) -> dict[str, str]:
     A later mount hides an earlier one.
     """
     try:
-        lines = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
+        lines = (root / "proc/self/mountinfo").read_text("utf-8", "replace").splitlines()
     except OSError:
         return {}
     kinds = {}

@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import pwd
 import re
-import resource
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -58,14 +56,14 @@ def inspect_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path
         futures = [pool.submit(_inspect_engine, name, env) for name in ENGINES]
         machine, squashfs = pool.submit(inspect_machine, env), pool.submit(_squashfs_version, env)
         namespaces = pool.submit(_inspect_namespaces, root)
-        about = os.uname()
+        about = platform.uname()
         engines = tuple(engine.result() for engine in futures)
         places = engine_directories([engine.name for engine in engines if engine.version], env)
         return Host(
-            system=about.sysname, machine=about.machine, kernel=about.release, distribution=_distribution(root),
+            system=about.system, machine=about.machine, kernel=about.release, distribution=_distribution(root),
             manager=_find_manager(env), modules="LMOD_CMD" in env or "MODULESHOME" in env,
             container=_is_container(root),
-            systemd=(root / "run/systemd/system").is_dir(), root=os.geteuid() == 0,
+            systemd=(root / "run/systemd/system").is_dir(), root=os.name != "nt" and os.geteuid() == 0,
             user=_user_name(), glibc=platform.libc_ver()[1], cpu=_cpu(root),
             flags=machine.result().flags, cpus=_cpus(), memory=_memory(root),
             engines=engines, programs=programs, squashfs=squashfs.result(),
@@ -134,7 +132,7 @@ def _read_text(path: Path) -> str:
 
     It is empty if the file is missing or unreadable.
     """
-    with contextlib.suppress(OSError, ValueError), path.open(errors="replace") as stream:
+    with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8", errors="replace") as stream:
         return stream.read(1 << 20)
     return ""
 
@@ -155,9 +153,15 @@ def _is_container(root: Path) -> bool:
 
 def _user_name() -> str:
     """Return the user's name, else the number."""
-    with contextlib.suppress(KeyError):
+    with contextlib.suppress(ImportError, KeyError):
+        import pwd  # not on Windows
+
         return pwd.getpwuid(os.geteuid()).pw_name
-    return str(os.geteuid())
+    return _user_number()
+
+
+def _user_number() -> str:
+    return str(os.geteuid()) if hasattr(os, "geteuid") else ""
 
 
 def _cpu(root: Path) -> str:
@@ -231,7 +235,7 @@ def _has_subordinate_ids(root: Path, user: str) -> bool | None:
     source = re.search(r"^subid:\s*(.+)$", _read_text(root / "etc/nsswitch.conf"), re.MULTILINE)
     if source and source[1].split() != ["files"]:
         return None
-    names = {user, str(os.geteuid())}
+    names = {user, _user_number()}
     files = [_read_text(root / "etc" / name).splitlines() for name in ("subuid", "subgid")]
     return all(any(line.partition(":")[0] in names for line in lines) for lines in files)
 
@@ -246,9 +250,21 @@ def _inspect_fabric(root: Path) -> Fabric:
             return tuple(sorted(_shorten(path.name) for path in (root / folder).iterdir()))
         return ()
 
-    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return Fabric(
         devices=names("sys/class/infiniband"),
         nodes=tuple(name for name in names("dev/infiniband") if name.startswith("uverbs")),
-        locked=-1 if limit == resource.RLIM_INFINITY else limit, interfaces=names("sys/class/net"),
+        locked=_lockable_memory(), interfaces=names("sys/class/net"),
     )  # fmt: skip
+
+
+def _lockable_memory() -> int:
+    """Return the bytes that may be locked, -1 for unlimited.
+
+    Windows and macOS have no such limit.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        return -1 if limit == resource.RLIM_INFINITY else limit
+    return -1

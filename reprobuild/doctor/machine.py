@@ -29,8 +29,8 @@ def judge_system(host: Host) -> Iterator[DoctorFinding]:
         return
     yield DoctorFinding(
         name="system", state="problem", seen=text,
-        meaning="images are made and run with namespaces of Linux; `show`, `compare`, `diff` and `render` work here",
-        fix="use a Linux machine, or a virtual one",
+        meaning="images are made and run with namespaces of Linux; `capture`, `show`, `compare`, `unbundle` need none",
+        fix="use a Linux machine, or a virtual one (on Windows: WSL 2)",
     )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ under one file lock and renamed into place; a file that differs from its `Cached
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -26,6 +25,7 @@ from reprobuild.image.oci.read import Layout
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Digest, OptionalAbsolutePath, Sha256
 from reprobuild_portable.hashing import hash_file
+from reprobuild_portable.host import fcntl
 
 FOLDER = "reprobuild-sif"
 PART = ".part"

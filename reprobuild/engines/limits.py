@@ -7,7 +7,6 @@ https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshme
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 
 from reprobuild.engines.model import Limit, Task
@@ -16,10 +15,6 @@ from reprobuild.errors import EngineError
 GENEROUS = (Limit(name="memlock", soft=-1, hard=-1), Limit(name="stack", soft=64 << 20, hard=-1))
 REFUSED = "error setting rlimit"  # runc and crun report it before any command of the container
 _CAP_SYS_RESOURCE = 24
-_NUMBERS = {
-    "memlock": resource.RLIMIT_MEMLOCK, "stack": resource.RLIMIT_STACK, "nofile": resource.RLIMIT_NOFILE,
-    "nproc": resource.RLIMIT_NPROC, "core": resource.RLIMIT_CORE,
-}  # fmt: skip
 
 
 def task_limits(task: Task) -> list[Limit]:
@@ -71,11 +66,10 @@ def may_raise() -> bool:
 
 def hard_limit(name: str) -> int:
     """Return the hard limit of this process, -1 for unlimited."""
-    return _limit_number(resource.getrlimit(_NUMBERS[name])[1])
+    import resource  # not on Windows
 
-
-def _limit_number(value: int) -> int:
-    return -1 if value == resource.RLIM_INFINITY else value
+    _, hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))
+    return -1 if hard == resource.RLIM_INFINITY else hard
 
 
 def _is_higher(first: int, second: int) -> bool:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.flock import try_lock
+from reprobuild_portable.host import fcntl, host
 
 # No space, or no write permission: the user can solve it, and the next run continues.
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -73,13 +72,13 @@ def private_directory(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
         for number, leftover in dead:
             with contextlib.suppress(OSError):  # of another user
                 remove(leftover)
-            os.close(number)
+            host.close(number)
         with add_path_to_errors(parent):
             yield folder
     finally:
         with contextlib.suppress(OSError):  # the error of the block is the one to report
             remove(folder)
-        os.close(holder)
+        host.close(holder)
 
 
 @contextlib.contextmanager
@@ -110,17 +109,17 @@ def _make_locked(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, 
     The lock is held by a descriptor. While the parent is locked, every directory in it is locked since its
     creation.
     """
-    above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+    above = host.open(parent, host.O_RDONLY | host.O_DIRECTORY)
     try:
         alone = _lock_directory(above)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        holder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        holder = host.open(folder, host.O_RDONLY | host.O_DIRECTORY)
         if not (try_lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no file locks
             return folder, holder, []
         others = [path for path in parent.iterdir() if path.name.startswith(prefix) and path != folder]
         return folder, holder, [pair for path in others if (pair := _lock_abandoned(path)) is not None]
     finally:
-        os.close(above)
+        host.close(above)
 
 
 def _lock_directory(number: int) -> bool:
@@ -148,10 +147,10 @@ def _lock_abandoned(path: Path) -> tuple[int, Path] | None:
     A pipe of that name is not waited for.
     """
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        number = host.open(path, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK)
     except OSError:  # removed meanwhile, or not ours
         return None
-    if os.fstat(number).st_uid == os.geteuid() and try_lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    if host.fstat(number).st_uid == host.geteuid() and try_lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
         return number, path
-    os.close(number)
+    host.close(number)
     return None

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from reprobuild_portable.host import host
+
+_DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_NOFOLLOW | host.O_CLOEXEC
 _DEEPEST = 100  # each level holds a descriptor, and processes may have 1024
 
 
@@ -26,14 +27,14 @@ def remove(path: Path) -> None:
         OSError: a part of it cannot be removed; the rest is gone.
     """
     with contextlib.suppress(FileNotFoundError):
-        above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        above = host.open(path.parent, host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC)
         try:
-            if stat.S_ISDIR(os.stat(path.name, dir_fd=above, follow_symlinks=False).st_mode):
+            if stat.S_ISDIR(host.stat(path.name, dir_fd=above, follow_symlinks=False).st_mode):
                 _remove_directory(above, path.name, 0, None)
             else:
-                os.unlink(path.name, dir_fd=above)
+                host.unlink(path.name, dir_fd=above)
         finally:
-            os.close(above)
+            host.close(above)
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, int, int]]:
@@ -45,15 +46,15 @@ def files_below(folder: Path) -> Iterator[tuple[str, int, int]]:
     Raises:
         OSError: there is no such directory, or its directories are nested too deep.
     """
-    number = os.open(folder, _DIRECTORY)
+    number = host.open(folder, _DIRECTORY)
     try:
         yield from _files_below(number, "", 0)
     finally:
-        os.close(number)
+        host.close(number)
 
 
 def _files_below(number: int, above: str, depth: int) -> Iterator[tuple[str, int, int]]:
-    with os.scandir(number) as entries:
+    with host.scandir(number) as entries:
         children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in children:
         file = None if is_directory else _open_file(number, name)
@@ -61,7 +62,7 @@ def _files_below(number: int, above: str, depth: int) -> Iterator[tuple[str, int
             try:
                 yield above + name, number, file
             finally:
-                os.close(file)
+                host.close(file)
     for name in (name for name, is_directory in children if is_directory):
         if depth == _DEEPEST:
             raise OSError(errno.ELOOP, f"more than {_DEEPEST} directories stand in each other", above[:100])
@@ -78,16 +79,30 @@ def _open_file(above: int, name: str) -> int | None:
 
     A pipe is not waited for.
     """
-    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    if not hasattr(host, "O_PATH"):  # macOS, Windows
+        return _open_plain_file(above, name)
+    place = host.open(name, host.O_PATH | host.O_NOFOLLOW | host.O_CLOEXEC, dir_fd=above)
     try:
-        facts = os.fstat(place)
+        facts = host.fstat(place)
         if not stat.S_ISREG(facts.st_mode):
             return None
-        if facts.st_uid == os.geteuid():
+        if facts.st_uid == host.geteuid():
             Path(f"/proc/self/fd/{place}").chmod(0o600)
-        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
+        return host.open(f"/proc/self/fd/{place}", host.O_RDONLY | host.O_CLOEXEC)
     finally:
-        os.close(place)
+        host.close(place)
+
+
+def _open_plain_file(above: int, name: str) -> int | None:
+    """Do the work of `_open_file` on a system without O_PATH.
+
+    A file without read permission is an error there.
+    """
+    number = host.open(name, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC, dir_fd=above)
+    if stat.S_ISREG(host.fstat(number).st_mode):
+        return number
+    host.close(number)
+    return None
 
 
 @contextlib.contextmanager
@@ -101,25 +116,27 @@ def open_directory(above: int, name: str) -> Iterator[int]:
     """
     number = _open(above, name)
     try:
-        facts = os.fstat(number)
-        if facts.st_uid == os.geteuid() and facts.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.fchmod(number, stat.S_IRWXU)
+        facts = host.fstat(number)
+        if facts.st_uid == host.geteuid() and facts.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            host.fchmod(number, stat.S_IRWXU)
         yield number
     finally:
-        os.close(number)
+        host.close(number)
 
 
 def _open(above: int, name: str) -> int:
     try:
-        return os.open(name, _DIRECTORY, dir_fd=above)
+        return host.open(name, _DIRECTORY, dir_fd=above)
     except PermissionError:
-        place = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=above)
+        if not hasattr(host, "O_PATH"):  # macOS, Windows
+            raise
+        place = host.open(name, host.O_PATH | _DIRECTORY, dir_fd=above)
     try:
-        if os.fstat(place).st_uid == os.geteuid():
+        if host.fstat(place).st_uid == host.geteuid():
             Path(f"/proc/self/fd/{place}").chmod(stat.S_IRWXU)  # fchmod(2) takes no descriptor of O_PATH
-        return os.open(".", _DIRECTORY, dir_fd=place)
+        return host.open(".", _DIRECTORY, dir_fd=place)
     finally:
-        os.close(place)
+        host.close(place)
 
 
 def _remove_directory(above: int, name: str, depth: int, top: int | None) -> None:
@@ -127,11 +144,11 @@ def _remove_directory(above: int, name: str, depth: int, top: int | None) -> Non
         _remove_contents(number, depth, number if top is None else top)
         while depth == 0 and _has_entries(number):  # directories moved up from too deep a level
             _remove_contents(number, depth, number)
-    os.rmdir(name, dir_fd=above)
+    host.rmdir(name, dir_fd=above)
 
 
 def _has_entries(number: int) -> bool:
-    with os.scandir(number) as entries:
+    with host.scandir(number) as entries:
         return next(entries, None) is not None
 
 
@@ -141,18 +158,18 @@ def _remove_contents(number: int, depth: int, top: int) -> None:
     A directory at too deep a level is moved to the top, to be removed in a later round.
     """
     failed: OSError | None = None
-    with os.scandir(number) as entries:
+    with host.scandir(number) as entries:
         children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in children:
         try:
             if not is_directory:
-                os.unlink(name, dir_fd=number)
+                host.unlink(name, dir_fd=number)
             elif depth < _DEEPEST:
                 _remove_directory(number, name, depth + 1, top)
             else:
                 with open_directory(number, name):  # else it could not be moved
                     pass
-                os.rename(name, secrets.token_hex(16), src_dir_fd=number, dst_dir_fd=top)
+                host.rename(name, secrets.token_hex(16), src_dir_fd=number, dst_dir_fd=top)
         except FileNotFoundError:
             pass
         except OSError as err:

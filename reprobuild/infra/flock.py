@@ -8,14 +8,15 @@ the machine's name, too, and if a lock is refused, no unfinished file is shared.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
 from reprobuild.infra.cancel import CancelToken
+from reprobuild_portable.host import fcntl, host
 
 _POLL = 0.1
 
@@ -26,9 +27,9 @@ def machine_name() -> str:
 
     Other machines have other names.
     """
-    parts = [os.uname().nodename]
+    parts = [platform.node()]
     with contextlib.suppress(OSError):  # absent in small containers
-        parts.append(Path("/etc/machine-id").read_text())
+        parts.append(Path("/etc/machine-id").read_text("utf-8"))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
@@ -53,27 +54,27 @@ def hold_file_lock(path: Path, halt: CancelToken) -> Iterator[bool]:
     finally:
         if number is not None:
             path.unlink(missing_ok=True)
-            os.close(number)
+            host.close(number)
 
 
 def _open_locked(path: Path, halt: CancelToken) -> int | None:
     while True:
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        number = host.open(path, host.O_RDWR | host.O_CREAT | host.O_NOFOLLOW, 0o666)
         try:
             is_locked = _wait_for_lock(number, halt)
         except BaseException:
-            os.close(number)
+            host.close(number)
             raise
         if not is_locked:
-            os.close(number)
+            host.close(number)
             path.unlink(missing_ok=True)
             return None
         try:
-            if os.path.samestat(os.fstat(number), path.stat()):
+            if os.path.samestat(host.fstat(number), path.stat()):
                 return number
         except FileNotFoundError:
             pass
-        os.close(number)  # removed while this process waited: the others use a new one
+        host.close(number)  # removed while this process waited: the others use a new one
 
 
 def _wait_for_lock(number: int, halt: CancelToken) -> bool:

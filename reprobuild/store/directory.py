@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import stat
 import threading
 import weakref
@@ -13,6 +11,7 @@ from pathlib import Path
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.flock import try_lock
+from reprobuild_portable.host import fcntl, host
 
 _OPENED = ("in-use", "key")  # files that are opened without following a link
 
@@ -76,7 +75,7 @@ class StoreDirectory:
             return
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             for folder in (self.root, self.root / "blobs"):
-                with os.scandir(folder) as entries:
+                with host.scandir(folder) as entries:
                     links = (entry for entry in entries if entry.is_symlink() and entry.name not in _OPENED)
                     link = next((entry.path for entry in links), None)
                 if link is not None:
@@ -90,7 +89,7 @@ class StoreDirectory:
     @property
     def shared(self) -> bool:
         """Whether other users may write here: see `share`."""
-        return bool(self.root.stat().st_mode & stat.S_IWGRP)
+        return bool(host.stat(self.root).st_mode & stat.S_IWGRP)
 
     def release(self) -> None:
         """Let others remove files from the store, until its next use.
@@ -113,8 +112,8 @@ class StoreDirectory:
             if self._holder is None:
                 if make:
                     self.make()
-                flags = os.O_RDWR | os.O_CREAT if make else os.O_RDONLY
-                number = os.open(self.root / "in-use", flags | os.O_NOFOLLOW, 0o666)
-                self._let_go = weakref.finalize(self, os.close, number)
+                flags = host.O_RDWR | host.O_CREAT if make else host.O_RDONLY
+                number = host.open(self.root / "in-use", flags | host.O_NOFOLLOW, 0o666)
+                self._let_go = weakref.finalize(self, host.close, number)
                 self._locked = try_lock(number, fcntl.LOCK_SH)
                 self._holder = number

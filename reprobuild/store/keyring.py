@@ -17,8 +17,10 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+from reprobuild_portable.host import host
+
+_DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC
+_NEW = host.O_WRONLY | host.O_CREAT | host.O_NOFOLLOW | host.O_CLOEXEC
 
 
 class StoreKeyring:
@@ -37,7 +39,7 @@ class StoreKeyring:
     def has(self, key: bytes) -> bool:
         """Return whether the user trusts a key."""
         with contextlib.suppress(OSError), self._open() as number:
-            return _is_own(os.stat(_name(key), dir_fd=number, follow_symlinks=False))
+            return _is_own(host.stat(_name(key), dir_fd=number, follow_symlinks=False))
         return False
 
     @property
@@ -58,7 +60,7 @@ class StoreKeyring:
             if self.folder is not None:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._open() as number:
-                os.close(os.open(_name(key), _NEW, 0o600, dir_fd=number))
+                host.close(host.open(_name(key), _NEW, 0o600, dir_fd=number))
         return self.has(key)
 
     @contextlib.contextmanager
@@ -70,13 +72,13 @@ class StoreKeyring:
         """
         if self.folder is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        number = os.open(self.folder, _DIRECTORY)
+        number = host.open(self.folder, _DIRECTORY)
         try:
-            if not _is_own(os.fstat(number)):
+            if not _is_own(host.fstat(number)):
                 raise PermissionError(errno.EPERM, "others may write to it", str(self.folder))
             yield number
         finally:
-            os.close(number)
+            host.close(number)
 
 
 def keyring(env: Mapping[str, str] | None = None) -> StoreKeyring:
@@ -97,4 +99,4 @@ def _name(key: bytes) -> str:
 
 
 def _is_own(facts: os.stat_result) -> bool:
-    return facts.st_uid == os.geteuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return facts.st_uid == host.geteuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import grp
 import os
-import pwd
 import shlex
 import stat
 import struct
@@ -24,6 +22,7 @@ from typing import NamedTuple
 from reprobuild.errors import UsageError
 from reprobuild.store.signature import NAME, is_private, make_key, stored_key
 from reprobuild.store.store import Store
+from reprobuild_portable.host import host
 
 # linux/posix_acl_xattr.h: version 2, then (tag, rights, id) each; the id is of named users alone.
 _ENTRY = struct.Struct("<HHI")
@@ -38,8 +37,8 @@ _NESTED = (
     "packages",
 )  # their directories are shared, too; the trees in `roots` are one user's each
 _MEND = "let XDG_DATA_HOME name a directory that you alone can write to"
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC
+_FILE = host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC
 
 
 def share(store: Store, group: str) -> None:
@@ -52,6 +51,8 @@ def share(store: Store, group: str) -> None:
             the key of the store cannot be recorded.
         OSError: the store belongs to another user, or the user is not in the group.
     """
+    import grp  # not on Windows
+
     try:
         number = grp.getgrnam(group).gr_gid
     except KeyError:
@@ -61,20 +62,20 @@ def share(store: Store, group: str) -> None:
     store.make()
     if make_key(store.root, store.known, renew=True) is None:
         raise _unrecordable_key_error(store)
-    root = os.open(store.root, _DIRECTORY)
+    root = host.open(store.root, _DIRECTORY)
     try:
-        place = _Place(store.root, root, number, os.fstat(root).st_uid)
+        place = _Place(store.root, root, number, host.fstat(root).st_uid)
         _share(place)
         for name in _FOLDERS:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(name, dir_fd=root)
+                host.mkdir(name, dir_fd=root)
             with _open_directory(place, name) as folder:
                 _share(folder)
                 for inner in sorted(_list_names(folder, directories=True)) if name in _NESTED else ():
                     with _open_directory(folder, inner) as deep:
                         _share(deep)
     finally:
-        os.close(root)
+        host.close(root)
 
 
 def join(store: Store, say: Callable[[str], object]) -> str:
@@ -129,7 +130,7 @@ def _exposure(root: Path) -> str:
     """
     with contextlib.suppress(FileNotFoundError):
         owner = root.stat().st_uid
-        if owner not in (0, os.geteuid()):
+        if owner not in (0, host.geteuid()):
             return (
                 f"{root} belongs to {_owner(owner)}, who can exchange its files while a command uses them: use a "
                 "store of your own where you do not trust that user as yourself"
@@ -145,8 +146,10 @@ def _unrecordable_key_error(store: Store) -> UsageError:
 
 def _owner(number: int) -> str:
     try:
+        import pwd  # not on Windows
+
         return pwd.getpwuid(number).pw_name
-    except KeyError:
+    except (ImportError, KeyError):
         return f"user number {number}"
 
 
@@ -159,7 +162,7 @@ def check_writers(store: Store) -> None:
         UsageError: they may write to its directory, or to one with trusted file names.
     """
     try:
-        root = store.root.stat()
+        root = host.stat(store.root)
     except OSError:  # it is not there yet, or the first use reports why it cannot be read
         return
     reachable = root.st_mode & (stat.S_IXGRP | stat.S_IXOTH)
@@ -175,14 +178,14 @@ def check_writers(store: Store) -> None:
 
 
 def _writers(path: Path) -> str:
-    facts = path.stat()
+    facts = host.stat(path)
     if facts.st_mode & stat.S_IWOTH:
         return "all users"
     if not facts.st_mode & stat.S_IWGRP or _is_private(facts):
         return ""
     try:
         os.getxattr(path, "system.posix_acl_default")
-    except OSError:
+    except (AttributeError, OSError):  # macOS has no such function
         return f"the group number {facts.st_gid}"
     return ""
 
@@ -192,6 +195,9 @@ def _is_private(facts: os.stat_result) -> bool:
 
     With such groups, umask 002 is common.
     """
+    import grp  # not on Windows
+    import pwd
+
     try:
         group, user = grp.getgrgid(facts.st_gid), pwd.getpwuid(facts.st_uid)
     except KeyError:
@@ -217,18 +223,18 @@ def _open_directory(place: _Place, name: str) -> Iterator[_Place]:
     """
     path = place.path / name
     try:
-        number = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=place.number)
+        number = host.open(name, _DIRECTORY | host.O_NOFOLLOW, dir_fd=place.number)
     except OSError as err:
         if err.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise
         raise _foreign_entry_error(path, "is a link or a file, and no directory of the store") from None
     try:
-        facts = os.fstat(number)
+        facts = host.fstat(number)
         if facts.st_uid != place.owner and facts.st_gid != place.group:
             raise _foreign_entry_error(path, f"belongs to another user, number {facts.st_uid}")
         yield place._replace(path=path, number=number)
     finally:
-        os.close(number)
+        host.close(number)
 
 
 def _foreign_entry_error(path: Path, problem: str) -> UsageError:
@@ -239,7 +245,7 @@ def _foreign_entry_error(path: Path, problem: str) -> UsageError:
 
 
 def _list_names(place: _Place, *, directories: bool) -> list[str]:
-    with os.scandir(place.number) as entries:
+    with host.scandir(place.number) as entries:
         children = list(entries)
     for entry in children:
         if entry.is_symlink():
@@ -255,26 +261,26 @@ def _share(place: _Place) -> None:
 
     Files that members made since the store was shared belong to the group already.
     """
-    if os.fstat(place.number).st_uid == place.owner:
+    if host.fstat(place.number).st_uid == place.owner:
         _open(place.number, place.path, place.group)
     if "blobs" in place.path.parts[-2:]:
         return
     for name in _list_names(place, directories=False):
-        number = os.open(name, _FILE, dir_fd=place.number)
+        number = host.open(name, _FILE, dir_fd=place.number)
         try:
-            facts = os.fstat(number)
+            facts = host.fstat(number)
             if facts.st_nlink > 1:
                 raise _foreign_entry_error(place.path / name, "is a file that has another name, too")
             if stat.S_ISREG(facts.st_mode) and facts.st_uid == place.owner:
                 os.fchown(number, -1, place.group)
-                os.fchmod(number, 0o640 if name == NAME else 0o660)
+                host.fchmod(number, 0o640 if name == NAME else 0o660)
         finally:
-            os.close(number)
+            host.close(number)
 
 
 def _open(folder: int, path: Path, group: int) -> None:
     os.fchown(folder, -1, group)
-    os.fchmod(folder, 0o2770)
+    host.fchmod(folder, 0o2770)
     try:
         os.setxattr(folder, "system.posix_acl_default", _ACL)
     except OSError as err:

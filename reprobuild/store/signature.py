@@ -13,7 +13,6 @@ a store that is handed over has its own key, and a user with write access to the
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from reprobuild.infra.flock import try_lock
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.store.keyring import StoreKeyring
+from reprobuild_portable.host import fcntl, host
 
 NAME = "key"
 _SIZE = 32
@@ -36,7 +36,7 @@ def stored_key(root: Path) -> bytes | None:
     Return None if users other than its owner may have put it there.
     """
     with contextlib.suppress(OSError), open_plain(root / NAME, links=False)[0] as stream:
-        facts = os.fstat(stream.fileno())
+        facts = host.fstat(stream.fileno())
         if facts.st_uid == root.stat().st_uid and not facts.st_mode & (stat.S_IWGRP | stat.S_IRWXO):
             key = stream.read(_SIZE + 1)
             return key if len(key) == _SIZE else None
@@ -55,8 +55,8 @@ def is_private(root: Path) -> bool:
     The key must be closed to all others.
     """
     try:
-        key = (root / NAME).lstat()
-        return root.stat().st_uid == key.st_uid == os.geteuid() and not key.st_mode & 0o077
+        key = host.lstat(root / NAME)
+        return root.stat().st_uid == key.st_uid == host.geteuid() and not key.st_mode & 0o077
     except OSError:
         return False
 
@@ -75,18 +75,18 @@ def make_key(root: Path, known: StoreKeyring, *, renew: bool = False) -> bytes |
         renew: replace an unknown key in each store that the user owns.
     """
     try:
-        number = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        number = host.open(root, host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC)
     except OSError:
         return None
     try:
         try_lock(number, fcntl.LOCK_EX)
         key = stored_key(root)
-        owns = os.fstat(number).st_uid == os.geteuid()
+        owns = host.fstat(number).st_uid == host.geteuid()
         strange = key is not None and not known.has(key)
         if owns and (key is None or (strange and (renew or is_private(root)))):
             _renew(root, known, key)
     finally:
-        os.close(number)
+        host.close(number)
     return read_key(root, known)
 
 
@@ -97,7 +97,7 @@ def _renew(root: Path, known: StoreKeyring, strange: bytes | None) -> None:
     if not known.add(fresh):
         return
     with contextlib.suppress(OSError):
-        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        number = host.open(part, host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW, 0o600)
         try:
             with os.fdopen(number, "wb") as stream:
                 stream.write(fresh)

@@ -38,6 +38,7 @@ from reprobuild.store.directory import StoreDirectory
 from reprobuild.store.keyring import StoreKeyring, keyring
 from reprobuild.store.signature import is_private, make_key, read_key, sign, verify
 from reprobuild_portable.hashing import hash_file, hash_stream
+from reprobuild_portable.host import host
 
 CHUNK = 1 << 20
 LARGEST_MEMORY = 256 << 20  # the listings of libraries of some hundred wheels have some megabytes
@@ -51,7 +52,7 @@ def hash_open(path: Path) -> tuple[str, os.stat_result]:
     The stat identifies the file, which may be replaced in the meantime.
     """
     with path.open("rb") as stream:
-        facts = os.fstat(stream.fileno())
+        facts = host.fstat(stream.fileno())
         return hash_stream(stream), facts
 
 
@@ -73,7 +74,7 @@ def touch(path: Path) -> None:
     """
     with contextlib.suppress(OSError):  # not there, or not ours
         if time.time() - path.lstat().st_mtime > HOUR:
-            os.utime(path, follow_symlinks=False)
+            host.utime(path, follow_symlinks=False)
 
 
 class DamagedError(FetchError):
@@ -237,13 +238,13 @@ class Store(StoreDirectory):
         digest = sha256 or hash_file(path)
         target = self.blob(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
-        number = os.open(
-            path, os.O_RDONLY | os.O_NOFOLLOW
+        number = host.open(
+            path, host.O_RDONLY | host.O_NOFOLLOW
         )  # members of a shared store write to `partial`, too
         try:
-            os.fchmod(number, 0o444)
+            host.fchmod(number, 0o444)
         finally:
-            os.close(number)
+            host.close(number)
         path.replace(target)
         self._verified.add(digest)
         self._blobs.add(digest)

@@ -48,6 +48,11 @@ def _path(path: str) -> str:
     return quote(os.fsencode(path))
 
 
+def _relative(path: str, top: str) -> str:
+    """Return a path below a directory, as git and pip write it on each system."""
+    return os.path.relpath(path, top).replace(os.sep, "/")
+
+
 def _scan(folder: str) -> List[os.DirEntry[str]]:
     try:
         return list(os.scandir(folder))

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any, Dict, List, Mapping
 
-from reprobuild_portable.capture.files import _path
+from reprobuild_portable.capture.files import _path, _relative
 from reprobuild_portable.pip_freeze.pins import canonical_name, pinned
 
 # `pip freeze` leaves these out without --all (pip, commands/freeze.py).
@@ -75,7 +75,7 @@ def _editable_line(entry: Dict[str, Any], top: str, record: Dict[str, Any]) -> s
         return _format_bare_line(entry, "changes are not in a diff")
     if url is None or record["head"] is None or not _format_remote(url):
         return f"# Editable Git install with no remote ({_pin(entry)})\n-e {_path(folder)}"
-    inside = os.path.relpath(os.path.realpath(folder), top)
+    inside = _relative(os.path.realpath(folder), top)
     egg = re.sub(r"[^A-Za-z0-9.]+", "_", entry["name"])
     mark = "" if inside == "." else f"&subdirectory={inside}"
     return f"-e git+{_format_remote(url)}@{record['diff']['from']}#egg={egg}{mark}"

@@ -20,6 +20,7 @@ from reprobuild_portable.capture.limits import (
 )
 from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.repositories.search import _places
+from reprobuild_portable.host import host
 from reprobuild_portable.secrets.files import secret_file
 
 INTERPRETER = "interpreter"  # the word of --include
@@ -136,7 +137,7 @@ class Packing:
         They lie beside the standard library. The directories that Tcl needs follow, and the files for
         pkg-config.
         """
-        names = set(os.listdir(os.path.join(self._base, "lib")))
+        names = set(host.listdir(os.path.join(self._base, "lib")))
         libraries = {library for library in names if library.startswith(f"lib{name}.so")}
         while libraries:
             for library in sorted(libraries):
@@ -157,7 +158,7 @@ class Packing:
         if not os.path.islink(place):
             self._file(place, path, needed)
             return
-        link = os.readlink(place)
+        link = host.readlink(place)
         inside = os.path.normpath(os.path.join(os.path.dirname(path), link))
         if os.path.isabs(link) or not inside.startswith(("lib/", "include/")):
             self._leave(path, "special-file", needed)
@@ -172,9 +173,9 @@ class Packing:
         start without a `needed` file: GaveUp is raised instead.
         """
         try:
-            number = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            number = host.open(place, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC)
             with open(number, "rb") as stream:
-                state = os.fstat(number)
+                state = host.fstat(number)
                 if not stat.S_ISREG(state.st_mode):
                     return self._leave(path, "special-file", needed)
                 content = stream.read(INTERPRETER_FILE + 1)

@@ -15,6 +15,7 @@ from typing import IO, Any, Dict, Iterator, Optional
 from reprobuild_portable.capture.limits import STALE
 from reprobuild_portable.capture.model import FILE_MODE, FOLDER_MODE, UnwritableError
 from reprobuild_portable.capture.processes import _WATCHER
+from reprobuild_portable.host import host
 
 
 @contextlib.contextmanager
@@ -42,13 +43,13 @@ def _claim_target(folder: str, seconds: float) -> Optional[str]:
             if _is_taken(folder):
                 return None
             try:
-                os.mkdir(claim, FOLDER_MODE)
+                host.mkdir(claim, FOLDER_MODE)
             except FileExistsError:
                 if not _remove_abandoned_claim(claim, seconds):
                     return None
                 continue
             if _is_taken(folder):  # the other ended between our two checks
-                os.rmdir(claim)
+                host.rmdir(claim)
                 return None
             return claim
     return None
@@ -56,7 +57,7 @@ def _claim_target(folder: str, seconds: float) -> Optional[str]:
 
 def _is_taken(folder: str) -> bool:
     try:
-        inside = os.listdir(folder)
+        inside = host.listdir(folder)
     except FileNotFoundError:
         return False
     if "capture.json" in inside:
@@ -80,10 +81,10 @@ def _remove_abandoned_claim(claim: str, seconds: float) -> bool:
         Whether there was such a claim.
     """
     with contextlib.suppress(OSError):
-        if time.time() - os.stat(claim).st_mtime > STALE + seconds:
+        if time.time() - host.stat(claim).st_mtime > STALE + seconds:
             aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
             try:
-                os.rename(claim, aside)
+                host.rename(claim, aside)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
             return True
@@ -128,11 +129,11 @@ def _write(claim: str, document: Dict[str, Any], texts: Dict[str, bytes], files:
             stream.write(content_of)
             stream.flush()
             os.fsync(stream.fileno())
-    number = os.open(claim, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    number = host.open(claim, host.O_RDONLY | host.O_DIRECTORY | host.O_NOFOLLOW)
     try:
         _restrict_mode(number, FOLDER_MODE)
     finally:
-        os.close(number)
+        host.close(number)
 
 
 def _new_file(path: str) -> IO[bytes]:
@@ -140,26 +141,29 @@ def _new_file(path: str) -> IO[bytes]:
 
     Another user with write access to the directory could have put a link in its place.
     """
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    number = host.open(path, host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW, FILE_MODE)
     _restrict_mode(number, FILE_MODE)
     return open(number, "wb")
 
 
 def _restrict_mode(number: int, mode: int) -> None:
     with contextlib.suppress(OSError):  # some file systems have no modes
-        os.fchmod(number, mode)
+        host.fchmod(number, mode)
 
 
 def _publish_directory(claim: str, folder: str) -> bool:
     """Give the complete directory its name.
 
-    rename(2) replaces an empty directory only.
+    rename(2) replaces an empty directory only; on Windows it replaces none.
 
     Returns:
         Whether the name was still free.
     """
+    if os.name == "nt":
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
     try:
-        os.rename(claim, folder)
+        host.rename(claim, folder)
     except OSError as err:
         if err.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False

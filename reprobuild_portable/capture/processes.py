@@ -62,7 +62,8 @@ def _program(name: str, context: Context) -> Optional[str]:
 
     Only absolute entries of PATH are searched.
     """
-    return shutil.which(name, path=absolute_path(context.environ)["PATH"])
+    path = shutil.which(name, path=absolute_path(context.environ)["PATH"])
+    return path if path and os.path.isabs(path) else None  # Windows searches the current directory, too
 
 
 class Watched:
@@ -89,7 +90,10 @@ class Watched:
         """Kill the program and its children."""
         self.reason = self.reason or reason
         with contextlib.suppress(OSError):
-            os.killpg(self.group, signal.SIGKILL)
+            if os.name == "nt":  # any signal ends the program, and its children remain
+                os.kill(self.group, signal.SIGTERM)
+            else:
+                os.killpg(self.group, signal.SIGKILL)
 
 
 class Watcher:
@@ -156,7 +160,8 @@ class Watcher:
 
 
 _WATCHER = Watcher()
-os.register_at_fork(after_in_child=_WATCHER.reset)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_WATCHER.reset)
 
 
 def _wait(child: subprocess.Popen[bytes], program: Watched) -> Tuple[int, str]:
@@ -166,5 +171,8 @@ def _wait(child: subprocess.Popen[bytes], program: Watched) -> Tuple[int, str]:
     """
     with _WATCHER.watching(program), contextlib.suppress(ChildProcessError):
         # The process is not collected yet, so that no other has its number while it may be killed.
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        else:  # macOS, Windows
+            child.wait()
     return child.wait(), program.reason

@@ -71,7 +71,7 @@ def _check_layout(folder: str, manifest: str) -> None:
 
     for above, folders, names in os.walk(folder, onerror=fail):
         for path in (os.path.join(above, name) for name in names + folders):
-            inner = os.path.relpath(path, folder)
+            inner = os.path.relpath(path, folder).replace(os.sep, "/")
             known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
             if not known or os.path.islink(path):  # before entry into a directory deeper than the stack
                 raise RefusedError("image/%s is no file of an image" % escape_text(inner), NO_BUNDLE)

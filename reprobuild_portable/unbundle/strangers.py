@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import List
 
+from reprobuild_portable.host import host
 from reprobuild_portable.unbundle.bundle import Bundle
 from reprobuild_portable.unbundle.directories import _DIRECTORY, _folder_of, _is_whole
 from reprobuild_portable.unbundle.format import CHANGED, MANIFEST, MOST_NAMED, SIGNATURE, Member
@@ -32,11 +32,11 @@ def list_foreign_paths(bundle: Bundle, out: str) -> List[str]:
     changeable = (*CHANGED, SIGNATURE)  # all others were compared
     paths: List[str] = []
     waiting = [""]
-    top = os.open(out, _DIRECTORY)
+    top = host.open(out, _DIRECTORY)
     try:
         while waiting and len(paths) < MOST_NAMED:
             above = waiting.pop()
-            with _folder_of(top, above + ".") as (folder, _), os.scandir(folder) as entries:
+            with _folder_of(top, above + ".") as (folder, _), host.scandir(folder) as entries:
                 for entry in entries:
                     path = above + entry.name
                     if path in folders and entry.is_dir(follow_symlinks=False):
@@ -44,5 +44,5 @@ def list_foreign_paths(bundle: Bundle, out: str) -> List[str]:
                     elif path not in members or (path in changeable and not _is_whole(top, members[path])):
                         paths.append(path)
     finally:
-        os.close(top)
+        host.close(top)
     return sorted(paths)[:MOST_NAMED]

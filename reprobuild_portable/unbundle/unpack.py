@@ -8,6 +8,7 @@ import os
 import shutil
 from typing import Callable, Optional
 
+from reprobuild_portable.host import host
 from reprobuild_portable.unbundle.bundle import Bundle
 from reprobuild_portable.unbundle.damage import MemberSink, find_damage, refuse_damaged
 from reprobuild_portable.unbundle.directories import (
@@ -50,9 +51,9 @@ def unpack(
         with contextlib.suppress(
             OSError
         ):  # left by one that was killed at its very end; else it is not empty
-            os.rmdir(work)
+            host.rmdir(work)
         return False
-    if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
+    if os.path.lexists(out) and not (os.path.isdir(out) and not host.listdir(out)):
         raise RefusedError(
             "%s is there, and holds something else" % out, "name another directory, or remove it"
         )
@@ -62,9 +63,9 @@ def unpack(
             settle(_path_of(work, name, tree))
             _path_of(work, name, tree)
             if os.path.isdir(out):
-                os.rmdir(out)
-            os.rename(name, out, src_dir_fd=descriptor)
-            os.rmdir(work)
+                host.rmdir(out)
+            host.rename(name, out, src_dir_fd=descriptor)
+            host.rmdir(work)
     except OSError as err:
         place = "%s: " % err.filename if err.filename else ""
         raise RefusedError(
@@ -75,7 +76,7 @@ def unpack(
 
 
 def _check_there(bundle: Bundle, out: str) -> None:
-    top = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    top = host.open(out, host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC)
     try:
         whole = Member(MANIFEST, hashlib.sha256(bundle.manifest).hexdigest(), len(bundle.manifest))
         if not _is_whole(top, whole):
@@ -87,7 +88,7 @@ def _check_there(bundle: Bundle, out: str) -> None:
             if not _is_whole(top, member):
                 raise RefusedError("%s is missing or changed" % path, "remove %s, and run it again" % out)
     finally:
-        os.close(top)
+        host.close(top)
 
 
 def _fill_work(
@@ -130,9 +131,9 @@ def _fill_work(
         part = _Part(descriptor, tree, name, lambda size: None)
         part.write(content)
         part.close(right=True)
-    for _, _, files, folder in os.fwalk(".", dir_fd=tree):
+    for _, _, files, folder in host.fwalk(".", dir_fd=tree):
         for name in files:
-            os.utime(name, (bundle.epoch, bundle.epoch), dir_fd=folder, follow_symlinks=False)
+            host.utime(name, (bundle.epoch, bundle.epoch), dir_fd=folder, follow_symlinks=False)
 
 
 def _link(work: int, tree: int, member: Member) -> None:
@@ -143,14 +144,14 @@ def _link(work: int, tree: int, member: Member) -> None:
     with contextlib.ExitStack() as stack:
         try:
             first_folder, first = stack.enter_context(_folder_of(tree, member.link))
-            source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=first_folder), "rb"))
+            source = stack.enter_context(os.fdopen(host.open(first, _PLAIN, dir_fd=first_folder), "rb"))
         except FileNotFoundError:  # it is damaged, and reported as damaged
             return
         second_folder, second = stack.enter_context(_folder_of(tree, member.path, make=True))
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(second, dir_fd=second_folder)
+            host.unlink(second, dir_fd=second_folder)
         try:
-            os.link(first, second, src_dir_fd=first_folder, dst_dir_fd=second_folder, follow_symlinks=False)
+            host.link(first, second, src_dir_fd=first_folder, dst_dir_fd=second_folder, follow_symlinks=False)
         except OSError:
             part = _Part(work, tree, member.path, lambda size: None)
             shutil.copyfileobj(source, part, CHUNK)
@@ -162,8 +163,8 @@ class _Part(MemberSink):
 
     def __init__(self, work: int, tree: int, path: str, step: Callable[[int], None]) -> None:
         self._work, self._tree, self._path, self._step = work, tree, path, step
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # an existing file is not ours
-        self._stream = os.fdopen(os.open("part", flags, 0o600, dir_fd=work), "wb")
+        flags = host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW  # an existing file is not ours
+        self._stream = os.fdopen(host.open("part", flags, 0o600, dir_fd=work), "wb")
 
     def write(self, piece: bytes) -> None:
         self._stream.write(piece)
@@ -171,9 +172,9 @@ class _Part(MemberSink):
 
     def close(self, right: bool) -> None:
         with self._stream as stream:
-            os.fchmod(stream.fileno(), 0o444 if "/blobs/" in self._path else 0o644)
+            host.fchmod(stream.fileno(), 0o444 if "/blobs/" in self._path else 0o644)
         if not right:
-            os.unlink("part", dir_fd=self._work)
+            host.unlink("part", dir_fd=self._work)
             return
         with _folder_of(self._tree, self._path, make=True) as (folder, name):
-            os.replace("part", name, src_dir_fd=self._work, dst_dir_fd=folder)
+            host.replace("part", name, src_dir_fd=self._work, dst_dir_fd=folder)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -32,6 +31,7 @@ import tarfile
 import tempfile
 import time
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -976,7 +976,7 @@ def _check_layout(folder: str, manifest: str) -> None:
 
     for above, folders, names in os.walk(folder, onerror=fail):
         for path in (os.path.join(above, name) for name in names + folders):
-            inner = os.path.relpath(path, folder)
+            inner = os.path.relpath(path, folder).replace(os.sep, "/")
             known = _LAYOUT.fullmatch(inner) if os.path.isfile(path) else inner in _FOLDERS
             if not known or os.path.islink(path):  # before entry into a directory deeper than the stack
                 raise RefusedError("image/%s is no file of an image" % escape_text(inner), NO_BUNDLE)
@@ -1037,11 +1037,166 @@ def _make_legacy_manifest(document: Any, image: Dict[str, Any], reference: str) 
     ).encode()
 
 
+# --- reprobuild_portable/host.py ---
+# `host`: the module `os`, with descriptors of directories on Windows, too; and `fcntl`.
+#
+# On Linux and macOS both are the modules of that name. Windows opens no directory: its descriptor is there a number for
+# its path. Between two calls another program could put a link there, so only Linux and macOS are safe against that.
+
+
+class HostStatus:
+    """The status of a file of Windows, whose modes tell nothing of other users."""
+
+    def __init__(self, status: os.stat_result) -> None:
+        self._status = status
+        self.st_mode = status.st_mode & ~0o077
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._status, name)
+
+
+class WindowsHost:
+    """The module `os` of Windows, with the functions and flags that others have.
+
+    A function takes the descriptor of a directory as `dir_fd`, and in place of a path. Flags that Windows has no use
+    for are 0. Files have no modes and owners.
+    """
+
+    O_DIRECTORY, O_NOFOLLOW = 1 << 24, 1 << 25  # Windows has no flags of these numbers
+    O_CLOEXEC = O_NONBLOCK = 0
+    O_OWN = O_DIRECTORY | O_NOFOLLOW
+
+    def __init__(self) -> None:
+        self._directories: Dict[int, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def _path(self, path: Any, above: Optional[int] = None) -> Any:
+        if isinstance(path, int):
+            return self._directories.get(path, path)
+        if above is None:
+            return path
+        return os.path.join(self._directories[above], os.fsdecode(path))
+
+    def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
+        place = self._path(path, dir_fd)
+        if flags & self.O_NOFOLLOW and os.path.islink(place):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
+        if os.path.isdir(place):
+            number = os.open(os.devnull, os.O_RDONLY)  # so no other file gets the number
+            self._directories[number] = os.path.realpath(place)
+            return number
+        if flags & self.O_DIRECTORY and os.path.lexists(place):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+        exact = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
+        return os.open(place, flags & ~self.O_OWN | exact, mode)
+
+    def close(self, number: int) -> None:
+        self._directories.pop(number, None)
+        os.close(number)
+
+    def dup(self, number: int) -> int:
+        if number in self._directories:
+            return self.open(self._directories[number], os.O_RDONLY)
+        return os.dup(number)
+
+    def fstat(self, number: int) -> HostStatus:
+        return HostStatus(os.stat(self._path(number)))
+
+    def stat(self, path: Any, *, dir_fd: Optional[int] = None, follow_symlinks: bool = True) -> HostStatus:
+        return HostStatus(os.stat(self._path(path, dir_fd), follow_symlinks=follow_symlinks))
+
+    def lstat(self, path: Any) -> HostStatus:
+        return HostStatus(os.lstat(path))
+
+    def listdir(self, path: Any) -> List[str]:
+        return os.listdir(self._path(path))
+
+    def scandir(self, path: Any) -> Any:
+        return os.scandir(self._path(path))
+
+    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> None:
+        os.mkdir(self._path(path, dir_fd), mode)
+
+    def rmdir(self, path: Any, *, dir_fd: Optional[int] = None) -> None:
+        os.rmdir(self._path(path, dir_fd))
+
+    def unlink(self, path: Any, *, dir_fd: Optional[int] = None) -> None:
+        os.unlink(self._path(path, dir_fd))
+
+    def rename(
+        self, source: Any, target: Any, *, src_dir_fd: Optional[int] = None, dst_dir_fd: Optional[int] = None
+    ) -> None:  # fmt: skip
+        os.rename(self._path(source, src_dir_fd), self._path(target, dst_dir_fd))
+
+    def replace(
+        self, source: Any, target: Any, *, src_dir_fd: Optional[int] = None, dst_dir_fd: Optional[int] = None
+    ) -> None:  # fmt: skip
+        os.replace(self._path(source, src_dir_fd), self._path(target, dst_dir_fd))
+
+    def link(
+        self, source: Any, target: Any, *, src_dir_fd: Optional[int] = None, dst_dir_fd: Optional[int] = None,
+        follow_symlinks: bool = True,
+    ) -> None:  # fmt: skip
+        place = self._path(source, src_dir_fd)
+        if not follow_symlinks and os.path.islink(place):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), place)
+        os.link(place, self._path(target, dst_dir_fd))
+
+    def symlink(self, text: Any, path: Any, *, dir_fd: Optional[int] = None) -> None:
+        os.symlink(text, self._path(path, dir_fd))
+
+    def readlink(self, path: Any, *, dir_fd: Optional[int] = None) -> Any:
+        text = os.readlink(self._path(path, dir_fd))
+        return os.fsencode(text) if isinstance(path, bytes) else text
+
+    def chmod(self, path: Any, mode: int, *, dir_fd: Optional[int] = None) -> None:
+        pass  # it would make a file read-only, and such a file cannot be removed
+
+    fchmod = chmod
+
+    def utime(
+        self, path: Any, times: Any = None, *, dir_fd: Optional[int] = None, follow_symlinks: bool = True, **ns: Any
+    ) -> None:  # fmt: skip
+        os.utime(self._path(path, dir_fd), times, **ns)
+
+    def fwalk(self, top: str, *, dir_fd: int) -> Iterator[Tuple[str, List[str], List[str], int]]:
+        for above, folders, files in os.walk(self._path(top, dir_fd)):
+            number = self.open(above, os.O_RDONLY)
+            try:
+                yield above, folders, files, number
+            finally:
+                self.close(number)
+
+    def geteuid(self) -> int:
+        return 0  # the owner of each file of Windows, as `stat` tells it
+
+    getegid = geteuid
+
+
+class WindowsLocks:
+    """The locks of the module `fcntl`, refused as by some network file systems."""
+
+    LOCK_SH, LOCK_EX, LOCK_NB = 1, 2, 4
+
+    def flock(self, number: int, kind: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Windows has no such file locks")
+
+
+if TYPE_CHECKING or os.open in os.supports_dir_fd:
+    import fcntl as fcntl
+
+    host = os
+else:
+    fcntl, host = WindowsLocks(), WindowsHost()
+
+
 # --- reprobuild_portable/unbundle/directories.py ---
 # Access to directories by descriptor, without following links.
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_NOFOLLOW | host.O_CLOEXEC
+_PLAIN = host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC
 # Errors of the kernel for a name that is absent, a link, or below a file; or a pipe or socket.
 _NOT_PLAIN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
@@ -1054,10 +1209,10 @@ def _lock_work(work: str) -> Iterator[int]:
     """
     with contextlib.suppress(FileExistsError):
         os.makedirs(work, 0o700)
-    number = os.open(work, _DIRECTORY)
+    number = host.open(work, _DIRECTORY)
     try:
-        status = os.fstat(number)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        status = host.fstat(number)
+        if status.st_uid != host.geteuid() or status.st_mode & 0o077:
             raise RefusedError(
                 "%s was made by somebody else, or is open to others" % work,
                 "remove it, or name a directory with -o where nobody else can write",
@@ -1071,7 +1226,7 @@ def _lock_work(work: str) -> Iterator[int]:
                 ) from None
         yield number
     finally:
-        os.close(number)
+        host.close(number)
 
 
 @contextlib.contextmanager
@@ -1081,17 +1236,17 @@ def _tree(bundle: Bundle, work: int) -> Iterator[Tuple[str, int]]:
     It is given by name and as a descriptor. The remains of another bundle are removed.
     """
     name = hashlib.sha256(bundle.manifest).hexdigest()
-    for other in os.listdir(work):
+    for other in host.listdir(work):
         if other != name or not _is_own_folder(work, other):
             _remove(work, other)
     with contextlib.suppress(FileExistsError):
-        os.mkdir(name, 0o755, dir_fd=work)
-    tree = os.open(name, _DIRECTORY, dir_fd=work)
+        host.mkdir(name, 0o755, dir_fd=work)
+    tree = host.open(name, _DIRECTORY, dir_fd=work)
     try:
         _close(tree)
         yield name, tree
     finally:
-        os.close(tree)
+        host.close(tree)
 
 
 def _path_of(work: str, name: str, tree: int) -> str:
@@ -1101,7 +1256,7 @@ def _path_of(work: str, name: str, tree: int) -> str:
         RefusedError: the path leads to another directory.
     """
     path = os.path.join(work, name)
-    if not os.path.samestat(os.lstat(path), os.fstat(tree)):
+    if not os.path.samestat(host.lstat(path), host.fstat(tree)):
         raise RefusedError(
             "%s is another directory than before" % path, "name a directory where nobody else can write"
         )
@@ -1109,15 +1264,15 @@ def _path_of(work: str, name: str, tree: int) -> str:
 
 
 def _is_own_folder(above: int, name: str) -> bool:
-    status = os.stat(name, dir_fd=above, follow_symlinks=False)
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    status = host.stat(name, dir_fd=above, follow_symlinks=False)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == host.geteuid()
 
 
 def _close(folder: int) -> None:
     """Restrict write access of an earlier directory to its owner."""
-    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    mode = stat.S_IMODE(host.fstat(folder).st_mode)
     if mode & 0o7022 or mode & 0o700 != 0o700:
-        os.fchmod(folder, mode & 0o755 | 0o700)
+        host.fchmod(folder, mode & 0o755 | 0o700)
 
 
 def _remove(above: int, name: str) -> None:
@@ -1128,18 +1283,18 @@ def _remove(above: int, name: str) -> None:
     waiting = [name]
     while waiting:
         name = waiting.pop()
-        if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
-            os.unlink(name, dir_fd=above)
+        if not stat.S_ISDIR(host.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+            host.unlink(name, dir_fd=above)
             continue
-        folder = os.open(name, _DIRECTORY, dir_fd=above)
+        folder = host.open(name, _DIRECTORY, dir_fd=above)
         try:
             _close(folder)
-            for other in os.listdir(folder):
+            for other in host.listdir(folder):
                 waiting.append("removed.%s" % os.urandom(8).hex())
-                os.rename(other, waiting[-1], src_dir_fd=folder, dst_dir_fd=above)
+                host.rename(other, waiting[-1], src_dir_fd=folder, dst_dir_fd=above)
         finally:
-            os.close(folder)
-        os.rmdir(name, dir_fd=above)
+            host.close(folder)
+        host.rmdir(name, dir_fd=above)
 
 
 def _remove_unfinished(folder: int, above: str, whole_paths: Set[str], folders: Set[str]) -> None:
@@ -1147,15 +1302,15 @@ def _remove_unfinished(folder: int, above: str, whole_paths: Set[str], folders: 
 
     Others may have put them there before they handed over the directory.
     """
-    for name in os.listdir(folder):
+    for name in host.listdir(folder):
         path = above + name
         if path in folders and _is_own_folder(folder, name):
-            lower = os.open(name, _DIRECTORY, dir_fd=folder)
+            lower = host.open(name, _DIRECTORY, dir_fd=folder)
             try:
                 _close(lower)
                 _remove_unfinished(lower, path + "/", whole_paths, folders)
             finally:
-                os.close(lower)
+                host.close(lower)
         elif path not in whole_paths:
             _remove(folder, name)
 
@@ -1167,18 +1322,18 @@ def _folder_of(top: int, path: str, make: bool = False) -> Iterator[Tuple[int, s
     The path begins at an open directory, and the result is a descriptor. No link is followed.
     """
     *above, last = path.split("/")
-    number = os.dup(top)
+    number = host.dup(top)
     try:
         for name in above:
             if make:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=number)
-            lower = os.open(name, _DIRECTORY, dir_fd=number)
-            os.close(number)
+                    host.mkdir(name, dir_fd=number)
+            lower = host.open(name, _DIRECTORY, dir_fd=number)
+            host.close(number)
             number = lower
         yield number, last
     finally:
-        os.close(number)
+        host.close(number)
 
 
 def _is_whole(top: int, member: Member, strict: bool = False) -> bool:
@@ -1188,14 +1343,14 @@ def _is_whole(top: int, member: Member, strict: bool = False) -> bool:
     """
     try:
         with _folder_of(top, member.path) as (folder, name):
-            number = os.open(name, _PLAIN, dir_fd=folder)
+            number = host.open(name, _PLAIN, dir_fd=folder)
     except OSError as err:
         if err.errno not in _NOT_PLAIN:
             raise
         return False
     with os.fdopen(number, "rb") as stream:
-        status = os.fstat(number)
-        if strict and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) not in (0o444, 0o644)):
+        status = host.fstat(number)
+        if strict and (status.st_uid != host.geteuid() or stat.S_IMODE(status.st_mode) not in (0o444, 0o644)):
             return False
         plain = stat.S_ISREG(status.st_mode) and status.st_size == member.size
         return plain and hash_stream(stream) == member.sha256
@@ -1226,11 +1381,11 @@ def list_foreign_paths(bundle: Bundle, out: str) -> List[str]:
     changeable = (*CHANGED, SIGNATURE)  # all others were compared
     paths: List[str] = []
     waiting = [""]
-    top = os.open(out, _DIRECTORY)
+    top = host.open(out, _DIRECTORY)
     try:
         while waiting and len(paths) < MOST_NAMED:
             above = waiting.pop()
-            with _folder_of(top, above + ".") as (folder, _), os.scandir(folder) as entries:
+            with _folder_of(top, above + ".") as (folder, _), host.scandir(folder) as entries:
                 for entry in entries:
                     path = above + entry.name
                     if path in folders and entry.is_dir(follow_symlinks=False):
@@ -1238,7 +1393,7 @@ def list_foreign_paths(bundle: Bundle, out: str) -> List[str]:
                     elif path not in members or (path in changeable and not _is_whole(top, members[path])):
                         paths.append(path)
     finally:
-        os.close(top)
+        host.close(top)
     return sorted(paths)[:MOST_NAMED]
 
 
@@ -1274,9 +1429,9 @@ def unpack(
         with contextlib.suppress(
             OSError
         ):  # left by one that was killed at its very end; else it is not empty
-            os.rmdir(work)
+            host.rmdir(work)
         return False
-    if os.path.lexists(out) and not (os.path.isdir(out) and not os.listdir(out)):
+    if os.path.lexists(out) and not (os.path.isdir(out) and not host.listdir(out)):
         raise RefusedError(
             "%s is there, and holds something else" % out, "name another directory, or remove it"
         )
@@ -1286,9 +1441,9 @@ def unpack(
             settle(_path_of(work, name, tree))
             _path_of(work, name, tree)
             if os.path.isdir(out):
-                os.rmdir(out)
-            os.rename(name, out, src_dir_fd=descriptor)
-            os.rmdir(work)
+                host.rmdir(out)
+            host.rename(name, out, src_dir_fd=descriptor)
+            host.rmdir(work)
     except OSError as err:
         place = "%s: " % err.filename if err.filename else ""
         raise RefusedError(
@@ -1299,7 +1454,7 @@ def unpack(
 
 
 def _check_there(bundle: Bundle, out: str) -> None:
-    top = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    top = host.open(out, host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC)
     try:
         whole = Member(MANIFEST, hashlib.sha256(bundle.manifest).hexdigest(), len(bundle.manifest))
         if not _is_whole(top, whole):
@@ -1311,7 +1466,7 @@ def _check_there(bundle: Bundle, out: str) -> None:
             if not _is_whole(top, member):
                 raise RefusedError("%s is missing or changed" % path, "remove %s, and run it again" % out)
     finally:
-        os.close(top)
+        host.close(top)
 
 
 def _fill_work(
@@ -1354,9 +1509,9 @@ def _fill_work(
         part = _Part(descriptor, tree, name, lambda size: None)
         part.write(content)
         part.close(right=True)
-    for _, _, files, folder in os.fwalk(".", dir_fd=tree):
+    for _, _, files, folder in host.fwalk(".", dir_fd=tree):
         for name in files:
-            os.utime(name, (bundle.epoch, bundle.epoch), dir_fd=folder, follow_symlinks=False)
+            host.utime(name, (bundle.epoch, bundle.epoch), dir_fd=folder, follow_symlinks=False)
 
 
 def _link(work: int, tree: int, member: Member) -> None:
@@ -1367,14 +1522,14 @@ def _link(work: int, tree: int, member: Member) -> None:
     with contextlib.ExitStack() as stack:
         try:
             first_folder, first = stack.enter_context(_folder_of(tree, member.link))
-            source = stack.enter_context(os.fdopen(os.open(first, _PLAIN, dir_fd=first_folder), "rb"))
+            source = stack.enter_context(os.fdopen(host.open(first, _PLAIN, dir_fd=first_folder), "rb"))
         except FileNotFoundError:  # it is damaged, and reported as damaged
             return
         second_folder, second = stack.enter_context(_folder_of(tree, member.path, make=True))
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(second, dir_fd=second_folder)
+            host.unlink(second, dir_fd=second_folder)
         try:
-            os.link(first, second, src_dir_fd=first_folder, dst_dir_fd=second_folder, follow_symlinks=False)
+            host.link(first, second, src_dir_fd=first_folder, dst_dir_fd=second_folder, follow_symlinks=False)
         except OSError:
             part = _Part(work, tree, member.path, lambda size: None)
             shutil.copyfileobj(source, part, CHUNK)
@@ -1386,8 +1541,8 @@ class _Part(MemberSink):
 
     def __init__(self, work: int, tree: int, path: str, step: Callable[[int], None]) -> None:
         self._work, self._tree, self._path, self._step = work, tree, path, step
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # an existing file is not ours
-        self._stream = os.fdopen(os.open("part", flags, 0o600, dir_fd=work), "wb")
+        flags = host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW  # an existing file is not ours
+        self._stream = os.fdopen(host.open("part", flags, 0o600, dir_fd=work), "wb")
 
     def write(self, piece: bytes) -> None:
         self._stream.write(piece)
@@ -1395,12 +1550,12 @@ class _Part(MemberSink):
 
     def close(self, right: bool) -> None:
         with self._stream as stream:
-            os.fchmod(stream.fileno(), 0o444 if "/blobs/" in self._path else 0o644)
+            host.fchmod(stream.fileno(), 0o444 if "/blobs/" in self._path else 0o644)
         if not right:
-            os.unlink("part", dir_fd=self._work)
+            host.unlink("part", dir_fd=self._work)
             return
         with _folder_of(self._tree, self._path, make=True) as (folder, name):
-            os.replace("part", name, src_dir_fd=self._work, dst_dir_fd=folder)
+            host.replace("part", name, src_dir_fd=self._work, dst_dir_fd=folder)
 
 
 # --- reprobuild_portable/unbundle/program.py ---

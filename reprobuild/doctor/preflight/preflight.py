@@ -5,7 +5,7 @@ They cover architecture, glibc, namespaces, disks, processor and GPUs.
 
 from __future__ import annotations
 
-import os
+import platform
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -44,11 +44,11 @@ def inspect_machine(env: Mapping[str, str]) -> TargetMachine:
     `env` leads to the program of the driver.
     """
     try:
-        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
     except OSError:
         match = None
     flags = frozenset(match[1].split()) if match else frozenset()
-    return TargetMachine(name=os.uname().machine, flags=flags, gpus=query_gpus(env))
+    return TargetMachine(name=platform.machine(), flags=flags, gpus=query_gpus(env))
 
 
 def preflight(lock: Lock, store: Store, out: Path, machine: TargetMachine, gpus: str = "auto") -> list[str]:

@@ -6,7 +6,6 @@ its own in a directory of the caller, as any user.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from reprobuild.infra.proc import run
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.programs import which
 from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild_portable.host import fcntl
 
 # Suites from which apt takes packages only on request (`NotAutomatic: yes` in their Release files).
 _NOT_AUTOMATIC = ("-backports", "-backports-sloppy", "-proposed", "-proposed-updates")

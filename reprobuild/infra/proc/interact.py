@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import struct
 import subprocess
-import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -109,4 +107,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 def _set_size(upper: int, rows: int, columns: int) -> None:
     """Set the size of a pseudo-terminal (TIOCSWINSZ in ioctl_tty(2)); its programs get SIGWINCH."""
+    import fcntl  # not on Windows
+    import termios
+
     fcntl.ioctl(upper, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import termios
 import threading
-import tty
 from collections.abc import Callable, Iterator
 
 STDIN = 0
@@ -55,6 +53,9 @@ def forward_keyboard(
 
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
+    import termios  # not on Windows
+    import tty
+
     settings = termios.tcgetattr(STDIN)
     tty.setraw(STDIN, termios.TCSANOW)  # a terminal that stands still (Ctrl-S) must not hold up the end
     try:

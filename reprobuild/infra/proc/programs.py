@@ -30,7 +30,8 @@ def which(name: str, env: Mapping[str, str]) -> str | None:
 
     Only absolute entries of PATH are searched.
     """
-    return shutil.which(name, path=absolute_path(env).get("PATH", os.defpath))
+    path = shutil.which(name, path=absolute_path(env).get("PATH", os.defpath))
+    return path if path and Path(path).is_absolute() else None  # Windows searches the current directory, too
 
 
 def resolve_program(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:

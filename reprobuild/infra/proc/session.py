@@ -72,7 +72,9 @@ def _kill_group(child: subprocess.Popen[bytes]) -> None:
     """Kill the process group that a program leads.
 
     A program on the user's terminal leads no such group. The number of a group is not reused as long as it
-    has a member.
+    has a member. Windows has no such groups.
     """
+    if os.name == "nt":
+        return
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)

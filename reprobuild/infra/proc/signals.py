@@ -19,6 +19,8 @@ from msgspec import Struct
 # Slurm's SIGKILL comes 30 s after its SIGTERM by default (KillWait in slurm.conf(5)). It would leave a
 # daemon's container running, so some of that time is reserved for its removal.
 GRACE_SECONDS = 25.0
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows ends a program by any signal
+_HANGUP = getattr(signal, "SIGHUP", None)
 LAST_SECONDS = 1.0  # from SIGTERM to SIGKILL for a program that was asked before
 
 
@@ -32,7 +34,7 @@ class SignalForwarding(Struct, frozen=True, kw_only=True):
 
     tell: Callable[[int], None] | None = None
     end: Callable[[], None] | None = None
-    last: int = signal.SIGKILL
+    last: int = KILL
     seconds: float | None = None
     instead: Mapping[int, int] = {}
 
@@ -83,9 +85,9 @@ class _Job:
     def hear(self, signum: int) -> bool:
         if self._asked is not None:
             overdue = time.monotonic() - self._asked > self._seconds + LAST_SECONDS
-            if signum == signal.SIGINT or (overdue and signum in (signal.SIGTERM, signal.SIGHUP)):
+            if signum == signal.SIGINT or (overdue and signum in (signal.SIGTERM, _HANGUP)):
                 return False
-        if signum == signal.SIGHUP:  # the terminal has gone; some programs would reload their settings
+        if signum == _HANGUP:  # the terminal has gone; some programs would reload their settings
             signum = signal.SIGTERM
         if signum in (signal.SIGINT, signal.SIGTERM) and self._asked is None:
             self._asked = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import selectors
 import subprocess
 import tempfile
@@ -182,6 +183,8 @@ def forward_output(
 
     Return False if the deadline or a silence comes first.
     """
+    if os.name == "nt":
+        return _forward_by_threads(streams, sink, deadline, silence)
     with selectors.DefaultSelector() as selector:
         for descriptor, number in streams.items():
             selector.register(descriptor, selectors.EVENT_READ, number)
@@ -198,6 +201,41 @@ def forward_output(
                     sink(key.data, piece)
                 else:
                     selector.unregister(key.fd)
+    return True
+
+
+def _forward_by_threads(
+    streams: Mapping[int, int],
+    sink: Callable[[int, bytes], None],
+    deadline: float | None,
+    silence: float | None,
+) -> bool:
+    """Do the work of `forward_output` on Windows, whose `select` takes no pipes."""
+    pieces: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
+
+    def read(descriptor: int, number: int) -> None:
+        piece = b"-"
+        while piece:
+            try:
+                piece = os.read(descriptor, PIECE)
+            except OSError:  # closed after the deadline
+                piece = b""
+            pieces.put((number, piece))
+
+    for stream in streams.items():
+        threading.Thread(target=read, args=stream, daemon=True).start()
+    unread = len(streams)
+    while unread:
+        rest = None if deadline is None else max(0.0, deadline - time.monotonic())
+        limits = [seconds for seconds in (rest, silence) if seconds is not None]
+        try:
+            number, piece = pieces.get(timeout=min(limits, default=None))
+        except queue.Empty:
+            return False
+        if piece:
+            sink(number, piece)
+        else:
+            unread -= 1
     return True
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
@@ -120,5 +119,7 @@ def _processes() -> int:
 
     It is `PROCESSES`, or fewer if the caller may have fewer.
     """
+    import resource  # not on Windows
+
     _, most = resource.getrlimit(resource.RLIMIT_NPROC)
     return PROCESSES if most == resource.RLIM_INFINITY else min(most, PROCESSES)

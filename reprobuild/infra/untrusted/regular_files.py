@@ -11,8 +11,10 @@ import stat
 from pathlib import Path
 from typing import IO
 
+from reprobuild_portable.host import host
+
 _PIECE = 1 << 20
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = host.O_RDONLY | host.O_NONBLOCK | host.O_CLOEXEC
 
 
 def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
@@ -26,7 +28,7 @@ def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
         OSError: it cannot be read, or is not a regular file.
     """
     try:
-        number = os.open(path, _READ if links else _READ | os.O_NOFOLLOW)
+        number = host.open(path, _READ if links else _READ | host.O_NOFOLLOW)
     except ValueError:
         raise _invalid_path_error() from None
     return _open_regular(number)
@@ -47,15 +49,15 @@ def open_within(top: Path, path: str) -> tuple[IO[bytes], int]:
     *above, last = steps = path.split("/")
     if not {"", ".", ".."}.isdisjoint(steps) or "\0" in path:
         raise _invalid_path_error()
-    number = os.open(top, _READ | os.O_DIRECTORY)
+    number = host.open(top, _READ | host.O_DIRECTORY)
     try:
         for step in above:
-            lower = os.open(step, _READ | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=number)
-            os.close(number)
+            lower = host.open(step, _READ | host.O_DIRECTORY | host.O_NOFOLLOW, dir_fd=number)
+            host.close(number)
             number = lower
-        return _open_regular(os.open(last, _READ | os.O_NOFOLLOW, dir_fd=number))
+        return _open_regular(host.open(last, _READ | host.O_NOFOLLOW, dir_fd=number))
     finally:
-        os.close(number)
+        host.close(number)
 
 
 def _invalid_path_error() -> OSError:
@@ -67,10 +69,10 @@ def _open_regular(number: int) -> tuple[IO[bytes], int]:
 
     A descriptor of anything else is closed.
     """
-    facts = os.fstat(number)
+    facts = host.fstat(number)
     if stat.S_ISREG(facts.st_mode):
         return os.fdopen(number, "rb"), facts.st_size
-    os.close(number)
+    host.close(number)
     if stat.S_ISDIR(facts.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     raise OSError(errno.EINVAL, "it is no plain file")

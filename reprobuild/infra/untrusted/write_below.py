@@ -18,10 +18,11 @@ from typing import IO
 
 from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted.names import HOSTILE, check_name
+from reprobuild_portable.host import host
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC
+_NEW = host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW | host.O_CLOEXEC
+_WRITE = host.O_WRONLY | host.O_CREAT | host.O_NOFOLLOW | host.O_CLOEXEC
 # The kernel's errors for a link or a file in place of a directory.
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
 
@@ -43,15 +44,15 @@ def directory_of(top: Path, name: str, mode: int | None = None) -> Iterator[tupl
     """
     check_name(name, str(top))
     *above, last = name.split("/")
-    number = os.open(top, _DIRECTORY)
+    number = host.open(top, _DIRECTORY)
     try:
         for step in above:
             lower = _enter(number, step, name, mode)
-            os.close(number)
+            host.close(number)
             number = lower
         yield number, last
     finally:
-        os.close(number)
+        host.close(number)
 
 
 def open_below(top: Path, name: str, *, replace: bool = False, mode: int | None = None) -> IO[bytes]:
@@ -70,8 +71,8 @@ def open_below(top: Path, name: str, *, replace: bool = False, mode: int | None 
     with directory_of(top, name, mode) as (number, last):
         if replace:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(last, dir_fd=number)
-        return os.fdopen(os.open(last, _NEW, 0o666, dir_fd=number), "wb")
+                host.unlink(last, dir_fd=number)
+        return os.fdopen(host.open(last, _NEW, 0o666, dir_fd=number), "wb")
 
 
 def write_below(top: Path, name: str, content: bytes, *, replace: bool = False) -> None:
@@ -99,16 +100,16 @@ def link_below(source: Path, top: Path, name: str) -> None:
     """
     with directory_of(top, name) as (number, last):
         try:
-            os.link(source, last, dst_dir_fd=number)
+            host.link(source, last, dst_dir_fd=number)
         except FileExistsError:
             raise
         except OSError:  # another file system, or one without hard links
-            target = os.open(last, _NEW, 0o666, dir_fd=number)
+            target = host.open(last, _NEW, 0o666, dir_fd=number)
         else:
             return
     with os.fdopen(target, "wb") as stream, source.open("rb") as original:
         shutil.copyfileobj(original, stream)
-        os.fchmod(stream.fileno(), stat.S_IMODE(os.fstat(original.fileno()).st_mode))
+        host.fchmod(stream.fileno(), stat.S_IMODE(host.fstat(original.fileno()).st_mode))
 
 
 def move_below(source: str, top: Path, name: str, *, above: int, file: int) -> None:
@@ -128,18 +129,18 @@ def move_below(source: str, top: Path, name: str, *, above: int, file: int) -> N
     """
     with directory_of(top, name) as (number, last):
         try:
-            os.rename(source, last, src_dir_fd=above, dst_dir_fd=number)
+            host.rename(source, last, src_dir_fd=above, dst_dir_fd=number)
         except OSError as err:
             if err.errno != errno.EXDEV:
                 raise
         else:
-            if not os.path.samestat(os.stat(last, dir_fd=number, follow_symlinks=False), os.fstat(file)):
-                os.unlink(last, dir_fd=number)
+            if not os.path.samestat(host.stat(last, dir_fd=number, follow_symlinks=False), host.fstat(file)):
+                host.unlink(last, dir_fd=number)
                 raise BuildError(f"{name!r} was replaced while it was moved", hint=HOSTILE)
             return
-    with open_below(top, name, replace=True) as stream, os.fdopen(os.dup(file), "rb") as original:
+    with open_below(top, name, replace=True) as stream, os.fdopen(host.dup(file), "rb") as original:
         shutil.copyfileobj(original, stream)
-    os.unlink(source, dir_fd=above)
+    host.unlink(source, dir_fd=above)
 
 
 def make_below(top: Path, name: str, *, mode: int | None = None) -> None:
@@ -148,7 +149,7 @@ def make_below(top: Path, name: str, *, mode: int | None = None) -> None:
     Arguments and errors are those of `directory_of`.
     """
     with directory_of(top, name, mode) as (number, last):
-        os.close(_enter(number, last, name, mode))
+        host.close(_enter(number, last, name, mode))
 
 
 def touch_below(top: Path, name: str, *, mode: int) -> None:
@@ -166,15 +167,15 @@ def touch_below(top: Path, name: str, *, mode: int) -> None:
     """
     with directory_of(top, name, 0o755) as (above, last):
         try:
-            number = os.open(last, _WRITE | os.O_NONBLOCK, mode, dir_fd=above)
+            number = host.open(last, _WRITE | host.O_NONBLOCK, mode, dir_fd=above)
         except OSError as err:
             if err.errno != errno.ELOOP:
                 raise
             raise BuildError(f"{name!r} is a link, and no file", hint=HOSTILE) from None
         try:
-            os.fchmod(number, mode)
+            host.fchmod(number, mode)
         finally:
-            os.close(number)
+            host.close(number)
 
 
 def symlink_below(text: str, top: Path, name: str, *, mode: int | None = None) -> None:
@@ -193,7 +194,7 @@ def symlink_below(text: str, top: Path, name: str, *, mode: int | None = None) -
         FileExistsError: the name exists already.
     """
     with directory_of(top, name, mode) as (number, last):
-        os.symlink(text, last, dir_fd=number)
+        host.symlink(text, last, dir_fd=number)
 
 
 def _enter(number: int, step: str, name: str, mode: int | None) -> int:
@@ -202,11 +203,11 @@ def _enter(number: int, step: str, name: str, mode: int | None) -> int:
     A missing directory is made.
     """
     with contextlib.suppress(FileExistsError):
-        os.mkdir(step, dir_fd=number)
+        host.mkdir(step, dir_fd=number)
         if mode is not None:
-            os.chmod(step, mode, dir_fd=number)
+            host.chmod(step, mode, dir_fd=number)
     try:
-        return os.open(step, _DIRECTORY | os.O_NOFOLLOW, dir_fd=number)
+        return host.open(step, _DIRECTORY | host.O_NOFOLLOW, dir_fd=number)
     except OSError as err:
         if err.errno not in _NO_DIRECTORY:
             raise

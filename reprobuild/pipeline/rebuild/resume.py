@@ -7,7 +7,6 @@ from it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.flock import try_lock as locked
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
+from reprobuild_portable.host import fcntl
 
 MARK = "unfinished-rebuild"
 _ANOTHER = "name another directory with -o, or remove that one if nobody needs it"

@@ -8,7 +8,7 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from reprobuild_portable.capture.files import quote
+from reprobuild_portable.capture.files import _relative, quote
 from reprobuild_portable.capture.freeze import _editable_line, _format_bare_line
 from reprobuild_portable.capture.limits import AT_ONCE, BUDGETS, REPOSITORIES
 from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError, Taken
@@ -103,7 +103,7 @@ def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[st
     for top in sorted(set(tops.values())):
         # `./` keeps a colon from being read as magic: the command takes no literal names.
         by_path = {
-            os.fsencode("./" + os.path.relpath(os.path.realpath(folders[name]), top)): name
+            os.fsencode("./" + _relative(os.path.realpath(folders[name]), top)): name
             for name in tops if tops[name] == top
         }  # fmt: skip
         words, stdin = ("check-ignore", "--stdin", "-z"), b"".join(path + b"\0" for path in by_path)

@@ -8,7 +8,7 @@ import stat
 import tempfile
 from typing import Any, Callable, Dict, List, Sequence, Set
 
-from reprobuild_portable.capture.files import _path
+from reprobuild_portable.capture.files import _path, _relative
 from reprobuild_portable.capture.limits import BUDGETS, LISTED, UNTRACKED_FILE
 from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.processes import _program, _run
@@ -16,6 +16,7 @@ from reprobuild_portable.capture.repositories.objects import _leave_file_out
 from reprobuild_portable.capture.repositories.record import take_repository
 from reprobuild_portable.capture.repositories.repository import Files, _make_unique_name, find_top
 from reprobuild_portable.capture.repositories.untracked import _find_file_obstacle
+from reprobuild_portable.host import host
 
 
 def _resolve_directories(include: Sequence[str]) -> List[str]:
@@ -47,15 +48,15 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     top = os.path.join(
         os.path.realpath(tempfile.mkdtemp(dir=context.scratch)), os.path.basename(folder) or name
     )
-    os.mkdir(top)
+    host.mkdir(top)
     env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
     _run([program, "init", "-q", "--template=", top], context, env=env, cwd=top)
     files = Files({}, {}, [], [], {}, [], set())
     copies = []
     for place in places:
-        path = os.path.relpath(place, folder)
+        path = _relative(place, folder)
         reason = _find_file_obstacle(place)
-        if not reason and ".git" in path.lower().split(os.sep):  # no tree of git can hold it
+        if not reason and ".git" in path.lower().split("/"):  # no tree of git can hold it
             reason = "special-file"
         copy = os.path.join(top, path)
         reason = reason or _copy(place, copy)
@@ -83,11 +84,11 @@ def _copy(place: str, copy: str) -> str:
     try:
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         if os.path.islink(place):
-            os.symlink(os.readlink(place), copy)
+            host.symlink(host.readlink(place), copy)
             return ""
-        number = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = host.open(place, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC)
         with open(number, "rb") as stream, open(copy, "xb") as target:
-            state = os.fstat(number)
+            state = host.fstat(number)
             if not stat.S_ISREG(state.st_mode):
                 return "special-file"
             content = stream.read(UNTRACKED_FILE + 1)
@@ -95,7 +96,7 @@ def _copy(place: str, copy: str) -> str:
             if len(content) > UNTRACKED_FILE:
                 target.truncate(max(state.st_size, len(content)))
             if state.st_mode & stat.S_IXUSR:
-                os.fchmod(target.fileno(), 0o700)
+                host.fchmod(target.fileno(), 0o700)
     except OSError:
         return "unreadable"
     return ""

@@ -18,6 +18,7 @@ from reprobuild_portable.capture.limits import LISTED, SECONDS
 from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.processes import _program, _run
 from reprobuild_portable.capture.repositories.trust import _check_links, _check_owner
+from reprobuild_portable.host import host
 from reprobuild_portable.secrets.redact import cut_tokens
 
 #
@@ -103,15 +104,15 @@ class Repository:
         self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
         self.scratch = tempfile.mkdtemp(dir=context.scratch)
         self.objects = os.path.join(self.scratch, "objects")
-        os.mkdir(self.objects)
+        host.mkdir(self.objects)
         self.index = os.path.join(self.scratch, "index")
         with contextlib.suppress(FileNotFoundError):  # an unborn repository may have no index
             source = os.path.join(self.folder, "index")
             shutil.copyfile(source, self.index)
-            times = os.stat(
+            times = host.stat(
                 source
             )  # git compares them with the files': a younger copy would hide late changes
-            os.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
+            host.utime(self.index, ns=(times.st_atime_ns, times.st_mtime_ns))
         alternate = quote(os.fsencode(os.path.join(self.common, "objects")))
         self.env = {name: value for name, value in context.environ.items() if not name.startswith("GIT_")}
         self.env.update(
@@ -169,24 +170,24 @@ class Repository:
         """
         try:
             folder, name = self._enter(path)
-            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return host.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def open(self, path: bytes) -> int:
         """Return the descriptor of a file of the work tree."""
         folder, name = self._enter(path)
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        return host.open(name, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK, dir_fd=folder)
 
     def readlink(self, path: bytes) -> bytes:
         """Return the text of a link in the work tree."""
         folder, name = self._enter(path)
-        return os.readlink(name, dir_fd=folder)
+        return host.readlink(name, dir_fd=folder)
 
     def leave(self) -> None:
         """Close the directory of the last file."""
         if self.above:
-            os.close(self.above[1])
+            host.close(self.above[1])
         self.above = None
 
     def _enter(self, path: bytes) -> Tuple[int, bytes]:
@@ -200,13 +201,13 @@ class Repository:
         above, _, name = path.rpartition(b"/")
         if self.above is None or self.above[0] != above:
             self.leave()
-            folder = os.open(self.top, _FOLDER)
+            folder = host.open(self.top, _FOLDER)
             for step in above.split(b"/") if above else ():
                 outer = folder
                 try:
-                    folder = os.open(_check_name(step), _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+                    folder = host.open(_check_name(step), _FOLDER | host.O_NOFOLLOW, dir_fd=outer)
                 finally:
-                    os.close(outer)
+                    host.close(outer)
             self.above = (above, folder)
         return self.above[1], _check_name(name)
 
@@ -218,7 +219,7 @@ class Repository:
         path = os.path.join(folder, name[2:])
         if not os.path.exists(path):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(folder)  # not its parents: they are gone if the capture was stopped
+                host.mkdir(folder)  # not its parents: they are gone if the capture was stopped
             with open(path, "wb") as stream:
                 stream.write(zlib.compress(whole, 1))
         return name.encode()
@@ -270,7 +271,7 @@ class Repository:
         return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
 
 
-_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_FOLDER = host.O_DIRECTORY | host.O_CLOEXEC | getattr(os, "O_PATH", host.O_RDONLY)
 
 
 def _check_name(name: bytes) -> bytes:

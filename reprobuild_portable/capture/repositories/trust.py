@@ -12,6 +12,7 @@ from typing import Iterator, List
 from reprobuild_portable.capture.files import _path, _read, _scan
 from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.processes import _run
+from reprobuild_portable.host import host
 
 # Files of a git directory that go into a capture, or name commits that do.
 _READ = (
@@ -85,11 +86,11 @@ def _check_owner(top: str, folder: str, common: str, program: str, context: Cont
     An explicit `--git-dir` skips git's own check. A repository of root is accepted: a site may have
     installed it for all.
     """
-    owners = {0, os.geteuid()}
-    if os.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
+    owners = {0, host.geteuid()}
+    if host.geteuid() == 0 and context.environ.get("SUDO_UID", "").isdigit():
         owners.add(int(context.environ["SUDO_UID"]))
     places = (top, os.path.join(top, ".git"), folder, common)
-    if all(os.lstat(place).st_uid in owners for place in places):
+    if all(host.lstat(place).st_uid in owners for place in places):
         return
     if not _is_safe(os.path.realpath(top), program, context):
         raise GaveUpError(

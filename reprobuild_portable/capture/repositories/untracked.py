@@ -8,7 +8,7 @@ import os
 import stat
 from typing import Any, Dict, List, Mapping, Set
 
-from reprobuild_portable.capture.files import quote
+from reprobuild_portable.capture.files import _relative, quote
 from reprobuild_portable.capture.limits import LISTING, UNTRACKED_COUNT, UNTRACKED_FILE, UNTRACKED_TOTAL
 from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.objects import (
@@ -63,7 +63,7 @@ def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List
     paths: List[bytes] = []
     top = os.path.realpath(repository.top)
     for place in repository.context.include:
-        path = os.fsencode(os.path.relpath(place, top))
+        path = os.fsencode(_relative(place, top))
         if find_top(os.path.dirname(place)) != top or path in known:
             continue
         reason = _find_file_obstacle(place)
