@@ -358,3 +358,17 @@ def test_the_runtime_is_whole(made: Made) -> None:
 def test_equal_locks_equal_text(made: Made) -> None:
     source = project(made)
     assert render(made, sources=(source,)) == render(made, sources=(source,))
+
+
+@pytest.mark.parametrize("bad", ['";id;"', "$(id)", "`id`", "\\"])
+def test_no_address_acts_in_the_scripts_of_apptainer(made: Made, bad: str) -> None:
+    """Apptainer puts addresses into the scripts as they are."""
+    packed = debian(deb("libc6", "1", f"https://host.example.org/{bad}/debian/pool/main/g/libc6.deb"))
+    with pytest.raises(BuildError, match="cannot stand in a recipe"):
+        render(made, base=packed)
+    source = Source(
+        name="project", url=f"https://git.example.org/{bad}", commit="8" * 40, tree="9" * 40, patch=None,
+        path="/src/project", editable=True, epoch=0, file=artefact(""),
+    )  # fmt: skip
+    with pytest.raises(BuildError, match="cannot stand in a recipe"):
+        render(made, sources=(source,))

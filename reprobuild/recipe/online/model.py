@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
+from reprobuild.errors import BuildError
+from reprobuild.infra.display import escape_text
 from reprobuild.lock.system import EnvVar
 
 # A directory of builds, which the image does not have. /tmp is that of the machine when Apptainer builds.
 WORK = "/build"
+_ACTIVE = re.compile(r"""["$`\\]""")
 
 
 class Gap(Struct, frozen=True):
@@ -18,11 +23,24 @@ class Gap(Struct, frozen=True):
 
 
 class BuildArgument(Struct, frozen=True, kw_only=True):
-    """An address that a build can replace: `--build-arg NAME=VALUE`."""
+    """An address that a build can replace: `--build-arg NAME=VALUE`.
+
+    Apptainer puts it between double quotes of a script before a shell reads that.
+
+    Raises:
+        BuildError: a character of the address acts in double quotes.
+    """
 
     name: str
     value: str
     note: str
+
+    def __post_init__(self) -> None:
+        if _ACTIVE.search(self.value):
+            raise BuildError(
+                f"the address {escape_text(self.value[:80])} of {self.name} cannot stand in a recipe",
+                hint="make the lock again, with an address without quotes, `$` and backslashes",
+            )
 
 
 class PackageArchive(Struct, frozen=True, kw_only=True):
