@@ -16,7 +16,7 @@ from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
 from reprobuild.context import RunContext, open_client
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import EngineError, LockError
-from reprobuild.infra.git.credentials import login_for, without_netrc
+from reprobuild.infra.git.credentials import login_for, take_login, without_netrc
 from reprobuild.resolve.source_lines import lock_sources
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -261,6 +261,48 @@ def test_the_rules_of_netrc_are_those_of_indexes(
     address: str, configured: bool, login: tuple[str, str] | None, env: dict[str, str]
 ) -> None:
     assert login_for(address, env, configured=configured) == login
+
+
+def test_the_login_of_an_address_is_on_no_command_line(
+    project: Project, env: dict[str, str], tmp_path: Path
+) -> None:
+    """Other users of the machine can read the command lines of git and of its programs."""
+    programs, rows = tmp_path / "programs", tmp_path / "rows"
+    programs.mkdir()
+    real = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
+    for name in ("git", "git-remote-http"):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\necho "$0 $*" >>{rows}\nexec {real}/{name} "$@"\n')
+        program.chmod(0o755)
+    for path in Path(real).iterdir():
+        if not (programs / path.name).exists():
+            (programs / path.name).symlink_to(path)
+    env |= {"PATH": f"{programs}:{env['PATH']}", "GIT_EXEC_PATH": str(programs)}
+    login = ("some%one", "a-word:" + "x" * 12)
+    with Host(tmp_path / "served", login) as host:
+        url = host.url.replace("://", f"://some%25one:{login[1]}@")
+        assert fetched(env, tmp_path, url, project.head)
+    assert set(host.asked) == {None, login}
+    assert "git-remote-http" in rows.read_text()
+    assert login[1] not in rows.read_text()
+
+
+@pytest.mark.parametrize(
+    ("place", "taken"),
+    [
+        ("https://it:word@git.example:8443/x", ("https://git.example:8443/x", ("it", "word"))),
+        ("https://word:@git.example/x", ("https://git.example/x", ("word", ""))),
+        ("https://it@git.example/x", ("https://it@git.example/x", None)),
+        ("ssh://it:word@git.example/x", ("ssh://it:word@git.example/x", None)),
+        ("https://it:a%0ab@git.example/x", ("https://it:a%0ab@git.example/x", None)),
+        ("https://it:word@git.example:x/x", ("https://it:word@git.example:x/x", None)),
+        ("/srv/it:word@git.example", ("/srv/it:word@git.example", None)),
+    ],
+)
+def test_a_login_is_taken_from_addresses_that_git_can_be_given_without(
+    place: str, taken: tuple[str, tuple[str, str] | None]
+) -> None:
+    assert take_login(place) == taken
 
 
 def test_a_home_that_is_not_there_has_nothing(env: dict[str, str]) -> None:

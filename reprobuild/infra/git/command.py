@@ -17,7 +17,8 @@ from pathlib import Path
 from reprobuild.errors import ReproError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
-from reprobuild.infra.git.credentials import REFUSED, login_for, login_options, without_netrc
+from reprobuild.infra.git.credentials import REFUSED, login_for, login_options, take_login, without_netrc
+from reprobuild.infra.http.model import origin
 from reprobuild.infra.proc.errors import exit_error
 from reprobuild_portable import secrets
 
@@ -133,7 +134,7 @@ def fetch(
 
     Args:
         repository: its `.git`, also git's current directory.
-        place: an address that `check_address` accepts, or an absolute path.
+        place: an address that `check_address` accepts, or an absolute path. Its login is not on a command line.
         refs: the refs to fetch, and their destinations.
         env: git's environment.
         purpose: completes "could not ...".
@@ -144,12 +145,17 @@ def fetch(
         ProcessFailedError: git exited with another code than 0. ProcessTimeoutError: it was silent.
     """
     few = [f"--depth={depth}"] if depth else []
+    place, url_login = take_login(place)
     words = [f"--git-dir={repository.absolute()}", *_FETCH, *few, "--", place, *refs]
     address = _effective_address(repository, place, env)
     if not address.startswith(("http://", "https://")):
         _fetch(repository, words, env, purpose)
         return
     with without_netrc(env) as clean_env:
+        if url_login and origin(address) == origin(place):
+            options, variables = login_options(address, url_login)
+            _fetch(repository, [*options, *words], {**clean_env, **variables}, purpose)
+            return
         if login := login_for(address, env, configured=configured or _host(address) != _host(place)):
             options, variables = login_options(address, login)
             try:

@@ -21,6 +21,7 @@ from reprobuild.infra.http.netrc import FILES, Login, Netrc
 # git's messages for a missing or refused login.
 REFUSED = re.compile(r"Authentication failed|could not read (Username|Password)")
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")  # without git's wildcards
+_LINE_END = re.compile(r"[\0\r\n]")
 _USER, _PASSWORD = "NETRC_LOGIN", "NETRC_PASSWORD"
 _HELPER = f'!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n" "${_USER}" "${_PASSWORD}"; }}; f'
 
@@ -39,6 +40,21 @@ def without_netrc(env: Mapping[str, str]) -> Iterator[dict[str, str]]:
                 if path.name not in FILES:
                     (Path(folder) / path.name).symlink_to(path)
         yield {**{name: value for name, value in env.items() if name != "NETRC"}, "HOME": folder}
+
+
+def take_login(place: str) -> tuple[str, Login | None]:
+    """Return an address of http or https without its login, and the login.
+
+    Other users of the machine can read the command line of git, and not its environment. An address without a
+    password stays as it is, and so does a login that git refuses.
+    """
+    with contextlib.suppress(ValueError):  # not an address: git reports it
+        clean, login = parse_credentials(place)
+        has_password = ":" in urllib.parse.urlsplit(place).netloc.rpartition("@")[0]
+        if login and has_password and clean.startswith(("http://", "https://")):
+            is_plain = _HOST.fullmatch(_host(clean)) and not _LINE_END.search("".join(login))
+            return (clean, login) if is_plain else (place, None)
+    return place, None
 
 
 def login_for(address: str, env: Mapping[str, str], *, configured: bool) -> Login | None:
