@@ -14,6 +14,7 @@ from reprobuild.config.profiles import check_profile
 from reprobuild.engines.model import Limit, Port
 from reprobuild.errors import UsageError
 from reprobuild.recipe.image_config import PROFILE
+from reprobuild.run.site_env import find_hidden_variables
 from reprobuild.verify.workload.conditions import Conditions
 
 SEED = "REPROBUILD_SEED"
@@ -104,9 +105,10 @@ def conditions(run_options: RunOptions, env: Mapping[str, str]) -> Conditions:
     written = {
         text.rpartition(":")[0].partition(":")[2] for text in run_options.volumes if text.endswith(":rw")
     }
+    variables = read_variables(msgspec.structs.replace(run_options, seed=None), env)
     return Conditions(
-        seed=run_options.seed, variables=read_variables(msgspec.structs.replace(run_options, seed=None), env),
-        hidden=frozenset(run_options.hidden), volumes=volumes,
+        seed=run_options.seed, variables=variables,
+        hidden=find_hidden_variables(variables, run_options.hidden), volumes=volumes,
         read_only=frozenset(inside for _, inside in volumes if inside not in written),
         shared_memory=read_size(run_options.shm_size) if run_options.shm_size else 0,
     )  # fmt: skip

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from reprobuild.engines.model import Task
+from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import UsageError
 from reprobuild.lock.model import Workload
 from reprobuild.run.options import RunOptions, conditions
@@ -33,6 +34,17 @@ def test_options_become_conditions(tmp_path: Path) -> None:
     assert [inside for _, inside in found.volumes] == ["/data", "/fixed", "/runs"]
     assert found.read_only == {"/data", "/fixed"}
     assert found.shared_memory == 2 << 30
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "REGISTRY_PASSWORD"])
+def test_a_value_that_a_rule_finds_is_on_no_command_line(name: str) -> None:
+    """Variables of podman itself are on its command line otherwise, as for `run`."""
+    value = "http://me:" + "aB3dE5fG7hJ9" + "@proxy.example:3128"
+    given = conditions(RunOptions(variables=(name, "STEPS=20")), {name: value})
+    options, _, stdin = container_options(given.apply_to(Task(arguments=("true",))), {}, {})
+    assert given.hidden == {name}
+    assert not any(value in option for option in options)
+    assert stdin == f"{name}={value}\n".encode()
 
 
 def test_each_run_gets_them_and_the_comparison_does_not() -> None:
