@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,25 @@ def test_others_are_compared_in_a_container_that_has_both() -> None:
     assert seen["files"] == [{"name": NAME, "one": "0", "two": "0"}]
     assert (seen["ignore"], seen["bytes"]) == (["lr"], [b"one", b"two"])
     assert seen["runs"] == [{"began": 1.0, "ended": 2.0, "host": "h", "pid": 0, "last": 0, "zone": 0}] * 2
+
+
+def test_the_comparing_container_cannot_change_what_it_reads(tmp_path: Path) -> None:
+    """It is one of the image: links in place of the files would lead to files of the user."""
+    private = tmp_path / "private"
+    private.write_text("of the user alone")
+
+    class HostileEngine(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Mapping[str, str]) -> Finished:
+            for host, inside in task.volumes:
+                for path in Path(host).iterdir() if inside not in task.read_only else ():
+                    path.unlink()
+                    path.symlink_to(private)
+            return super().run(reference, task, env)
+
+    engine = HostileEngine(good_answers())
+    (found,) = compare_work(WORK, 7, "image:1", engine, {})
+    assert found.detail == hashlib.sha256(b"weights").hexdigest()
+    assert [kind for kind, _ in engine.tasks] == ["workload", "workload", "compare"]
 
 
 @pytest.mark.parametrize(

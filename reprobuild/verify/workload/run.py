@@ -41,7 +41,7 @@ _PYTHON = f"{PREFIX}/bin/python"
 _OLDER = (
     "the image was made by an older reprobuild, which compares no artefacts: build it again from its lock"
 )
-_INSIDE = ("/reprobuild-one", "/reprobuild-two")
+_INSIDE, _ASKED = ("/reprobuild-one", "/reprobuild-two"), "/reprobuild-asked"
 
 
 class Answers(Struct, frozen=True, kw_only=True):
@@ -297,7 +297,7 @@ def _compare_in_container(
 ) -> tuple[Sequence[FileAnswer], str]:  # fmt: skip
     """Compare files in a container of the same image.
 
-    Untrusted files are then not read outside of one.
+    Untrusted files are then not read outside of one. It cannot change them: they are hashed afterwards.
 
     Returns:
         An answer for each file, or an empty sequence and the reason.
@@ -311,11 +311,12 @@ def _compare_in_container(
     folder.mkdir(exist_ok=True)
     (folder / "options.json").write_text(json.dumps(options))
     task = Task(
-        arguments=(_PYTHON, "-I", f"{_PROGRAMS}/compare.py", "/reprobuild-asked/options.json"), bypass=True,
+        arguments=(_PYTHON, "-I", f"{_PROGRAMS}/compare.py", f"{_ASKED}/options.json"), bypass=True,
         volumes=(
             *((str(run.folder), inside) for run, inside in zip(runs, _INSIDE, strict=True)),
-            (str(folder), "/reprobuild-asked"),
+            (str(folder), _ASKED),
         ),
+        read_only=frozenset((*_INSIDE, _ASKED)),
     )  # fmt: skip
     done = engine.run(reference, task, env)
     why = f"exit code {done.code}: " + " / ".join(
