@@ -52,6 +52,17 @@ def rename(out: Path, reference: str) -> None:
     (out / IMAGE).write_bytes(msgspec.json.encode(msgspec.structs.replace(image, reference=reference)))
 
 
+def test_a_directory_in_the_place_of_a_report_stays(out: Path, made: Made) -> None:
+    rename(out, FOREIGN)
+    (out / REPORT).unlink(missing_ok=True)
+    (out / REPORT / "x").mkdir(parents=True)
+    done = build(out, made.store)
+    assert done.returncode == 2, done.stderr
+    assert f"error: {out / REPORT} is a directory" in done.stderr
+    assert f"hint: a report is written there: name another with -o, or remove {out / REPORT}" in done.stderr
+    assert (out / REPORT / "x").is_dir()
+
+
 def test_a_build_that_fails_leaves_the_directory_one_of_others(out: Path, made: Made) -> None:
     rename(out, FOREIGN)
     (out / "Dockerfile").unlink()

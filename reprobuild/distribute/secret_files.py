@@ -6,12 +6,13 @@ Their names identify these files, such as `.env`.
 from __future__ import annotations
 
 import shlex
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import DistributionError
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.untrusted.names import HOSTILE
+from reprobuild.infra.untrusted.tars import UNREADABLE, members, open_stream
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
 from reprobuild.recipe.render import source_file
@@ -31,7 +32,8 @@ def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None])
         place_of: returns the tar of a source, or None if it is not available.
 
     Raises:
-        DistributionError: with source and path; never the text.
+        DistributionError: with source and path, never the text; or a source is damaged.
+        BuildError: a source has too many members.
     """
     accepted = {ruling.subject for ruling in lock.rulings if ruling.kind == SECRET_FILE and ruling.accepted}
     for source in lock.sources:
@@ -63,8 +65,12 @@ def make_source_finder(out: Path, lock: Lock, store: Store) -> Callable[[Artefac
 
 def _secret_files(place: Path) -> Iterator[str]:
     """Yield the paths of secret files in a source's tar."""
-    with tarfile.open(place) as tar:
-        for member in tar:
-            stream = tar.extractfile(member) if secrets.secret_name_of_file(member.name) else None
-            if stream and secrets.secret_file(member.name, stream.read(_LARGEST)):
-                yield member.name
+    try:
+        with place.open("rb") as file, open_stream(file) as tar:
+            for member in members(tar, place.name):
+                is_named = member.isreg() and secrets.secret_name_of_file(member.name)
+                stream = tar.extractfile(member) if is_named else None
+                if stream and secrets.secret_file(member.name, stream.read(_LARGEST)):
+                    yield member.name
+    except UNREADABLE as err:
+        raise DistributionError(f"a source cannot be searched for secrets: {err}", hint=HOSTILE) from None

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from reprobuild.errors import UsageError
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import BADGE, CLUSTER_RESULT, REPORT, VERDICT
@@ -29,10 +30,18 @@ def set_aside(out: Path, say: Callable[[str], None]) -> None:
     Args:
         out: the directory.
         say: logs a note for each file.
+
+    Raises:
+        UsageError: a directory has the name of such a file.
     """
     if os.path.lexists(out / VERDICT):
         _set_verdict_aside(out / VERDICT, say)
     for path in (out / REPORT, out / BADGE, out / CLUSTER_RESULT):
+        if path.is_dir() and not path.is_symlink():
+            raise UsageError(
+                f"{path} is a directory",
+                hint=f"a report is written there: name another with -o, or remove {path}",
+            )
         if os.path.lexists(path):
             path.unlink()
             say(f"removed {path}: it is not known to be of this image")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -508,6 +509,17 @@ def test_a_secret_by_name_in_a_source_travels_where_it_was_accepted(tmp_path: Pa
         file="", line=0, subject="lib/conf/.env", outcome="pinned", kind="secret-file", accepted=True, reason="x"
     )  # fmt: skip
     refuse_secret_files(made.lock(rulings=(accepted,)), make_source_finder(out, made.lock(), made.store))
+
+
+@pytest.mark.parametrize("content", [b"x" * 600, gzip.compress(b"\0" * 10_000)])
+def test_a_source_that_is_no_tar_does_not_travel(content: bytes, tmp_path: Path) -> None:
+    """Of a lock of others: its digest is right. A packed one could unpack to any size."""
+    made = Made(tmp_path)
+    made.source("lib", [file("lib.py", b"1\n")])
+    (tmp_path / "damaged").write_bytes(content)
+    with pytest.raises(DistributionError, match="cannot be searched for secrets") as caught:
+        refuse_secret_files(made.lock(), lambda _: tmp_path / "damaged")
+    assert caught.value.hint.startswith("the file is damaged or made to harm")
 
 
 @pytest.mark.parametrize("padding", [0, 17 << 20])
