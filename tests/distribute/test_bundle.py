@@ -511,7 +511,7 @@ def test_a_secret_by_name_in_a_source_travels_where_it_was_accepted(tmp_path: Pa
     refuse_secret_files(made.lock(rulings=(accepted,)), make_source_finder(out, made.lock(), made.store))
 
 
-@pytest.mark.parametrize("content", [b"x" * 600, gzip.compress(b"\0" * 10_000)])
+@pytest.mark.parametrize("content", [b"x" * 600, gzip.compress(b"\0" * 10_000)], ids=["noise", "packed"])
 def test_a_source_that_is_no_tar_does_not_travel(content: bytes, tmp_path: Path) -> None:
     """Of a lock of others: its digest is right. A packed one could unpack to any size."""
     made = Made(tmp_path)

@@ -370,5 +370,6 @@ def test_no_address_acts_in_the_scripts_of_apptainer(made: Made, bad: str) -> No
         name="project", url=f"https://git.example.org/{bad}", commit="8" * 40, tree="9" * 40, patch=None,
         path="/src/project", editable=True, epoch=0, file=artefact(""),
     )  # fmt: skip
-    with pytest.raises(BuildError, match="cannot stand in a recipe"):
+    with pytest.raises(BuildError, match="cannot stand in a recipe") as caught:
         render(made, sources=(source,))
+    assert caught.value.hint == "make the lock again, with an address without quotes, `$` and backslashes"
