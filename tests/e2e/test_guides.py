@@ -111,6 +111,7 @@ def test_on_a_laptop(env: dict[str, str], tmp_path: Path) -> None:
     run_guide(guide("laptop"), tmp_path, {"here": here(env)}, yours)
 
 
+@pytest.mark.long
 def test_with_jupyter(built_example: Built, env: dict[str, str], tmp_path: Path) -> None:
     """The server is one that the example's environment has, on a daemon that publishes ports in its own network."""
     with daemon("ports", "--ports", share=True) as running:
@@ -208,6 +209,7 @@ def test_the_action(built_example: Built, ci_env: dict[str, str], tmp_path: Path
 # --- where there is no Docker, or no network ---------------------------------------------------
 
 
+@pytest.mark.long
 def test_on_a_cluster_without_docker(
     env: dict[str, str], apptainer_env: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -218,6 +220,7 @@ def test_on_a_cluster_without_docker(
     run_guide(guide("slurm-without-docker"), tmp_path, machines, yours)
 
 
+@pytest.mark.long
 def test_at_a_site_without_a_network(
     built_example: Built, env: dict[str, str], tmp_path: Path, python_with_pip: Path
 ) -> None:
