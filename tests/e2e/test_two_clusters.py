@@ -101,6 +101,7 @@ def test_there_is_no_way_out(sender: Cluster, receiver: Cluster) -> None:
         assert "Network is unreachable" in done.stderr
 
 
+@pytest.mark.long
 def test_numbers_are_the_same_elsewhere(built_example: Built, sender: Cluster, receiver: Cluster) -> None:
     """Unpacked by the program that needs Python alone; the check in Apptainer, a training in all three engines."""
     file, out = receiver.folder / "example.tar", receiver.folder / "example"
@@ -177,6 +178,7 @@ apptainer run --containall oci:image python -V
 """
 
 
+@pytest.mark.long
 def test_made_again_elsewhere(small: Small, sender: Cluster, receiver: Cluster) -> None:
     """With the inputs in the bundle: the same image from them, and the commands of the README."""
     file, out = receiver.folder / "small.tar", receiver.folder / "small"
