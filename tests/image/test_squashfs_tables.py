@@ -199,6 +199,33 @@ def test_directories_that_share_their_rows_are_bounded_together(tmp_path: Path) 
         check_tables(path)
 
 
+def indexed(positions: list[int]) -> bytes:
+    """Return a squashfs with a directory of two headers, and an index with these numbers of headers."""
+    rows = b"".join(
+        struct.pack("<3I", 0, 0, 1) + struct.pack("<HhHH", 0, 0, 2, 0) + name for name in (b"a", b"b")
+    )
+    entries = [struct.pack("<3I", 21 * number, 0, 0) + b"ab"[number : number + 1] for number in positions]
+    file = struct.pack("<4H2I", 2, 0o755, 0, 0, 0, 1) + struct.pack("<4I", 0, 0xFFFFFFFF, 0, 0)
+    folder = struct.pack("<4H2I", EXTENDED, 0o755, 0, 0, 0, 0)
+    folder += struct.pack("<4I2HI", 2, len(rows) + 3, 0, 1, len(entries), 0, 0xFFFFFFFF)
+    first, second = table(file + folder + b"".join(entries)), table(rows)
+    end = 96 + len(first) + len(second)
+    numbers = (len(file), end, end, 2**64 - 1, 96, 96 + len(first), 2**64 - 1, 2**64 - 1)
+    return struct.pack("<5I6H8Q", 0x73717368, 1, 0, 1 << 17, 0, 1, 17, 0, 1, 4, 0, *numbers) + first + second
+
+
+def test_an_index_that_repeats_a_place_is_refused(tmp_path: Path) -> None:
+    """Each entry would unpack all blocks before its place: 65535 of them in half a megabyte took half an hour."""
+    path = tmp_path / "indexed.sqsh"
+    for positions in ([], [1], [0, 1]):
+        path.write_bytes(indexed(positions))
+        check_tables(path)
+    for positions in ([1, 1], [1, 0]):
+        path.write_bytes(indexed(positions))
+        with pytest.raises(ValueError, match="the index of a directory has a place twice, or out of order"):
+            check_tables(path)
+
+
 def test_two_inodes_with_one_number_are_refused(tree: Path, squashfs: dict[str, str]) -> None:
     """Rows and inodes agree, and the second file has the number of the first."""
     (tree / "bin" / "zz").write_text("other")

@@ -169,10 +169,16 @@ class _Tables:
                 heads.setdefault(head, name)
                 last = name
                 yield name, kind, (base + difference) & 0xFFFFFFFF, block << 16 | offset
+        former, block, offset = -1, directory.block, directory.offset
         for position, where, name in directory.index:
-            block, _ = self.directories.after(directory.block, directory.offset + position)
-            if heads.get(position) != name or block != where:
+            if position <= former:  # the way to each begins at the former one
+                raise ValueError("the index of a directory has a place twice, or out of order")
+            if heads.get(position) != name:
                 raise ValueError("the index of a directory leads elsewhere than its rows")
+            block, offset = self.directories.after(block, offset + position - max(former, 0))
+            if block != where:
+                raise ValueError("the index of a directory leads elsewhere than its rows")
+            former = position
 
 
 def _check_name(name: bytes) -> None:
