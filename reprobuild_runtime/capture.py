@@ -4070,7 +4070,7 @@ def _objects(output: bytes, context: Context) -> Iterator[Tuple[bytes, bytes]]:
 
 # The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
 _FILES = re.compile(
-    r"(?i)(?:.*/)?(?:"
+    r"(?is)(?:.*/)?(?:"
     r"\.env(?:rc|\.(?!(?:[a-z0-9_-]{1,40}\.){0,3}(?:example|sample|template|dist|defaults?|sch"
     r"ema|md|txt|in|j2|tpl)$)[^/]{1,100})?"
     r"|[._]netrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|kaggle\.json|\.vault-token"
@@ -4087,7 +4087,7 @@ _FILES = re.compile(
 )
 # These hold a login, or none: which of the two is seen in them.
 _DOUBTFUL = re.compile(
-    r"(?i)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
+    r"(?is)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
     r"\.dockercfg"
     r"|[^/]{1,100}\.(?:pem|key|crt|cer)|credentials(?:\.json|\.toml)?|secrets?\.(?:ya?ml|json|toml|env))"
 )
@@ -4099,11 +4099,11 @@ _LOGIN = re.compile(
 # Files of clients of data bases, by another name than that of the home directory, and where each has a password.
 _CLIENTS = (
     (
-        re.compile(r"(?i)(?:.*/)?[^/]{0,60}my\.(?:cnf|ini)"),
+        re.compile(r"(?is)(?:.*/)?[^/]{0,60}my\.(?:cnf|ini)"),
         re.compile(rb"(?m)^[ \t]{0,9}password[ \t]{0,9}=[ \t]{0,9}[\"']?([^\s\"'#]{1,200})"),
     ),
     (
-        re.compile(r"(?i)(?:.*/)?[^/]{0,60}pgpass(?:\.conf)?"),
+        re.compile(r"(?is)(?:.*/)?[^/]{0,60}pgpass(?:\.conf)?"),
         re.compile(rb"(?m)^[^\s:#][^\n:]{0,253}:(?:\d{1,5}|\*):[^\n:]{1,63}:[^\n:]{1,63}:([^\r\n]{1,200})"),
     ),
 )
@@ -5302,7 +5302,7 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     name, context = quote(path), repository.context
     if _is_accepted(repository, name):
         return ""
-    if secret_file(name, content):
+    if secret_file(os.fsdecode(path), content):  # not its quoted form
         return "a name of files with secrets"
     repository.searched += len(content)
     if repository.searched > SEARCHED:
@@ -5326,7 +5326,7 @@ def _find_removed_rule(repository: Repository, path: bytes, content: Optional[by
         return ""
     if content is None:
         return _UNSEARCHED
-    if secret_file(name, content):
+    if secret_file(os.fsdecode(path), content):  # not its quoted form
         return "a name of files with secrets"
     try:
         places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)

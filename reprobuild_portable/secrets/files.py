@@ -8,7 +8,7 @@ from reprobuild_portable.secrets.words import is_real_login
 
 # The path below the top of a source, any case. Keys have many names that certificates have, too: those are looked into.
 _FILES = re.compile(
-    r"(?i)(?:.*/)?(?:"
+    r"(?is)(?:.*/)?(?:"
     r"\.env(?:rc|\.(?!(?:[a-z0-9_-]{1,40}\.){0,3}(?:example|sample|template|dist|defaults?|sch"
     r"ema|md|txt|in|j2|tpl)$)[^/]{1,100})?"
     r"|[._]netrc|\.git-credentials|\.pgpass|\.my\.cnf|\.s3cfg|\.boto|\.htpasswd|kaggle\.json|\.vault-token"
@@ -25,7 +25,7 @@ _FILES = re.compile(
 )
 # These hold a login, or none: which of the two is seen in them.
 _DOUBTFUL = re.compile(
-    r"(?i)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
+    r"(?is)(?:.*/)?(?:\.pypirc|\.npmrc|\.yarnrc(?:\.yml)?|\.condarc|pip\.conf|\.docker/config\.json|"
     r"\.dockercfg"
     r"|[^/]{1,100}\.(?:pem|key|crt|cer)|credentials(?:\.json|\.toml)?|secrets?\.(?:ya?ml|json|toml|env))"
 )
@@ -37,11 +37,11 @@ _LOGIN = re.compile(
 # Files of clients of data bases, by another name than that of the home directory, and where each has a password.
 _CLIENTS = (
     (
-        re.compile(r"(?i)(?:.*/)?[^/]{0,60}my\.(?:cnf|ini)"),
+        re.compile(r"(?is)(?:.*/)?[^/]{0,60}my\.(?:cnf|ini)"),
         re.compile(rb"(?m)^[ \t]{0,9}password[ \t]{0,9}=[ \t]{0,9}[\"']?([^\s\"'#]{1,200})"),
     ),
     (
-        re.compile(r"(?i)(?:.*/)?[^/]{0,60}pgpass(?:\.conf)?"),
+        re.compile(r"(?is)(?:.*/)?[^/]{0,60}pgpass(?:\.conf)?"),
         re.compile(rb"(?m)^[^\s:#][^\n:]{0,253}:(?:\d{1,5}|\*):[^\n:]{1,63}:[^\n:]{1,63}:([^\r\n]{1,200})"),
     ),
 )

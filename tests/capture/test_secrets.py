@@ -230,6 +230,22 @@ def plant_files(top: Path) -> None:
     write(top, ".env.example", b"MODE=plain\n")
 
 
+@pytest.mark.parametrize(
+    "folder", ['the "old" one', "back\\slash", "new\nline", "wide\u3000blank", "caf\udce9"]
+)
+def test_a_secret_by_its_name_is_left_out_of_any_directory(folder: str, tmp_path: Path) -> None:
+    """capture.json has such a path in quotes, and the rule is for the path itself."""
+    top = new_origin(tmp_path, {f"{folder}/kaggle.json": b"{}\n"})
+    for name in (".env", ".netrc", "kaggle.json"):
+        write(top, f"{folder}/{name}", b"MODE=plain\n")
+    out = tmp_path / "out"
+    take(top, out)
+    (one,) = document(out)["repositories"]
+    rule = "a name of files with secrets"
+    assert [(file["reason"], file["rule"]) for file in one["left_out"]] == [("secret", rule)] * 3
+    assert b"MODE=plain" not in captured_bytes(out)
+
+
 def test_a_file_with_a_secret_is_left_out_and_named(tmp_path: Path) -> None:
     top = new_origin(tmp_path)
     plant_files(top)

@@ -84,7 +84,7 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     name, context = quote(path), repository.context
     if _is_accepted(repository, name):
         return ""
-    if secret_file(name, content):
+    if secret_file(os.fsdecode(path), content):  # not its quoted form
         return "a name of files with secrets"
     repository.searched += len(content)
     if repository.searched > SEARCHED:
@@ -108,7 +108,7 @@ def _find_removed_rule(repository: Repository, path: bytes, content: Optional[by
         return ""
     if content is None:
         return _UNSEARCHED
-    if secret_file(name, content):
+    if secret_file(os.fsdecode(path), content):  # not its quoted form
         return "a name of files with secrets"
     try:
         places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
