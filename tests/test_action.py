@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,16 @@ def test_the_path_of_the_report_is_known_though_a_check_fails(code: int, tmp_pat
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (code, "verify frozen --only round-trip --only workload\n")
     assert output.read_text() == "report=frozen/report.html\n"
+
+
+def test_no_file_of_the_checked_out_repository_runs(tmp_path: Path) -> None:
+    """The working directory of a job has the files of whoever proposes a change."""
+    (tmp_path / "pip.py").write_text("print('code of the repository')\n")
+    step = ACTION["runs"]["steps"][0]
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], check=False, cwd=tmp_path,
+        env={"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "ACTION": str(tmp_path / "absent")},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "code of the repository" not in done.stdout
