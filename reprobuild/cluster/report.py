@@ -33,6 +33,7 @@ from reprobuild.output.directory import (
     CLUSTER_RESULT,
     REPORT,
     VERDICT,
+    engine_name,
     is_built_here,
     is_cluster_of_here,
     remember_cluster,
@@ -125,7 +126,8 @@ def _write_page(lock: Lock, image: Image, out: Path, context: RunContext, cluste
         verdict = read_certificate(out).verdict
         if verdict.image != image.manifest:
             return
-        write_report(lock, image, verdict, out, render_nodes(cluster))
+        name = engine_name(lock, image, out, context.store, context.say)
+        write_report(lock, image, verdict, out, name, render_nodes(cluster))
     except (UsageError, OSError) as err:  # the nodes' result and the exit code do not depend on it
         context.say(f"warning: {REPORT} is not written again: {err}")
 

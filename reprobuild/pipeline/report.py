@@ -17,13 +17,17 @@ from reprobuild.report.html.page import render_html
 from reprobuild.verify.verdict import Verdict
 
 
-def write_report(lock: Lock, image: Image, verdict: Verdict, out: Path, cluster: Nodes | None = None) -> None:
+def write_report(
+    lock: Lock, image: Image, verdict: Verdict, out: Path, name: str, cluster: Nodes | None = None
+) -> None:
     """Write the page and the badge of an image into its output directory.
+
+    `name` is that of the image in engines, see `engine_name`.
 
     Raises:
         OSError: a file cannot be written.
     """
-    page = render_html(lock, image, verdict, cluster, read_build_facts(image, out))
+    page = render_html(lock, image, verdict, cluster, read_build_facts(image, out), name)
     write_file(out / REPORT, page.encode())
     write_file(out / BADGE, render_badge(verdict, cluster).encode())
 

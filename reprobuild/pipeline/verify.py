@@ -142,7 +142,8 @@ def verify(
     write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
     cluster = nodes(lock, image, out, context) if nodes else None
     write_times(out, image, context.clock.seconds)
-    write_report(lock, image, verdict, out, cluster)
+    name = engine_name(lock, image, out, context.store, lambda _: None)  # `examine` logged it
+    write_report(lock, image, verdict, out, name, cluster)
     return verdict
 
 

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError, UsageError
-from reprobuild.image.engine_name import encode_named_index
+from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.model import Image
-from reprobuild.output.directory import IMAGE, VERDICT, read_image
+from reprobuild.image.oci.read import read_layout
+from reprobuild.output.directory import IMAGE, REPORT, VERDICT, read_image
 from reprobuild.pipeline import verify as checks
 from reprobuild.pipeline.verify import VerifyOptions, verify
 from reprobuild.recipe.image_config import image_config
@@ -20,6 +21,7 @@ from reprobuild.verify.certificate.read import LARGEST, is_certificate
 from tests.distribute.folders import make_results, make_session
 from tests.image.layouts import write_image
 from tests.registry.pushing import file, layer
+from tests.report.commands import Box
 from tests.verify.samples import PreparedEngine, good_answers
 
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----\n"
@@ -89,6 +91,22 @@ def test_certificates_of_each_form_are_kept_aside(out: Path) -> None:
     (out / VERDICT).write_bytes(b'{"version": 1, "determinism": {"cpu": "identical"}}')
     check(out)
     assert len(list(out.glob("verdict-*"))) == 2
+
+
+def test_the_page_loads_no_image_under_the_name_of_another(out: Path) -> None:
+    """Docker takes the name from the layout, and the commands for podman would give it."""
+    lock, image = read_image(out)
+    for reference in ("docker.io/library/python:3.11", own_name(lock.digest)):
+        layout = read_layout(out / "image")
+        (out / "image" / "index.json").write_bytes(encode_named_index(layout, reference))
+        (out / IMAGE).write_bytes(msgspec.json.encode(msgspec.structs.replace(image, reference=reference)))
+        check(out)
+        tabs = Box((out / REPORT).read_text()).lines
+        assert ("Docker" in tabs) == (reference == own_name(lock.digest))
+        assert {
+            own_name(lock.digest) in "".join(tabs[engine]) for engine in tabs.keys() & {"Docker", "podman"}
+        } == {True}
+        assert not any("python:3.11" in line for lines in tabs.values() for line in lines)
 
 
 # --- digests that lie ------------------------------------------------------------------------

@@ -56,6 +56,7 @@ def render_html(
     verdict: Verdict,
     cluster: Nodes | None = None,
     build: BuildFacts = UNKNOWN_BUILD,
+    name: str = "",
 ) -> str:
     """Return the report as one HTML page.
 
@@ -67,13 +68,15 @@ def render_html(
         verdict: of the check.
         cluster: the result of a check of many nodes, if there was one.
         build: the sizes and times of an output directory.
+        name: of the image in engines; empty for its own.
     """
     known, remarks = summarise_remarks(lock, verdict, cluster)
     answers = (answer_same_environment(lock, verdict), answer_same_results(verdict, cluster), known)
     sections = tuple(_list_sections(lock, image, verdict, remarks, cluster, build))
     facts = {
         "title": view_title(lock, image, verdict, build.layers), "image": image, "verdict": verdict, "answers": answers,
-        "icons": [_find_icon(answer) for answer in answers], "run": view_run_box(lock, image, verdict),
+        "icons": [_find_icon(answer) for answer in answers],
+        "run": view_run_box(lock, image, verdict, name or image.reference),
         "sections": sections, "titles": {section.id: section.title for section in sections},
         "policy": content_security_policy(),
     }  # fmt: skip

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from reprobuild.image.model import Image
@@ -69,9 +70,13 @@ class Job(Struct, frozen=True, kw_only=True):
         return ("--env", f"REPROBUILD_SEED={self.seed}", "--env", f"{PROFILE}={self.profile}")
 
 
-def view_run_box(lock: Lock, image: Image, verdict: Verdict) -> RunBox:
-    """Return the box with the commands of each engine."""
+def view_run_box(lock: Lock, image: Image, verdict: Verdict, name: str) -> RunBox:
+    """Return the box with the commands of each engine.
+
+    Docker takes the image's own name from its layout, so there is no tab of Docker for another `name`.
+    """
     job = make_job(lock, verdict)
+    named = msgspec.structs.replace(image, reference=name)
     tabs = [
         CommandTab(id=title.lower(), title=title, note=note, commands=commands)
         for title, note, commands in (
@@ -79,9 +84,10 @@ def view_run_box(lock: Lock, image: Image, verdict: Verdict) -> RunBox:
              reprobuild_commands(job)),
             ("Docker", "Docker 25 or newer with the image store of containerd; for others, use reprobuild.",
              docker_commands(job, image)),
-            ("podman", "podman pulls the image from the layout in this directory.", podman_commands(job, image)),
+            ("podman", "podman pulls the image from the layout in this directory.", podman_commands(job, named)),
             ("Apptainer", _describe_sif(image), apptainer_commands(job, image)),
         )
+        if title != "Docker" or name == image.reference
     ]  # fmt: skip
     return RunBox(
         tabs=tabs,
