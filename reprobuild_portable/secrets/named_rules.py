@@ -79,7 +79,7 @@ NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(  # a list of variables, as Kubernetes and ECS have it
         "named-value",
         ("value:", 'value":', "value':", 'value\\":'),
-        r"name\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})\\?[\"']?,?(?:\s|\\n){1,40}"
+        r"name\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})\\?[\"']?,?(?:\s|\\n){0,40}"
         r"\\?[\"']?value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?P<secret>[^\s\"'\\,{}]{8,400})",
         _names_quoted,
         near=r"value\\?[\"']?:[ \t]{0,4}\\?[\"']?(?=[^\s\"'\\,{}]{0,399}\d)[^\s\"'\\,{}]{8}",
@@ -112,7 +112,7 @@ NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(  # in YAML
         "assigned-entry",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?:[ \t]{1,9}"
+        r"(?<![^\n])[ \t]{0,40}(?:-[ \t]{1,4})?[\"']?(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,60})[\"']?[ \t]{0,20}:[ \t]{1,9}"
         r"(?P<secret>[^\s\"'`()\[\]{}<>,;]{8,400})(?![^ \t\r\n])(?![ \t]{1,9}[^#\s])",
         _names_secret,
         near=NUMBER,

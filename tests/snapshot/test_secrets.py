@@ -114,6 +114,21 @@ def test_what_is_written_in_another_way_is_found_too(shape: str) -> None:
         assert not [part for part in parts if part in secrets.redact(text)], text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "db_password   : {}", "api_key\t: {}", "- HF_TOKEN : {}",
+        '[{{"name":"API_KEY","value":"{}"}}]', "{{'name':'DB_PASSWORD','value':'{}'}}",
+    ],
+)  # fmt: skip
+def test_pairs_in_a_column_or_without_blanks(line: str) -> None:
+    """People align the colons of YAML and INI, and programs write JSON without blanks."""
+    text = line.format("Zk39bTq7Lw2mZp8RvQxC5dYn")
+    assert secrets.find(f"a: 1\n{text}\nb: 2\n".encode())
+    assert secrets.secret_variable("SETTINGS", text)
+    assert "Zk39bTq7Lw2mZp8RvQxC5dYn" not in secrets.redact(text)
+
+
 @pytest.mark.parametrize(("rule", "sample"), SECRETS.items(), ids=SECRETS)
 def test_a_secret_is_known_by_its_looks(rule: str, sample: str) -> None:
     assert secrets.secret_value(f"before {sample} after") == rule
