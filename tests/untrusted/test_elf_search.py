@@ -62,6 +62,7 @@ def test_nothing_else_changes() -> None:
     [
         (b"", b"/a"), (b"\x7fELF", b"/a"), (b"\x7fELF\x02\x01", b"/a"), (REAL[:4000], b"/a"),
         (elf(["libx.so.1"]), b"/a"), (REAL, b"/" + b"x" * 4096), (b"\x7fELF\x01" + REAL[5:], b"/a"),
+        (REAL[:32] + b"\xff" * 8 + REAL[40:], b"/a"),  # its segments begin beyond any file
     ],
 )  # fmt: skip
 def test_without_room_there_is_none(data: bytes, text: bytes) -> None:

@@ -39,7 +39,7 @@ def with_search_path(data: bytes, text: bytes) -> bytes | None:
     """
     try:
         return _write_search_path(data, text)
-    except (struct.error, ValueError, KeyError, StopIteration):
+    except (struct.error, ValueError, KeyError, OverflowError, StopIteration):
         return None
 
 
