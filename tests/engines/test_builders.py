@@ -78,6 +78,7 @@ def kept(engine: Running) -> object:
     return docker_images.image_ids(engine.env), docker_images.cache_ids(engine.env)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "engine",
     [("own", "--suite", "own"), "podman"],
