@@ -110,6 +110,7 @@ def small(program: Path, tmp_path: Path) -> Iterator[World]:
         yield World(counted, registry, tmp_path, SMALL)
 
 
+@pytest.mark.long
 def test_a_push_that_is_killed_leaves_nothing_corrupt(small: World) -> None:
     world = small
     total = world.moved(lambda: sent(world.out, world.counted, world.name("all"), env=world.login))
@@ -127,6 +128,7 @@ def test_a_push_that_is_killed_leaves_nothing_corrupt(small: World) -> None:
     assert codes.count(-signal.SIGKILL) >= KILLS * 2 // 3, codes  # some were done before
 
 
+@pytest.mark.long
 def test_a_pull_that_is_killed_leaves_nothing_corrupt(small: World) -> None:
     world = small
     sent(world.out, world.counted, world.name("all"), env=world.login)

@@ -39,7 +39,7 @@ def environment(folder: Path, *requirements: str) -> Path:
     return made.python
 
 
-@pytest.fixture(scope="module", params=GENERATIONS)
+@pytest.fixture(scope="module", params=[pytest.param("1", marks=pytest.mark.long), "2"])
 def libraries(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter with NumPy 1.x or 2.x, and what builds on it."""
     return environment(tmp_path_factory.mktemp("arrays") / "made", *GENERATIONS[request.param])

@@ -15,6 +15,7 @@ def tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment(tmp_path_factory.mktemp("tensorflow") / "made", "tensorflow-cpu==2.21.0")
 
 
+@pytest.mark.long
 def test_every_probe_in_full_and_in_short(tensorflow: Path) -> None:
     """Among them with eight threads in the second run, which is another number than in the first.
 
