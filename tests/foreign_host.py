@@ -116,6 +116,7 @@ def windows_os() -> dict[str, Any]:
         real = getattr(os, name)
 
         def function(*arguments: Any, **options: Any) -> Any:
+            # The imitation of Windows: its Python raises these errors, with these texts.
             if any(options.get(key) is not None for key in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
                 raise NotImplementedError(f"{name}: dir_fd unavailable on this platform")
             if not options.get("follow_symlinks", True) and name in ("chmod", "utime"):
@@ -133,7 +134,7 @@ def windows_os() -> dict[str, Any]:
         return function
 
     def open_file(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if dir_fd is not None:
+        if dir_fd is not None:  # Python on Windows raises this, too
             raise NotImplementedError("open: dir_fd unavailable on this platform")
         if os.path.isdir(path):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
@@ -259,7 +260,7 @@ def replace_path_rename() -> None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self))
         return real(self, target)
 
-    pathlib.Path.rename = rename  # type: ignore[method-assign, assignment]
+    pathlib.Path.rename = rename  # type: ignore[method-assign, assignment]  # the imitation
 
 
 def main(platform: str, *words: str) -> None:

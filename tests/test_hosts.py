@@ -70,7 +70,7 @@ LACKING = {
         "import socket; socket.AF_UNIX": "AttributeError",
         "import os; os.open('.', os.O_RDONLY)": "PermissionError",
         "import os; os.open('pyproject.toml', os.O_RDONLY)": "AssertionError",
-        "import os; os.mkdir('new', dir_fd=0)": "NotImplementedError",
+        "import os; os.mkdir('new', dir_fd=0)": "NotImplementedError",  # as Python on Windows
         "import os; os.listdir(0)": "TypeError",
         "import os, selectors; selectors.DefaultSelector().register(os.pipe()[0], 1)": "OSError",
         "import pathlib\nwith open(FILE): pathlib.Path(FILE).unlink()": "PermissionError",

@@ -52,7 +52,7 @@ class DeadlineAdapter(HTTPAdapter):
 
     def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
         """Set the authorities of connections, as requests does, but read their file only once."""
-        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
+        super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]  # requests has no types for it
         # A proxy that is reached by https would be checked without the authorities.
         if (
             isinstance(conn, HTTPSConnectionPool)
