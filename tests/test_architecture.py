@@ -118,7 +118,7 @@ def _import(module: str, name: str) -> str:
 
 
 # Programs for other places, which have the standard library alone.
-APART = {"in_sandbox", "standalone", "launch.py"}
+APART = {"in_sandbox", "standalone", "launch.py", "container.py"}
 FILES = [
     path
     for path in sorted(PACKAGE.rglob("*.py"))
@@ -264,6 +264,7 @@ def test_a_portable_violation_is_seen(module: str, source: str, complaint: str) 
 
 SANDBOXED = {"importlib", "json", "marshal", "os", "sys", "sysconfig", "warnings", "typing"}
 LAUNCHING = {"ctypes", "errno", "fcntl", "json", "os", "resource", "signal", "stat", "sys", "types", "typing"}
+CONTAINING = LAUNCHING | {"contextlib", "reprobuild", "select", "socket", "struct", "time"}
 HANDED_OVER = {
     *(
         "argparse",
@@ -288,6 +289,7 @@ HANDED_OVER = {
     [
         *((path, SANDBOXED) for path in sorted((PACKAGE / "realise" / "in_sandbox").glob("*.py"))),
         (PACKAGE / "infra" / "sandbox" / "launch.py", LAUNCHING),
+        *((path, CONTAINING) for path in sorted((PACKAGE / "infra" / "sandbox").glob("container*.py"))),
         *((path, HANDED_OVER) for path in sorted((PACKAGE / "distribute" / "standalone").glob("*.py"))),
     ],
     ids=lambda value: value.name if isinstance(value, Path) else "",

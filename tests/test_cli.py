@@ -349,11 +349,12 @@ def test_builders_and_engines_are_those_of_the_registries() -> None:
 
 def test_an_engine_that_is_not_there(results: Path) -> None:
     env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
-    for arguments, code in ((("verify", results), 6), (("run", results, "--", "id"), 125)):
+    docker = ("--engine", "docker")
+    for arguments, code in ((("verify", results, *docker), 6), (("run", results, *docker, "--", "id"), 125)):
         found = reprobuild(*arguments, env=env)
         assert (found.returncode, found.stdout) == (code, "")
         assert found.stderr.endswith(
-            "error: no container engine answers (tried docker, podman, apptainer)\n\nhint: start one, point "
+            "error: no container engine answers (tried docker)\n\nhint: start one, point "
             "DOCKER_HOST at one, or ask `reprobuild doctor` what is missing\n"
         )
 
@@ -383,7 +384,9 @@ def test_verbose_lists_what_an_error_sums_up(said: Said, tmp_path: Path) -> None
 
 def test_an_engine_that_is_not_there_is_told_before_anything_is_locked(tmp_path: Path) -> None:
     env = {**os.environ, "DOCKER_HOST": "unix:///nonexistent/docker.sock", "PATH": "/nonexistent"}
-    found = reprobuild("from-snapshot", SNAPSHOT, *DECIDED, "-o", tmp_path / "out", env=env)
+    found = reprobuild(
+        "from-snapshot", SNAPSHOT, *DECIDED, "--engine", "docker", "-o", tmp_path / "out", env=env
+    )
     assert found.returncode == 6
     assert "no container engine answers" in found.stderr
     assert "what is missing; or leave the checks out with --no-verify\n" in found.stderr

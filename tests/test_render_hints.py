@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.engines import builtin
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.lock.sealed import require_sealed
@@ -31,7 +32,8 @@ def _sockets_that_the_sdk_forgets() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_sockets_that_the_sdk_forgets")
-def test_no_engine_answers() -> None:
+def test_no_engine_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtin, "find_obstacle", lambda: "made")
     with pytest.raises(EngineError, match="no container engine answers") as caught:
         find_engine(None, {"DOCKER_HOST": "unix:///nonexistent/docker.sock"})
     assert (

@@ -48,7 +48,7 @@ out_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 engine_option = click.option(
-    "--engine", type=click.Choice(["docker", "podman", "apptainer"]),
+    "--engine", type=click.Choice(["builtin", "docker", "podman", "apptainer"]),
     help="Engine that runs containers. [default: the first that answers]",
 )  # fmt: skip
 gpu_option = click.option(

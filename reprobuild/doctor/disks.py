@@ -12,21 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from reprobuild.doctor.model import Disk
-from reprobuild.engines import docker, docker_images, podman
+from reprobuild.engines import apptainer_cache, builtin_images, docker, docker_images, podman
 from reprobuild.errors import EngineError
 
 
 def default_directories(env: Mapping[str, str], store: Path, results: Path) -> dict[str, Path]:
-    """Return our directories by role, including ours for Apptainer.
+    """Return our directories by role, including those of engines without a store of their own.
 
     Docker and podman report theirs: see `engine_directories`.
     """
-    home = Path(env.get("HOME", "/"))
+    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/")) / ".cache")
     return {
         "store": store,
         "temporary": Path(env.get("TMPDIR") or (tempfile.gettempdir() if os.name == "nt" else "/tmp")),
         "results": results,
-        "apptainer": Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "reprobuild",
+        "builtin": cache / builtin_images.FOLDER,
+        "apptainer": cache / apptainer_cache.FOLDER,
     }
 
 

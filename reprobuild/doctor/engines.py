@@ -12,6 +12,9 @@ from reprobuild.doctor.fixes import describe_installation, with_sudo
 from reprobuild.doctor.model import DoctorFinding, EngineFound, Host, State
 from reprobuild.engines.gpu import AMD, NVIDIA
 
+_BY_CDI = ("builtin", "podman")
+_BY_TOOLKIT = (*_BY_CDI, "docker")
+
 
 def judge_engines(host: Host) -> Iterator[DoctorFinding]:
     """Yield a finding for each engine, or their absence.
@@ -21,11 +24,13 @@ def judge_engines(host: Host) -> Iterator[DoctorFinding]:
     for engine in host.engines:
         if engine.version:
             yield DoctorFinding(name=engine.name, state="ok", seen=f"{engine.version} answers")
+        elif engine.name == "builtin":
+            yield _builtin_finding(engine, host)
         elif engine.program or (engine.name == "docker" and host.docker in ("there", "refused", "elsewhere")):
             yield _unavailable_finding(engine, host)
     if not host.available_engines:
         yield DoctorFinding(
-            name="engine", state="problem", seen="no engine answers (docker, podman, apptainer)",
+            name="engine", state="problem", seen="no engine answers (builtin, docker, podman, apptainer)",
             meaning="images can be made here, and neither checked nor run", fix=_engine_advice(host),
         )  # fmt: skip
     elif host.has_engine("podman") and not host.root:
@@ -40,6 +45,16 @@ def _engine_advice(host: Host) -> str:
     if any(engine.program for engine in host.engines):
         return "mend what is above, or get another: " + describe_installation("podman", host)
     return describe_installation("apptainer" if host.modules or host.scheduler else "podman", host)
+
+
+def _builtin_finding(engine: EngineFound, host: Host) -> DoctorFinding:
+    state: State = "warning" if host.available_engines else "problem"
+    return DoctorFinding(
+        name="builtin", state=state, seen=engine.complaint,
+        meaning="reprobuild's own engine cannot run images",
+        fix="allow user namespaces, or take another engine; in a container, start that with "
+        "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`",
+    )  # fmt: skip
 
 
 def _unavailable_finding(engine: EngineFound, host: Host) -> DoctorFinding:
@@ -132,17 +147,17 @@ def judge_gpus(host: Host) -> Iterator[DoctorFinding]:
     yield DoctorFinding(
         name="gpu", state="ok", seen=f"{len(host.gpus.found)} x {names}, driver {host.gpus.driver}"
     )
-    with_toolkit = [engine.name for engine in host.available_engines if engine.name in ("docker", "podman")]
+    with_toolkit = [engine.name for engine in host.available_engines if engine.name in _BY_TOOLKIT]
     if with_toolkit and "nvidia-ctk" not in host.programs:
         yield DoctorFinding(
             name="gpu in containers", state="warning", seen="the NVIDIA Container Toolkit is not there",
             meaning=f"{' and '.join(with_toolkit)} cannot give a GPU to a container",
             fix=f"{describe_installation('nvidia-container-toolkit', host)}, then {_gpu_commands(host)}",
         )  # fmt: skip
-    elif host.has_engine("podman") and not host.cdi:
+    elif (by_cdi := [name for name in _BY_CDI if host.has_engine(name)]) and not host.cdi:
         yield DoctorFinding(
             name="gpu in containers", state="warning", seen="no description of the GPUs in /etc/cdi",
-            meaning="podman cannot give a GPU to a container", fix=_gpu_commands(host),
+            meaning=f"{' and '.join(by_cdi)} cannot give a GPU to a container", fix=_gpu_commands(host),
         )  # fmt: skip
 
 
@@ -151,6 +166,6 @@ def _gpu_commands(host: Host) -> str:
     commands = []
     if host.has_engine("docker"):
         commands += ["nvidia-ctk runtime configure --runtime=docker", "systemctl restart docker"]
-    if host.has_engine("podman"):
+    if any(map(host.has_engine, _BY_CDI)):
         commands.append("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
     return ", ".join(f"`{with_sudo(command, host)}`" for command in commands)

@@ -18,7 +18,7 @@ from reprobuild.doctor.disks import engine_directories, inspect_disks
 from reprobuild.doctor.fixes import list_managers
 from reprobuild.doctor.model import PROGRAMS, EngineFound, Fabric, Host, Namespaces
 from reprobuild.doctor.preflight.preflight import inspect_machine
-from reprobuild.engines import apptainer, docker, gpu, podman
+from reprobuild.engines import apptainer, builtin, docker, gpu, podman
 from reprobuild.engines.model import Engine
 from reprobuild.engines.registry import ENGINES
 from reprobuild.errors import EngineError
@@ -76,6 +76,10 @@ def inspect_host(env: Mapping[str, str], folders: Mapping[str, Path], root: Path
 
 
 def _inspect_engine(name: str, env: Mapping[str, str]) -> EngineFound:
+    if name == builtin.NAME:
+        return EngineFound(
+            name=name, version=builtin.version(env) or "", complaint=_shorten(builtin.find_obstacle())
+        )
     module = cast(Engine, {"docker": docker, "podman": podman, "apptainer": apptainer}[name])
     names = tuple(apptainer.PROGRAMS) if name == apptainer.NAME else (name,)
     program = next((path for program_name in names if (path := proc.which(program_name, env))), "")

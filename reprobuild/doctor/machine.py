@@ -124,7 +124,7 @@ def judge_programs(host: Host) -> Iterator[DoctorFinding]:
 def judge_disks(host: Host) -> Iterator[DoctorFinding]:
     """Yield findings on the directories that are written to."""
     for disk in host.disks:
-        if disk.role in ("docker", "podman", "apptainer") and not host.has_engine(disk.role):
+        if disk.role in ("builtin", "docker", "podman", "apptainer") and not host.has_engine(disk.role):
             continue
         name, place = f"disk: {disk.role}", _describe_directory(disk)
         elsewhere = _other_directory_hint(disk)

@@ -34,7 +34,7 @@ class Disk(Struct, frozen=True, kw_only=True):
     `free` is in bytes; `kind` is the kernel's name of the file system, empty if unknown.
     """
 
-    role: Literal["store", "temporary", "results", "docker", "podman", "apptainer"]
+    role: Literal["store", "temporary", "results", "builtin", "docker", "podman", "apptainer"]
     path: str
     free: int
     kind: str = ""

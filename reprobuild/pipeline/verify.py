@@ -117,8 +117,8 @@ def choose_engine(checks: VerifyOptions, context: RunContext, *, hint: str = HIN
         UsageError: a requested GPU is not a valid name.
         EngineError: no engine answers.
     """
-    gpu.parse_gpu_option(checks.gpus)
-    return find_engine(checks.engine, context.env, hint=hint)
+    gpus = gpu.parse_gpu_option(checks.gpus)
+    return find_engine(checks.engine, context.env, gpus=gpus, hint=hint)
 
 
 def verify(

@@ -65,7 +65,7 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
     ready = prepare(lock, arguments, run_options, context.env)
     say = context.say if is_first(context.env) else _say_nothing
     say(f"looking for {run_options.engine or 'an engine'}")
-    engine = find_engine(run_options.engine, context.env)
+    engine = find_engine(run_options.engine, context.env, gpus=ready.task.gpus)
     for line in (*ready.said, *_engine_notes(engine.NAME, run_options, ready.task)):
         say(line)
     name = engine_name(lock, image, out, context.store, say)

@@ -115,7 +115,8 @@ class Cluster:
 
     def _lines(self, number: int, trial: Trial) -> str:
         check = [
-            *PROGRAM, "cluster", "run", str(self.out), "--timeout", str(trial.deadline), "--store", str(self.store),
+            *PROGRAM, "cluster", "run", str(self.out), "--engine", "apptainer", "--timeout", str(trial.deadline),
+            "--store", str(self.store),
             "--no-controls", "--json", *(word for name in PROBES for word in ("--probe", name)),
             "--collectives" if trial.collectives else "--no-collectives",
         ]  # fmt: skip

@@ -25,7 +25,7 @@ WELL = Host(
     cgroup="2", docker="absent", subordinate=True,
     disks=tuple(
         Disk(role=role, path=f"/made/{role}", free=500 * GB, kind="ext4")
-        for role in ("store", "temporary", "results", "docker", "podman", "apptainer")
+        for role in ("store", "temporary", "results", "builtin", "docker", "podman", "apptainer")
     ),
 )  # fmt: skip
 

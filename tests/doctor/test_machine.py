@@ -90,6 +90,10 @@ def test_what_a_machine_lacks(facts: dict[str, Any], name: str, state: str, seen
     ("facts", "expected", "fix"),
     [
         ({"engines": ()}, {"engine": "problem"}, "`sudo apt-get install podman`"),
+        ({"engines": (EngineFound(name="builtin", complaint="covered"), PODMAN)}, {"builtin": "warning"},
+         "--security-opt systempaths=unconfined"),
+        ({"engines": (EngineFound(name="builtin", complaint="covered"),)}, {"builtin": "problem", "engine": "problem"},
+         "--security-opt systempaths=unconfined"),
         ({"engines": (), "manager": "", "modules": True}, {"engine": "problem"},
          "`module load apptainer` (`module spider apptainer` tells whether it is there); else install apptainer: "
          "https://apptainer.org/"),
@@ -132,6 +136,8 @@ def test_engines(facts: dict[str, Any], expected: dict[str, str], fix: str) -> N
         ({"vendors": ("amd",)}, {}, ""),
         ({"vendors": ("nvidia",), "gpus": A100, "cdi": True}, {}, ""),
         ({"vendors": ("nvidia",)}, {"gpu": "warning"}, "`sudo modprobe nvidia`"),
+        ({"vendors": ("nvidia",), "gpus": A100, "engines": (EngineFound(name="builtin", version="1"),)},
+         {"gpu in containers": "warning"}, "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"),
         ({"vendors": ("nvidia",), "gpus": A100}, {"gpu in containers": "warning"},
          "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"),
         ({"vendors": ("nvidia",), "gpus": A100, "programs": without("nvidia-ctk"), "engines": (DOCKER,)},

@@ -48,11 +48,13 @@ def test_the_watch_sees_a_command_line() -> None:
     assert watch.seen
 
 
-@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
+@pytest.mark.parametrize("engine", ["builtin", "docker", "podman", "apptainer"])
 def test_run(
     engine: str, built_example: Built, podman_env: Mapping[str, str], apptainer_env: Mapping[str, str], tmp_path: Path
 ) -> None:  # fmt: skip
-    env = {"docker": os.environ, "podman": podman_env, "apptainer": apptainer_env}[engine]
+    env = {"builtin": os.environ, "docker": os.environ, "podman": podman_env, "apptainer": apptainer_env}[
+        engine
+    ]
     given = {**env, "HF_TOKEN": TOKEN, "DOCKER_TOKEN": TOKEN, "SLURM_JOB_ID": "11", "PRIVATE": "x"}
     watch = Watch(TOKEN.encode())
     watch.start()

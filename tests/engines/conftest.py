@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.engines import docker, podman
+from reprobuild.engines import builtin, docker, podman
 from reprobuild.engines.model import Engine
 from reprobuild.image.layers.blobs import Layer, LayerWriter
 from reprobuild.image.oci.write import image_json, write_layout
@@ -28,6 +28,7 @@ from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
 from tests.conftest import ROOT
+from tests.engines.builtin_client import answer
 
 PRIVATE_ENGINE = ROOT / "dev" / "private_engine.py"
 START_SECONDS = 400  # the first time, packages are downloaded
@@ -107,6 +108,8 @@ class Running:
 
     def client(self, *arguments: str) -> str:
         """Run the engine's own program as a person does."""
+        if self.module.NAME == "builtin":
+            return answer(self.env, *arguments)
         argv = [self.module.NAME, *arguments]
         done = subprocess.run(argv, env=dict(self.env), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -114,12 +117,17 @@ class Running:
 
 
 @pytest.fixture(
-    scope="module", params=[None, ("classic",), ("own", "--suite", "own"), "podman"],
-    ids=["in-use", "classic", "own-suite", "podman"],
+    scope="module", params=[None, ("classic",), ("own", "--suite", "own"), "podman", "builtin", "copying"],
+    ids=["in-use", "classic", "own-suite", "podman", "builtin", "copying"],
 )  # fmt: skip
-def engine(request: pytest.FixtureRequest) -> Iterator[Running]:
-    """The engine in use, Docker's classic store, the system's own Docker, and podman."""
-    if request.param is None:
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The engine in use, Docker's classic store, the system's own Docker, podman, and ours, which may copy."""
+    if request.param in ("builtin", "copying"):
+        with pytest.MonkeyPatch.context() as patch:
+            if request.param == "copying":
+                patch.setattr(builtin, "can_mount_overlay", lambda: False)
+            yield Running(builtin, {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))})
+    elif request.param is None:
         yield Running(docker, os.environ)
     elif request.param == "podman":
         yield Running(podman, request.getfixturevalue("podman_env"))

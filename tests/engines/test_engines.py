@@ -8,13 +8,14 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprobuild.doctor.disks import engine_directories
-from reprobuild.engines import docker
+from reprobuild.engines import builtin, docker
 from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import EngineError, ReproError
@@ -24,6 +25,7 @@ from tests.engines.conftest import Running, Tiny, make_tiny
 REFUSED = {
     "docker": "see the log of the Docker daemon",
     "podman": "`podman info` tells whether podman itself is well",
+    "builtin": "take --network host or none, or choose another engine with --engine",
 }
 AWKWARD = {
     "QUOTES": 'it\'s "quoted" $HOME `id` \\n',
@@ -60,7 +62,11 @@ def containers(image: Tiny, engine: Running) -> str:
 
 def test_the_engines_are_the_ones_meant(engine: Running, request: pytest.FixtureRequest) -> None:
     assert find_engine(engine.module.NAME, engine.env) is engine.module
-    assert find_engine(None, engine.env) is docker  # also beside podman
+    assert find_engine(None, engine.env) is (docker if engine.env.get("DOCKER_HOST") else builtin)
+    if engine.module is builtin:
+        assert find_engine(None, {**engine.env, "DOCKER_HOST": ""}) is builtin
+        assert engine.module.version(engine.env) == metadata.version("reprobuild")
+        return
     if request.node.callspec.id == "podman":
         assert engine.module.version(engine.env) == engine.client("--version").split()[-1]
         return
@@ -72,6 +78,9 @@ def test_the_engines_are_the_ones_meant(engine: Running, request: pytest.Fixture
 
 def test_where_images_are_kept_is_known(engine: Running, loaded: Tiny) -> None:
     """The doctor looks at the disk of that directory, which the engine's settings may put anywhere."""
+    if engine.module is builtin:
+        assert engine_directories(["builtin"], engine.env) == {}  # it is one of `default_directories`
+        return
     form = "{{.DockerRootDir}}" if engine.module is docker else "{{.Store.GraphRoot}}"
     kept = Path(engine.client("info", "--format", form).strip())
     found = engine_directories([engine.module.NAME], engine.env)[engine.module.NAME]
@@ -84,7 +93,8 @@ def test_load_once(
 ) -> None:  # fmt: skip
     """A layer of some size goes in as a stream; the second call finds the image there, by config or manifest."""
     big = make_tiny(tmp_path, name, {"big": bytes(range(256)) * 100_000})
-    monkeypatch.setattr(tempfile, "TemporaryFile", None)
+    if engine.module is not builtin:  # whose tar answers into one
+        monkeypatch.setattr(tempfile, "TemporaryFile", None)
     assert engine.module.load(big.layout, name, big.digests, engine.env) is True
     assert engine.module.load(big.layout, name, big.digests, engine.env) is False
     known = engine.client("image", "inspect", "--format", "{{.Id}}", name).strip()
@@ -105,12 +115,13 @@ def test_another_image_of_the_same_name_is_replaced(engine: Running, tmp_path: P
 
 def test_an_image_that_is_not_the_one_meant(engine: Running, loaded: Tiny) -> None:
     with pytest.raises(
-        EngineError, match=f"loaded {loaded.reference} as sha256:.*, not as sha256:abc or x"
+        EngineError, match=f"(loaded {loaded.reference} as|holds) sha256:.*, not (as )?sha256:abc or x"
     ) as failed:
         engine.module.load(loaded.layout, loaded.reference, ["sha256:abc", "x"], engine.env)
     assert failed.value.hint in (
         "another image has this name; choose one with --tag",
         "is the layout of another build? Make it again with `reprobuild build`",
+        "it was built again meanwhile: run the command again",
     )
     assert sh(loaded, engine, "cat /etc/hello").stdout == b"hello\n"
 
@@ -242,12 +253,14 @@ def test_an_image_that_is_not_there(engine: Running) -> None:
 
 def test_what_the_engine_refuses(loaded: Tiny, engine: Running) -> None:
     with pytest.raises(
-        EngineError, match=r"(?s)^(Docker refused|could not make a container): .*nowhere"
+        EngineError,
+        match=r"(?s)^(Docker refused|could not make a container|the built-in engine has no network).*nowhere",
     ) as failed:
         sh(loaded, engine, "echo", network="nowhere")
-    assert failed.value.hint == REFUSED[engine.module.NAME]
+    assert failed.value.hint == REFUSED[engine.module.NAME], failed.value.hint
     with pytest.raises(
-        EngineError, match=r"^(Docker refused|podman could not run a container): .*no-such-program"
+        EngineError,
+        match=r"^(Docker refused|podman could not|the built-in engine cannot)( run a container)?: .*no-such-program",
     ):
         engine.module.run(loaded.reference, Task(arguments=("no-such-program",), bypass=True), engine.env)
     assert containers(loaded, engine) == ""

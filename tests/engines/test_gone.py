@@ -18,7 +18,7 @@ import pytest
 from reprobuild.builders.registry import BUILDERS, find_builder
 from reprobuild.compare.environments.open import Running, compare
 from reprobuild.compare.images.explain import compare_images
-from reprobuild.engines import apptainer, docker, podman
+from reprobuild.engines import apptainer, builtin, docker, podman
 from reprobuild.engines.model import Task
 from reprobuild.engines.registry import ENGINES, HINT, find_engine
 from reprobuild.errors import EngineError
@@ -33,19 +33,20 @@ TASK = Task(arguments=("sh", "-c", "echo started; sleep 60"))
 def test_an_unknown_engine() -> None:
     with pytest.raises(EngineError, match="there is no engine named 'lxc'") as failed:
         find_engine("lxc", {})
-    assert failed.value.hint == "the engines are: docker, podman, apptainer"
+    assert failed.value.hint == "the engines are: builtin, docker, podman, apptainer"
     assert failed.value.exit_code == 6
 
 
 @pytest.mark.parametrize(
     "host", ["unix:///nonexistent/docker.sock", "tcp://127.0.0.1:9", "nonsense", "ssh://"]
 )
-def test_nobody_at_the_address(host: str) -> None:
+def test_nobody_at_the_address(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtin, "find_obstacle", lambda: "made")
     env = {**os.environ, "DOCKER_HOST": host, "PATH": "/nonexistent"}
     assert docker.version(env) is None
     assert podman.version(env) is None
     assert apptainer.version(env) is None
-    for name, tried in ((None, "docker, podman, apptainer"), *((name, name) for name in ENGINES)):
+    for name, tried in ((None, "docker, builtin, podman, apptainer"), *((name, name) for name in ENGINES)):
         with pytest.raises(EngineError, match=rf"no container engine answers \(tried {tried}\)") as failed:
             find_engine(name, env)
         assert failed.value.hint == HINT
@@ -67,7 +68,10 @@ def test_a_builder_that_is_not_there() -> None:
 
 def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> None:
     alone = {**podman_env, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
-    assert find_engine(None, alone) is podman
+    assert find_engine(None, alone) is builtin
+    assert (
+        find_engine(None, {**alone, "CONTAINER_HOST": "unix:///made.sock"}) is podman
+    )  # the user configures it
     assert find_engine("podman", alone) is podman
 
 
@@ -90,7 +94,7 @@ def test_compare_of_a_name_that_neither_a_file_nor_an_engine_has() -> None:
 
 
 def test_the_registry_has_the_modules() -> None:
-    assert list(ENGINES) == [docker.NAME, podman.NAME, apptainer.NAME]
+    assert list(ENGINES) == [builtin.NAME, docker.NAME, podman.NAME, apptainer.NAME]
 
 
 class Server(socketserver.ThreadingUnixStreamServer):

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from reprobuild.engines import apptainer, docker, gpu, podman
+from reprobuild.engines import apptainer, builtin, builtin_job, docker, gpu, podman
 from reprobuild.engines.apptainer_gpus import visible_gpu_variables
+from reprobuild.engines.cdi import find_edits
 from reprobuild.engines.docker_gpus import gpu_options
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, UsageError
@@ -162,7 +163,13 @@ def layered(folder: Path, name: str, upper: str, lower: str, env: Mapping[str, s
     return {**env, "PATH": f"{folder}:{path}"}
 
 
-@pytest.fixture(params=["docker_with_cdi", "podman_with_cdi"])
+@pytest.fixture
+def builtin_with_cdi(described: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
+    monkeypatch.setattr(builtin_job, "find_edits", lambda gpus: find_edits(gpus, (described,)))
+    return Running(builtin, {**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+
+
+@pytest.fixture(params=["docker_with_cdi", "podman_with_cdi", "builtin_with_cdi"])
 def with_cdi(request: pytest.FixtureRequest) -> Running:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Running)
@@ -258,7 +265,7 @@ def test_docker_without_the_toolkit(engine: Running, loaded_engine: Tiny) -> Non
     """Each engine in use, as it is on a machine without a GPU."""
     with pytest.raises(EngineError) as failed:
         seen(engine, loaded_engine, "all")
-    if engine.module is podman:
+    if engine.module in (podman, builtin):
         assert "unresolvable CDI devices nvidia.com/gpu=all" in str(failed.value)
         assert failed.value.hint == BY_CDI
     else:

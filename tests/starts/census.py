@@ -19,8 +19,10 @@ _OF_PYTHON = {
     "asyncio": {"create_subprocess_exec", "create_subprocess_shell"},
 }  # fmt: skip
 PROC = Path("reprobuild/infra/proc")
-# Run in images alone, where the current directory is the image's; `launch.py` becomes its command in the new root.
-IN_IMAGES = ("reprobuild_runtime/", "reprobuild/realise/in_sandbox/", "reprobuild/infra/sandbox/launch.py")
+# Run in images alone, where the current directory is the image's; `launch.py` and `container.py` become their command
+# in the new root, and hooks are absolute paths.
+IN_IMAGES = ("reprobuild_runtime/", "reprobuild/realise/in_sandbox/", "reprobuild/infra/sandbox/launch.py",
+             "reprobuild/infra/sandbox/container")  # fmt: skip
 CAPTURE = "reprobuild_runtime/capture.py"
 
 

@@ -13,7 +13,7 @@ PACKAGES = ("pip", "reprobuild", "uv", "click", "docker")
 MODULES = ("msgspec", "json", "sitecustomize", "usercustomize", "site", "runpy", "encodings_decoy")
 PROGRAMS = (
     "apptainer", "apt-config", "apt-get", "awk", "basename", "bash", "dirname", "grep", "mkdir", "mv", "sed", "tr",
-    "diffoscope", "docker", "docker-credential-decoy", "dpkg-query",
+    "cp", "diffoscope", "docker", "docker-credential-decoy", "dpkg-query",
     "env", "git", "git-remote-https", "mksquashfs", "newuidmap", "nvidia-smi", "pip", "podman", "prlimit", "python",
     "python3", "rm", "rpm", "salloc", "scancel", "scontrol", "sh", "sinfo", "singularity", "sqfs2tar", "squeue", "srun",
     "ssh", "ssh-keygen", "tar", "timeout", "true", "unshare", "uv",

@@ -7,6 +7,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec import Struct
@@ -28,7 +29,8 @@ from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.ecosystems.git.restore.restore import _Restored
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.pip_config import Asking
-from reprobuild.engines import apptainer, apptainer_gpus, podman
+from reprobuild.engines import apptainer, apptainer_gpus, builtin, builtin_unpack, podman
+from reprobuild.engines.builtin_images import UnpackedImage, UnpackedImages, layer_name
 from reprobuild.engines.model import Task
 from reprobuild.image.formats import squashfs_read, squashfs_write
 from reprobuild.infra import proc
@@ -182,6 +184,28 @@ def run_capture(scene: Scene) -> None:
     )  # of the environment nothing is changed
 
 
+def contain(scene: Scene) -> object:
+    """Run a container of the built-in engine: its image is in the cache, with one empty layer."""
+    images = UnpackedImages.open_user_cache(scene.env)
+    layer, digest = 64 * "b", f"sha256:{64 * 'a'}"
+    (images.folder / "layers" / layer_name(layer)).mkdir()
+    image = UnpackedImage(
+        manifest=digest, config=digest, layers=(layer,), env=(), entrypoint=(), cmd=(), workdir="/", user=""
+    )
+    images._records.write(image)
+    images._records.call("x", digest)
+    return builtin.run("x", TASK, scene.env)
+
+
+def unpack(scene: Scene) -> object:
+    """Unpack a layer, which is not there."""
+    layout: Any = SimpleNamespace(
+        layers=[("", "", "")], folder=scene.folder, blob=lambda _: scene.folder / "blob"
+    )
+    allowance: Any = None
+    return builtin_unpack.unpack_layer(layout, 0, scene.folder / "layer", allowance)
+
+
 def granted(scene: Scene) -> None:
     """Ask Slurm for a node."""
     with slurm_allocation.allocate_nodes(slurm_allocation.JobRequest(nodes=1), scene.env, nothing):
@@ -251,6 +275,11 @@ ROWS = {
     "reprobuild/doctor/host.py:_read_complaint": Row(
         "docker", lambda s: host._read_complaint("docker", "docker", s.env)
     ),
+    f"{_ENGINE}/builtin.py:_follow": Row("own-python", contain),
+    f"{_ENGINE}/builtin.py:_copy_tree": Row(
+        "cp", lambda s: builtin._copy_tree([empty(s, "layer")], empty(s, "copy"))
+    ),
+    f"{_ENGINE}/builtin_unpack.py:unpack_layer": Row("tar", unpack),
     f"{_ENGINE}/apptainer.py:_follow": Row("apptainer", follow),
     f"{_ENGINE}/apptainer.py:_find_program": Row("apptainer", lambda s: apptainer.version(s.env)),
     f"{_ENGINE}/apptainer_gpus.py:check_gpus": Row(
@@ -303,6 +332,9 @@ ROWS = {
     "reprobuild/infra/sandbox/command.py:run_in_root": Row("own-python", run_in_root),
     "reprobuild/infra/sandbox/namespaces.py:can_mount_overlay": Row(
         "unshare", lambda s: namespaces.can_mount_overlay()
+    ),
+    "reprobuild/infra/sandbox/namespaces.py:can_mount_proc": Row(
+        "unshare", lambda s: namespaces.can_mount_proc()
     ),
     "reprobuild/infra/sandbox/namespaces.py:check_namespaces": Row(
         "unshare", lambda s: namespaces.check_namespaces()

@@ -13,7 +13,7 @@ from reprobuild.infra.sandbox import namespaces
 from tests.starts.decoys import PROGRAMS, RELATIVE, Decoys
 
 REAL = ("git", "ssh-keygen", "tar", "unshare", "rm", "prlimit", "sh", "bash", "true", "apt-get", "apt-config", "env",
-        "timeout")  # fmt: skip
+        "cp", "timeout")  # fmt: skip
 # What programs that are not on every machine answer, so that the code goes on to its next start.
 ANSWERS = {
     "apptainer version": "1.3.0", "mksquashfs -version": "mksquashfs version 4.6 (2023/01/01)",

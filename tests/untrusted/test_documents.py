@@ -47,6 +47,8 @@ UNTYPED = {
     "infra/untrusted/json_documents.py:parse_image_json": "of an image: keys are checked; callers check the values",
     "infra/untrusted/json_documents.py:refuse_repeated_keys": "its values are not used: msgspec read the same bytes",
     "infra/untrusted/yaml_documents.py:load_yaml": "a bounded tree without aliases; its callers give it a type",
+    "engines/image_records.py:_read": "the type is that of the cache, `UnpackedImage` or `CachedSif`",
+    "infra/sandbox/container.py:": "what this program hands to its own launcher",
     "infra/sandbox/launch.py:": "what this program hands to its own launcher",
     "lock/recorded.py:as_dict": "what a type of the lock, already checked, says of itself",
     "infra/untrusted/strings.py:is_valid": "the type is an argument, of one string",

@@ -66,6 +66,7 @@ def feed(
                 child.wait()
         finally:
             clock.cancel()
+            clock.join()
             kill_program(child)
             _close(stream)
         stdout.seek(0)

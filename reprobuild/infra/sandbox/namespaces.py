@@ -58,3 +58,18 @@ def can_mount_overlay() -> bool:
     except ProcessFailedError:
         return False
     return True
+
+
+def can_mount_proc() -> bool:
+    """Return whether a user namespace may mount a /proc of its own here.
+
+    In most containers it may not, because a part of the machine's /proc is covered.
+    """
+    try:
+        run(
+            ["unshare", *_NAMESPACES, "--", "mount", "-n", "-t", "proc", "proc", "/proc"],
+            env={"PATH": PATH, "LC_ALL": "C"}, purpose="try a /proc", hint="install util-linux",
+        )  # fmt: skip
+    except ProcessFailedError:
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""A layer unpacked into a directory, as overlayfs takes it.
+
+GNU tar unpacks it into an empty directory. It makes symbolic links that could lead out of the directory only at the
+end, so no file is written outside (https://www.gnu.org/software/tar/manual/html_section/Security.html). Attributes of
+files are left out: capabilities have no effect in a container of this engine, and those of overlays would be obeyed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from reprobuild.engines.image_records import PART
+from reprobuild.errors import EngineError
+from reprobuild.image.oci.read import Layout, open_layer
+from reprobuild.infra.directory_fd import remove
+from reprobuild.infra.proc import feed
+from reprobuild.infra.sandbox import namespaces
+from reprobuild.infra.tar.entries import CHUNK
+from reprobuild.infra.untrusted.budget import Allowance
+
+WHITEOUT, OPAQUE, OF_AUFS = ".wh.", ".wh..wh..opq", ".wh..wh."
+ATTRIBUTE = "user.overlay.opaque"
+_HINT = "choose another engine with --engine, or build the image again from its lock"
+
+
+def unpack_layer(layout: Layout, number: int, target: Path, allowance: Allowance) -> None:
+    """Unpack a layer of a layout into a new directory.
+
+    The hash of its tar is checked before the directory has its name.
+
+    Raises:
+        BuildError: the layer is damaged, or too large.
+        EngineError: it cannot be unpacked.
+    """
+    part = target.with_name(target.name + PART)
+    remove(part)  # left by a process that was killed
+    part.mkdir(mode=0o755)
+    owners = "--same-owner" if os.geteuid() == 0 else "--no-same-owner"
+    argv = [
+        "tar", "--extract", "--file=-", f"--directory={part}", "--numeric-owner", "--preserve-permissions", owners,
+        "--delay-directory-restore", "--no-xattrs", "--no-acls", "--no-selinux", "--warning=no-timestamp",
+    ]  # fmt: skip
+    try:
+        feed(
+            argv, _read_pieces(layout, number, allowance), env={"PATH": namespaces.PATH, "LC_ALL": "C"},
+            purpose="unpack a layer of the image", hint="install GNU tar, or choose another engine with --engine",
+        )  # fmt: skip
+        _convert_whiteouts(part)
+        part.rename(target)
+    except OSError as err:
+        raise EngineError(
+            f"a layer cannot be unpacked in {target.parent}: {err.strerror}", hint=_HINT
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            remove(part)
+
+
+def has_whiteouts(layer: Path) -> bool:
+    """Return whether an unpacked layer deletes files of a lower one."""
+    for folder, _, files in os.walk(layer):
+        if any(stat.S_ISCHR(os.lstat(f"{folder}/{name}").st_mode) for name in files):
+            return True
+        with contextlib.suppress(OSError):  # most have no attribute
+            os.getxattr(folder, ATTRIBUTE)
+            return True
+    return False
+
+
+def _read_pieces(layout: Layout, number: int, allowance: Allowance) -> Iterator[bytes]:
+    with open_layer(layout, number, allowance=allowance) as stream:
+        while piece := stream.read(CHUNK):
+            yield piece
+
+
+def _convert_whiteouts(top: Path) -> None:
+    """Convert the whiteouts of a layer, and remove device nodes.
+
+    https://docs.kernel.org/filesystems/overlayfs.html#whiteouts-and-opaque-directories
+    """
+    for folder, folders, files in os.walk(top, onerror=_raise):
+        for name in (*folders, *files):
+            path = f"{folder}/{name}"
+            if name.startswith(WHITEOUT):
+                _convert(folder, name, path)
+            elif name in files:
+                kind = os.lstat(path).st_mode
+                if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
+                    Path(path).unlink()
+        folders[:] = [name for name in folders if not name.startswith(WHITEOUT)]
+
+
+def _convert(folder: str, name: str, path: str) -> None:
+    remove(Path(path))
+    if name == OPAQUE:
+        os.setxattr(folder, ATTRIBUTE, b"y")
+    elif not name.startswith(OF_AUFS):
+        deleted = f"{folder}/{name.removeprefix(WHITEOUT)}"
+        if os.path.lexists(deleted):
+            raise EngineError(
+                f"a layer of the image holds and deletes {ascii(name.removeprefix(WHITEOUT))[:200]}: engines disagree "
+                "about it",
+                hint=_HINT,
+            )
+        os.mknod(deleted, stat.S_IFCHR, os.makedev(0, 0))
+
+
+def _raise(err: OSError) -> None:
+    raise err
