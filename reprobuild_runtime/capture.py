@@ -1329,6 +1329,7 @@ _BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
 JOINED = r"-[A-Za-z0-9#]{0,12}?"
 # Options of `htpasswd`, of which some have a number.
 _OPTIONS = r"(?:-[A-Za-z0-9]{1,8}[ \t]{1,4}(?:\d{1,3}[ \t]{1,4})?){0,6}"
+_SPACES = r"[ \t]{0,4}"
 _WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
 # What a shell says to a program, and what asks a program to read it.
 _SAID = r"(?:echo|printf)[ \t]{1,4}(?:-[neE]{1,3}[ \t]{1,4})?(?:[\"']?%s(?:\\n)?[\"']?[ \t]{1,4})?"
@@ -1394,9 +1395,56 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     ),
     (
         "client-password",
-        ("cqlsh", "rabbitmqadmin"),
-        rf"{_PROGRAM}(?:cqlsh|rabbitmqadmin){_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
+        (
+            "cqlsh",
+            "rabbitmqadmin",
+            "beeline",
+            "cypher-shell",
+            "rdesktop",
+            "psexec",
+            "plink ",
+            "psftp ",
+            "pscp ",
+        ),
+        rf"{_PROGRAM}(?:(?:cqlsh|rabbitmqadmin|beeline|cypher-shell|rdesktop|(?i:psexec(?:64)?(?:\.exe)?)){_BETWEEN}-p"
+        rf"|(?:plink|psftp|pscp)(?:\.exe)?{_BETWEEN}-pw[ \t]){_SPACES}{_WORD}",
         "[ \\t]-p",
+        True,
+    ),
+    (
+        "client-capital",
+        ("ipmitool", "mosquitto_"),
+        rf"{_PROGRAM}(?:ipmitool|mosquitto_(?:pub|sub|rr)){_BETWEEN}-P[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-P",
+        True,
+    ),
+    (
+        "azure-login",
+        ("az ",),
+        rf"{_PROGRAM}az[ \t]{{1,4}}(?:acr[ \t]{{1,4}})?login{_BETWEEN}-p[ \t]{{1,4}}{_WORD}",
+        "login[ \\t].{0,200}-p",
+        True,
+    ),
+    (
+        "httpie",
+        ("http ", "https "),
+        rf"{_PROGRAM}https?{_BETWEEN}-a[ \t]{{0,4}}(?P<before>[\"']?[^\s:\"'$]{{1,60}}:)(?P<secret>[^\s\"']{{4,200}})",
+        "[ \\t]-a",
+        True,
+    ),
+    (
+        "ngrok",
+        ("authtoken ", "api-key "),
+        rf"{_PROGRAM}ngrok(?:\.exe)?[ \t]{{1,4}}(?:config[ \t]{{1,4}})?(?:add-)?(?:authtoken|api-key)"
+        rf"(?:[ \t]{{1,4}}--?[a-z][^\s]{{0,60}}){{0,2}}[ \t]{{1,4}}(?!-){_WORD}",
+        "ngrok",
+        False,
+    ),
+    (  # `kubectl create secret generic ... --from-literal=NAME=...`
+        "from-literal",
+        ("--from-literal",),
+        rf"--from-literal(?:=|[ \t]{{1,4}})[\"']?[\w.-]{{1,100}}={_WORD}",
+        "=",
         True,
     ),
     (
@@ -1817,9 +1865,9 @@ PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     (  # an upper-case name of a password, which may have a word with a number
         "assigned-password",
         ("password", "passwd", "passwort", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{1,60})\\?[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}[bru]{0,2}"
-        r"\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        r"[=:][ \t]{0,4}[bru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{1,60})\\?[\"'\]]{0,2}[ \t]{0,4}(?:<{1,2}-|[=:])[ \t]{0,4}"
+        r"[bru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"[=:-][ \t]{0,4}[bru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
     ),
     (  # in three quotes
         "assigned-block",
@@ -1857,9 +1905,17 @@ PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ),
     (
         "element",
-        ("key>", "token>", "secret>", "password>", "passphrase>"),
-        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
+        ("key>", "token>", "secret>", "password>", "passphrase>", "passwd>", "pwd>"),
+        r"<(?:[A-Za-z][\w-]{0,30}:)?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})(?:[ \t][^<>\n]{0,200})?>"
+        r"(?P<secret>[^\s<>\"']{8,200})</",
         r">[^\s<>]{8,200}</",
+    ),
+    (  # `<add key="password" value="..."/>`, `<property name="password">...</property>`
+        "element-named",
+        _NAMED,
+        r"[ \t](?:name|key|id)=[\"'](?P<name>[A-Za-z][\w.:-]{1,60})[\"'](?:[ \t]{1,9}value=[\"']|[^<>\n]{0,60}>)"
+        r"(?P<secret>[^\s<>\"']{8,200})(?:[\"']|</)",
+        r"[ \t](?:name|key|id)=[\"'][A-Za-z]",
     ),
 )
 
@@ -1878,20 +1934,29 @@ NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(
         "option",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?i)--(?:password|passwd|pwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
-        r"]token|access[_-](?:token|key))"
+        # One sign will do for a name that is spelled out: `-password` of Java and of PowerShell.
+        r"(?i)(?:(?:--|(?<![\w-])-)(?:password|passwd|passphrase|storepass(?:wd)?|keypass(?:wd)?|token|api[_-]?key|secret[_-]?key"
+        r"|auth[_-]?(?:token|key))|--(?:pwd|pass|secret|access[_-](?:token|key)))"
         r"(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
         _chosen_login,
-        near=r"--(?i:pass|pwd|token|api|secret|auth|access)",
+        near=r"-(?i:pass|pwd|token|api|secret|auth|access|store|key)",
+    ),
+    SecretRule(  # `--auth`, `--gradio-auth`, `--http-auth`: a login or a token
+        "option-auth",
+        ("auth ", "auth="),
+        r"(?<![\w-])--(?:[a-z]{1,20}-){0,2}auth(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
+        _chosen_login,
+        near=NUMBER,
     ),
     SecretRule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
         rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}"
-        r"(?P<before>[ \t]{0,4}(?:=>|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'])(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"(?P<before>[ \t]{0,4}(?:=>|<{1,2}-|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'`])"
+        r"(?P<secret>[^\s\"'`\\]{8,200})\\?[\"'`]",
         _quoted,
-        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+        near=r"[=:>-][ \t]{0,4}[bfru]{0,2}\\?[\"'`](?=[^\s\"'`\\]{0,199}\d)[^\s\"'`\\]{8}",
     ),
     *(SecretRule(name, marks, pattern, _names_quoted, near=near) for name, marks, pattern, near in PAIRS),
     SecretRule(  # a text of Python with places to fill in; the other part is the secret
@@ -1918,13 +1983,14 @@ NAMED_RULES: tuple[SecretRule, ...] = (
         _quoted,
         near=r"[\[(][ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"'][ \t]{0,4},",
     ),
-    SecretRule(  # in a Dockerfile, a notebook, csh, fish and Windows
+    SecretRule(  # in a Dockerfile, a notebook, csh, fish, Windows, Apache and nginx
         "set-variable",
         ("key", "token", "secret", "pass", "pwd", "_pat "),
-        r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
+        r"(?<![\w.-])(?:ENV|env|[sS]et[eE]nv|setx|fastcgi_param|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}"
+        r"(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
         r"(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
-        near=r"(?:ENV|env|setenv|setx|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
+        near=r"(?:ENV|[eE]nv|setx|_param|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
     ),
     SecretRule(  # a list of variables, as Kubernetes and ECS have it
         "named-value",
@@ -1947,10 +2013,11 @@ NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(  # any name of a secret, with what is surely generated
         "assigned-text",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}"
+        r"(?:=>|<{1,2}-|[:?]{0,3}=|:|,)[ \t]{0,4}"
         r"[\"'](?P<secret>[A-Za-z0-9+/_=.-]{16,200})[\"']",
         _generated,
-        near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
+        near=r"[=:>,-][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
     ),
     SecretRule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
@@ -1990,7 +2057,7 @@ NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(  # within a line that is a command, or in a query
         "assigned-inside",
         ("key=", "token=", "secret=", "password=", "passwd=", "pwd="),
-        r"(?<=[\s?&;\"'|+])(?P<name>(?:[a-z0-9]{1,30}[_.-]){0,4}(?:api[_-]?key|secret[_-]?key|access[_-]?key|password|passwd"
+        r"(?:(?<=[\s?&;\"'|+=,])|(?<=[\s\"']-[DP]))(?P<name>(?:[a-z0-9]{1,30}[_.-]){0,4}(?:api[_-]?key|secret[_-]?key|access[_-]?key|password|passwd"
         r"|pwd|secret|token))=(?P<before>[\"']?)(?P<secret>[^\s\"'`()\[\]{}<>,;&|\\]{8,200})(?![^\s\"'&;|])",
         _names_inside,
         near=r"=[\"']?(?=[^\s\"'`()]{0,199}\d)[^\s\"'`()\[\]{}<>,;&|\\]{8}",
@@ -2012,7 +2079,7 @@ class ListRule(NamedTuple):
 
 _PROGRAMS = (
     r"(?:curl|mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?|sshpass|mcl?i?|ldap[a-z]{3,9}|(?:redis|keydb|valkey)-cli"
-    r"|sqlcmd|bcp|mongo[a-z]{0,9}|twine|htpasswd|poetry|(?:smb|rpc)client|lftp|7z[arz]?|(?:un)?zip|(?:un)?rar|cqlsh|rabbitmqadmin|openssl|sqlplus|sqlcl"
+    r"|sqlcmd|bcp|mongo[a-z]{0,9}|twine|htpasswd|poetry|(?:smb|rpc)client|lftp|7z[arz]?|(?:un)?zip|(?:un)?rar|cqlsh|rabbitmqadmin|ipmitool|mosquitto_[a-z]{2,3}|beeline|plink|ngrok|openssl|sqlplus|sqlcl"
     r"|sqlldr|expdp|impdp|docker|podman|nerdctl|buildah|skopeo|helm|oras|crane|az)"
 )
 _QUOTED_PROGRAM = rf"\\?[\"'](?:[\w./-]{{0,60}}/)?{_PROGRAMS}\\?[\"']"
@@ -2042,6 +2109,12 @@ WORDS_OF_LIST = ListRule(
             "twine",
             "cqlsh",
             "rabbitmqadmin",
+            "ipmitool",
+            "mosquitto_",
+            "beeline",
+            "plink",
+            '"ngrok',
+            "'ngrok",
             'rar"',
             "rar'",
             "htpasswd",
@@ -2128,7 +2201,7 @@ LOGINS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 # List passwords that have no name: in lists of words, calls and sections of settings.
 
 # What a command has that is given a password.
-_MAY_BE_GIVEN = re.compile(" -[A-Za-z]|/|http-basic")
+_MAY_BE_GIVEN = re.compile(" -[A-Za-z]|/|http-basic|ngrok")
 # The rules for words of a command.
 _NAMES_OF_COMMANDS = frozenset(
     ("curl", "curl-token", "mysql", "sshpass", *(command[0] for command in COMMANDS))
@@ -2160,6 +2233,26 @@ PLACED_RULES: tuple[SecretRule, ...] = (
         inner=_secret_of_list,
     ),
     *(SecretRule(name, marks, pattern, _argument, after=4) for name, marks, pattern in LOGINS),
+    SecretRule(  # a text that black or prettier puts on the line after its name; also in a notebook
+        "assigned-wrapped",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,60})\\?[\"'\]]{0,2}[ \t]{0,4}"
+        r"(?::[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60})?(?:<{1,2}-|[=:])[ \t]{0,4}[(\\]?(?:\\n[\"'],)?[ \t\r]{0,4}\n[+ ]?"
+        r"[ \t]{0,40}(?:\"[ \t]{0,40}\\)?[bru]{0,2}[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        _names_quoted,
+        near=r"[=:-][ \t]{0,4}[(\\]?(?:\\n[\"'],)?[ \t\r]{0,4}\Z",
+        after=2,
+    ),
+    SecretRule(  # in three quotes, a block of YAML or an element, on the line after its name
+        "assigned-lines",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,60})(?:\\?[\"'\]]{0,2}[ \t]{0,4}"
+        r"(?:[=:][ \t]{0,4}[bru]{0,2}(?:\"{3}|'{3})\\?|:[ \t]{1,4}[|>][+-]?)|(?:[ \t][^<>\n]{0,200})?>)"
+        r"[ \t\r]{0,4}\n[+ ]?[ \t]{0,40}(?P<secret>[^\s\"'\\<>]{8,200})[ \t\r]{0,4}(?=\n|\Z|</|\"{3}|'{3})",
+        _names_quoted,
+        near=r"(?:\"{3}\\?|'{3}\\?|[|>][+-]?)[ \t\r]{0,4}\Z",
+        after=2,
+    ),
     SecretRule(
         "fernet",
         ("fernet(",),
@@ -2224,9 +2317,9 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "teams-webhook",
-        ("/webhookb2/",),
-        r"webhook\.office\.com/webhookb2/[0-9a-zA-Z@-]{70,80}/IncomingWebhook/[0-9a-zA-Z]{32"
-        r"}(?:/[0-9a-zA-Z-]{36})?",
+        ("/webhookb2/", "outlook.office.com/webhook/",),
+        r"(?:webhook\.office\.com/webhookb2|outlook\.office\.com/webhook)/[0-9a-zA-Z@-]{70,80}"
+        r"/IncomingWebhook/[0-9a-zA-Z]{32}(?:/[0-9a-zA-Z-]{36})?",
     ),
     (
         "anthropic",
@@ -2283,7 +2376,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "xai",
         ("xai-",),
-        r"xai-[A-Za-z0-9]{60,100}",
+        r"xai-[A-Za-z0-9_-]{60,120}",
     ),
     (
         "cerebras",
@@ -2480,13 +2573,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "notion",
-        ("ntn_",),
-        r"ntn_[A-Za-z0-9]{40,60}(?![A-Za-z0-9])",
+        ("ntn_", "nrt_",),
+        r"ntn_[A-Za-z0-9]{40,60}(?![A-Za-z0-9])|nrt_(?=[A-Za-z_]{0,60}\d)[A-Za-z0-9_]{40,60"
+        r"}(?![A-Za-z0-9_])",
     ),
     (
         "figma",
-        ("figd_",),
-        r"figd_[A-Za-z0-9_-]{36,60}",
+        ("figd_", "figp_",),
+        r"fig[dp]_[A-Za-z0-9_-]{36,60}",
     ),
     (
         "postman",
@@ -2495,13 +2589,13 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "doppler",
-        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",),
-        r"dp\.(?:pt|ct|sa|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
+        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit.",),
+        r"dp\.(?:pt|ct|sa|scim|audit|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
     ),
     (
         "newrelic",
-        ("nrak-",),
-        r"NRAK-[A-Z0-9]{27}",
+        ("nrak-", "nraa-",),
+        r"NRA(?:K-[A-Z0-9]{27}|A-[0-9a-f]{27})(?![A-Za-z0-9])",
     ),
     (
         "sentry",
@@ -2607,13 +2701,15 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "sonar",
-        ("sqp_", "squ_", "sqa_",),
-        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])",
+        ("sqp_", "squ_", "sqa_", "sqco_",),
+        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])|sqco_[A-Za-z0-9]{59"
+        r"}(?![A-Za-z0-9])",
     ),
     (
         "sourcegraph",
-        ("sgp_",),
-        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])",
+        ("sgp_", "slk_",),
+        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])|slk_[0-9a-f]{64}("
+        r"?![0-9a-f])",
     ),
     (
         "square-access",
@@ -2709,13 +2805,13 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "netlify",
-        ("nfp_",),
-        r"nfp_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
+        ("nfp_", "nfo_", "nfc_", "nfu_", "nfb_",),
+        r"nf[pocub]_(?=[A-Za-z]{0,36}\d)[A-Za-z0-9]{36}(?![A-Za-z0-9])",
     ),
     (
         "newrelic-insert",
-        ("nrii-",),
-        r"NRII-[A-Za-z0-9_-]{32}(?![A-Za-z0-9_-])",
+        ("nrii-", "nriq-",),
+        r"NRI[IQ]-[A-Za-z0-9_-]{32}(?![A-Za-z0-9_-])",
     ),
     (
         "newrelic-license",
@@ -2739,8 +2835,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "settlemint",
-        ("sm_pat_",),
-        r"sm_pat_[A-Za-z0-9]{16}(?![A-Za-z0-9])",
+        ("sm_pat_", "sm_aat_", "sm_sat_",),
+        r"sm_(?:pat|aat|sat)_[A-Za-z0-9]{16}(?![A-Za-z0-9])",
     ),
     (
         "shippo",
@@ -2785,13 +2881,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "buildkite",
-        ("bkua_",),
-        r"bkua_[0-9a-f]{40}(?![0-9a-f])",
+        ("bkua_", "bkaa_", "bkaj_", "bkar_", "bkct_", "bkpt_", "bkpat_", "bkps_",),
+        r"bkua_(?:[a-z0-9]{40}|[a-z0-9]{53})(?![a-z0-9])|bk(?:aa|aj|ar|ct|pt|pat|ps)_(?=[A"
+        r"-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{54,340}",
     ),
     (
         "circleci",
-        ("ccipat_",),
-        r"CCIPAT_[A-Za-z0-9]{22}_[0-9a-f]{40}(?![0-9a-f])",
+        ("ccipat_", "cciprj_",),
+        r"CCIP(?:AT|RJ)_[A-Za-z0-9]{22}_[0-9a-z]{40}(?![0-9a-z])",
     ),
     (
         "langsmith-old",
@@ -2909,6 +3006,329 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         ("v2.local.", "v3.local.", "v4.local.",),
         r"v[234]\.local\.[A-Za-z0-9_-]{60,400}",
     ),
+    (
+        "google-auth",
+        ("aq.",),
+        r"(?<![./_-])AQ\.(?=[A-Za-z_-]{0,60}\d)(?=[a-z0-9_-]{0,60}[A-Z])(?=[A-Z0-9_-]{0,60}["
+        r"a-z])[A-Za-z0-9_-]{36,120}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "discord",
+        (".",),
+        r"(?<![./_-])[MNO](?=[A-Za-z_-]{0,27}\d)(?=[a-z0-9_-]{0,27}[A-Z])(?=[A-Z0-9_-]{0,27"
+        r"}[a-z])[A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![A-Za-z0-9_."
+        r"-])",
+    ),
+    (
+        "vercel",
+        ("vcp_", "vci_", "vca_", "vcr_", "vck_",),
+        r"vc[piark]_[A-Za-z0-9_-]{50,64}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "adafruit",
+        ("aio_",),
+        r"aio_(?=[A-Za-z]{0,28}\d)(?=[a-z0-9]{0,28}[A-Z])[A-Za-z0-9]{28}(?![A-Za-z0-9_])",
+    ),
+    (
+        "aikido",
+        ("aik_ci_", "aik_secret_",),
+        r"AIK_(?:CI_[A-Za-z0-9]{20,44}|SECRET_[A-Za-z0-9]{64})(?![A-Za-z0-9])",
+    ),
+    (
+        "apify",
+        ("apify_api_",),
+        r"apify_api_[A-Za-z0-9]{34,38}(?![A-Za-z0-9])",
+    ),
+    (
+        "asana",
+        ("1/", "2/",),
+        r"(?<![./_-])[12]/\d{14,17}(?:/\d{14,17})?:[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "authress",
+        (".acc-", ".acc_",),
+        r"(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-"
+        r"]{10,32}\.[A-Za-z0-9+/_=-]{30,120}",
+    ),
+    (
+        "brave",
+        ("bsa",),
+        r"(?<![./+_-])BSA(?=[A-Za-z_-]{0,28}\d)(?=[a-z0-9_-]{0,28}[A-Z])(?=[A-Z0-9_-]{0,28}"
+        r"[a-z])[A-Za-z0-9_-]{24,40}(?![A-Za-z0-9_./+=-])",
+    ),
+    (
+        "browserbase",
+        ("bb_live_", "bb_test_",),
+        r"bb_(?:live|test)_[A-Za-z0-9_-]{27}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "canva",
+        ("cnvca",),
+        r"cnvca[A-Za-z0-9_-]{51}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "cloudsmith",
+        ("csa_",),
+        r"csa_[0-9a-f]{30}[A-Za-z0-9]{6}(?![A-Za-z0-9])",
+    ),
+    (
+        "cockroach",
+        ("ccdb1_",),
+        r"CCDB1_[A-Za-z0-9]{22}_[A-Za-z0-9]{40}(?![A-Za-z0-9])",
+    ),
+    (
+        "coderabbit",
+        ("cr-",),
+        r"(?<![./_-])cr-[0-9a-f]{58}(?![0-9a-f])",
+    ),
+    (
+        "configcat",
+        ("configcat-sdk-1/",),
+        r"configcat-sdk-1/[A-Za-z0-9_-]{22}/[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "cursor",
+        ("key_",),
+        r"key_(?:[0-9a-f]{64}|[0-9a-fA-F]{128})(?![0-9a-fA-F])",
+    ),
+    (
+        "datastax",
+        ("astracs:",),
+        r"AstraCS:[A-Za-z0-9]{20,100}(?::[0-9a-f]{64})?(?![A-Za-z0-9])",
+    ),
+    (
+        "deno",
+        ("ddp_", "ddo_", "ddw_",),
+        r"dd[pow]_(?=[A-Za-z]{0,36}\d)[A-Za-z0-9]{36}(?![A-Za-z0-9_])",
+    ),
+    (
+        "dependency-track",
+        ("odt_",),
+        r"odt_(?=[A-Za-z]{0,32}\d)[A-Za-z0-9]{32,255}(?![A-Za-z0-9_])",
+    ),
+    (
+        "devcycle",
+        ("dvc_server_",),
+        r"dvc_server_[A-Za-z0-9_]{8,90}",
+    ),
+    (
+        "devin",
+        ("apk_user_", "apk_", "cog_",),
+        r"apk_(?:user_)?(?=[A-Za-z+/]{0,80}\d)[A-Za-z0-9+/]{80,180}={0,2}|cog_[a-z2-7]{52}("
+        r"?![A-Za-z0-9_])",
+    ),
+    (
+        "elastic",
+        ("essu_",),
+        r"essu_[A-Za-z0-9_-]{60,200}={0,2}",
+    ),
+    (
+        "endor",
+        ("endr+",),
+        r"endr\+(?=[A-Za-z-]{0,16}\d)[A-Za-z0-9-]{16}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "fal",
+        ("-",),
+        r"(?<![./_-])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "firecrawl",
+        ("fc-",),
+        r"(?<![./_-])fc-[0-9a-f]{32}(?![0-9A-Za-z_.-])",
+    ),
+    (
+        "fleetbase",
+        ("flb_live_", "flb_test_",),
+        r"flb_(?:live|test)_[A-Za-z0-9]{20,64}",
+    ),
+    (
+        "friendli",
+        ("flp_",),
+        r"flp_[A-Za-z0-9]{46}(?![A-Za-z0-9])",
+    ),
+    (
+        "harness",
+        ("pat.", "sat.",),
+        r"(?<![./_-])[ps]at\.[A-Za-z0-9_-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}(?![A-Za-z0-9])",
+    ),
+    (
+        "ionic",
+        ("ion_",),
+        r"(?<![._-])ion_(?=[A-Za-z]{0,42}\d)[A-Za-z0-9]{42}(?![A-Za-z0-9_])",
+    ),
+    (
+        "launchdarkly",
+        ("api-", "sdk-",),
+        r"(?<![./_-])(?:api|sdk)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]"
+        r"{12}(?![0-9a-f])",
+    ),
+    (
+        "lichess",
+        ("lip_",),
+        r"lip_(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{20}(?![A-Za-z0-9_])",
+    ),
+    (
+        "mailersend",
+        ("mlsn.",),
+        r"mlsn\.[A-Za-z0-9]{60,100}(?![A-Za-z0-9])",
+    ),
+    (
+        "maxmind",
+        ("_mmk",),
+        r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])",
+    ),
+    (
+        "mercury",
+        ("mercury_production_",),
+        r"mercury_production_[a-z]{3,6}_[A-Za-z0-9]{40,50}_yrucrem",
+    ),
+    (
+        "mergify",
+        ("mergify_application_key_",),
+        r"mergify_application_key_[A-Za-z0-9_-]{40,200}",
+    ),
+    (
+        "nightfall",
+        ("nf-",),
+        r"(?<![./_-])NF-(?=[A-Za-z]{0,32}\d)[A-Za-z0-9]{32}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "ntfy",
+        ("tk_",),
+        r"(?<![._-])tk_(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{29}(?![A-Za-z0-9_])",
+    ),
+    (
+        "onesignal",
+        ("os_v2_",),
+        r"os_v2_(?:app|org)_[a-z2-7]{103}(?![a-z0-9])",
+    ),
+    (
+        "paddle",
+        ("pdl_live_apikey_", "pdl_sdbx_apikey_",),
+        r"pdl_(?:live|sdbx)_apikey_[a-z0-9]{26}_[A-Za-z0-9]{22}_[A-Za-z0-9]{3}(?![A-Za-z0-"
+        r"9])",
+    ),
+    (
+        "pagarme",
+        ("ak_live_",),
+        r"ak_live_[A-Za-z0-9]{30}(?![A-Za-z0-9])",
+    ),
+    (
+        "pinterest",
+        ("pina_",),
+        r"pina_(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{60,200}",
+    ),
+    (
+        "polar",
+        ("polar_at_", "polar_oat_", "polar_pat_",),
+        r"polar_(?:at|oat|pat)_(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,100}",
+    ),
+    (
+        "ramp",
+        ("ramp_sec_",),
+        r"ramp_sec_[A-Za-z0-9]{48}(?![A-Za-z0-9])",
+    ),
+    (
+        "riot",
+        ("rgapi-",),
+        r"RGAPI-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])",
+    ),
+    (
+        "rootly",
+        ("rootly_",),
+        r"rootly_[0-9a-f]{64}(?![0-9a-f])",
+    ),
+    (
+        "salesforce",
+        ("5aep861",),
+        r"5Aep861[A-Za-z0-9._=]{70,250}",
+    ),
+    (
+        "samsara",
+        ("samsara_api_",),
+        r"samsara_api_[A-Za-z0-9]{26,32}(?![A-Za-z0-9])",
+    ),
+    (
+        "scale",
+        ("live_",),
+        r"(?<![._-])live_(?:auth_)?[0-9a-f]{32}(?![0-9A-Za-z_])",
+    ),
+    (
+        "scrapfly",
+        ("scp-live-",),
+        r"scp-live-[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "segment",
+        ("sgp_",),
+        r"sgp_(?=[a-z0-9]{0,64}[A-Z])[A-Za-z0-9]{64}(?![A-Za-z0-9])",
+    ),
+    (
+        "telnyx",
+        ("key",),
+        r"(?<![./_-])KEY(?=[A-Za-z_-]{0,55}\d)(?=[a-z0-9_-]{0,55}[A-Z])(?=[A-Z0-9_-]{0,55}["
+        r"a-z])[A-Za-z0-9_-]{55}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "thunderstore",
+        ("tss_",),
+        r"tss_(?=[A-Za-z_-]{0,40}\d)(?=[a-z0-9_-]{0,40}[A-Z])[A-Za-z0-9_-]{20,80}(?![A-Za-z"
+        r"0-9_-])",
+    ),
+    (
+        "ubidots",
+        ("bbff-",),
+        r"BBFF-[A-Za-z0-9]{30}(?![A-Za-z0-9])",
+    ),
+    (
+        "unkey",
+        ("unkey_",),
+        r"unkey_(?=[A-Za-z]{0,32}\d)(?=[a-z0-9]{0,32}[A-Z])[A-Za-z0-9]{20,32}(?![A-Za-z0-9_"
+        r"])",
+    ),
+    (
+        "upcloud",
+        ("ucat_",),
+        r"ucat_(?=[A-Za-z]{0,32}\d)[A-Za-z0-9]{24,32}(?![A-Za-z0-9])",
+    ),
+    (
+        "val-town",
+        ("vtwn_",),
+        r"vtwn_(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,80}",
+    ),
+    (
+        "voiceflow",
+        ("vf.",),
+        r"VF\.(?:(?:DM|WS)\.)?[0-9a-fA-F]{24}\.[A-Za-z0-9]{16}(?![A-Za-z0-9])",
+    ),
+    (
+        "wakatime",
+        ("waka_",),
+        r"waka_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])",
+    ),
+    (
+        "zapier-webhook",
+        ("hooks.zapier.com/",),
+        r"hooks\.zapier\.com/hooks/(?:catch|standard)/\d{4,10}/[A-Za-z0-9]{5,32}(?![A-Za-z0-9"
+        r"])",
+    ),
+    (
+        "zhipu",
+        (".",),
+        r"(?<![./_-])[0-9a-f]{32}\.(?=[A-Za-z_-]{0,24}\d)(?=[a-z0-9_-]{0,24}[A-Z])(?=[A-Z0-9"
+        r"_-]{0,24}[a-z])(?:[A-Za-z0-9]{16}|[A-Za-z0-9_-]{24})(?![A-Za-z0-9_.-])",
+    ),
+    (
+        "zoho",
+        ("1000.",),
+        r"(?<![./_-])1000\.[0-9a-f]{32}\.[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "zuplo",
+        ("zpka_",),
+        r"zpka_[a-z0-9]{32}_[0-9a-f]{8}(?![0-9a-f])",
+    ),
 )
 # fmt: on
 
@@ -2958,6 +3378,12 @@ VALUES: tuple[SecretRule, ...] = (
         r"((?:Private-Lines: \d{1,3}|-----BEGIN OpenVPN Static [k]ey V1-----"  # which does not match itself
         r"|---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY ----"
         r"(?:\s{1,4}[A-Za-z-]{1,30}: [^\n]{0,80}){0,5})[A-Za-z0-9+/=\s\\]{0,9000})",
+    ),
+    SecretRule(  # https://developer.paypal.com/braintree/docs/guides/extend/oauth/access-tokens
+        "braintree",
+        ("access_token$",),
+        r"(access_token\$(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32})(?![0-9a-f])",
+        is_plausible_token,
     ),
     SecretRule(  # of `/etc/shadow`: crypt(5)
         "crypt-hash",
@@ -3639,7 +4065,29 @@ _WHOLE = {
 _IN_LISTS = tuple(one for one in _IN_LINES if VALUES[one[1]].inner)
 _ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED and one not in _IN_LISTS)
 # A list of words that is given a password has one of these: programs have many names, and few texts such a list.
-_OF_LISTS = (b'"-', b"'-", b'"alias', b"'alias", b"http-basic.", b'sqlplus"', b"sqlplus'")
+_OF_LISTS = (
+    b'"-',
+    b"'-",
+    b'"alias',
+    b"'alias",
+    b"http-basic.",
+    b'sqlplus"',
+    b"sqlplus'",
+    b'"ngrok',
+    b"'ngrok",
+)
+
+
+def _group_marks(pairs: tuple[tuple[bytes, int], ...]) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
+    """Return each mark with its rules, so that it is looked for once."""
+    rules: dict[bytes, tuple[int, ...]] = {}
+    for mark, number in pairs:
+        rules[mark] = (*rules.get(mark, ()), number)
+    return tuple(rules.items())
+
+
+# By the part of a text in which they are looked for.
+_MARKS_OF_TEXTS = tuple(_group_marks(pairs) for pairs in (_IN_WORDED, _IN_NUMBERED, _ANYWHERE, _IN_LISTS))
 
 
 class _Block(NamedTuple):
@@ -3727,13 +4175,10 @@ def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]], *, 
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
-    texts = (
-        (_IN_WORDED, worded),
-        (_IN_NUMBERED, numbered),
-        (_ANYWHERE, lowered),
-        (_IN_LISTS, lowered if lists else b""),
-    )
-    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+    texts = zip(_MARKS_OF_TEXTS, (worded, numbered, lowered, lowered if lists else b""))
+    return {
+        number for marks, text in texts if text for mark, rules in marks if mark in text for number in rules
+    }
 
 
 def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:

@@ -11,6 +11,7 @@ _BETWEEN = r"(?:[ \t]{1,4}[^\s]{1,100}){0,8}?[ \t]{1,4}"
 JOINED = r"-[A-Za-z0-9#]{0,12}?"
 # Options of `htpasswd`, of which some have a number.
 _OPTIONS = r"(?:-[A-Za-z0-9]{1,8}[ \t]{1,4}(?:\d{1,3}[ \t]{1,4})?){0,6}"
+_SPACES = r"[ \t]{0,4}"
 _WORD = r"(?P<before>[\"']?)(?P<secret>[^\s\"']{4,200})"
 # What a shell says to a program, and what asks a program to read it.
 _SAID = r"(?:echo|printf)[ \t]{1,4}(?:-[neE]{1,3}[ \t]{1,4})?(?:[\"']?%s(?:\\n)?[\"']?[ \t]{1,4})?"
@@ -76,9 +77,56 @@ COMMANDS: tuple[tuple[str, tuple[str, ...], str, str, bool], ...] = (
     ),
     (
         "client-password",
-        ("cqlsh", "rabbitmqadmin"),
-        rf"{_PROGRAM}(?:cqlsh|rabbitmqadmin){_BETWEEN}-p[ \t]{{0,4}}{_WORD}",
+        (
+            "cqlsh",
+            "rabbitmqadmin",
+            "beeline",
+            "cypher-shell",
+            "rdesktop",
+            "psexec",
+            "plink ",
+            "psftp ",
+            "pscp ",
+        ),
+        rf"{_PROGRAM}(?:(?:cqlsh|rabbitmqadmin|beeline|cypher-shell|rdesktop|(?i:psexec(?:64)?(?:\.exe)?)){_BETWEEN}-p"
+        rf"|(?:plink|psftp|pscp)(?:\.exe)?{_BETWEEN}-pw[ \t]){_SPACES}{_WORD}",
         "[ \\t]-p",
+        True,
+    ),
+    (
+        "client-capital",
+        ("ipmitool", "mosquitto_"),
+        rf"{_PROGRAM}(?:ipmitool|mosquitto_(?:pub|sub|rr)){_BETWEEN}-P[ \t]{{0,4}}{_WORD}",
+        "[ \\t]-P",
+        True,
+    ),
+    (
+        "azure-login",
+        ("az ",),
+        rf"{_PROGRAM}az[ \t]{{1,4}}(?:acr[ \t]{{1,4}})?login{_BETWEEN}-p[ \t]{{1,4}}{_WORD}",
+        "login[ \\t].{0,200}-p",
+        True,
+    ),
+    (
+        "httpie",
+        ("http ", "https "),
+        rf"{_PROGRAM}https?{_BETWEEN}-a[ \t]{{0,4}}(?P<before>[\"']?[^\s:\"'$]{{1,60}}:)(?P<secret>[^\s\"']{{4,200}})",
+        "[ \\t]-a",
+        True,
+    ),
+    (
+        "ngrok",
+        ("authtoken ", "api-key "),
+        rf"{_PROGRAM}ngrok(?:\.exe)?[ \t]{{1,4}}(?:config[ \t]{{1,4}})?(?:add-)?(?:authtoken|api-key)"
+        rf"(?:[ \t]{{1,4}}--?[a-z][^\s]{{0,60}}){{0,2}}[ \t]{{1,4}}(?!-){_WORD}",
+        "ngrok",
+        False,
+    ),
+    (  # `kubectl create secret generic ... --from-literal=NAME=...`
+        "from-literal",
+        ("--from-literal",),
+        rf"--from-literal(?:=|[ \t]{{1,4}})[\"']?[\w.-]{{1,100}}={_WORD}",
+        "=",
         True,
     ),
     (

@@ -16,7 +16,7 @@ class ListRule(NamedTuple):
 
 _PROGRAMS = (
     r"(?:curl|mysql(?:dump|admin|import)?|mariadb(?:-[a-z]{1,9})?|sshpass|mcl?i?|ldap[a-z]{3,9}|(?:redis|keydb|valkey)-cli"
-    r"|sqlcmd|bcp|mongo[a-z]{0,9}|twine|htpasswd|poetry|(?:smb|rpc)client|lftp|7z[arz]?|(?:un)?zip|(?:un)?rar|cqlsh|rabbitmqadmin|openssl|sqlplus|sqlcl"
+    r"|sqlcmd|bcp|mongo[a-z]{0,9}|twine|htpasswd|poetry|(?:smb|rpc)client|lftp|7z[arz]?|(?:un)?zip|(?:un)?rar|cqlsh|rabbitmqadmin|ipmitool|mosquitto_[a-z]{2,3}|beeline|plink|ngrok|openssl|sqlplus|sqlcl"
     r"|sqlldr|expdp|impdp|docker|podman|nerdctl|buildah|skopeo|helm|oras|crane|az)"
 )
 _QUOTED_PROGRAM = rf"\\?[\"'](?:[\w./-]{{0,60}}/)?{_PROGRAMS}\\?[\"']"
@@ -46,6 +46,12 @@ WORDS_OF_LIST = ListRule(
             "twine",
             "cqlsh",
             "rabbitmqadmin",
+            "ipmitool",
+            "mosquitto_",
+            "beeline",
+            "plink",
+            '"ngrok',
+            "'ngrok",
             'rar"',
             "rar'",
             "htpasswd",

@@ -28,20 +28,29 @@ NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(
         "option",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?i)--(?:password|passwd|pwd|pass|passphrase|token|api[_-]?key|secret(?:[_-]key)?|auth[_-"
-        r"]token|access[_-](?:token|key))"
+        # One sign will do for a name that is spelled out: `-password` of Java and of PowerShell.
+        r"(?i)(?:(?:--|(?<![\w-])-)(?:password|passwd|passphrase|storepass(?:wd)?|keypass(?:wd)?|token|api[_-]?key|secret[_-]?key"
+        r"|auth[_-]?(?:token|key))|--(?:pwd|pass|secret|access[_-](?:token|key)))"
         r"(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
         _chosen_login,
-        near=r"--(?i:pass|pwd|token|api|secret|auth|access)",
+        near=r"-(?i:pass|pwd|token|api|secret|auth|access|store|key)",
+    ),
+    SecretRule(  # `--auth`, `--gradio-auth`, `--http-auth`: a login or a token
+        "option-auth",
+        ("auth ", "auth="),
+        r"(?<![\w-])--(?:[a-z]{1,20}-){0,2}auth(?:[ \t]{1,4}|=)(?P<before>[\"']?)(?P<secret>[^\s\"',;]{8,400})",
+        _chosen_login,
+        near=NUMBER,
     ),
     SecretRule(
         "assigned",
         ("key", "token", "secret", "pass", "pwd"),
         r"(?i)(?<!public)(?<!public_)(?<!csrf-)(?<!csrf_)"
         rf"(?:{_NAMED_KEY}|token|secret|{_PASSWORD})\\?[\"'\]]{{0,2}}"
-        r"(?P<before>[ \t]{0,4}(?:=>|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'])(?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"(?P<before>[ \t]{0,4}(?:=>|<{1,2}-|[:?]{0,3}=|:)[ \t]{0,4}[bfru]{0,2}\\?[\"'`])"
+        r"(?P<secret>[^\s\"'`\\]{8,200})\\?[\"'`]",
         _quoted,
-        near=r"[=:>][ \t]{0,4}[bfru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+        near=r"[=:>-][ \t]{0,4}[bfru]{0,2}\\?[\"'`](?=[^\s\"'`\\]{0,199}\d)[^\s\"'`\\]{8}",
     ),
     *(SecretRule(name, marks, pattern, _names_quoted, near=near) for name, marks, pattern, near in PAIRS),
     SecretRule(  # a text of Python with places to fill in; the other part is the secret
@@ -68,13 +77,14 @@ NAMED_RULES: tuple[SecretRule, ...] = (
         _quoted,
         near=r"[\[(][ \t]{0,4}\\?[\"'][^\s\"'\\]{1,100}\\?[\"'][ \t]{0,4},",
     ),
-    SecretRule(  # in a Dockerfile, a notebook, csh, fish and Windows
+    SecretRule(  # in a Dockerfile, a notebook, csh, fish, Windows, Apache and nginx
         "set-variable",
         ("key", "token", "secret", "pass", "pwd", "_pat "),
-        r"(?<![\w.-])(?:ENV|env|setenv|setx|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
+        r"(?<![\w.-])(?:ENV|env|[sS]et[eE]nv|setx|fastcgi_param|set[ \t]{1,4}-[gUx]{1,3})[ \t]{1,4}"
+        r"(?P<name>[A-Z][A-Z0-9_]{1,60})[ \t]{1,4}"
         r"(?P<before>[\"']?)(?P<secret>[^\s\"'`;|&<>()\\,]{8,400})",
         _names_secret,
-        near=r"(?:ENV|env|setenv|setx|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
+        near=r"(?:ENV|[eE]nv|setx|_param|-[gUx]{1,3})[ \t]{1,4}[A-Z]",
     ),
     SecretRule(  # a list of variables, as Kubernetes and ECS have it
         "named-value",
@@ -97,10 +107,11 @@ NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(  # any name of a secret, with what is surely generated
         "assigned-text",
         ("key", "token", "secret", "pass", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}(?:=>|[:?]{0,3}=|:|,)[ \t]{0,4}"
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_-]{0,60})[\"'\]]{0,2}[ \t]{0,4}"
+        r"(?:=>|<{1,2}-|[:?]{0,3}=|:|,)[ \t]{0,4}"
         r"[\"'](?P<secret>[A-Za-z0-9+/_=.-]{16,200})[\"']",
         _generated,
-        near=r"[=:>,][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
+        near=r"[=:>,-][ \t]{0,4}[\"'][A-Za-z0-9+/_=.-]{16}",
     ),
     SecretRule(  # in a shell, a file of variables, a Dockerfile
         "assigned-variable",
@@ -140,7 +151,7 @@ NAMED_RULES: tuple[SecretRule, ...] = (
     SecretRule(  # within a line that is a command, or in a query
         "assigned-inside",
         ("key=", "token=", "secret=", "password=", "passwd=", "pwd="),
-        r"(?<=[\s?&;\"'|+])(?P<name>(?:[a-z0-9]{1,30}[_.-]){0,4}(?:api[_-]?key|secret[_-]?key|access[_-]?key|password|passwd"
+        r"(?:(?<=[\s?&;\"'|+=,])|(?<=[\s\"']-[DP]))(?P<name>(?:[a-z0-9]{1,30}[_.-]){0,4}(?:api[_-]?key|secret[_-]?key|access[_-]?key|password|passwd"
         r"|pwd|secret|token))=(?P<before>[\"']?)(?P<secret>[^\s\"'`()\[\]{}<>,;&|\\]{8,200})(?![^\s\"'&;|])",
         _names_inside,
         near=r"=[\"']?(?=[^\s\"'`()]{0,199}\d)[^\s\"'`()\[\]{}<>,;&|\\]{8}",

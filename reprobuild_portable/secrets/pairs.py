@@ -22,9 +22,9 @@ PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     (  # an upper-case name of a password, which may have a word with a number
         "assigned-password",
         ("password", "passwd", "passwort", "pwd"),
-        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{1,60})\\?[\"'\]]{0,2}[ \t]{0,4}[=:][ \t]{0,4}[bru]{0,2}"
-        r"\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
-        r"[=:][ \t]{0,4}[bru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Z][A-Z0-9_]{1,60})\\?[\"'\]]{0,2}[ \t]{0,4}(?:<{1,2}-|[=:])[ \t]{0,4}"
+        r"[bru]{0,2}\\?[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        r"[=:-][ \t]{0,4}[bru]{0,2}\\?[\"'](?=[^\s\"'\\]{0,199}\d)[^\s\"'\\]{8}",
     ),
     (  # in three quotes
         "assigned-block",
@@ -62,8 +62,16 @@ PAIRS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ),
     (
         "element",
-        ("key>", "token>", "secret>", "password>", "passphrase>"),
-        r"<(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})>(?P<secret>[^\s<>&;\"']{8,200})</",
+        ("key>", "token>", "secret>", "password>", "passphrase>", "passwd>", "pwd>"),
+        r"<(?:[A-Za-z][\w-]{0,30}:)?(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60})(?:[ \t][^<>\n]{0,200})?>"
+        r"(?P<secret>[^\s<>\"']{8,200})</",
         r">[^\s<>]{8,200}</",
+    ),
+    (  # `<add key="password" value="..."/>`, `<property name="password">...</property>`
+        "element-named",
+        _NAMED,
+        r"[ \t](?:name|key|id)=[\"'](?P<name>[A-Za-z][\w.:-]{1,60})[\"'](?:[ \t]{1,9}value=[\"']|[^<>\n]{0,60}>)"
+        r"(?P<secret>[^\s<>\"']{8,200})(?:[\"']|</)",
+        r"[ \t](?:name|key|id)=[\"'][A-Za-z]",
     ),
 )

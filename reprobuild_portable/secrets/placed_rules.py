@@ -11,6 +11,7 @@ from reprobuild_portable.secrets.judges import (
     SecretRule,
     _argument,
     _drawn_key,
+    _names_quoted,
     _setting_login,
     has_marks,
     secrets_of,
@@ -20,7 +21,7 @@ from reprobuild_portable.secrets.login_rules import LOGIN_RULES
 from reprobuild_portable.secrets.logins import LOGINS
 
 # What a command has that is given a password.
-_MAY_BE_GIVEN = re.compile(" -[A-Za-z]|/|http-basic")
+_MAY_BE_GIVEN = re.compile(" -[A-Za-z]|/|http-basic|ngrok")
 # The rules for words of a command.
 _NAMES_OF_COMMANDS = frozenset(
     ("curl", "curl-token", "mysql", "sshpass", *(command[0] for command in COMMANDS))
@@ -52,6 +53,26 @@ PLACED_RULES: tuple[SecretRule, ...] = (
         inner=_secret_of_list,
     ),
     *(SecretRule(name, marks, pattern, _argument, after=4) for name, marks, pattern in LOGINS),
+    SecretRule(  # a text that black or prettier puts on the line after its name; also in a notebook
+        "assigned-wrapped",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,60})\\?[\"'\]]{0,2}[ \t]{0,4}"
+        r"(?::[ \t]{0,4}[A-Za-z][\w.\[\], |]{0,60})?(?:<{1,2}-|[=:])[ \t]{0,4}[(\\]?(?:\\n[\"'],)?[ \t\r]{0,4}\n[+ ]?"
+        r"[ \t]{0,40}(?:\"[ \t]{0,40}\\)?[bru]{0,2}[\"'](?P<secret>[^\s\"'\\]{8,200})\\?[\"']",
+        _names_quoted,
+        near=r"[=:-][ \t]{0,4}[(\\]?(?:\\n[\"'],)?[ \t\r]{0,4}\Z",
+        after=2,
+    ),
+    SecretRule(  # in three quotes, a block of YAML or an element, on the line after its name
+        "assigned-lines",
+        ("key", "token", "secret", "pass", "pwd"),
+        r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,60})(?:\\?[\"'\]]{0,2}[ \t]{0,4}"
+        r"(?:[=:][ \t]{0,4}[bru]{0,2}(?:\"{3}|'{3})\\?|:[ \t]{1,4}[|>][+-]?)|(?:[ \t][^<>\n]{0,200})?>)"
+        r"[ \t\r]{0,4}\n[+ ]?[ \t]{0,40}(?P<secret>[^\s\"'\\<>]{8,200})[ \t\r]{0,4}(?=\n|\Z|</|\"{3}|'{3})",
+        _names_quoted,
+        near=r"(?:\"{3}\\?|'{3}\\?|[|>][+-]?)[ \t\r]{0,4}\Z",
+        after=2,
+    ),
     SecretRule(
         "fernet",
         ("fernet(",),

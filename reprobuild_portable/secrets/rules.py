@@ -63,6 +63,12 @@ VALUES: tuple[SecretRule, ...] = (
         r"|---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY ----"
         r"(?:\s{1,4}[A-Za-z-]{1,30}: [^\n]{0,80}){0,5})[A-Za-z0-9+/=\s\\]{0,9000})",
     ),
+    SecretRule(  # https://developer.paypal.com/braintree/docs/guides/extend/oauth/access-tokens
+        "braintree",
+        ("access_token$",),
+        r"(access_token\$(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32})(?![0-9a-f])",
+        is_plausible_token,
+    ),
     SecretRule(  # of `/etc/shadow`: crypt(5)
         "crypt-hash",
         ("$6$", "$5$", "$y$"),

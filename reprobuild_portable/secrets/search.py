@@ -47,7 +47,29 @@ _WHOLE = {
 _IN_LISTS = tuple(one for one in _IN_LINES if VALUES[one[1]].inner)
 _ANYWHERE = tuple(one for one in _IN_LINES if one not in _WORDED and one not in _IN_LISTS)
 # A list of words that is given a password has one of these: programs have many names, and few texts such a list.
-_OF_LISTS = (b'"-', b"'-", b'"alias', b"'alias", b"http-basic.", b'sqlplus"', b"sqlplus'")
+_OF_LISTS = (
+    b'"-',
+    b"'-",
+    b'"alias',
+    b"'alias",
+    b"http-basic.",
+    b'sqlplus"',
+    b"sqlplus'",
+    b'"ngrok',
+    b"'ngrok",
+)
+
+
+def _group_marks(pairs: tuple[tuple[bytes, int], ...]) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
+    """Return each mark with its rules, so that it is looked for once."""
+    rules: dict[bytes, tuple[int, ...]] = {}
+    for mark, number in pairs:
+        rules[mark] = (*rules.get(mark, ()), number)
+    return tuple(rules.items())
+
+
+# By the part of a text in which they are looked for.
+_MARKS_OF_TEXTS = tuple(_group_marks(pairs) for pairs in (_IN_WORDED, _IN_NUMBERED, _ANYWHERE, _IN_LISTS))
 
 
 class _Block(NamedTuple):
@@ -135,13 +157,10 @@ def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]], *, 
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
-    texts = (
-        (_IN_WORDED, worded),
-        (_IN_NUMBERED, numbered),
-        (_ANYWHERE, lowered),
-        (_IN_LISTS, lowered if lists else b""),
-    )
-    return {number for marks, text in texts if text for mark, number in marks if mark in text}
+    texts = zip(_MARKS_OF_TEXTS, (worded, numbered, lowered, lowered if lists else b""))
+    return {
+        number for marks, text in texts if text for mark, rules in marks if mark in text for number in rules
+    }
 
 
 def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:

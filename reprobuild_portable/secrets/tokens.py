@@ -45,9 +45,9 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "teams-webhook",
-        ("/webhookb2/",),
-        r"webhook\.office\.com/webhookb2/[0-9a-zA-Z@-]{70,80}/IncomingWebhook/[0-9a-zA-Z]{32"
-        r"}(?:/[0-9a-zA-Z-]{36})?",
+        ("/webhookb2/", "outlook.office.com/webhook/",),
+        r"(?:webhook\.office\.com/webhookb2|outlook\.office\.com/webhook)/[0-9a-zA-Z@-]{70,80}"
+        r"/IncomingWebhook/[0-9a-zA-Z]{32}(?:/[0-9a-zA-Z-]{36})?",
     ),
     (
         "anthropic",
@@ -104,7 +104,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "xai",
         ("xai-",),
-        r"xai-[A-Za-z0-9]{60,100}",
+        r"xai-[A-Za-z0-9_-]{60,120}",
     ),
     (
         "cerebras",
@@ -301,13 +301,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "notion",
-        ("ntn_",),
-        r"ntn_[A-Za-z0-9]{40,60}(?![A-Za-z0-9])",
+        ("ntn_", "nrt_",),
+        r"ntn_[A-Za-z0-9]{40,60}(?![A-Za-z0-9])|nrt_(?=[A-Za-z_]{0,60}\d)[A-Za-z0-9_]{40,60"
+        r"}(?![A-Za-z0-9_])",
     ),
     (
         "figma",
-        ("figd_",),
-        r"figd_[A-Za-z0-9_-]{36,60}",
+        ("figd_", "figp_",),
+        r"fig[dp]_[A-Za-z0-9_-]{36,60}",
     ),
     (
         "postman",
@@ -316,13 +317,13 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "doppler",
-        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.",),
-        r"dp\.(?:pt|ct|sa|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
+        ("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit.",),
+        r"dp\.(?:pt|ct|sa|scim|audit|st(?:\.[a-z0-9_-]{1,40})?)\.[A-Za-z0-9]{40,44}",
     ),
     (
         "newrelic",
-        ("nrak-",),
-        r"NRAK-[A-Z0-9]{27}",
+        ("nrak-", "nraa-",),
+        r"NRA(?:K-[A-Z0-9]{27}|A-[0-9a-f]{27})(?![A-Za-z0-9])",
     ),
     (
         "sentry",
@@ -428,13 +429,15 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "sonar",
-        ("sqp_", "squ_", "sqa_",),
-        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])",
+        ("sqp_", "squ_", "sqa_", "sqco_",),
+        r"sq[pua]_(?=[A-Za-z0-9]{0,40}\d)[A-Za-z0-9]{40}(?![A-Za-z0-9])|sqco_[A-Za-z0-9]{59"
+        r"}(?![A-Za-z0-9])",
     ),
     (
         "sourcegraph",
-        ("sgp_",),
-        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])",
+        ("sgp_", "slk_",),
+        r"sgp_(?:local_|[0-9a-fA-F]{16}_)?[0-9a-fA-F]{40}(?![0-9a-zA-Z])|slk_[0-9a-f]{64}("
+        r"?![0-9a-f])",
     ),
     (
         "square-access",
@@ -530,13 +533,13 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "netlify",
-        ("nfp_",),
-        r"nfp_[A-Za-z0-9]{36}(?![A-Za-z0-9])",
+        ("nfp_", "nfo_", "nfc_", "nfu_", "nfb_",),
+        r"nf[pocub]_(?=[A-Za-z]{0,36}\d)[A-Za-z0-9]{36}(?![A-Za-z0-9])",
     ),
     (
         "newrelic-insert",
-        ("nrii-",),
-        r"NRII-[A-Za-z0-9_-]{32}(?![A-Za-z0-9_-])",
+        ("nrii-", "nriq-",),
+        r"NRI[IQ]-[A-Za-z0-9_-]{32}(?![A-Za-z0-9_-])",
     ),
     (
         "newrelic-license",
@@ -560,8 +563,8 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "settlemint",
-        ("sm_pat_",),
-        r"sm_pat_[A-Za-z0-9]{16}(?![A-Za-z0-9])",
+        ("sm_pat_", "sm_aat_", "sm_sat_",),
+        r"sm_(?:pat|aat|sat)_[A-Za-z0-9]{16}(?![A-Za-z0-9])",
     ),
     (
         "shippo",
@@ -606,13 +609,14 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "buildkite",
-        ("bkua_",),
-        r"bkua_[0-9a-f]{40}(?![0-9a-f])",
+        ("bkua_", "bkaa_", "bkaj_", "bkar_", "bkct_", "bkpt_", "bkpat_", "bkps_",),
+        r"bkua_(?:[a-z0-9]{40}|[a-z0-9]{53})(?![a-z0-9])|bk(?:aa|aj|ar|ct|pt|pat|ps)_(?=[A"
+        r"-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{54,340}",
     ),
     (
         "circleci",
-        ("ccipat_",),
-        r"CCIPAT_[A-Za-z0-9]{22}_[0-9a-f]{40}(?![0-9a-f])",
+        ("ccipat_", "cciprj_",),
+        r"CCIP(?:AT|RJ)_[A-Za-z0-9]{22}_[0-9a-z]{40}(?![0-9a-z])",
     ),
     (
         "langsmith-old",
@@ -729,6 +733,329 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "paseto",
         ("v2.local.", "v3.local.", "v4.local.",),
         r"v[234]\.local\.[A-Za-z0-9_-]{60,400}",
+    ),
+    (
+        "google-auth",
+        ("aq.",),
+        r"(?<![./_-])AQ\.(?=[A-Za-z_-]{0,60}\d)(?=[a-z0-9_-]{0,60}[A-Z])(?=[A-Z0-9_-]{0,60}["
+        r"a-z])[A-Za-z0-9_-]{36,120}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "discord",
+        (".",),
+        r"(?<![./_-])[MNO](?=[A-Za-z_-]{0,27}\d)(?=[a-z0-9_-]{0,27}[A-Z])(?=[A-Z0-9_-]{0,27"
+        r"}[a-z])[A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![A-Za-z0-9_."
+        r"-])",
+    ),
+    (
+        "vercel",
+        ("vcp_", "vci_", "vca_", "vcr_", "vck_",),
+        r"vc[piark]_[A-Za-z0-9_-]{50,64}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "adafruit",
+        ("aio_",),
+        r"aio_(?=[A-Za-z]{0,28}\d)(?=[a-z0-9]{0,28}[A-Z])[A-Za-z0-9]{28}(?![A-Za-z0-9_])",
+    ),
+    (
+        "aikido",
+        ("aik_ci_", "aik_secret_",),
+        r"AIK_(?:CI_[A-Za-z0-9]{20,44}|SECRET_[A-Za-z0-9]{64})(?![A-Za-z0-9])",
+    ),
+    (
+        "apify",
+        ("apify_api_",),
+        r"apify_api_[A-Za-z0-9]{34,38}(?![A-Za-z0-9])",
+    ),
+    (
+        "asana",
+        ("1/", "2/",),
+        r"(?<![./_-])[12]/\d{14,17}(?:/\d{14,17})?:[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "authress",
+        (".acc-", ".acc_",),
+        r"(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-"
+        r"]{10,32}\.[A-Za-z0-9+/_=-]{30,120}",
+    ),
+    (
+        "brave",
+        ("bsa",),
+        r"(?<![./+_-])BSA(?=[A-Za-z_-]{0,28}\d)(?=[a-z0-9_-]{0,28}[A-Z])(?=[A-Z0-9_-]{0,28}"
+        r"[a-z])[A-Za-z0-9_-]{24,40}(?![A-Za-z0-9_./+=-])",
+    ),
+    (
+        "browserbase",
+        ("bb_live_", "bb_test_",),
+        r"bb_(?:live|test)_[A-Za-z0-9_-]{27}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "canva",
+        ("cnvca",),
+        r"cnvca[A-Za-z0-9_-]{51}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "cloudsmith",
+        ("csa_",),
+        r"csa_[0-9a-f]{30}[A-Za-z0-9]{6}(?![A-Za-z0-9])",
+    ),
+    (
+        "cockroach",
+        ("ccdb1_",),
+        r"CCDB1_[A-Za-z0-9]{22}_[A-Za-z0-9]{40}(?![A-Za-z0-9])",
+    ),
+    (
+        "coderabbit",
+        ("cr-",),
+        r"(?<![./_-])cr-[0-9a-f]{58}(?![0-9a-f])",
+    ),
+    (
+        "configcat",
+        ("configcat-sdk-1/",),
+        r"configcat-sdk-1/[A-Za-z0-9_-]{22}/[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "cursor",
+        ("key_",),
+        r"key_(?:[0-9a-f]{64}|[0-9a-fA-F]{128})(?![0-9a-fA-F])",
+    ),
+    (
+        "datastax",
+        ("astracs:",),
+        r"AstraCS:[A-Za-z0-9]{20,100}(?::[0-9a-f]{64})?(?![A-Za-z0-9])",
+    ),
+    (
+        "deno",
+        ("ddp_", "ddo_", "ddw_",),
+        r"dd[pow]_(?=[A-Za-z]{0,36}\d)[A-Za-z0-9]{36}(?![A-Za-z0-9_])",
+    ),
+    (
+        "dependency-track",
+        ("odt_",),
+        r"odt_(?=[A-Za-z]{0,32}\d)[A-Za-z0-9]{32,255}(?![A-Za-z0-9_])",
+    ),
+    (
+        "devcycle",
+        ("dvc_server_",),
+        r"dvc_server_[A-Za-z0-9_]{8,90}",
+    ),
+    (
+        "devin",
+        ("apk_user_", "apk_", "cog_",),
+        r"apk_(?:user_)?(?=[A-Za-z+/]{0,80}\d)[A-Za-z0-9+/]{80,180}={0,2}|cog_[a-z2-7]{52}("
+        r"?![A-Za-z0-9_])",
+    ),
+    (
+        "elastic",
+        ("essu_",),
+        r"essu_[A-Za-z0-9_-]{60,200}={0,2}",
+    ),
+    (
+        "endor",
+        ("endr+",),
+        r"endr\+(?=[A-Za-z-]{0,16}\d)[A-Za-z0-9-]{16}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "fal",
+        ("-",),
+        r"(?<![./_-])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "firecrawl",
+        ("fc-",),
+        r"(?<![./_-])fc-[0-9a-f]{32}(?![0-9A-Za-z_.-])",
+    ),
+    (
+        "fleetbase",
+        ("flb_live_", "flb_test_",),
+        r"flb_(?:live|test)_[A-Za-z0-9]{20,64}",
+    ),
+    (
+        "friendli",
+        ("flp_",),
+        r"flp_[A-Za-z0-9]{46}(?![A-Za-z0-9])",
+    ),
+    (
+        "harness",
+        ("pat.", "sat.",),
+        r"(?<![./_-])[ps]at\.[A-Za-z0-9_-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}(?![A-Za-z0-9])",
+    ),
+    (
+        "ionic",
+        ("ion_",),
+        r"(?<![._-])ion_(?=[A-Za-z]{0,42}\d)[A-Za-z0-9]{42}(?![A-Za-z0-9_])",
+    ),
+    (
+        "launchdarkly",
+        ("api-", "sdk-",),
+        r"(?<![./_-])(?:api|sdk)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]"
+        r"{12}(?![0-9a-f])",
+    ),
+    (
+        "lichess",
+        ("lip_",),
+        r"lip_(?=[A-Za-z]{0,20}\d)[A-Za-z0-9]{20}(?![A-Za-z0-9_])",
+    ),
+    (
+        "mailersend",
+        ("mlsn.",),
+        r"mlsn\.[A-Za-z0-9]{60,100}(?![A-Za-z0-9])",
+    ),
+    (
+        "maxmind",
+        ("_mmk",),
+        r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])",
+    ),
+    (
+        "mercury",
+        ("mercury_production_",),
+        r"mercury_production_[a-z]{3,6}_[A-Za-z0-9]{40,50}_yrucrem",
+    ),
+    (
+        "mergify",
+        ("mergify_application_key_",),
+        r"mergify_application_key_[A-Za-z0-9_-]{40,200}",
+    ),
+    (
+        "nightfall",
+        ("nf-",),
+        r"(?<![./_-])NF-(?=[A-Za-z]{0,32}\d)[A-Za-z0-9]{32}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "ntfy",
+        ("tk_",),
+        r"(?<![._-])tk_(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{29}(?![A-Za-z0-9_])",
+    ),
+    (
+        "onesignal",
+        ("os_v2_",),
+        r"os_v2_(?:app|org)_[a-z2-7]{103}(?![a-z0-9])",
+    ),
+    (
+        "paddle",
+        ("pdl_live_apikey_", "pdl_sdbx_apikey_",),
+        r"pdl_(?:live|sdbx)_apikey_[a-z0-9]{26}_[A-Za-z0-9]{22}_[A-Za-z0-9]{3}(?![A-Za-z0-"
+        r"9])",
+    ),
+    (
+        "pagarme",
+        ("ak_live_",),
+        r"ak_live_[A-Za-z0-9]{30}(?![A-Za-z0-9])",
+    ),
+    (
+        "pinterest",
+        ("pina_",),
+        r"pina_(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{60,200}",
+    ),
+    (
+        "polar",
+        ("polar_at_", "polar_oat_", "polar_pat_",),
+        r"polar_(?:at|oat|pat)_(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,100}",
+    ),
+    (
+        "ramp",
+        ("ramp_sec_",),
+        r"ramp_sec_[A-Za-z0-9]{48}(?![A-Za-z0-9])",
+    ),
+    (
+        "riot",
+        ("rgapi-",),
+        r"RGAPI-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])",
+    ),
+    (
+        "rootly",
+        ("rootly_",),
+        r"rootly_[0-9a-f]{64}(?![0-9a-f])",
+    ),
+    (
+        "salesforce",
+        ("5aep861",),
+        r"5Aep861[A-Za-z0-9._=]{70,250}",
+    ),
+    (
+        "samsara",
+        ("samsara_api_",),
+        r"samsara_api_[A-Za-z0-9]{26,32}(?![A-Za-z0-9])",
+    ),
+    (
+        "scale",
+        ("live_",),
+        r"(?<![._-])live_(?:auth_)?[0-9a-f]{32}(?![0-9A-Za-z_])",
+    ),
+    (
+        "scrapfly",
+        ("scp-live-",),
+        r"scp-live-[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "segment",
+        ("sgp_",),
+        r"sgp_(?=[a-z0-9]{0,64}[A-Z])[A-Za-z0-9]{64}(?![A-Za-z0-9])",
+    ),
+    (
+        "telnyx",
+        ("key",),
+        r"(?<![./_-])KEY(?=[A-Za-z_-]{0,55}\d)(?=[a-z0-9_-]{0,55}[A-Z])(?=[A-Z0-9_-]{0,55}["
+        r"a-z])[A-Za-z0-9_-]{55}(?![A-Za-z0-9_-])",
+    ),
+    (
+        "thunderstore",
+        ("tss_",),
+        r"tss_(?=[A-Za-z_-]{0,40}\d)(?=[a-z0-9_-]{0,40}[A-Z])[A-Za-z0-9_-]{20,80}(?![A-Za-z"
+        r"0-9_-])",
+    ),
+    (
+        "ubidots",
+        ("bbff-",),
+        r"BBFF-[A-Za-z0-9]{30}(?![A-Za-z0-9])",
+    ),
+    (
+        "unkey",
+        ("unkey_",),
+        r"unkey_(?=[A-Za-z]{0,32}\d)(?=[a-z0-9]{0,32}[A-Z])[A-Za-z0-9]{20,32}(?![A-Za-z0-9_"
+        r"])",
+    ),
+    (
+        "upcloud",
+        ("ucat_",),
+        r"ucat_(?=[A-Za-z]{0,32}\d)[A-Za-z0-9]{24,32}(?![A-Za-z0-9])",
+    ),
+    (
+        "val-town",
+        ("vtwn_",),
+        r"vtwn_(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,80}",
+    ),
+    (
+        "voiceflow",
+        ("vf.",),
+        r"VF\.(?:(?:DM|WS)\.)?[0-9a-fA-F]{24}\.[A-Za-z0-9]{16}(?![A-Za-z0-9])",
+    ),
+    (
+        "wakatime",
+        ("waka_",),
+        r"waka_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])",
+    ),
+    (
+        "zapier-webhook",
+        ("hooks.zapier.com/",),
+        r"hooks\.zapier\.com/hooks/(?:catch|standard)/\d{4,10}/[A-Za-z0-9]{5,32}(?![A-Za-z0-9"
+        r"])",
+    ),
+    (
+        "zhipu",
+        (".",),
+        r"(?<![./_-])[0-9a-f]{32}\.(?=[A-Za-z_-]{0,24}\d)(?=[a-z0-9_-]{0,24}[A-Z])(?=[A-Z0-9"
+        r"_-]{0,24}[a-z])(?:[A-Za-z0-9]{16}|[A-Za-z0-9_-]{24})(?![A-Za-z0-9_.-])",
+    ),
+    (
+        "zoho",
+        ("1000.",),
+        r"(?<![./_-])1000\.[0-9a-f]{32}\.[0-9a-f]{32}(?![0-9a-f])",
+    ),
+    (
+        "zuplo",
+        ("zpka_",),
+        r"zpka_[a-z0-9]{32}_[0-9a-f]{8}(?![0-9a-f])",
     ),
 )
 # fmt: on
