@@ -43,7 +43,7 @@ venv:
 	@dev/setup_venv.sh
 
 demo: venv
-	$(WITH_ENGINE) .venv/bin/reprobuild from-snapshot '$(SNAPSHOT)' $(if $(DECISIONS),--decisions '$(DECISIONS)') \
+	.venv/bin/reprobuild from-snapshot '$(SNAPSHOT)' $(if $(DECISIONS),--decisions '$(DECISIONS)') \
 		-o '$(OUT)' --store '$(STORE)'
 
 test: venv check
@@ -87,7 +87,7 @@ proof: venv
 
 # Wheel and sdist, each installed into a fresh environment from this machine's index, and the demo from the wheel.
 release-check: venv
-	$(WITH_ENGINE) $(PYTHON) dev/release_check.py $(RELEASE_ARGS)
+	$(PYTHON) dev/release_check.py $(RELEASE_ARGS)
 
 # Reads every page again: a page that did not change repeats no warning, and a warning is an error.
 docs: venv

@@ -70,7 +70,7 @@ def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> 
     alone = {**podman_env, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
     assert find_engine(None, alone) is builtin
     assert (
-        find_engine(None, {**alone, "CONTAINER_HOST": "unix:///made.sock"}) is podman
+        find_engine(None, {**alone, "CONTAINER_CONNECTION": "made"}) is podman
     )  # the user configures it
     assert find_engine("podman", alone) is podman
 
