@@ -13,9 +13,9 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 
+from reprobuild import __version__
 from reprobuild.engines.builtin_images import UnpackedImages
 from reprobuild.engines.builtin_job import container_hostname, make_job
 from reprobuild.engines.builtin_unpack import has_whiteouts
@@ -44,7 +44,7 @@ LIMITS_HINT = "this machine may not raise limits that far: ask for less with --u
 
 def version(env: Mapping[str, str]) -> str | None:
     """Return the version of this engine, which is that of reprobuild, or None if this machine cannot run it."""
-    return None if find_obstacle() else metadata.version("reprobuild")
+    return None if find_obstacle() else __version__
 
 
 def find_obstacle() -> str:

@@ -8,12 +8,12 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reprobuild import __version__
 from reprobuild.doctor.disks import engine_directories
 from reprobuild.engines import builtin, docker
 from reprobuild.engines.model import Finished, Streams, Task
@@ -65,7 +65,7 @@ def test_the_engines_are_the_ones_meant(engine: Running, request: pytest.Fixture
     assert find_engine(None, engine.env) is (docker if engine.env.get("DOCKER_HOST") else builtin)
     if engine.module is builtin:
         assert find_engine(None, {**engine.env, "DOCKER_HOST": ""}) is builtin
-        assert engine.module.version(engine.env) == metadata.version("reprobuild")
+        assert engine.module.version(engine.env) == __version__
         return
     if request.node.callspec.id == "podman":
         assert engine.module.version(engine.env) == engine.client("--version").split()[-1]

@@ -69,9 +69,7 @@ def test_a_builder_that_is_not_there() -> None:
 def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> None:
     alone = {**podman_env, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
     assert find_engine(None, alone) is builtin
-    assert (
-        find_engine(None, {**alone, "CONTAINER_CONNECTION": "made"}) is podman
-    )  # the user configures it
+    assert find_engine(None, {**alone, "CONTAINER_CONNECTION": "made"}) is podman  # the user configures it
     assert find_engine("podman", alone) is podman
 
 
