@@ -143,9 +143,15 @@ def reprobuild(
     *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT, timeout: int = 1500,
     prefix: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-    """Run the program as a separate process, as people do."""
+    """Run the program as a separate process, as people do.
+
+    Without `env`, a command that needs an engine takes the built-in one, unless `--engine` names another.
+    """
+    given = dict(env or os.environ)
+    if env is None and "--engine" not in arguments and arguments[0] in ("from-snapshot", "verify", "run"):
+        given.pop("DOCKER_HOST", None)
     return subprocess.run(
-        [*prefix, *PROGRAM, *map(str, arguments)], cwd=cwd, env=dict(env or os.environ),
+        [*prefix, *PROGRAM, *map(str, arguments)], cwd=cwd, env=given,
         capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
 

@@ -66,11 +66,14 @@ def test_a_builder_that_is_not_there() -> None:
     assert failed.value.hint == "the builders are: native, docker, podman, apptainer"
 
 
-def test_podman_answers_where_docker_does_not(podman_env: Mapping[str, str]) -> None:
+def test_podman_answers_where_docker_does_not(
+    podman_env: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = {**podman_env, "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
     assert find_engine(None, alone) is builtin
-    assert find_engine(None, {**alone, "CONTAINER_CONNECTION": "made"}) is podman  # the user configures it
     assert find_engine("podman", alone) is podman
+    monkeypatch.setattr(podman, "version", lambda env: "made")
+    assert find_engine(None, {**alone, "CONTAINER_CONNECTION": "made"}) is podman  # the user configures it
 
 
 def test_an_image_that_is_no_file_where_no_engine_answers() -> None:
