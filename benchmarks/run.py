@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks import (
     capturing,
     change,
+    containers,
     difference,
     locking,
     memory,
@@ -47,6 +48,7 @@ NAMES = (
     "change",
     "sif",
     "smoke",
+    "containers",
 )
 
 
@@ -137,6 +139,7 @@ def main(argv: Sequence[str]) -> int:
         "sif": lambda: sif.measure(
             options.results.absolute(), options.folder.absolute(), options.apptainer, options.rounds
         ),
+        "containers": lambda: containers.measure(options.results.absolute(), options.folder.absolute()),
         "smoke": lambda: smoke.measure(options.results.absolute(), options.folder.absolute()),
     }
     before = machine()
