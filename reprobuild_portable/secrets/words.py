@@ -107,7 +107,7 @@ AMOUNT = re.compile(
 )
 # What servers of models that ask for no key are given for one.
 _NO_SECRET = re.compile("EMPTY|empty")
-# A number of passes is called like a password: `NGPU_PASS=2`.
+# `NGPU_PASS=2` counts passes, and has the name of a password.
 _PASSES = re.compile(r"(?i).*_PASS")
 # A special token, or a list of these, of short words and of numbers: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
 _SPECIAL = re.compile(
