@@ -1,9 +1,8 @@
 """The user's logins for registries, from docker and podman.
 
-The files of `docker login` and `podman login` are read by the Docker SDK, which also calls the user's
-credential helpers. A login is sent to its host, and to the token server that this host names, through TLS;
-never to a redirected address. netrc and the logins of indexes are not used: the token goes to the registry,
-which may name any host for its token server, and so would get the user's rights there.
+`login_entries` reads the files of `docker login` and `podman login`. A login is sent to its host, and to the token
+server that this host names, through TLS; never to a redirected address. netrc and the logins of indexes are not used:
+the token goes to the registry, which may name any host for its token server, and so would get the user's rights there.
 """
 
 from __future__ import annotations
@@ -14,22 +13,20 @@ import shlex
 import threading
 import urllib.parse
 import urllib.request
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import docker.auth
-import docker.credentials
-import docker.errors
 import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.ecosystems.oci_registry.reference import is_loopback
 from reprobuild.errors import FetchError
-from reprobuild.infra import proc
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import CrossHostRedirectError
+
+if TYPE_CHECKING:
+    from reprobuild.ecosystems.oci_registry.login_entries import Login
 
 # The paths of a registry: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#endpoints
 _SERVED = re.compile(r"/v2/(?P<name>.+?)/(?:(?:manifests|referrers)/[^/]+|blobs/(?P<sent>uploads/)?[^/]*)")
@@ -46,14 +43,6 @@ class _Answer(Struct, frozen=True):
 
     token: _Token | None = None
     access_token: _Token | None = None
-
-
-class Login(Struct, frozen=True, kw_only=True):
-    """A user name, a password, and their file."""
-
-    user: str
-    password: str
-    file: Path
 
 
 class Logins:
@@ -177,36 +166,12 @@ class Logins:
 
         It is from the first file that has one, and the closest in it.
         """
+        from reprobuild.ecosystems.oci_registry.login_entries import read_login  # see there
+
         for file in login_files(self._env):
-            if file.is_file() and (login := self._read_login(file, self._named(host), name)):
+            if file.is_file() and (login := read_login(file, self._named(host), name, self._env)):
                 return login
         return None
-
-    def _read_login(self, file: Path, host: str, name: str) -> Login | None:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about a missing helper; that is an error below
-                config = _Logins.load_config(str(file), None, credstore_env=proc.absolute_path(self._env))
-                entry = _closest_login(config, host, name)
-        except docker.errors.DockerException as err:
-            raise FetchError(
-                f"the login for {host} cannot be had from {file}: {_describe_error(err)}",
-                hint="mend or remove that file's entry, or log in again with `docker login`",
-            ) from None
-        except (ValueError, TypeError, AttributeError, KeyError, OSError):
-            raise FetchError(
-                f"{file} is not a file of logins",
-                hint="mend or remove it, or log in again with `docker login`",
-            ) from None
-        if not entry:
-            return None
-        user, password = (entry.get(key) or entry.get(key.title()) for key in ("username", "password"))
-        if not isinstance(user, str) or not isinstance(password, str):
-            raise FetchError(
-                f"{file} holds an identity token for {host}, and no password",
-                hint="log in with a name and an access token of the registry: `docker login --username NAME`",
-            )
-        return Login(user=user, password=password, file=file)
 
 
 def login_files(env: Mapping[str, str]) -> Iterator[Path]:
@@ -223,48 +188,6 @@ def login_files(env: Mapping[str, str]) -> Iterator[Path]:
         yield Path(env["XDG_RUNTIME_DIR"]) / "containers/auth.json"
     yield Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "containers/auth.json"
     yield Path(env.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
-
-
-class _Logins(docker.auth.AuthConfig):
-    """A file of logins with its credential helpers.
-
-    They are found like all other programs: the SDK would use this process's PATH unchanged.
-    """
-
-    def _get_store_instance(self, name: str) -> docker.credentials.Store:
-        store: docker.credentials.Store = super()._get_store_instance(name)  # type: ignore[misc]  # untyped in the SDK
-        store.exe = proc.which(store.program, store.environment or {})
-        return store
-
-
-def _closest_login(config: docker.auth.AuthConfig, host: str, name: str) -> Mapping[str, object] | None:
-    """Return the login entry closest to a repository.
-
-    It is that of the repository, of a parent (podman has such), or of the host.
-    """
-    parts = name.split("/")
-    for length in range(len(parts), 0, -1):
-        key = "/".join((host, *parts[:length]))
-        if config.auths.get(key):
-            entry: Mapping[str, object] = config.auths[key]
-            return entry
-    pattern = re.compile(rf"(https?://)?{re.escape(host)}(/v[12]/?)?")
-    config["auths"] = {
-        key: entry for key, entry in config.auths.items() if pattern.fullmatch(key) or "docker.io" in key
-    }
-    host_entry: Mapping[str, object] | None = config.resolve_authconfig(host)
-    return host_entry
-
-
-def _describe_error(err: Exception) -> str:
-    """Return an error's reason without a helper's output.
-
-    That output may hold anything.
-    """
-    text = str(err)
-    if "not installed" in text:
-        return text[text.index("docker-credential") :].partition("'")[0].rstrip('")')
-    return "the credential helper failed" if "store" in text.lower() else "its entry is broken"
 
 
 def _challenge_fields(challenge: str) -> dict[str, str]:
