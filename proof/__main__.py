@@ -35,6 +35,9 @@ from proof import (
 from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
 from proof.kinds import DOCUMENTS, FUZZED, READ
+from proof.sdists import tables
+from proof.sdists.cases import NAMES
+from proof.sdists.experiment import MOST, Sdists
 from proof.subjects import SERVICES, UNTIDY, forty_lock, small_lock
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import Lock
@@ -308,6 +311,16 @@ def run_as_of_untimed(place: Place) -> bool:
     return as_of_untimed.held(found)
 
 
+def run_sdists(place: Place) -> bool:
+    """Run the tests of old releases with the newest requirements, and with those of the release day."""
+    about = machine()
+    index, shards = map(int, place.shard.split("/"))
+    found = Sdists(place.work / "sdists").measure(NAMES[index - 1 :: shards], MOST // shards)
+    print(tables.describe(found))
+    place.write("sdists", as_of.MODULES, {"shard": place.shard, "candidates": found}, about)
+    return tables.held(found)
+
+
 def run_long_tests(place: Place) -> bool:
     """Run the tests that `make test` leaves out because of their length."""
     about = machine()
@@ -323,7 +336,7 @@ EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
     "fuzz-documents": run_fuzz_documents, "planted": run_planted, "cluster": run_cluster, "torch": run_torch,
     "gpu-train": run_gpu_train, "environments": run_environments, "as-of": run_as_of,
-    "as-of-untimed": run_as_of_untimed, "long-tests": run_long_tests,
+    "as-of-untimed": run_as_of_untimed, "sdists": run_sdists, "long-tests": run_long_tests,
 }  # fmt: skip
 
 

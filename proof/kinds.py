@@ -59,6 +59,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="environments", modules=experiment.MODULES, made_by="make proof"),
     Kind(name="as-of", modules=as_of.MODULES, made_by="make proof PROOF_ARGS=as-of"),
     Kind(name="as-of-untimed", modules=as_of.MODULES, made_by="make proof PROOF_ARGS=as-of-untimed"),
+    Kind(name="sdists", modules=as_of.MODULES, made_by="make proof PROOF_ARGS=sdists"),
     Kind(name="factors", modules=factors.MODULES, made_by="make proof"),
     Kind(name="ablation", modules=factors.MODULES, made_by="make proof"),
     Kind(name="leftovers", modules=leftovers.MODULES, made_by="make proof"),

@@ -18,6 +18,7 @@ from proof import as_of, as_of_untimed, gpu_train
 from proof.circumstances import LEVELS
 from proof.environments import experiment
 from proof.evidence import FOLDER, ROOT
+from proof.sdists import tables
 
 PAGE = ROOT / "docs" / "proof.md"
 _BLOCK = re.compile(r"(<!-- ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -189,6 +190,13 @@ def _as_of_untimed(evidence: Mapping[str, Any]) -> str:
     return _as_of(evidence) + "\n" + said + _table(["evidence", "right", "wrong", "share"], rows)
 
 
+def _sdists(evidence: Mapping[str, Any]) -> str:
+    found = evidence["candidates"]
+    classes = _table(["outcome", "newest", "as of the day"], tables.count_classes(found))
+    failures = _table(tables.HEAD, tables.list_failures(found))
+    return f"{tables.describe(found)} {_where(evidence)}\n\n{classes}\n{failures}"
+
+
 def _long_tests(evidence: Mapping[str, Any]) -> str:
     files: dict[str, list[Mapping[str, Any]]] = {}
     for test in evidence["tests"]:
@@ -210,7 +218,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "benchmarks": _benchmarks,
     "planted": _planted, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
     "environments": _environments, "as-of": _as_of,
-    "as-of-untimed": _as_of_untimed, "long-tests": _long_tests,
+    "as-of-untimed": _as_of_untimed, "long-tests": _long_tests, "sdists": _sdists,
 }  # fmt: skip
 
 
