@@ -100,6 +100,13 @@ def find_test_folder(folder: Path) -> Path | None:
     return folder if any(len(part) == 1 for part in parts) else None
 
 
+def list_test_paths(folder: Path, tests: Path) -> list[str]:
+    """Return the arguments of pytest: the test directory, or the test files at the top, which may be a `tests.py`."""
+    if tests != folder:
+        return [str(tests.relative_to(folder))]
+    return sorted(path.name for path in folder.glob("*.py") if _TEST_FILE.fullmatch(path.name))
+
+
 def find_reason_to_skip(folder: Path) -> str:
     """Return the reason why an unpacked archive is no case, or an empty text."""
     tests = find_test_folder(folder)

@@ -31,6 +31,7 @@ from proof.sdists.cases import (
     choose_release,
     find_reason_to_skip,
     find_test_folder,
+    list_test_paths,
 )
 from proof.sdists.needs import find_needs
 from proof.sdists.outcome import NOT_INSTALLABLE, Outcome, classify, describe_install
@@ -122,7 +123,7 @@ class Sdists:
         lists = make_file_lists(Decisions(), context.services, context)
         requires = read_static_requires(name, version, lists, context.store, context.net) or ()
         needs = find_needs(name, source, tests, requires, python[1])
-        run = CaseRun(case, archive, tests.relative_to(source), python[0], self.folder / "uv-cache")
+        run = CaseRun(case, archive, list_test_paths(source, tests), python[0], self.folder / "uv-cache")
         began = time.monotonic()
         newest = run.try_newest(needs)
         middle = time.monotonic()
@@ -140,12 +141,12 @@ class CaseRun:
     Args:
         folder: the directory of the case, the only one that its tests may write to.
         archive: the source archive.
-        tests: the directory of the tests in it, relative.
+        tests: the arguments of pytest, relative to its top.
         python: the interpreter.
         cache: uv's.
     """
 
-    def __init__(self, folder: Path, archive: Path, tests: Path, python: Path, cache: Path) -> None:
+    def __init__(self, folder: Path, archive: Path, tests: Sequence[str], python: Path, cache: Path) -> None:
         self.folder, self.archive, self.tests, self.python = folder, archive, tests, python
         dropped = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
         self.env = {key: value for key, value in os.environ.items() if key not in dropped}
@@ -220,7 +221,7 @@ class CaseRun:
         }  # fmt: skip
         argv = [
             *_NAMESPACES, "sh", "-c", _SANDBOX, "sandbox", str(self.folder), str(source),
-            str(programs / "pytest"), *_OPTIONS, str(self.tests),
+            str(programs / "pytest"), *_OPTIONS, *self.tests,
         ]  # fmt: skip
         code, output = run_limited(argv, env, place / "output.txt", SECONDS)
         return classify(code, output)

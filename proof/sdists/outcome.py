@@ -11,6 +11,7 @@ NOT_INSTALLABLE, TIMEOUT, NO_TESTS = "not installable", "timeout", "no tests run
 CLASSES = (PASSED, FAILED, COLLECTION, NOT_INSTALLABLE, TIMEOUT, NO_TESTS)
 _COLLECTING = re.compile(r"ERROR collecting|errors? during collection|ImportError while loading conftest")
 _COUNT = re.compile(r"^(?:=+ )?(?:\d+ \w+, )*(\d+) passed\b", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NAME = r"['\"]?(?P<name>[A-Za-z_][\w.-]{0,60})['\"]?"
 # Patterns of what pytest and uv print, each with its word group; the first one that fits the error counts.
 _CAUSES = (
@@ -22,7 +23,11 @@ _CAUSES = (
     (rf"fixture {_NAME} not found", "fixture missing: {}"),
     (r"unrecognized arguments: (?P<name>--?[\w-]{1,60})", "option of pytest missing: {}"),
     (r"Unknown config option|not found in `markers`", "setting of pytest unknown"),
-    (r"marks? (?:applied )?to fixtures|Marks cannot be applied|yield tests", "use of pytest refused"),
+    (r"DID NOT RAISE|DID NOT WARN", "no error or warning"),
+    (
+        r"exceptions must be derived from Warning|marks? (?:applied )?to fixtures|Marks cannot be applied|yield tests",
+        "use of pytest refused",
+    ),
     (r"(?P<name>Pytest\w*Warning|\w*DeprecationWarning)", "warning as error: {}"),
     (r"(?P<name>[A-Z]\w*Warning)\b", "warning as error: {}"),
     (
@@ -33,9 +38,8 @@ _CAUSES = (
     (r"PackageNotFoundError", "distribution missing"),
     (r"Read-only file system|PermissionError", "no right to write"),
     (r"No such file or directory|FileNotFoundError", "file missing"),
-    (r"DID NOT RAISE|DID NOT WARN", "other error than expected"),
     (r"AssertionError|\bassert\b|Failed: ", "other result"),
-    (r"(?P<name>[A-Z]\w*(?:Error|Exception))\b", "{}"),
+    (r"(?P<name>[A-Z]\w*(?:Error|Exception|Failure))\b", "{}"),
 )
 _INSTALL_CAUSES = (
     (r"No solution found", "no versions fit"),
@@ -62,6 +66,7 @@ def classify(code: int | None, output: str) -> Outcome:
         code: its exit code (https://docs.pytest.org/en/stable/reference/exit-codes.html), or None if time ran out.
         output: what it printed.
     """
+    output = _COLOUR.sub("", output)
     counts = _COUNT.findall(output)  # programs that the tests left behind may print more
     passed = int(counts[-1]) if counts else 0
     if code is None:

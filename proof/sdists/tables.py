@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from proof.sdists.cases import NAMES
 from proof.sdists.outcome import CLASSES, COLLECTION, PASSED
 
 ENOUGH = 100  # cases
@@ -49,7 +50,8 @@ def describe(found: Sequence[Mapping[str, Any]]) -> str:
         f"({ours / max(1, count):.0%}) with those of the day. {pairs[True, True]} pass both ways, "
         f"{pairs[False, True]} only with those of the day, {pairs[True, False]} only with the newest, "
         f"{pairs[False, False]} in no way; of these, {count_uncollected(found)} have the same collection error both "
-        f"ways. {sum(skipped.values())} of {len(found)} candidates are no case: {reasons or 'none'}."
+        f"ways. Of the first {len(found)} of {len(NAMES)} candidates, {sum(skipped.values())} are no case: "
+        f"{reasons or 'none'}."
     )
 
 

@@ -62,8 +62,10 @@ def test_only_archives_with_plain_tests_are_cases(tmp_path: Path) -> None:
     assert cases.find_reason_to_skip(write(tmp_path / "c", test__data_DOT_c="", test__test_a_DOT_py="")) == ""
     service = write(tmp_path / "d", tests__test_a_DOT_py="get('https://httpbin.example')")
     assert cases.find_reason_to_skip(service) == "tests need a service"
-    alone = write(tmp_path / "e", test_tool_DOT_py="")
+    assert cases.list_test_paths(plain, plain / "tests") == ["tests"]
+    alone = write(tmp_path / "e", tests_DOT_py="", test_tool_DOT_py="", tool_DOT_py="")
     assert cases.find_test_folder(alone) == alone
+    assert cases.list_test_paths(alone, alone) == ["test_tool.py", "tests.py"]
 
 
 def test_extras_for_tests_and_what_they_name_are_needed(tmp_path: Path) -> None:
@@ -108,6 +110,7 @@ def test_two_lines_for_one_distribution_are_joined() -> None:
     ("code", "text", "name", "passed", "cause"),
     [
         (0, "12 passed, 1 skipped in 1s\nleft over", "passed", 12, ""),
+        (0, "\x1b[32m\x1b[1m36 passed\x1b[0m in 1s", "passed", 36, ""),
         (0, "3 skipped in 1s", "no tests run", 0, "all skipped"),
         (5, "no tests ran", "no tests run", 0, "none found"),
         (None, "....", "timeout", 0, ""),
@@ -120,6 +123,7 @@ def test_two_lines_for_one_distribution_are_joined() -> None:
          "collection error", 0, "module missing: x.y"),
         (4, "x: error: unrecognized arguments: --no a", "collection error", 0, "option of pytest missing: --no"),
         (1, "E   pkg.OldDeprecationWarning: gone", "failed", 0, "warning as error: OldDeprecationWarning"),
+        (1, "E   Failed: DID NOT WARN. None of <class 'OldWarning'>", "failed", 0, "no error or warning"),
         (1, "E       fixture 'bench' not found", "failed", 0, "fixture missing: bench"),
         (3, "INTERNALERROR> \nnothing known", "collection error", 0, "another reason"),
     ],
@@ -159,7 +163,9 @@ def test_figures_count_the_cases() -> None:
     assert tables.describe(found).startswith(
         "Of 3 releases, 1 (33%) pass with today's newest versions, and 2 (67%)"
     )
-    assert "1 of 4 candidates are no case: large 1." in tables.describe(found)
+    assert f"Of the first 4 of {len(cases.NAMES)} candidates, 1 are no case: large 1." in tables.describe(
+        found
+    )
     assert ["passed", "1", "2"] in tables.count_classes(found)
     assert [row[0] for row in tables.list_failures(found)] == ["b 1", "d 1"]
     assert tables.list_failures(found)[0][3:] == ["failed", "why", "passed", ""]
