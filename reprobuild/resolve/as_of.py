@@ -69,10 +69,14 @@ exit 1
 
 
 class SolvedLines(Struct, frozen=True, kw_only=True):
-    """A snapshot whose requirements have versions, and the reason for each chosen version by canonical name."""
+    """A snapshot whose requirements have versions, and the reason for each chosen version by canonical name.
+
+    `moment` is the moment of the choice, of RFC 3339; empty if none was made.
+    """
 
     snapshot: Snapshot
     reasons: Mapping[str, str] = {}
+    moment: str = ""
 
     def mark(self, rulings: Iterable[Resolution]) -> tuple[Resolution, ...]:
         """Return resolutions in which the pinned lines of chosen versions are `solved`."""
@@ -124,7 +128,9 @@ def solve_open_lines(
     context.say(f"python: versions as of {shown} ({evidence}), by uv")
     with dated_indexes(moment, lines, files, context, (python, machine)) as dated:
         chosen = _compile(lines, moment, python, machine, files, context, dated)
-    return _apply(snapshot, chosen, f"as of {shown} ({evidence})", dated)
+    return msgspec.structs.replace(
+        _apply(snapshot, chosen, f"as of {shown} ({evidence})", dated), moment=moment
+    )
 
 
 def parse_moment(text: str) -> str:

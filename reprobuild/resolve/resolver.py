@@ -28,6 +28,7 @@ from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.lock.system import EPOCH, Artefact, Base
 from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.accepted_words import check_accepted_classes, check_accepted_words
+from reprobuild.resolve.ages.past_releases import PastReleases
 from reprobuild.resolve.architecture import MACHINES, captured_platform, check_platform
 from reprobuild.resolve.as_of import solve_open_lines
 from reprobuild.resolve.base_and_python import ResolvedBase, ResolveRequest, find_base_and_python
@@ -166,8 +167,9 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     )  # fmt: skip
     linked = subject.conda.distributions if subject.conda else {}
     shelf = BuildWheelSource(
-        files, target, context.store, _make_fetcher(context), python.wheels, toolkit, linked
-    )
+        files, target, context.store, _make_fetcher(context), python.wheels, toolkit, linked,
+        PastReleases(solved.moment, files, context, (target.python, subject.machine)) if solved.moment else None,
+    )  # fmt: skip
     built = lock_build_wheels(sources, python.sdists, decisions.build, shelf)
     files.save()
     rulings = accept_deviations(

@@ -12,15 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import BuildError, FetchError, LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.resolve.ages.dated_indexes import dated_indexes
 from reprobuild.resolve.ages.loopback import check_archive
+from reprobuild.resolve.ages.past_releases import PastReleases
 from reprobuild.resolve.as_of import SolvedLines, solve_open_lines
+from reprobuild.resolve.builds.build_requires import BuildWheelSource
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.snapshot.model import Snapshot
@@ -218,3 +222,24 @@ def test_files_that_uv_cannot_choose_are_left_out(index: UntimedIndex, tmp_path:
         names = {file.filename for file in dated.page(0, "top")}
     assert "top-1.1-cp311-cp311-manylinux_2_17_x86_64.whl" in names
     assert not names & {"top-1.1-cp311-cp311-win_amd64.whl", "top-1.2-py3-none-any.whl"}
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_a_build_requires_is_of_the_moment(timed: bool, index: UntimedIndex, tmp_path: Path) -> None:
+    """By upload times, or by the evidence in files; a project of no index has no bound."""
+    if timed:
+        days = {"1.0": "2022-01-01", "1.1": "2023-01-01", "1.2": "2024-01-01", "2.0": "2023-09-01"}
+        index.uploads = {
+            name: f"{days[name.split('-')[1]]}T00:00:00Z" for files in index.files.values() for name in files
+        }
+    context = around(tmp_path, index.root)
+    files = make_file_lists(Decisions(), context.services, context)
+    target = WheelTarget(python="3.11.2", glibc=(2, 36), machine="x86_64")
+    for moment, version in (("2023-06-02T00:00:00Z", "1.1"), ("2026-01-01T00:00:00Z", "1.2")):
+        past = PastReleases(moment, files, context, ("3.11.2", "x86_64"))
+        source = BuildWheelSource(files, target, context.store, lambda _: None, (), past=past)
+        wheel = source.pick("top", SpecifierSet())
+        assert wheel
+        assert wheel.version == version
+        assert past.find_versions("unknown") is None
+    assert solve("top\n", context).moment == "2023-06-02T00:00:00Z"

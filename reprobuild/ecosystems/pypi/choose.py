@@ -181,7 +181,7 @@ def python_fits(requires: str | None, python: str) -> bool:
 
 
 def find_newest(
-    name: str, specifier: str, files: FileLists, target: WheelTarget
+    name: str, specifier: str, files: FileLists, target: WheelTarget, among: Collection[Version] | None = None
 ) -> tuple[str, Artefact] | None:
     """Return (version, file) of the newest fitting release, or None.
 
@@ -191,10 +191,13 @@ def find_newest(
     Args:
         name: the distribution.
         specifier: the versions allowed, as in a requirement; empty for any.
+        among: the versions that count; None for all.
     """
     allowed = SpecifierSet(specifier)
     items = files.releases(name)
     versions = {item.version for item in items if is_valid(item.version) and item.yanked is None}
+    if among is not None:
+        versions = {version for version in versions if Version(version) in among}
     for version in allowed.filter(sorted(versions, key=Version, reverse=True)):
         wheel = choose_wheel([item for item in items if item.version == version], target)
         if wheel:

@@ -1,9 +1,9 @@
 """Resolution of build requirements: locked wheels for each project.
 
 A freeze does not name them, so each is a choice, made once and kept in the lock: the captured version if it fits,
-because a build links and compiles against it, else the newest that all requirements of the build allow. For a project
-of conda, it is the wheel of the same version, or with `environment` conda's own. Two projects may choose two versions
-of one.
+because a build links and compiles against it, else the newest that all requirements of the build allow. If uv chose
+versions as of a moment, only releases of that moment count. For a project of conda, it is the wheel of the same
+version, or with `environment` conda's own. Two projects may choose two versions of one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Building, Sdist, Source, Wheel
 from reprobuild.lock.system import Artefact
+from reprobuild.resolve.ages.past_releases import PastReleases
 from reprobuild.resolve.builds.backends import find_backend_requirements, parse_requirement, requirements_of
 from reprobuild.resolve.builds.compiling import PACKAGES, find_compiled_languages
 from reprobuild.resolve.builds.extensions import Toolkit, add_known_settings, rule_nvcc
@@ -69,17 +70,19 @@ class BuildWheelSource:
         captured: wheels of the environment.
         toolkit: the toolkit for compiling CUDA.
         linked: {project: version} of distributions from conda's packages.
+        past: the releases of the moment as of which versions are chosen; None for those of today.
     """
 
     def __init__(
         self, files: FileLists, target: WheelTarget, store: Store, fetch: Callable[[Artefact], None],
         captured: Iterable[Wheel], toolkit: Toolkit | None = None, linked: Mapping[str, str] = MappingProxyType({}),
+        past: PastReleases | None = None,
     ) -> None:  # fmt: skip
         self.target, self.store, self.fetch = target, store, fetch
         self.toolkit = toolkit or Toolkit()
         self._files = files
         self.captured = {str(canonicalize_name(wheel.name)): wheel for wheel in captured}
-        self.linked = linked
+        self.linked, self._past = linked, past
         self._newest: dict[tuple[str, str], Wheel | None] = {}
         self._needs: dict[str, list[Requirement]] = {}
 
@@ -95,7 +98,8 @@ class BuildWheelSource:
             allowed = SpecifierSet(f"=={self.linked[name]}")
         key = (name, str(allowed))
         if key not in self._newest:
-            release = find_newest(name, str(allowed), self._files, self.target)
+            among = self._past.find_versions(name) if self._past else None
+            release = find_newest(name, str(allowed), self._files, self.target, among)
             self._newest[key] = (
                 Wheel(name=name, version=release[0], role="build", file=release[1]) if release else None
             )
