@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+
+# Names that Windows takes for a device, a drive or a stream of a file, or changes:
+# https://learn.microsoft.com/en-us/windows/win32/fileio/naming-a-file
+_CHANGED = re.compile(r"[\\/:]|[. ]\Z|\A\Z")
+_DEVICE = re.compile(
+    r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[1-9\xb9\xb2\xb3]) *(?:\.|\Z)", re.IGNORECASE
+)
+
+
+def is_portable(name: str) -> bool:
+    """Return whether a component of a path is the same name on Windows."""
+    return not (_CHANGED.search(name) or _DEVICE.match(name))
 
 
 class HostStatus:
@@ -44,7 +57,10 @@ class WindowsHost:
             return self._directories.get(path, path)
         if above is None:
             return path
-        return os.path.join(self._directories[above], os.fsdecode(path))
+        name = os.fsdecode(path)
+        if name != "." and not is_portable(name):  # it would lead to another directory, or to a device
+            raise FileNotFoundError(errno.ENOENT, "Windows has no file of this name", name)
+        return os.path.join(self._directories[above], name)
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
         place = self._path(path, dir_fd)

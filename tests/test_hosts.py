@@ -265,6 +265,8 @@ write_below(top, "real/file", b"second", replace=True)
 for call in (
     lambda: write_below(top, "link/file", b""), lambda: write_below(top, "../file", b""),
     lambda: write_below(top, "new/file", b""), lambda: open_within(top, "link/file"), lambda: open_within(top, "real"),
+    lambda: write_below(top, "C:file", b""), lambda: write_below(top, "a/nul.txt", b""),
+    lambda: open_within(top, "real/file::$DATA"),
 ):
     try:
         call()
@@ -280,7 +282,28 @@ def test_a_link_on_the_way_is_refused(system: str, tmp_path: Path) -> None:
     done = imitate(system, WRITING, tmp_path)
     names = ["BuildError", "BuildError", "FileExistsError", "OSError", "IsADirectoryError"]
     names[3] = "OSError" if system == "win32" else "NotADirectoryError"
+    names += ["BuildError", "BuildError"] * (system == "win32") + ["FileNotFoundError"]
     assert done.stdout.splitlines() == [*names, "b'second'"], done.stderr
+
+
+LEADING_OUT = """
+from pathlib import Path
+from reprobuild_portable.host import host
+top = Path(__file__).parent
+number = host.open(top, host.O_RDONLY | host.O_DIRECTORY)
+(top / "file").write_bytes(b"x")
+for name in ("file", ".", "C:file", "..", "a/b", "a\\\\b", "aux", "file.", "file:stream"):
+    try:
+        host.stat(name, dir_fd=number)
+        print(name)
+    except FileNotFoundError as err:
+        print(err.strerror)
+"""
+
+
+def test_a_name_that_windows_reads_otherwise_is_absent(tmp_path: Path) -> None:
+    done = imitate("win32", LEADING_OUT, tmp_path)
+    assert done.stdout.splitlines() == ["file", ".", *["Windows has no file of this name"] * 7], done.stderr
 
 
 PROGRAMS = """

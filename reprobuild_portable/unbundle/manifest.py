@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any, Dict, List, Set
 
+from reprobuild_portable.host import is_portable
 from reprobuild_portable.unbundle.format import (
     CHANGED,
     FORM,
@@ -159,6 +160,8 @@ def _check_path(path: Any) -> None:
         raise ValueError("%.80r has more than %d parts" % (path, MOST_DEEP))
     if not path.isprintable() or path[0] == "-" or "\\" in path or {"", ".", ".."} & set(parts):
         raise ValueError("%r is no path below a directory" % path)
+    if not all(map(is_portable, parts)):
+        raise ValueError("%r has another meaning on Windows" % path)
     if max(len(part.encode()) for part in parts) > 255:
         raise ValueError("a name in %.80r is too long" % path)
 

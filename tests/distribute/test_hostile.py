@@ -33,6 +33,7 @@ from tests.distribute.test_bundle import ALONE, alone, check_bundle, take
 from tests.distribute.test_damage import STATED, refused
 
 X = hashlib.sha256(b"x").hexdigest()
+OF_WINDOWS = ("C:train.py", "C:", "a.txt:Zone.Identifier", "NUL", "aux.py", "com1 .x", "LPT\xb2", "x.", "x ")
 
 
 def item(path: Any, sha256: Any = X, size: Any = 1) -> dict[str, Any]:
@@ -63,7 +64,8 @@ def manifest(*members: Any, **more: Any) -> bytes:
     [
         item("/etc/passwd"), item("../x"), item("a/../../x"), item("a//x"), item("./x"), item("a/."), item(""),
         item("a\\x"), item("a\x00x"), item("a\nx"), item("a\x1b[2Jx"), item("a/"), item("x" * 256), item("a/" * 600),
-        item("\ud800"), item("a\u202ex"), item(7), item(None), item(["x"]),
+        item("\ud800"), item("a\u202ex"), *(item(f"context/{name}/x") for name in OF_WINDOWS),
+        item(7), item(None), item(["x"]),
         item("x", size=-1), item("x", size=1 << 60), item("x", size=1.0), item("x", size=True), item("x", size="1"),
         item("x", sha256="X"), item("x", sha256=X.upper()), item("x", sha256=7), item("x", sha256="../" + X[3:]),
         item("image/blobs/sha256/" + "0" * 64), item("store/blobs/00/" + X[:-1] + "0"),

@@ -1,6 +1,7 @@
 """Checks of member names, and of unpacked sizes.
 
-Names must stay in their directory on every system, and sizes must fit a disk.
+Names must stay in their directory on Linux, and sizes must fit a disk. `write_below` checks those that this machine
+writes, on Windows too.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import IO
 
 from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted.names import HOSTILE, check_name
-from reprobuild_portable.host import host
+from reprobuild_portable.host import host, is_portable
 
 _DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC
 _NEW = host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW | host.O_CLOEXEC
@@ -40,10 +40,12 @@ def directory_of(top: Path, name: str, mode: int | None = None) -> Iterator[tupl
 
     Raises:
         BuildError: the name is absolute, has `..`, `.` or an empty component, or a link or a file is on its
-            way.
+            way; on Windows also a drive, a stream of a file or a device.
     """
     check_name(name, str(top))
-    *above, last = name.split("/")
+    *above, last = parts = name.split("/")
+    if os.name == "nt" and not all(map(is_portable, parts)):
+        raise BuildError(f"{name!r} has another meaning on Windows", hint=HOSTILE)
     number = host.open(top, _DIRECTORY)
     try:
         for step in above:

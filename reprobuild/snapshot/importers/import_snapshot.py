@@ -27,6 +27,7 @@ from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_sou
 from reprobuild.snapshot.not_snapshot import is_output, missing_error, output_error
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild_portable import secrets
+from reprobuild_portable.host import is_portable
 
 # Files of a snapshot that are no captured lists: packed ones, and texts.
 _PACKED = re.compile(r".*\.bundle|interpreter\.tar\.gz")
@@ -190,6 +191,9 @@ def _put_file(draft: Draft, name: str, inside: ImportSource, *, whole: bool) -> 
         return
     if not name.isprintable() or "\\" in name:  # of a directory: an archive with one is refused
         draft.leave("a file", "its name has control characters or backslashes")
+        return
+    if not is_portable(name):
+        draft.leave("a file", "its name has another meaning on Windows")
         return
     content = inside.read(name)
     if kind := _kind_name(name, content):

@@ -54,6 +54,17 @@ def test_names_that_people_give_are_read(tmp_path: Path) -> None:
     assert import_into(path, tmp_path / "out").format == "a snapshot in an archive"
 
 
+def test_a_name_that_windows_reads_otherwise_is_not_copied(tmp_path: Path) -> None:
+    names = ("C:x.bundle", "nul.bundle", "x.bundle")
+    members = [(name, tarfile.REGTYPE, b"anything\0") for name in names]
+    path = tar_of(tmp_path / "s.tar.gz", ("requirements.txt", tarfile.REGTYPE, LIST), *members)
+    facts = import_into(path, tmp_path / "out")
+    assert sorted(file.suffix + file.stem for file in (tmp_path / "out").iterdir()) == [
+        ".bundlex", ".jsonimport", ".txtrequirements",
+    ]  # fmt: skip
+    assert [entry.reason for entry in facts.unused] == ["its name has another meaning on Windows"] * 2
+
+
 def test_a_name_of_a_zip_with_a_mark_of_direction_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
         archive.writestr("s/requirements.txt", LIST)
