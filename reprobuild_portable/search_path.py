@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, Mapping
+import shutil
+from typing import Dict, Mapping, Optional
 
 
 def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
@@ -13,3 +14,9 @@ def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
     """
     places = [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
     return {**environ, "PATH": os.pathsep.join(places) or os.defpath}
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
+    """Return the file of a program in the absolute entries of PATH, or None."""
+    path = shutil.which(name, path=absolute_path(environ)["PATH"])
+    return path if path and os.path.isabs(path) else None  # Windows searches the current directory, too

@@ -268,6 +268,12 @@ def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
     return {**environ, "PATH": os.pathsep.join(places) or os.defpath}
 
 
+def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
+    """Return the file of a program in the absolute entries of PATH, or None."""
+    path = shutil.which(name, path=absolute_path(environ)["PATH"])
+    return path if path and os.path.isabs(path) else None  # Windows searches the current directory, too
+
+
 # --- reprobuild_portable/capture/processes.py ---
 # Execution of other programs within a budget.
 
@@ -317,8 +323,7 @@ def _program(name: str, context: Context) -> Optional[str]:
 
     Only absolute entries of PATH are searched.
     """
-    path = shutil.which(name, path=absolute_path(context.environ)["PATH"])
-    return path if path and os.path.isabs(path) else None  # Windows searches the current directory, too
+    return find_program(name, context.environ)
 
 
 class Watched:

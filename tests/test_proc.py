@@ -19,6 +19,8 @@ from reprobuild.infra.proc.errors import TAIL_LINES, ProcessFailedError, Process
 from reprobuild.infra.proc.own_python import own_code, own_module
 from reprobuild.infra.proc.run import Process
 from reprobuild.infra.proc.stream import feed
+from reprobuild_portable.unbundle import engine, signature
+from reprobuild_portable.unbundle.format import RefusedError
 
 ENV = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
@@ -389,6 +391,16 @@ def test_what_a_program_starts_is_looked_for_in_the_same_way(
     assert run(["sh", "-c", "echo $PATH"], env={"PATH": ".:"}, purpose="test").decode().strip() == os.defpath
     assert proc.which("inner", {"PATH": "bin"}) is None
     assert proc.which("inner", {"PATH": str(tmp_path / "bin")}) == str(tmp_path / "bin/inner")
+
+
+def test_a_program_of_the_current_directory_is_absent_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`shutil.which` of Windows searches it before PATH."""
+    monkeypatch.setattr("shutil.which", lambda name, path: f".\\{name}.EXE")
+    assert proc.which("inner", os.environ) is None
+    with pytest.raises(signature.AbsentError, match="ssh-keygen cannot be run"):
+        signature.run_keygen(["find-principals"], b"")
+    with pytest.raises(RefusedError, match="docker cannot be run"):
+        engine.load(".", "docker", "name:tag", compared=False)
 
 
 def test_an_environment_that_is_the_subject_is_kept() -> None:

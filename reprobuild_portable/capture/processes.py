@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,7 +13,7 @@ from typing import IO, Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from reprobuild_portable.capture.limits import TICK
 from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError
-from reprobuild_portable.search_path import absolute_path
+from reprobuild_portable.search_path import absolute_path, find_program
 
 
 def _run(
@@ -62,8 +61,7 @@ def _program(name: str, context: Context) -> Optional[str]:
 
     Only absolute entries of PATH are searched.
     """
-    path = shutil.which(name, path=absolute_path(context.environ)["PATH"])
-    return path if path and os.path.isabs(path) else None  # Windows searches the current directory, too
+    return find_program(name, context.environ)
 
 
 class Watched:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,7 +11,7 @@ import tempfile
 import time
 from typing import Sequence
 
-from reprobuild_portable.search_path import absolute_path
+from reprobuild_portable.search_path import absolute_path, find_program
 from reprobuild_portable.unbundle.format import RefusedError
 
 
@@ -60,7 +59,7 @@ def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
     """
     stdin = subprocess.PIPE if layout else subprocess.DEVNULL
     env = absolute_path(os.environ)
-    program = [shutil.which(argv[0], path=env["PATH"]) or "/" + argv[0], *argv[1:]]
+    program = [find_program(argv[0], env) or "/" + argv[0], *argv[1:]]
     try:
         with subprocess.Popen(program, cwd=folder, stdin=stdin, stdout=sys.stderr, env=env) as process:
             if process.stdin:

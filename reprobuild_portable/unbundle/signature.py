@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from typing import Callable, Optional, Sequence
 
-from reprobuild_portable.search_path import absolute_path
+from reprobuild_portable.search_path import absolute_path, find_program
 from reprobuild_portable.unbundle.format import AGAIN, SIGNATURE, RefusedError
 from reprobuild_portable.unbundle.manifest import escape_text
 
@@ -98,7 +97,7 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
         AbsentError: it cannot be run, or is too old. RefusedError: it does not end.
     """
     env = absolute_path(os.environ)
-    argv = [shutil.which("ssh-keygen", path=env["PATH"]) or "/ssh-keygen", "-Y", *arguments]
+    argv = [find_program("ssh-keygen", env) or "/ssh-keygen", "-Y", *arguments]
     try:
         done = subprocess.run(
             argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME, env=env

@@ -492,6 +492,12 @@ def absolute_path(environ: Mapping[str, str]) -> Dict[str, str]:
     return {**environ, "PATH": os.pathsep.join(places) or os.defpath}
 
 
+def find_program(name: str, environ: Mapping[str, str]) -> Optional[str]:
+    """Return the file of a program in the absolute entries of PATH, or None."""
+    path = shutil.which(name, path=absolute_path(environ)["PATH"])
+    return path if path and os.path.isabs(path) else None  # Windows searches the current directory, too
+
+
 # --- reprobuild_portable/unbundle/signature.py ---
 # The signature of a bundle.
 
@@ -580,7 +586,7 @@ def run_keygen(arguments: Sequence[str], content: bytes) -> Optional[str]:
         AbsentError: it cannot be run, or is too old. RefusedError: it does not end.
     """
     env = absolute_path(os.environ)
-    argv = [shutil.which("ssh-keygen", path=env["PATH"]) or "/ssh-keygen", "-Y", *arguments]
+    argv = [find_program("ssh-keygen", env) or "/ssh-keygen", "-Y", *arguments]
     try:
         done = subprocess.run(
             argv, input=content, capture_output=True, check=False, timeout=KEYGEN_TIME, env=env
@@ -1035,7 +1041,7 @@ def _engine(argv: Sequence[str], folder: str, layout: str = "") -> None:
     """
     stdin = subprocess.PIPE if layout else subprocess.DEVNULL
     env = absolute_path(os.environ)
-    program = [shutil.which(argv[0], path=env["PATH"]) or "/" + argv[0], *argv[1:]]
+    program = [find_program(argv[0], env) or "/" + argv[0], *argv[1:]]
     try:
         with subprocess.Popen(program, cwd=folder, stdin=stdin, stdout=sys.stderr, env=env) as process:
             if process.stdin:

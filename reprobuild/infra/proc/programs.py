@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from reprobuild_portable.search_path import find_program
+
 
 def absolute_path(env: Mapping[str, str]) -> dict[str, str]:
     """Return an environment whose PATH has only absolute entries.
@@ -30,8 +32,7 @@ def which(name: str, env: Mapping[str, str]) -> str | None:
 
     Only absolute entries of PATH are searched.
     """
-    path = shutil.which(name, path=absolute_path(env).get("PATH", os.defpath))
-    return path if path and Path(path).is_absolute() else None  # Windows searches the current directory, too
+    return find_program(name, env)
 
 
 def resolve_program(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
