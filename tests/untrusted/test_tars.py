@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import io
+import lzma
 import re
 import tarfile
 import time
+import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,8 @@ import pytest
 from reprobuild.errors import BuildError
 from reprobuild.image.layers.content import tar_items
 from reprobuild.infra.tar.reading import list_tar
-from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted import names, tars
+from reprobuild.infra.untrusted.decompress import UnpackedStream
 from reprobuild.infra.untrusted.names import HOSTILE
 from tests.image.made import TarEntry, file, folder, make_tar
 from tests.system.samples import member, tar_bytes
@@ -160,3 +165,53 @@ def test_long_attributes_are_read() -> None:
     entry = TarEntry(path="f", type="file", mode=0o644, xattrs=(("user.x", "61" * 65536),))
     (found,) = list_tar(io.BytesIO(make_tar([(entry, b"")])))
     assert found.xattrs == entry.xattrs
+
+
+PACKERS = {"bz2": bz2.compress, "xz": partial(lzma.compress, preset=0)}
+
+
+@pytest.mark.parametrize("mode", ["r|*", ""])
+@pytest.mark.parametrize("kind", PACKERS)
+def test_a_packed_tar_is_unpacked_in_bounded_pieces(
+    kind: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tarfile` unpacks 10 KiB of a packed file at once: here all of it."""
+    content = PACKERS[kind](header("a", b"%o" % (1 << 24)) + bytes(1 << 24))
+    monkeypatch.setattr(names, "ALLOWANCE", 1 << 20)
+    tracemalloc.start()
+    try:
+        with (
+            tars.open_stream(io.BytesIO(content), mode or f"r|{kind}") as tar,
+            pytest.raises(BuildError, match="unpacks to more than"),
+        ):
+            list(tars.members(tar, "the tar", packed=0))
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_packed_streams_behind_each_other_are_one(kind: str) -> None:
+    """As pbzip2 writes them; xz fills a stream with zeros, and bytes of other kinds do not count."""
+    plain, pack = make_tar([file("a", b"x" * 5000), file("b", b"y")]), PACKERS[kind]
+    for content in (pack(plain[:3000]) + pack(plain[3000:]), pack(plain) + bytes(8), pack(plain) + b"other"):
+        with tars.open_stream(io.BytesIO(content), "r|*") as tar:
+            assert [info.name for info in tars.members(tar, "the tar")] == ["a", "b"]
+    for content, words in ((pack(plain)[:-20], "unexpected end"), (pack(plain)[:4] + b"no" * 99, "invalid")):
+        stream = UnpackedStream(io.BytesIO(content), kind)
+        with pytest.raises(tarfile.ReadError, match=words):
+            list(iter(lambda: stream.read(100), b""))  # noqa: B023  # it is used at once
+
+
+def test_bytes_of_headers_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = b"%d comment=" % (128 << 10)
+    extension = (
+        header("x", b"%o" % (128 << 10), tarfile.XHDTYPE) + record.ljust((128 << 10) - 1, b"a") + b"\n"
+    )
+    content = (extension * 2 + header("f", b"0")) * 5 + END
+    monkeypatch.setattr(names, "ALLOWANCE", 1 << 20)
+    with (
+        tars.open_stream(io.BytesIO(content)) as tar,
+        pytest.raises(BuildError, match="unpacks to more than"),
+    ):
+        list(tars.members(tar, "the tar", packed=0))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import IO, cast
 
 from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted.decompress import UnpackedStream
 from reprobuild.infra.untrusted.names import HOSTILE, MOST_MEMBERS, check_total
 
 # Errors of a damaged tar, from tarfile and the decompressors below it.
@@ -25,6 +26,13 @@ LONGEST_HEADER = 128 << 10
 _DIGITS = re.compile(rb"\d{100}")
 _PIECE = 1 << 20
 _PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_HEAD = 10  # bytes
+# As `tarfile` tells them apart.
+_PACKERS = {
+    "gz": re.compile(rb"\x1f\x8b\x08"),
+    "bz2": re.compile(rb"BZh.1AY&SY", re.DOTALL),
+    "xz": re.compile(rb"\x5d\x00\x00\x80|\xfd7zXZ"),
+}
 _EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
 
 
@@ -103,8 +111,17 @@ def _raise_header_errors(buf: bytes | bytearray) -> Iterator[None]:
 def open_stream(stream: IO[bytes], mode: str = "r|") -> tarfile.TarFile:
     """Open a tar for one reading from its beginning.
 
-    Names that are not UTF-8 keep their bytes.
+    Names that are not UTF-8 keep their bytes. The modes are those of `tarfile`, but bzip2 and xz are unpacked in
+    bounded pieces.
     """
+    packer = mode.removeprefix("r|")
+    if packer == "*":
+        head = stream.read(_HEAD)
+        packer = next((name for name, mark in _PACKERS.items() if mark.match(head)), "")
+        stream = cast("IO[bytes]", _Again(head, stream))
+    if packer in ("bz2", "xz"):
+        stream, packer = cast("IO[bytes]", UnpackedStream(stream, packer)), ""
+    mode = f"r|{packer}"
     tar: tarfile.TarFile = tarfile.open(  # type: ignore[call-overload]  # noqa: SIM115  # the mode is a variable; the caller closes it
         fileobj=stream, mode=mode, tarinfo=CarefulInfo, encoding="utf-8", errors="surrogateescape"
     )
@@ -135,7 +152,7 @@ def members(tar: tarfile.TarFile, origin: str, *, packed: int | None = None) -> 
         if count > MOST_MEMBERS:
             raise BuildError(f"{origin} holds more than {MOST_MEMBERS} members", hint=HOSTILE)
         if packed is not None:
-            check_total(total, packed, origin)
+            check_total(max(total, info.offset_data), packed, origin)  # headers count, too
         if info.issparse():
             raise BuildError(f"{origin} holds {info.name!r}, a sparse file", hint=HOSTILE)
         tar.members.clear()  # type: ignore[attr-defined]  # or each header stays in memory
