@@ -215,3 +215,16 @@ def test_bytes_of_headers_count(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.raises(BuildError, match="unpacks to more than"),
     ):
         list(tars.members(tar, "the tar", packed=0))
+
+
+def test_global_headers_that_describe_members_are_refused() -> None:
+    """`tarfile` copies all of them for each member. `git archive` writes the commit as a comment."""
+
+    def read_names(records: bytes) -> list[str]:
+        begin = header("g", b"%o" % len(records), tarfile.XGLTYPE) + records.ljust(512, b"\0")
+        with tars.open_stream(io.BytesIO(begin + header("f", b"0") + END)) as tar:
+            return [info.name for info in tars.members(tar, "the tar")]
+
+    assert read_names(b"17 comment=01234\n") == ["f"]
+    with pytest.raises(tarfile.ReadError, match="a global header describes members"):
+        read_names(b"17 comment=01234\n12 mtime=12\n")

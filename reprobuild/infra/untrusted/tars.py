@@ -16,6 +16,7 @@ from typing import IO, cast
 from reprobuild.errors import BuildError
 from reprobuild.infra.untrusted.decompress import UnpackedStream
 from reprobuild.infra.untrusted.names import HOSTILE, MOST_MEMBERS, check_total
+from reprobuild.infra.untrusted.tar_headers import parse_pax
 
 # Errors of a damaged tar, from tarfile and the decompressors below it.
 UNREADABLE = (tarfile.TarError, ValueError, KeyError, OverflowError, RecursionError, EOFError)
@@ -82,6 +83,9 @@ class CarefulInfo(tarfile.TarInfo):
             content = stream.read(blocks)
             if _DIGITS.search(content):
                 raise tarfile.ReadError("a pax header holds a number of a hundred digits")
+            if self.type == tarfile.XGLTYPE and set(parse_pax(content[: self.size])) - {"comment"}:
+                # Each later member has them: reading would take quadratic time.
+                raise tarfile.ReadError("a global header describes members")
             tar.fileobj = cast(
                 "IO[bytes]", _Again(content, cast("IO[bytes]", stream))
             )  # while headers are read
