@@ -17,6 +17,7 @@ from reprobuild.ecosystems.pypi.choose import find_newest
 from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution
 from reprobuild.ecosystems.pypi.indexes import PackageIndex as Place
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.ecosystems.pypi.page_text import read_anchors
 from reprobuild.ecosystems.pypi.simple_api import LARGEST
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import same_version
@@ -364,6 +365,43 @@ def test_a_page_that_would_take_minutes_to_parse_is_refused(served: Served, body
     served.give("/simple/tool/", Reply(f"<!DOCTYPE html><body>{body}</body>".encode(), headers=HTML))
     with pytest.raises(FetchError, match="it is no list of files of a project: it is too long"):
         lock(lists(f"{served.url}/simple"), "tool==1.0")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("<a href='tool-1.0.zip&#" + "9" * 5000 + ";'>x</a>", "Exceeds the limit"),
+        ("<a b " * 200_002, "more than 200000 links"),
+        ("x" * (17 << 20), "it is too long"),
+    ],
+    ids=["digits", "count", "size"],
+)
+def test_a_page_of_links_that_harms_is_refused(served: Served, body: str, words: str) -> None:
+    served.give("/links", Reply(body.encode(), headers=HTML))
+    with pytest.raises(FetchError, match=rf"{served.url}/links is no page of links: .*{words}") as caught:
+        lock(lists(links=[f"{served.url}/links"]), "tool==1.0")
+    assert caught.value.hint == "check pip's find-links"
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (Reply(b"<body><a href='tool-1.0.zip'><![</a></body>", headers=HTML), ""),
+        (Reply(b"<body>" + b"<a " * 200_002 + b"</body>", headers=HTML), "more than 200000 links"),
+        (Reply(b'{"name":"a","files":[' + b"1," * 2_000_000 + b"1]}", headers=JSON), "more than 2000000"),
+    ],
+    ids=["declaration", "links", "values"],
+)
+def test_a_page_that_harms_is_refused(served: Served, reply: Reply, words: str) -> None:
+    served.give("/simple/tool/", reply)
+    with pytest.raises(FetchError, match=rf"does not answer as a Simple API: .*{words}"):
+        lock(lists(f"{served.url}/simple"), "tool==1.0")
+
+
+def test_attributes_of_a_link_are_bounded() -> None:
+    (attributes,) = read_anchors("<a href=x " + " ".join(f"a{number}" for number in range(1000)))
+    assert len(attributes) == 100
+    assert attributes["href"] == "x"
 
 
 def test_a_page_of_links_has_a_bound(served: Served) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reprobuild.ecosystems.pypi.core_metadata import parse_core_metadata
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
-from reprobuild.ecosystems.pypi.page_text import join_link
+from reprobuild.ecosystems.pypi.page_text import MOST_LINKS, check_count, join_link
 from reprobuild.infra.http.model import Page
 from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Line, Text, Word, is_valid
 
@@ -36,6 +36,7 @@ class FileFilter(Struct, frozen=True, kw_only=True):
 
 
 ALL_FILES = FileFilter()
+_VALUES = 10  # of a file; the longest pages have half of it
 _NO_VALUE = msgspec.Raw(b"null")
 
 
@@ -107,8 +108,9 @@ def read_json_page(page: Page, selection: FileFilter) -> tuple[str, bool, list[L
     """Return the version of a page, whether it has any files, and the wanted ones.
 
     Raises:
-        msgspec.MsgspecError: it is not a list of files.
+        msgspec.MsgspecError: it is not a list of files. ValueError: it has too many values.
     """
+    check_count(page.content.count(b","), _VALUES * MOST_LINKS)
     read = _ENTRIES.decode(page.content)
     files = (_parse_json_file(page.url, file) for file in _decode_files(read.files, selection))
     return read.meta.api_version, bool(read.files), [item for item in files if item is not None]

@@ -10,13 +10,16 @@ from __future__ import annotations
 import html
 import re
 import urllib.parse
+from collections.abc import Iterator
 
 _FILE = re.compile(r"\.(whl|tar\.(gz|bz2|xz)|tgz|zip|egg|exe)\b", re.IGNORECASE)
 _DOCUMENT = re.compile(r"<(!|html)", re.IGNORECASE)
 _END = re.compile(r"</(body|html)\s*>", re.IGNORECASE)
 _OTHER = re.compile(r"<(form|script|input)\b", re.IGNORECASE)
 
-
+# A project with 30,000 files has the longest page.
+MOST_LINKS = 200_000
+_MOST_ATTRIBUTES = 100
 _ANCHOR = re.compile(r"<a(?=\s)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""\s*([^\s=>/"']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+)))?""")
 _ENTITY = re.compile(r"&#?\w+;")
@@ -24,19 +27,38 @@ _ENTITY = re.compile(r"&#?\w+;")
 _PLAIN_LINK = re.compile(r"https?://[a-z0-9.-]+(?::\d{1,5})?/[\w./~+%-]*(?:#\w+=\w+)?", re.ASCII)
 
 
-def read_anchors(text: str) -> list[dict[str, str]]:
-    """Return the attributes of each link of an HTML page.
+def check_count(count: int, most: int = MOST_LINKS) -> None:
+    """Refuse a page of too many parts before it is parsed.
+
+    Raises:
+        ValueError: two bytes of it would need some hundred in memory.
+    """
+    if count > most:
+        raise ValueError(f"it has more than {most} links or values")
+
+
+def read_anchors(text: str) -> Iterator[dict[str, str]]:
+    """Yield the attributes of each link of an HTML page.
 
     Their names are in small letters.
+
+    Raises:
+        ValueError: it has too many links, or a character reference with too many digits.
     """
-    return [_parse_attributes(rest) for rest in _ANCHOR.split(text)[1:]]
+    begin = -1
+    for count, match in enumerate(_ANCHOR.finditer(text)):
+        check_count(count)
+        if begin >= 0:
+            yield _parse_attributes(text, begin, match.start())
+        begin = match.end()
+    if begin >= 0:
+        yield _parse_attributes(text, begin, len(text))
 
 
-def _parse_attributes(rest: str) -> dict[str, str]:
-    """Return the attributes at the beginning of a text."""
+def _parse_attributes(text: str, place: int, end: int) -> dict[str, str]:
+    """Return the attributes at the beginning of a part of a text."""
     attributes: dict[str, str] = {}
-    place = 0
-    while match := _ATTRIBUTE.match(rest, place):
+    while len(attributes) < _MOST_ATTRIBUTES and (match := _ATTRIBUTE.match(text, place, end)):
         value = match[2] or match[3] or match[4] or ""
         if "&" in value:
             value = _ENTITY.sub(lambda entity: html.unescape(entity[0]), value)

@@ -11,7 +11,7 @@ import re
 import shlex
 import urllib.parse
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mousebender.simple as simple
@@ -22,8 +22,9 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndex
 from reprobuild.ecosystems.pypi.json_page import ALL_FILES, FileFilter, convert_file, read_json_page
 from reprobuild.ecosystems.pypi.page_cache import ListedFile as ListedFile
 from reprobuild.ecosystems.pypi.page_cache import PageMemory
-from reprobuild.ecosystems.pypi.page_text import check_list, join_link, read_anchors
+from reprobuild.ecosystems.pypi.page_text import check_count, check_list, join_link, read_anchors
 from reprobuild.errors import FetchError
+from reprobuild.infra.display import display_text
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.file_scheme import local_path
 from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError, Page, UnreachedError
@@ -43,6 +44,7 @@ _BAD = (
     ValueError,
     KeyError,
     RecursionError,
+    AssertionError,  # of `html.parser`, for `<![`
     simple.UnsupportedMIMEType,
     simple.UnsupportedAPIVersion,
 )
@@ -128,7 +130,8 @@ class Pages:
             matches, some = _read_project(page, project, selection)
         except _BAD as err:
             raise FetchError(
-                f"{index.url} does not answer as a Simple API: {err}", hint="check pip's index-url"
+                f"{index.url} does not answer as a Simple API: {display_text(str(err))}",
+                hint="check pip's index-url",
             ) from None
         if self._memory:
             self._memory.put(url, selection.key, page.fresh, matches, some=some)
@@ -184,20 +187,29 @@ class Pages:
                 raise
             self._refused.add(place)
             return []
-        anchors = [
-            (url, anchor)
-            for anchor in read_anchors(page.content.decode(errors="replace"))
-            if (url := join_link(page.url, anchor.get("href", ""))) and anchor.get("href")
-        ]
-        files = (
-            convert_file(
-                filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
-                hashes=_fragment_hashes(url), requires_python=anchor.get("data-requires-python"),
-                yanked=anchor.get("data-yanked"),
-            )
-            for url, anchor in anchors
+        try:
+            return list(_parse_links(page))
+        except _BAD as err:
+            raise FetchError(
+                f"{place} is no page of links: {display_text(str(err))}", hint="check pip's find-links"
+            ) from None
+
+
+def _parse_links(page: Page) -> Iterator[ListedFile]:
+    """Yield the files of a page of links; an odd link is left out."""
+    if len(page.content) > _LARGEST_READ:
+        raise ValueError("it is too long")
+    for anchor in read_anchors(page.content.decode(errors="replace")):
+        url = join_link(page.url, anchor.get("href", "")) if anchor.get("href") else None
+        if url is None:
+            continue
+        file = convert_file(
+            filename=urllib.parse.unquote(posixpath.basename(urllib.parse.urlsplit(url).path)), url=url,
+            hashes=_fragment_hashes(url), requires_python=anchor.get("data-requires-python"),
+            yanked=anchor.get("data-yanked"),
         )  # fmt: skip
-        return [item for item in files if item is not None]
+        if file is not None:
+            yield file
 
 
 def _no_list_error(index: PackageIndex, err: FetchError) -> NoListError:
@@ -227,10 +239,13 @@ def _read_project(page: Page, project: str, selection: FileFilter) -> tuple[list
     else:
         text = page.content.decode()
         check_list(text)
+        for count, _ in enumerate(_ANCHOR.finditer(text)):
+            check_count(count)
         head, *anchors = _ANCHOR.split(text)
         # Parsing ten thousand links takes seconds.
         text, some = "".join(anchor for anchor in anchors if selection.text in anchor), bool(anchors)
-        if len(head) > _LARGEST_HEAD or len(text) > _LARGEST_READ:
+        longest = max(map(len, (head, *anchors)))
+        if longest > _LARGEST_HEAD or len(text) > _LARGEST_READ:
             raise ValueError("it is no list of files of a project: it is too long")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", simple.APIVersionWarning)
