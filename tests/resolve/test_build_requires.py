@@ -22,7 +22,7 @@ from reprobuild.lock.python import Sdist, Source, Wheel
 from reprobuild.lock.system import Artefact, EnvVar
 from reprobuild.resolve.builds.backends import requirements_of
 from reprobuild.resolve.builds.build_requires import BuildWheelSource, ResolvedBuilds, lock_build_wheels
-from reprobuild.resolve.builds.projects import read_project
+from reprobuild.resolve.builds.projects import Project, read_project
 from reprobuild.store.fetch import fetch
 from tests.image.made import Made, file, make_wheel
 
@@ -440,3 +440,10 @@ def test_needs_that_turn_in_a_circle(bench: Bench) -> None:
         bench.resolve(bench.source("lib", asks("a", "b")))
     assert caught.value.hint == "name versions in reprobuild.yaml: build: {lib: {requires: [...]}}"
     assert bench.all([bench.source("lib", asks("a", "b"))], lib=BuildDecision(requires=("a<2",))).wheels
+
+
+def test_a_project_with_a_key_of_many_parts_is_refused() -> None:
+    texts = {"pyproject.toml": b".".join([b"a"] * 40) + b" = 1"}
+    project = Project(name="x", editable=False, paths=("pyproject.toml",), texts=texts)
+    with pytest.raises(LockError, match=r"^x: pyproject\.toml: it has a key of more than 32 parts"):
+        project.table("project")

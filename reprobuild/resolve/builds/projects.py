@@ -18,12 +18,13 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from reprobuild.errors import LockError
+from reprobuild.errors import LockError, SnapshotError
 from reprobuild.infra.display import display_error
 from reprobuild.infra.tar.entries import entry_of
 from reprobuild.infra.tar.reading import members
 from reprobuild.infra.untrusted.sdists import SdistMember, read_sdist
 from reprobuild.lock.python import Sdist, Source
+from reprobuild.snapshot.importers.toml_documents import check_keys
 from reprobuild.store.store import Store
 
 # The files that configure a build, in the project's own directory.
@@ -60,8 +61,10 @@ class Project(Struct, frozen=True, kw_only=True):
             LockError: it is not valid TOML.
         """
         try:
-            tables: dict[str, Any] = msgspec.toml.decode(self.texts.get("pyproject.toml", b""))
-        except (msgspec.DecodeError, UnicodeDecodeError) as err:
+            content = self.texts.get("pyproject.toml", b"").decode()
+            check_keys(content, "it")
+            tables: dict[str, Any] = msgspec.toml.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, SnapshotError) as err:
             raise LockError(f"{self.name}: pyproject.toml: {display_error(err)}", hint=_MEND) from None
         return tables
 

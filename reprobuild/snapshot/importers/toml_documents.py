@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -9,6 +10,49 @@ import msgspec
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
+
+MOST_DOTS = 32  # of a key: `tomllib` takes quadratic time for them
+_TOKEN = re.compile(r"\"{3}|'{3}|[\"'#.=,{}\[\]\n]")
+# The end of each string and comment; an escaped character is no end.
+_ENDS = {
+    '"""': re.compile(r"\\.|\"{3,5}", re.DOTALL),
+    "'''": re.compile(r"'{3,5}"),
+    '"': re.compile(r"\\.|[\"\n]", re.DOTALL),
+    "'": re.compile(r"['\n]"),
+    "#": re.compile(r"\n"),
+}
+
+
+def check_keys(content: str, file: str) -> None:
+    """Refuse TOML with a key of many parts, before it is read.
+
+    Raises:
+        SnapshotError: a key has more than `MOST_DOTS` dots.
+    """
+    dots, place = 0, 0
+    while token := _TOKEN.search(content, place):
+        place = token.end()
+        if token[0] == ".":
+            dots += 1
+        elif token[0] not in _ENDS:
+            dots = 0
+        elif end := _find_end(content, token[0], place):
+            dots, place = dots * (token[0] != "#"), end
+        else:
+            return
+        if dots > MOST_DOTS:
+            raise SnapshotError(
+                f"{display_text(file)} has a key of more than {MOST_DOTS} parts",
+                hint="look at what wrote it; a key of a lock has some five parts",
+            )
+
+
+def _find_end(content: str, start: str, place: int) -> int:
+    """Return the place behind a string or comment; 0 if it does not end."""
+    for match in _ENDS[start].finditer(content, place):
+        if match[0][0] != "\\":
+            return match.end()
+    return 0
 
 
 def load_toml(data: bytes, file: str) -> dict[str, Any]:
@@ -19,6 +63,7 @@ def load_toml(data: bytes, file: str) -> dict[str, Any]:
     """
     content = text.decode(data, file)
     text.check_values(content, file)
+    check_keys(content, file)
     try:
         document: dict[str, Any] = msgspec.toml.decode(content)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reprobuild.errors import SnapshotError
@@ -12,6 +13,7 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.importers import draft, poetry_lock, sacred, slurm, uv_lock
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.toml_documents import load_toml
 from reprobuild.snapshot.importers.variables import add_variables
 from reprobuild.snapshot.parsers import env
 
@@ -228,3 +230,39 @@ def test_a_huge_yaml_document_is_refused_before_it_is_read(monkeypatch: pytest.M
     with pytest.raises(SnapshotError, match="more than the 8 MiB that YAML may have") as err:
         draft.load_value(b"a: " + b"x " * (4 << 20), "conda-lock.yml")
     assert err.value.hint == "look at what wrote it; or export it again"
+
+
+LONG = ".".join("a" * 34)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{LONG} = 1",
+        f"[{LONG}]",
+        f"x = {{ {LONG} = 1 }}",
+        LONG.replace(".", " . ") + " = 1",
+        LONG.replace("a", r'"b\""') + " = 1",
+        LONG.replace("a", "'b'") + " = 1",
+        f'''x = [""""a"""", "'", {{{LONG} = 1}}]  # "''',
+        f"x = ['a\\', '''b\\''', {{{LONG} = 1}}]  # '",
+        f"x = 1  # don't\n{LONG} = 1",
+    ],
+)
+def test_a_key_of_many_parts_is_refused(line: str) -> None:
+    """`tomllib` takes quadratic time for them."""
+    data = line.encode()
+    with pytest.raises(SnapshotError, match=r"^uv\.lock has a key of more than 32 parts") as caught:
+        load_toml(data, "uv.lock")
+    assert caught.value.hint == "look at what wrote it; a key of a lock has some five parts"
+    assert msgspec.toml.decode(data)
+
+
+def test_dots_of_values_are_no_parts_of_a_key() -> None:
+    dots = "." * 99
+    document = (
+        f'x = "{dots}"\ny = \'{dots}\'\nz = """\n{dots}\n"""\na.b.c = [1.0, 2.0{", 3.5" * 99}]  # {dots}\n'
+    )
+    assert load_toml(document.encode(), "uv.lock")["z"] == f"{dots}\n"
+    with pytest.raises(SnapshotError, match="is not TOML"):
+        load_toml(b"x = '''" + dots.encode(), "uv.lock")
