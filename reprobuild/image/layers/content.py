@@ -14,6 +14,7 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
+from reprobuild.infra.display import display_text
 from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of, list_parents
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.names import HOSTILE, check_path, check_target
@@ -72,7 +73,7 @@ def arrange_items(items: Iterable[LayerItem]) -> list[LayerItem]:
 def conflict_error(path: str, first: str, second: str) -> BuildError:
     """Return the error for a path with two different contents."""
     return BuildError(
-        f"{first} and {second} both write /{path}, with different content",
+        f"{first} and {second} both write /{display_text(path)}, with different content",
         hint="no image can hold both: leave one out with `--drop NAME`, or pin versions that do not overlap",
     )
 
@@ -128,7 +129,9 @@ def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> 
         for item in items:
             inside = item.entry.path.startswith(f"{below}/") if below else True
             if not inside and item.entry.type != "directory":
-                raise BuildError(f"{origin} writes /{item.entry.path}, outside /{below}", hint=HOSTILE)
+                raise BuildError(
+                    f"{origin} writes /{display_text(item.entry.path)}, outside /{below}", hint=HOSTILE
+                )
         yield [item for item in items if not below or f"{item.entry.path}/".startswith(f"{below}/")]
 
 
@@ -150,11 +153,17 @@ def _tar_item(
         check_target(entry.target, entry.path, origin)
         return link_item(path, entry.target, origin)
     if entry.type not in ("file", "hardlink"):
-        raise ValueError(f"{entry.path} is a {entry.type}, and sources hold files, directories and links")
+        raise ValueError(
+            f"{display_text(entry.path)} is a {entry.type}, and sources hold files, directories and links"
+        )
     if entry.mode & (stat.S_ISUID | stat.S_ISGID):
-        raise ValueError(f"{entry.path} sets the user or group that runs it, which no source may")
+        raise ValueError(
+            f"{display_text(entry.path)} sets the user or group that runs it, which no source may"
+        )
     if entry.type == "hardlink" and entry.target not in files:
-        raise ValueError(f"{entry.path} is a hard link to {entry.target!r}, which is no file before it")
+        raise ValueError(
+            f"{display_text(entry.path)} is a hard link to {entry.target!r}, which is no file before it"
+        )
     real = files[entry.target] if entry.type == "hardlink" else info
     files[entry.path] = real
 

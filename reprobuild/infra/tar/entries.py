@@ -10,6 +10,7 @@ from typing import IO, Literal
 import msgspec
 from msgspec import Struct
 
+from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.strings import Hex, Line, LinkTarget, OptionalSha256, TreePath
 
 CHUNK = 1 << 20
@@ -57,7 +58,9 @@ def entry_of(info: tarfile.TarInfo) -> TarEntry:
     """
     kind = ENTRY_TYPES.get(info.type)
     if kind is None:
-        raise ValueError(f"{info.name} is of the tar type {info.type!r}, which a layer cannot hold")
+        raise ValueError(
+            f"{display_text(info.name)} is of the tar type {info.type!r}, which a layer cannot hold"
+        )
     return TarEntry(
         path=normalise_name(info.name),
         type=kind,

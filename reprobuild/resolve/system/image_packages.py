@@ -17,6 +17,7 @@ from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, 
 from reprobuild.errors import BuildError, LockError
 from reprobuild.image.layering.merge import Located, Tree, merge
 from reprobuild.image.layering.packed import open_packed
+from reprobuild.infra.display import display_text
 from reprobuild.infra.tar.entries import TarEntry, entry_of
 from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.budget import Allowance
@@ -132,7 +133,9 @@ def _list_layer(
                 entries.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
                 if content is not None and entry.path.endswith(_ENDS):
                     if entry.size > _LONGEST:
-                        raise BuildError(f"/{entry.path} of {name} has {entry.size} bytes", hint=HOSTILE)
+                        raise BuildError(
+                            f"/{display_text(entry.path)} of {name} has {entry.size} bytes", hint=HOSTILE
+                        )
                     texts[number, info.offset_data] = content.read()
         except tars.UNREADABLE as err:
             raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from reprobuild.errors import SnapshotError
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft, load_document
 from reprobuild.snapshot.importers.local_sources import add_directory
 from reprobuild.snapshot.importers.source import ImportSource
@@ -108,8 +109,9 @@ def _choose_platform(platforms: Iterable[str], file: str) -> str:
     known = set(platforms)
     platform = next((platform for platform in PLATFORMS if platform in known), None)
     if platform is None:
+        names = display_text(", ".join(sorted(known)) or "no platform")
         raise SnapshotError(
-            f"{file} has no environment for Linux, only for {', '.join(sorted(known)) or 'no platform'}",
+            f"{display_text(file)} has no environment for Linux, only for {names}",
             hint="add linux-64 to its platforms, and lock again",
         )
     return platform

@@ -148,6 +148,12 @@ DAMAGED = [
         "conda-lock.yml has no environment for Linux, only for no platform",
         LINUX,
     ),
+    (
+        "conda-lock.yml",
+        'package: [{name: a, platform: "x\\nhint: y"}]\n',
+        r"conda-lock.yml has no environment for Linux, only for x\nhint: y",
+        LINUX,
+    ),
     ("notes.txt", "x", "`notes.txt` is of no known format", FORMATS),
     ("snap.zip", "x", "`snap.zip` cannot be unpacked", UNPACK),
 ]
