@@ -49,10 +49,9 @@ def check_slurm(
         EngineError: Slurm is missing, or gives no nodes.
         InconclusiveError: the image lacks this determinism test.
     """
+    folder = _name_folder(out, context)
     table = answer_table(lock, context)
     context.store.release()  # the check takes long, and the nodes use it
-    start = datetime.datetime.fromtimestamp(context.now, datetime.timezone.utc)
-    folder = out.absolute() / "cluster" / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
     command = [*program, *node_command(out, context, checks, folder)]
     wished = not checks.probes if collectives is None else collectives
     with allocate_nodes(request, context.env, context.say) as job:
@@ -95,6 +94,18 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
     directory = folder / f"{COLLECTIVES}{device}"
     directory.mkdir(exist_ok=True)
     write_file(directory / NOT_RUN, f"{why}\n".encode())
+
+
+def _name_folder(out: Path, context: RunContext) -> Path:
+    """Return the new directory of the nodes' answers in an output directory."""
+    above = out.absolute() / "cluster"
+    if above.is_symlink():  # a foreign output directory may have it
+        raise UsageError(
+            f"{above} is a link, and the answers of nodes are not written through it",
+            hint="remove the link, and run this again",
+        )
+    start = datetime.datetime.fromtimestamp(context.now, datetime.timezone.utc)
+    return above / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
 
 
 def check_folder(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
 from click.testing import CliRunner
 
 from reprobuild.cli.main import cli
-from reprobuild.cluster import worker
+from reprobuild.cluster import check, worker
+from reprobuild.context import RunContext
+from reprobuild.errors import UsageError
 from reprobuild.verify.certificate.read import read_certificate
 from reprobuild.verify.verdict import Determinism, V
 from tests.cluster.samples import certificate
@@ -40,10 +44,24 @@ def test_a_node_answers_as_verify_does_and_leaves_its_certificate(
     )
     assert verdict.round_trip == "not-run"
     monkeypatch.setattr(worker, "examine", lambda *_: verdict)
+    folder.mkdir()
+    for suffix in (".began", ".json", ".error", ".ended"):  # of another writer in the shared directory
+        (folder / f"n1{suffix}").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
     words = ["cluster", "worker", str(out), "--output", str(folder), "--store", str(made.store.root)]
     done = CliRunner().invoke(cli, words, standalone_mode=False)
     assert (done.exception, done.return_value) == (None, code)
     assert f"n1: cpu {cpu}, gpu {gpu}, collectives {collectives}\n" in done.output
+    assert not (tmp_path / "elsewhere").exists()
     left = read_certificate(folder / "n1.json").verdict
     assert msgspec.json.encode(left) == msgspec.json.encode(verdict)
+
+
+def test_answers_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "cluster").symlink_to("elsewhere")
+    with pytest.raises(UsageError, match="is a link, and the answers of nodes are not written") as caught:
+        check._name_folder(tmp_path, cast("RunContext", SimpleNamespace(now=0)))
+    assert caught.value.hint == "remove the link, and run this again"
+    (tmp_path / "cluster").unlink()
+    folder = check._name_folder(tmp_path, cast("RunContext", SimpleNamespace(now=0)))
+    assert folder.name.startswith("19700101-000000-")
