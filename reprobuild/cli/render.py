@@ -13,6 +13,7 @@ from reprobuild.infra.display import display_text
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.sealed import require_sealed
+from reprobuild.output.occupied import refuse_files_of_others
 from reprobuild.pipeline.render import render_from_network
 from reprobuild.recipe.render import render_recipe
 
@@ -45,6 +46,7 @@ def command(
             "`--snapshot` is for an online recipe", hint="add `--online`, or leave `--snapshot` out"
         )
     if not online:
+        refuse_files_of_others(out, requirements=True)
         paths = _write_texts(out, render_recipe(lock))
         documents.print_json({"files": paths}) if as_json else common.print_result("\n".join(paths))
         return

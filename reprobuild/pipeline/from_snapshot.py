@@ -12,6 +12,7 @@ from reprobuild.image.model import Image
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, SNAPSHOT
+from reprobuild.output.occupied import refuse_files_of_others
 from reprobuild.output.times import write_times
 from reprobuild.pipeline.build import BuildOptions, build
 from reprobuild.pipeline.choose_lock import choose_lock
@@ -44,7 +45,11 @@ def build_from_snapshot(
 
     Returns:
         The sealed lock, the image, and the verdict if checks were given.
+
+    Raises:
+        UsageError: `out` has files of the user that the output would replace.
     """
+    refuse_files_of_others(out)
     if nested := find_own_snapshot(captured):
         context.say(describe_own_snapshot(nested))
         captured = nested
@@ -76,6 +81,7 @@ def build_from_lock(
         gpus: the GPUs that the image is to run on here: "auto", "all", "none", or ids.
         exact: outputs that are realised again must match a sealed lock; else another lock is returned.
     """
+    refuse_files_of_others(out)
     machine = MachineCheck(context, gpus)
     machine.before_fetch(lock, out, options)
     out.mkdir(parents=True, exist_ok=True)
