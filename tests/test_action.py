@@ -32,6 +32,17 @@ def test_the_path_of_the_report_is_known_though_a_check_fails(code: int, tmp_pat
     assert output.read_text() == "report=frozen/report.html\n"
 
 
+def test_an_output_directory_with_a_line_break_sets_no_other_output(tmp_path: Path) -> None:
+    (step,) = [step for step in ACTION["runs"]["steps"] if step.get("id") == "verify"]
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], check=False, cwd=tmp_path,
+        env={"PATH": os.defpath, "OUT": "x\nreport=y", "ONLY": "", "GITHUB_OUTPUT": str(tmp_path / "output")},
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, "error: the input out has a line break\n")
+    assert not (tmp_path / "output").exists()
+
+
 def test_no_file_of_the_checked_out_repository_runs(tmp_path: Path) -> None:
     """The working directory of a job has the files of whoever proposes a change."""
     (tmp_path / "pip.py").write_text("print('code of the repository')\n")
