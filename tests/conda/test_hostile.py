@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import zstandard
 
+from reprobuild.ecosystems.conda import unpacked_package
 from reprobuild.ecosystems.conda.package import activated_variables, read_facts
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.realise.conda import link_packages
@@ -225,3 +226,11 @@ def test_a_row_with_line_breaks_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(BuildError) as caught:
         linked([spec, PYTHON], tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_blanks_of_an_entry_point_take_no_time() -> None:
+    began = time.monotonic()
+    assert unpacked_package._ENTRY_POINT.fullmatch("a = b" + " " * 60_000 + "!") is None
+    assert time.monotonic() - began < 2
+    for point in ("a=b", "a = b.c:d", " a = b : d.e "):
+        assert unpacked_package._ENTRY_POINT.fullmatch(point)

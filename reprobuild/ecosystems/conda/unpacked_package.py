@@ -39,7 +39,7 @@ _MOST_INFO = 64 << 20
 # conda_build/post.py: the meaning of packages of 2012 to 2016 without a placeholder of their own.
 _OLD_PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
 _ENTRY_POINT = re.compile(
-    r"\s*(?P<name>[A-Za-z0-9_][\w.-]*)\s*=\s*[A-Za-z_][\w.]*\s*(:\s*[A-Za-z_][\w.]*)?\s*"
+    r"\s*(?P<name>[A-Za-z0-9_][\w.-]*)\s*=\s*[A-Za-z_][\w.]*(\s*:\s*[A-Za-z_][\w.]*)?\s*"
 )
 # Rattler's own files in a prefix; `__clobbers__` holds files replaced by those of another package.
 _OURS = re.compile(r"conda-meta(/[^/]*\.json|/history)?|info(/.*)?|__clobbers__(/.*)?|CACHEDIR\.TAG")
