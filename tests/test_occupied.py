@@ -12,6 +12,7 @@ from tests.conftest import EXAMPLE, reprobuild
 from tests.image.made import Made
 from tests.store.sealing import built, sealed
 
+DECIDED = ("--decisions", EXAMPLE / "reprobuild.yaml")
 NAMES = (
     "Dockerfile", "Apptainer.def", "pylock.toml", "image/cat.png", "context/notes.txt", "verdict.json", "report.html",
     "badge.svg", "cluster.json", "image.sif", "image.sqsh",
@@ -45,7 +46,7 @@ def test_all_are_named_by_each_command(tmp_path: Path) -> None:
     before = listing(folder)
     store = ("--store", str(made.store.root))
     for command in (
-        ("from-snapshot", EXAMPLE / "snapshot", "-o", folder, *store),
+        ("from-snapshot", EXAMPLE / "snapshot", *DECIDED, "-o", folder, *store),
         ("from-snapshot", folder / "requirements.txt", "-o", folder, *store),
         ("build", lock, "-o", folder, *store),
         ("render", lock, "-o", folder),
