@@ -115,6 +115,8 @@ def test_fifty_planted_secrets_are_nowhere(built_example: Built, example_copy: P
         out,
         "--store",
         built_example.store,
+        "--engine",
+        "docker",
         "--no-probes",
         "--json",
     )
