@@ -375,6 +375,17 @@ def test_the_triage_of_the_example() -> None:
     }  # fmt: skip
 
 
+def test_the_triage_names_unknown_variables() -> None:
+    """One of them may be a parameter of the job."""
+    names = [f"MY_{number:02}" for number in range(22)]
+    text = render_triage([ruling(name, "", outcome="excluded", kind="unknown") for name in names])
+    shown = ", ".join(names[:20])
+    assert (
+        f"left out      {shown} and 2 more (unknown): --bake NAME puts one into the image"
+        in text.splitlines()
+    )
+
+
 def test_the_triage_shows_what_cannot_be_had() -> None:
     text = render_triage([ruling("LD_PRELOAD", "", outcome="unresolved", kind="site-library", reason="a\nb")])
     assert text.splitlines()[0] == "unresolved    LD_PRELOAD (site-library): a\\nb"

@@ -41,6 +41,7 @@ from reprobuild.resolve.conda.environment import add_activation_variables
 from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.evidence import rule_cuda
+from reprobuild.resolve.environment.mentions import describe_mentions
 from reprobuild.resolve.environment.path_mapping import PathMap, unquote_directory
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.failures import raise_all
@@ -158,6 +159,8 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     )  # before the wheels are fetched
     check_accepted_classes(decisions, original, [*others, *python.rulings, *ground.packages])
     sources = tried.sources
+    for remark in describe_mentions(subject.triage.rulings, sources, context.store):
+        context.say(f"warning: {remark}")
     python = use_prebuilt_wheels(python, _index_names(subject), target, context.services, context)
     base, libraries = add_libraries(ground, python.wheels, sources, subject, context)
     cuda = rule_cuda(snapshot, python.wheels, base, context.store, context.say)

@@ -1,0 +1,74 @@
+"""Variables of unknown names that the job's own code names: `lock` says so, with the option that bakes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.lock.model import Resolution
+from reprobuild.resolve.environment.environment import resolve_environment
+from reprobuild.resolve.environment.mentions import describe_mentions
+from reprobuild.snapshot.model import SourceLocation, Variable
+from tests.image.made import Made, file
+
+NAMES = ("ALPHA", "BETA", "HOME", "OMP_NUM_THREADS", "HF_TOKEN")
+
+
+def rulings(*names: str) -> tuple[Resolution, ...]:
+    variables = [
+        Variable(name=name, value="1e-3", place=SourceLocation(file="env.txt", line=number))
+        for number, name in enumerate(names)
+    ]
+    return resolve_environment(variables, bake={}, drop=())[1]
+
+
+def messages(tmp_path: Path, path: str, text: bytes, names: tuple[str, ...] = NAMES) -> list[str]:
+    made = Made(tmp_path)
+    made.source("job", [file("README.md", b"ALPHA"), file(path, text)])
+    return list(describe_mentions(rulings(*names), made.sources, made.store))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("train.py", b"lr = float(os.environ['ALPHA'])"),
+        ("src/a.py", b'os.getenv("ALPHA", "1")'),
+        ("run.sh", b"python train.py --lr $ALPHA"),
+        ("run.sh", b"python train.py --lr ${ALPHA:-1}"),
+        ("conf.yaml", b"lr: ${ALPHA}"),
+    ],
+)
+def test_a_parameter_of_the_job_is_named(path: str, text: bytes, tmp_path: Path) -> None:
+    (message,) = messages(tmp_path, path, text)
+    assert message == (
+        f"the job's code names variables that the image lacks: ALPHA (the first in job/{path}); to put their captured "
+        "values in: --bake ALPHA"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("train.py", b"ALPHA = 3  # $, 'BETA_2'"),
+        ("train.py", b"os.environ['HOME'], os.environ['OMP_NUM_THREADS']"),  # of known classes
+        ("notes.md", b"export 'ALPHA'"),
+        ("large.py", b"'ALPHA'" + b" " * (1 << 20)),
+    ],
+)
+def test_what_is_no_mention(path: str, text: bytes, tmp_path: Path) -> None:
+    assert messages(tmp_path, path, text) == []
+
+
+def test_many_are_counted(tmp_path: Path) -> None:
+    names = tuple(f"MY_PARAMETER_{number:02}" for number in range(12))
+    (message,) = messages(tmp_path, "train.py", repr(names).encode(), names)
+    assert "MY_PARAMETER_07 and 4 more (the first in job/train.py)" in message
+    assert message.endswith("--bake MY_PARAMETER_06 --bake MY_PARAMETER_07")
+
+
+def test_the_option_puts_it_in() -> None:
+    """As the message says."""
+    variable = Variable(name="ALPHA", value="1e-3", place=SourceLocation(file="env.txt", line=1))
+    settings, _ = resolve_environment([variable], bake={"ALPHA": None}, drop=())
+    assert [(setting.name, setting.value) for setting in settings] == [("ALPHA", "1e-3")]
