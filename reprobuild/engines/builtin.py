@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reprobuild import __version__
+from reprobuild.engines.builtin_discarded import describe_discarded_files
 from reprobuild.engines.builtin_images import UnpackedImages
 from reprobuild.engines.builtin_job import container_hostname, make_job
 from reprobuild.engines.builtin_unpack import has_whiteouts
@@ -83,10 +84,15 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container, and pass on its output.
 
-    The output goes to `sink` as it arrives. The container is removed afterwards.
+    The output goes to `sink` as it arrives, and at the end a line on files that end with the container. The container
+    is removed afterwards.
     """
     with _scratch_directory(env) as scratch:
-        return _follow(reference, task, env, scratch, sink, SignalForwarding())
+        code = _follow(reference, task, env, scratch, sink, SignalForwarding())
+        with contextlib.suppress(OSError):  # the command's result is the one to report
+            if message := describe_discarded_files(scratch / "upper"):
+                sink(2, message.encode())
+        return code
 
 
 @contextlib.contextmanager

@@ -81,6 +81,29 @@ def test_a_container_changes_no_layer(loaded: Tiny, env: Mapping[str, str]) -> N
     assert sh(loaded, env, "cat /etc/hello; test ! -e /bin/new").stdout == b"hello\n"
 
 
+def attach(image: Tiny, env: Mapping[str, str], script: str, **more: Any) -> tuple[int, str]:
+    said: list[bytes] = []
+    task = Task(arguments=("sh", "-c", script), **more)
+    code = builtin.attach(
+        image.reference, task, env, lambda stream, data: said.append(data) if stream == 2 else None
+    )
+    return code, b"".join(said).decode()
+
+
+def test_files_that_end_with_the_container_are_named(
+    loaded: Tiny, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    script = "cd /bin; echo x >a; echo x >'b\tc'; echo x >c; echo x >d; : >empty; exit 3"
+    code, said = attach(loaded, env, script)
+    assert code == 3
+    assert said == (
+        "reprobuild: /bin/a, /bin/b\\tc, /bin/c and 1 more (8 bytes) ended with the container; a file below a "
+        "directory that -v mounts is kept\n"
+    )
+    volumes = ((str(tmp_path), "/data"),)
+    assert attach(loaded, env, "echo x >/data/a; echo x >/etc/b", volumes=volumes) == (0, "")
+
+
 def test_a_lost_layer_is_unpacked_again(loaded: Tiny, env: Mapping[str, str], tmp_path: Path) -> None:
     name = "reprobuild-test/lost:1"
     image = make_tiny(tmp_path, name, {"etc/word": b"lost"})
