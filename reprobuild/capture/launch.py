@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -16,6 +19,10 @@ _CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
 _PYTHONS = ("bin/python", "Scripts/python.exe", "python.exe")
 # A Python so started runs no code of the current directory, of variables and of its `site-packages`.
 ISOLATED = ("-I", "-S")
+PROGRAM = "reprobuild capture"  # begins each line of the program
+_TAKEN = "another process has captured, or is capturing, into this directory"  # its note
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # set in a job, whose ranks capture together
+_NAMES = 1000  # of directories that are tried for a hint
 
 
 def read_capture_recipe() -> str:
@@ -112,6 +119,39 @@ def capture(
             hint="it must be Python 3.8 or newer; name another with --python",
         )
     return code
+
+
+def closing_notes(
+    output: bytes, python: str, out: Path | None, env: Mapping[str, str], *, default: bool
+) -> list[str]:
+    """Return the notes after the output of the program.
+
+    They name the captured interpreter, or the remedy if another process has the directory.
+
+    Args:
+        output: of the program, on standard error.
+        python: the interpreter.
+        out: the directory; None for the program's own choice.
+        env: of this process.
+        default: whether no environment is active and the interpreter is that of reprobuild.
+    """
+    lines = output.decode(errors="replace").splitlines()
+    if f"{PROGRAM}: {_TAKEN}" in lines and not any(map(env.get, _JOBS)):
+        free = _free_name(out or Path("snapshot"))
+        return [f"hint: it has a snapshot; to capture again, name another directory: -o {shlex.quote(free)}"]
+    if not any(line.startswith(f"{PROGRAM}: ") and line.endswith(": captured") for line in lines):
+        return []
+    name = shlex.quote(shutil.which(python) or python)
+    warning = (
+        "warning: no environment is active, and reprobuild's own was captured: "
+        "activate yours and capture again with another -o DIR, or name its interpreter with --python PATH"
+    )
+    return [*([warning] if default else []), f"{PROGRAM}: the captured environment is that of {name}"]
+
+
+def _free_name(out: Path) -> str:
+    names = (f"{out}-{number}" for number in range(2, _NAMES))
+    return next((name for name in names if not os.path.lexists(name)), "DIR")
 
 
 def capture_into(

@@ -50,12 +50,23 @@ def command(
         common.print_result(launch.read_capture_recipe(), nl=False)
         return 0
     active, env = common.find_active_python()
-    return launch.capture(
+    errors: list[bytes] = []
+
+    def write(stream: int, data: bytes) -> None:
+        common.write_output(stream, data)
+        if stream != 1:
+            errors.append(data)
+
+    code = launch.capture(
         python or active,
         out,
         env=env,
-        sink=common.write_output,
+        sink=write,
         as_json=as_json,
         accept=accept,
         include=include,
     )
+    is_default = not python and not launch.find_interpreter(env, "")
+    for note in launch.closing_notes(b"".join(errors), python or active, out, env, default=is_default):
+        common.print_note(note)
+    return code

@@ -23,6 +23,7 @@ from reprobuild.report.difference import safe_text
 from reprobuild.report.machine import machine_lines
 from reprobuild.report.units import format_bytes, format_duration
 from reprobuild.resolve.cuda.evidence import determine_cuda
+from reprobuild.resolve.environment.path_mapping import unquote_directory
 from reprobuild.resolve.interpreter.other_pip import find_other_pip
 from reprobuild.resolve.vendor.hints import VendorOrigin
 from reprobuild.snapshot.model import ParseNote, Requirement, Snapshot
@@ -189,7 +190,7 @@ def render_snapshot(
     suspect = [variable.name for variable in snapshot.variables if variable.suspect]
     lines = [
         f"snapshot      sha256:{snapshot.digest}",
-        f"python        {len(snapshot.requirements)} distributions",
+        f"python        {len(snapshot.requirements)} distributions{_environment_text(snapshot)}",
         *_other_pip_lines(snapshot),
         f"system        {len(snapshot.packages)} packages",
         f"environment   {len(snapshot.variables)} variables",
@@ -212,6 +213,12 @@ def render_snapshot(
     hard = [line for line in snapshot.requirements if line.kind not in ("index", "archive")]
     lines += [f"needs more      {line.place}: {line.kind}: {line.text}{_version_text(line)}" for line in hard]
     return "\n".join(lines)
+
+
+def _environment_text(snapshot: Snapshot) -> str:
+    """Return the directory of the captured environment, if it is known."""
+    python = snapshot.captured.python if snapshot.captured else None
+    return f" in {safe_text(unquote_directory(python.prefix))}" if python and python.prefix else ""
 
 
 def _strange_lines(snapshot: Snapshot) -> list[str]:
