@@ -273,6 +273,8 @@ def test_what_cannot_be_put_aside() -> None:
         (index(entry("a")), index(entry("a")), "identical", "d" * 64),
         (index(), index(), "inconclusive", "the command wrote no such file; there is nothing"),
         (index(there={"P": ("x.pt",)}), index(), "inconclusive", "there is x.pt"),
+        (index(others=("a/Q", "P", "my a/P")), index(), "inconclusive", "the command wrote no such file, but below "
+         "{out}: name it with --output-file '{out}/P' --output-file '{out}/my a/P'; there is nothing"),
         (index(entry("a")), index(), "drift", "a: only in the first run"),
         (index(), index(entry("a")), "drift", "a: only in the second run"),
         (index(entry("a")), index(entry("a", kind="fifo", stored="")), "drift",

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
@@ -154,7 +156,9 @@ def judge_artefact(
         return WorkComparison(
             name=label,
             verdict="inconclusive",
-            detail=display_line(f"the command wrote no such file; there is {names}"),
+            detail=display_line(
+                f"the command wrote no such file{_suggest_option(pattern, first_index)}; there is {names}"
+            ),
         )
     judged: list[FileAnswer] = [
         FileAnswer(name=entry.path, verdict="drift", details=(f"only in the {which} run",))
@@ -163,6 +167,14 @@ def judge_artefact(
     ]
     judged += [_judge_pair(both, (first_index, second_index), answers) for both in pairs]
     return _summarise_files(label, judged)
+
+
+def _suggest_option(pattern: str, index: OutputIndex) -> str:
+    """Return the options for files below `{out}` with the name of a pattern that matched no file."""
+    last = pattern.rpartition("/")[2]
+    names = [name for name in index.others if fnmatchcase(name.rpartition("/")[2], last)][:SAID]
+    options = " ".join(f"--output-file {shlex.quote(f'{{out}}/{name}')}" for name in names)
+    return f", but below {{out}}: name it with {options}" if options else ""
 
 
 def _judge_pair(
