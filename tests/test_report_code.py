@@ -13,6 +13,7 @@ import pytest
 
 from reprobuild.cli.run import command as run_command
 from reprobuild.report.code import find_code, render_code
+from reprobuild.report.text import render_snapshot
 from reprobuild.run.options import read_volumes
 from reprobuild.snapshot.read import read_snapshot
 from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, git, new_origin, run_program, write
@@ -42,7 +43,28 @@ def test_the_repository_of_the_job_is_named(tmp_path: Path) -> None:
     place = "/src/clone in the image, "
     said = f"code          clone: {top} (commit {head}, branch main, {place}the job ran in it)"
     assert lines_of(tmp_path / "snapshot") == [said]
+    assert "\nchanges       none\n" in render_snapshot(read_snapshot(tmp_path / "snapshot"))
     assert lines_of(tmp_path / "snapshot", ("clone",)) == [said.replace(place, "")]
+
+
+def test_changes_are_named(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    git(top, "add", "-A")
+    take(top, tmp_path / "staged")
+    (line,) = lines_of(tmp_path / "staged")
+    assert ", branch main, uncommitted changes, /src/clone in the image, " in line
+    assert "\nchanges       clone (uncommitted changes)\n" in render_snapshot(
+        read_snapshot(tmp_path / "staged")
+    )
+    git(top, "commit", "-q", "-m", "mine")
+    take(top, tmp_path / "unpushed")
+    base = git(top, "rev-parse", "origin/main").decode()[:12]
+    (line,) = lines_of(tmp_path / "unpushed")
+    assert f", branch main, changes since commit {base}, /src/clone in the image, " in line
+    write(top, "new.py", b"new\n")
+    take(top, tmp_path / "untracked")
+    assert ", uncommitted changes, " in lines_of(tmp_path / "untracked")[0]
 
 
 def test_a_folder_of_the_repository_is_named(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ class Code(Struct, frozen=True, kw_only=True):
     """A repository of a snapshot.
 
     `place` is its path in the image, None if it is inside of another repository or left out. `job` is the job's
-    directory inside of it, `.` for the repository's own directory, None if the job ran elsewhere.
+    directory inside of it, `.` for the repository's own directory, None if the job ran elsewhere. `changes` describes
+    the captured changes, empty without any.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Code(Struct, frozen=True, kw_only=True):
     branch: str | None = None
     place: str | None = None
     job: str | None = None
+    changes: str = ""
 
 
 class JobCode(Struct, frozen=True, kw_only=True):
@@ -125,7 +127,25 @@ def _repository_code(repository: CapturedRepository, place: str | None, folder: 
     top = unquote_directory(repository.folder)
     branch = unquote_path(repository.branch).decode("utf-8", "surrogateescape") if repository.branch else None
     job = posixpath.relpath(folder, top) if folder else None
-    return Code(name=repository.name, folder=top, commit=repository.head, branch=branch, place=place, job=job)
+    return Code(
+        name=repository.name, folder=top, commit=repository.head, branch=branch, place=place, job=job,
+        changes=describe_changes(repository),
+    )  # fmt: skip
+
+
+def describe_changes(repository: CapturedRepository) -> str:
+    """Return the changes of a captured repository in words; empty if it is as in a commit of its remote.
+
+    The diff begins at a commit that a remote has, so that it may have commits that were not pushed.
+    """
+    diff = repository.diff
+    if repository.index != repository.worktree or repository.unmerged:
+        return "uncommitted changes"
+    if diff.file is None and not diff.size and diff.reason in ("", "done"):
+        return ""
+    if diff.start == repository.head:
+        return "uncommitted changes"
+    return f"changes since commit {diff.start[:_SHORT]}" if repository.head else "files without a commit"
 
 
 def render_code(code: JobCode, *, imported: bool = False) -> list[str]:
@@ -167,6 +187,8 @@ def _describe_repository(repository: Code) -> str:
     facts = [f"commit {repository.commit[:_SHORT]}" if repository.commit else "no commit"]
     if repository.branch:
         facts.append(f"branch {safe_text(repository.branch.removeprefix('refs/heads/'))}")
+    if repository.changes and repository.commit:
+        facts.append(repository.changes)
     if repository.place:
         facts.append(f"{repository.place} in the image")
     if repository.job is not None:

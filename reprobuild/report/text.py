@@ -17,7 +17,7 @@ from reprobuild.image.model import NATIVE, Image
 from reprobuild.infra.columns import align
 from reprobuild.lock.model import OF_NO_LINE, Lock, Outcome, Resolution
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
-from reprobuild.report.code import find_code, render_code
+from reprobuild.report.code import describe_changes, find_code, render_code
 from reprobuild.report.determinism import verdict_lines
 from reprobuild.report.difference import safe_text
 from reprobuild.report.machine import machine_lines
@@ -186,7 +186,6 @@ def render_snapshot(
         drop: the user's override of the packages to leave out of the image.
         origin: the vendor's image that it was captured in, if any.
     """
-    secret = [variable.name for variable in snapshot.variables if variable.value is None]
     suspect = [variable.name for variable in snapshot.variables if variable.suspect]
     lines = [
         f"snapshot      sha256:{snapshot.digest}",
@@ -200,13 +199,13 @@ def render_snapshot(
         *machine_lines(snapshot),
         *(f"image         {safe_text(line, 600)}" for line in (origin.lines() if origin else ())),
         *_cuda_lines(snapshot),
-        f"changes       {', '.join(f'{p.file} ({len(p.files)} files)' for p in snapshot.patches) or 'none'}",
+        f"changes       {', '.join(_list_changes(snapshot)) or 'none'}",
         *render_code(
             find_code(snapshot, drop), imported=snapshot.imported is not None and snapshot.captured is None
         ),
         *_uncaptured_lines(snapshot),
         f"absent        {', '.join(snapshot.absent) or 'nothing'}",
-        f"secrets       {', '.join(secret) or 'none'} (values are not kept)",
+        f"secrets       {', '.join(_list_secrets(snapshot))}",
         f"suspect       {', '.join(suspect) or 'none'}",
     ]
     lines += _strange_lines(snapshot)
@@ -219,6 +218,37 @@ def _environment_text(snapshot: Snapshot) -> str:
     """Return the directory of the captured environment, if it is known."""
     python = snapshot.captured.python if snapshot.captured else None
     return f" in {safe_text(unquote_directory(python.prefix))}" if python and python.prefix else ""
+
+
+def _list_changes(snapshot: Snapshot) -> list[str]:
+    """Return the diffs, and the repositories whose changes are in a bundle."""
+    diffs = {patch.file for patch in snapshot.patches}
+    repositories = snapshot.captured.repositories if snapshot.captured else ()
+    return [
+        *(f"{patch.file} ({_count(len(patch.files), 'file')})" for patch in snapshot.patches),
+        *(
+            f"{repository.name} ({changes})"
+            for repository in repositories
+            if repository.diff.file not in diffs and (changes := describe_changes(repository))
+        ),
+    ]
+
+
+def _list_secrets(snapshot: Snapshot) -> list[str]:
+    """Return the names of secret variables, and the files that look like secrets and were not captured."""
+    names = [variable.name for variable in snapshot.variables if variable.value is None]
+    files = [
+        f"{repository.name}/{safe_text(file.path)}"
+        for repository in (snapshot.captured.repositories if snapshot.captured else ())
+        for file in repository.left_out
+        if file.reason == "secret"
+    ]
+    variables = [f"{', '.join(names) or 'none'} (values are not kept)"] if names or not files else []
+    return [*variables, *([f"{', '.join(files)} (not captured)"] if files else [])]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + "s" * (number != 1)
 
 
 def _strange_lines(snapshot: Snapshot) -> list[str]:

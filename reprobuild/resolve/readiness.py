@@ -5,6 +5,7 @@ No network is used: `lock` may find more, such as a version that is gone.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 
@@ -13,12 +14,17 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.errors import LockError
+from reprobuild.infra.display import escape_text
+from reprobuild.resolve.acceptance import names_of
 from reprobuild.resolve.as_of import SOLVED, describe_moment, parse_moment
+from reprobuild.resolve.environment.path_mapping import place_repositories, unquote_directory
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.resolve.interpreter.proposal import PythonLimits, propose_python
 from reprobuild.resolve.line_resolutions import UNREAD, unread_remarks
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
+from reprobuild.resolve.sources.captured_sources import rule_losses
+from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 _SHOWN = 3  # names in one question
@@ -74,6 +80,7 @@ def _questions(
     yield from _python_question(snapshot, decisions, pinned)
     yield from _open_lines(snapshot, lines, decisions)
     yield from _local_sources(snapshot, lines, decisions)
+    yield from _lost_files(snapshot, decisions)
     accepted = set(decisions.accept)
     yield from _unread_lines(snapshot, accepted)
     if not (snapshot.packages or snapshot.rpms or {"no-apt-list", "apt-packages.txt"} & accepted):
@@ -81,6 +88,41 @@ def _questions(
             text="system packages: no list was captured; the base will have what is needed, as it is now",
             options=("--accept no-apt-list",),
         )
+
+
+def _lost_files(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQuestion]:
+    """Yield the questions for files of captured repositories without their content."""
+    if snapshot.captured is None:
+        return
+    accepted = set(decisions.accept)
+    lost = [
+        ruling
+        for placed in place_repositories(snapshot.captured, snapshot.requirements, decisions.drop)
+        for ruling in rule_losses(placed.repository, snapshot.captured)
+        if not names_of(ruling) & accepted
+    ]
+    if not lost:
+        return
+    subjects = [ruling.subject for ruling in lost]
+    words = subjects if len(subjects) <= _SHOWN else sorted({ruling.kind for ruling in lost})
+    options = _capture_options(snapshot.captured, subjects)
+    capture = f"if they are no secrets, `reprobuild capture {options} -o DIR` has them; " if options else ""
+    yield SnapshotQuestion(
+        text=f"code: {_count(len(lost), 'file')} of a repository not captured ({_shorten(subjects)}): "
+        f"{capture}to freeze without",
+        options=tuple(f"--accept {shlex.quote(word)}" for word in words),
+    )
+
+
+def _capture_options(captured: CaptureFacts, subjects: Collection[str]) -> str:
+    """Return the options of `capture` for files that were left out because they look like secrets."""
+    files = [
+        f"{posixpath.basename(unquote_directory(repository.folder))}/{file.path}"
+        for repository in captured.repositories
+        for file in repository.left_out
+        if file.reason == "secret" and f"{repository.name}/{escape_text(file.path)}" in subjects
+    ]
+    return " ".join(f"--accept {shlex.quote(file)}" for file in files[:_SHOWN])
 
 
 def _unread_lines(snapshot: Snapshot, accepted: Collection[str]) -> Iterator[SnapshotQuestion]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -11,11 +12,13 @@ from reprobuild.cli.main import run_line
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.report.readiness import render_readiness
+from reprobuild.report.text import render_snapshot
 from reprobuild.resolve.readiness import SnapshotQuestion, add_questions, list_questions
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.parsers import pip_freeze
 from reprobuild.snapshot.read import read_snapshot
+from tests.capture.repositories import LEAN, new_origin, run_program, write
 
 ROOT = Path(__file__).parents[2]
 NO_PYTHON = "Python: no file of the snapshot shows which Python it was"
@@ -76,6 +79,45 @@ def test_a_captured_snapshot_has_no_question() -> None:
     assert list_questions(captured, Decisions()) == ()
     assert render_readiness((), Path("repro/42")) == (
         "can be frozen: yes; next: reprobuild from-snapshot repro/42 -o frozen"
+    )
+
+
+def test_a_file_that_was_left_out_is_a_question(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, ".env", b"NAME=value\n")
+    assert run_program("-o", tmp_path / "out", env=LEAN, cwd=top).returncode == 0
+    left = read_snapshot(tmp_path / "out")
+    answers = Decisions(python="3.11.2", accept=("no-apt-list",))
+    (question,) = list_questions(left, answers)
+    assert question.options == ("--accept clone/.env",)
+    assert question.text == (
+        "code: 1 file of a repository not captured (clone/.env): if they are no secrets, `reprobuild capture --accept "
+        "clone/.env -o DIR` has them; to freeze without"
+    )
+    assert "\nsecrets       clone/.env (not captured)\n" in render_snapshot(left)
+    for word in ("clone/.env", "file-left-out"):
+        assert list_questions(left, msgspec.structs.replace(answers, accept=("no-apt-list", word))) == ()
+    assert list_questions(left, msgspec.structs.replace(answers, drop=("clone",))) == ()
+    assert run_program("--accept", "clone/.env", "-o", tmp_path / "again", env=LEAN, cwd=top).returncode == 0
+    assert list_questions(read_snapshot(tmp_path / "again"), answers) == ()
+
+
+def test_many_lost_files_have_one_option(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    assert run_program("-o", tmp_path / "out", env=LEAN, cwd=top).returncode == 0
+    path = tmp_path / "out" / "capture.json"
+    document = json.loads(path.read_text())
+    (repository,) = document["repositories"]
+    repository["left_out"] = [{"path": f"data/{number}", "reason": "too-large"} for number in range(5)]
+    repository["left_out_count"] = 7
+    path.write_text(json.dumps(document))
+    (question,) = list_questions(
+        read_snapshot(tmp_path / "out"), Decisions(python="3.11.2", accept=("no-apt-list",))
+    )
+    assert question.options == ("--accept file-left-out",)
+    assert question.text == (
+        "code: 6 files of a repository not captured (clone/data/0, clone/data/1, clone/data/2 and 3 more): "
+        "to freeze without"
     )
 
 
