@@ -14,8 +14,9 @@ from reprobuild.config.services import read_services, request_distances
 from reprobuild.ecosystems.conda.conda_config import read_channels
 from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
-from reprobuild.ecosystems.pypi.pip_config import Asking
+from reprobuild.ecosystems.pypi.pip_config import Asking, read_certificates
 from reprobuild.errors import LockError
+from reprobuild.infra.http.authorities import Authorities
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.netrc import Netrc
 from reprobuild.infra.progress import Progress
@@ -89,11 +90,12 @@ class RunContext(Struct, frozen=True, kw_only=True):
 
 
 def open_client(env: Mapping[str, str], *, offline: bool = False) -> Net:
-    """Return the HTTP client of a run, with the logins of netrc and of registries."""
+    """Return the HTTP client of a run, with the logins of netrc and of registries, and the site's authorities."""
     services = read_services({})
     return Net(
         offline=offline,
         distances=request_distances(services),
         gate=Logins(env, services["docker-hub"].url),
         netrc=Netrc(env),
+        authorities=Authorities(env, lambda: read_certificates(env)),
     )

@@ -49,7 +49,9 @@ def command(
     if subject:
         diagnosis = judge_fit(*subject, host, cuda_code(*subject, context.store))
     else:
-        diagnosis = diagnose(host, probed, offline=offline, netrc=context.net.netrc)
+        diagnosis = diagnose(
+            host, probed, offline=offline, netrc=context.net.netrc, authorities=context.net.authorities
+        )
     diagnosis = without_logins(diagnosis)
     subject_name = f"this machine for {image}" if image else "this machine"
     if as_json:

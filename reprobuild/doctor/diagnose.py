@@ -21,6 +21,7 @@ from reprobuild.doctor.machine import (
 from reprobuild.doctor.model import Diagnosis, Host
 from reprobuild.doctor.services import probe, report_unprobed
 from reprobuild.errors import UsageError
+from reprobuild.infra.http.authorities import Authorities
 from reprobuild.infra.http.netrc import Netrc
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
@@ -32,8 +33,9 @@ __all__ = ["diagnose", "read_subject"]
 
 
 def diagnose(
-    host: Host, services: Mapping[str, Service], *, offline: bool = False, netrc: Netrc | None = None
-) -> Diagnosis:
+    host: Host, services: Mapping[str, Service], *, offline: bool = False, netrc: Netrc | None = None,
+    authorities: Authorities | None = None,
+) -> Diagnosis:  # fmt: skip
     """Judge a machine for every command.
 
     Args:
@@ -41,12 +43,15 @@ def diagnose(
         services: those to probe, by name.
         offline: probe none.
         netrc: the user's logins for them.
+        authorities: the site's.
     """
     findings = [
         *judge_system(host), *judge_sandbox(host), *judge_engines(host), *judge_gpus(host), *judge_programs(host),
         *judge_disks(host), *judge_resources(host), *judge_fabric(host),
     ]  # fmt: skip
-    findings += [report_unprobed(services)] if offline else probe(services, netrc=netrc)
+    findings += (
+        [report_unprobed(services)] if offline else probe(services, netrc=netrc, authorities=authorities)
+    )
     return Diagnosis(findings=tuple(findings))
 
 

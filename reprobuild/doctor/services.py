@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from reprobuild.config.services import Service, request_distances
 from reprobuild.doctor.model import DoctorFinding
 from reprobuild.errors import FetchError
+from reprobuild.infra.http.authorities import Authorities
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError, split_credentials
 from reprobuild.infra.http.netrc import Netrc
@@ -49,16 +50,18 @@ def report_unprobed(services: Mapping[str, Service]) -> DoctorFinding:
 
 
 def probe(
-    services: Mapping[str, Service], seconds: float = SECONDS, netrc: Netrc | None = None
-) -> Iterator[DoctorFinding]:
+    services: Mapping[str, Service], seconds: float = SECONDS, netrc: Netrc | None = None,
+    authorities: Authorities | None = None,
+) -> Iterator[DoctorFinding]:  # fmt: skip
     """Request every service, and yield the findings in order.
 
     Args:
         services: by name.
         seconds: the time after which a service counts as silent.
         netrc: the user's logins.
+        authorities: the site's.
     """
-    net = Net(manners=_MANNERS, distances=request_distances(services), netrc=netrc)
+    net = Net(manners=_MANNERS, distances=request_distances(services), netrc=netrc, authorities=authorities)
     whole = {probe_address(service) for service in services.values()}
     net.learn(
         {}, {redact_address(url).rstrip("/"): url.rstrip("/") for url in whole if redact_address(url) != url}

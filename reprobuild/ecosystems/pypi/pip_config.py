@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 
 from reprobuild.errors import LockError
@@ -56,19 +57,38 @@ class Asking:
         Raises:
             LockError: pip does not answer.
         """
+        default, settings = self._read()
+        return default, {name: value.split() for name, value in settings.items()}
+
+    def _read(self) -> tuple[str, dict[str, str]]:
         if self._lines is None:
             try:
                 self._lines = self._asked.result(_SECONDS).decode().splitlines()
             except proc.ProcessFailedError as err:
                 hint = f"{sys.executable} -m pip must work: install pip there, or mend its configuration"
                 raise LockError(str(err), hint=hint) from None
-        settings: dict[str, tuple[int, list[str]]] = {}
+        settings: dict[str, tuple[int, str]] = {}
         default, *lines = self._lines
         for line in lines:
             key, equals, value = line.partition("=")
             section, _, name = key.rpartition(".")
             if not equals or section not in _RANK:
                 continue
-            if _RANK[section] >= settings.get(name, (-1, []))[0]:
-                settings[name] = (_RANK[section], str(ast.literal_eval(value)).split())
+            if _RANK[section] >= settings.get(name, (-1, ""))[0]:
+                settings[name] = (_RANK[section], str(ast.literal_eval(value)))
         return default, {name: value for name, (_, value) in settings.items()}
+
+    def certificates(self) -> str:
+        """Return the path of pip's setting `cert`, or "".
+
+        Raises:
+            LockError: pip does not answer.
+        """
+        path = self._read()[1].get("cert", "")
+        return str(Path(path).expanduser()) if path else ""
+
+
+def read_certificates(env: Mapping[str, str]) -> str:
+    """Return the path of pip's setting `cert` in an environment, or ""."""
+    with Asking(env) as query:
+        return query.certificates()

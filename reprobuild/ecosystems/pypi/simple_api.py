@@ -27,7 +27,14 @@ from reprobuild.errors import FetchError
 from reprobuild.infra.display import display_text
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.file_scheme import local_path
-from reprobuild.infra.http.model import AccessDeniedError, ForbiddenError, NotFoundError, Page, UnreachedError
+from reprobuild.infra.http.model import (
+    AccessDeniedError,
+    DistrustedError,
+    ForbiddenError,
+    NotFoundError,
+    Page,
+    UnreachedError,
+)
 
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 # Bounds of a page. One with 30,000 files has some 10 MiB, and `mousebender` reads 1 MiB in a second.
@@ -106,7 +113,8 @@ class Pages:
             return self._files(index, project, selection)
         except UnreachedError as err:
             message = str(err).replace(address, index.url, 1)
-            self._lost[index.url] = FetchError(message, hint=_mirror_hint(index) or err.hint)
+            hint = err.hint if isinstance(err, DistrustedError) else _mirror_hint(index) or err.hint
+            self._lost[index.url] = FetchError(message, hint=hint)
             raise _no_list_error(index, self._lost[index.url]) from None
         except FetchError as err:
             if self._net.offline:

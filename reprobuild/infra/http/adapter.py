@@ -17,7 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from reprobuild.infra.cancel import CancelToken
-from reprobuild.infra.http.authorities import share_context
+from reprobuild.infra.http.authorities import Authorities, share_context
 from reprobuild.infra.http.deadline import WATCH, Deadline
 
 
@@ -28,8 +28,9 @@ class DeadlineAdapter(HTTPAdapter):
     their own, with only the timeouts of reads.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, authorities: Authorities | None = None) -> None:
         self._seconds = seconds
+        self._authorities = authorities or Authorities()
         self.halt = CancelToken()
         self._due: Deadline | None = None
         self._guard = threading.Lock()
@@ -51,18 +52,17 @@ class DeadlineAdapter(HTTPAdapter):
         return manager
 
     def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
-        """Set the authorities of connections, as requests does, but read their file only once."""
+        """Set the authorities of connections: those of requests, and the site's if no variable replaces them."""
         super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]  # requests has no types for it
-        # A proxy that is reached by https would be checked without the authorities.
-        if (
-            isinstance(conn, HTTPSConnectionPool)
-            and conn.proxy is None
-            and verify
-            and not cert
-            and conn.ca_certs
-        ):
-            conn.conn_kw["ssl_context"] = context = share_context(conn.ca_certs)
-            conn.ca_certs = None if context else conn.ca_certs
+        if not isinstance(conn, HTTPSConnectionPool) or not verify or cert or not conn.ca_certs:
+            return
+        more = self._authorities.paths if verify is True else ()
+        context = share_context(conn.ca_certs, more)
+        if context is None:
+            return
+        conn.ca_certs, conn.conn_kw["ssl_context"] = None, context
+        if conn.proxy_config is not None:  # a proxy that is reached by https has a context of its own
+            conn.conn_kw["proxy_config"] = conn.proxy_config._replace(ssl_context=context)
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         """Send a request; raise `ReadTimeout` if the headers are late.

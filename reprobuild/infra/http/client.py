@@ -1,11 +1,13 @@
 """The only HTTP client, with retries, resumption, proxies and certificates.
 
-It fetches pages and files. `requests` reads proxies and certificates from the environment by its own
-documented rules. `file:` addresses are read from the disk, as pip's and uv's indexes may be directories.
+It fetches pages and files. `requests` reads proxies from the environment by its own documented rules, and
+`authorities` has the certificates. `file:` addresses are read from the disk, as pip's and uv's indexes may be
+directories.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ import urllib3
 from reprobuild.errors import FetchError
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.http.auth import RegistryAuth, StaticAuth, send_with_login
+from reprobuild.infra.http.authorities import Authorities
 from reprobuild.infra.http.credentials import encode_login, login_for, origins
 from reprobuild.infra.http.download import Download
 from reprobuild.infra.http.file_scheme import copy_local, local_page
@@ -28,12 +31,12 @@ from reprobuild.infra.http.model import CHUNK as CHUNK
 from reprobuild.infra.http.model import PAGE as PAGE
 from reprobuild.infra.http.model import AccessDeniedError as AccessDeniedError
 from reprobuild.infra.http.model import CrossHostRedirectError as CrossHostRedirectError
+from reprobuild.infra.http.model import DistrustedError, innermost_cause, origin
 from reprobuild.infra.http.model import ForbiddenError as ForbiddenError
 from reprobuild.infra.http.model import NotFoundError as NotFoundError
 from reprobuild.infra.http.model import Page as Page
 from reprobuild.infra.http.model import UnreachedError as UnreachedError
 from reprobuild.infra.http.model import WrongSizeError as WrongSizeError
-from reprobuild.infra.http.model import innermost_cause, origin
 from reprobuild.infra.http.model import split_credentials as split_credentials
 from reprobuild.infra.http.netrc import Netrc as Netrc
 from reprobuild.infra.http.redaction import UrlRedactor
@@ -53,6 +56,13 @@ _FOLLOWED = ("GET", "HEAD")
 _ENDLESS = "it may be hostile, or no index at all; name another address with --service"
 _LOOP = "the server's set-up is broken, or it wants a login that it cannot see; try the address in a browser"
 _UNREACHABLE = "check the network and the proxy settings, or name another address with --service"
+_DISTRUSTED = (
+    "the authority of this certificate is not trusted: set REQUESTS_CA_BUNDLE=FILE, or `cert` of pip.conf "
+    "(`pip config set global.cert FILE`), to your site's certificates"
+)
+_CERTIFICATE = "check the address and the clock of this machine, or name another address with --service"
+# Verification errors of OpenSSL (X509_verify_cert_error_string): no chain leads to a trusted authority.
+_NO_AUTHORITY = re.compile("self.signed certificate|issuer certificate|unable to verify the first")
 
 
 class Net:
@@ -69,6 +79,7 @@ class Net:
             and from its `default` entry; for other addresses see `Netrc`.
         hidden: tokens and signatures of addresses, shared by the clients of one run.
         netrc: the user's, also shared; without it there is no login of netrc.
+        authorities: the site's, also shared.
     """
 
     def __init__(
@@ -76,13 +87,15 @@ class Net:
         manners: RetryPolicy | None = None, distances: Mapping[str, float] | None = None,
         gate: RegistryAuth | None = None, configured: Iterable[str] = (),
         hidden: UrlRedactor | None = None, netrc: Netrc | None = None,
+        authorities: Authorities | None = None,
     ) -> None:  # fmt: skip
         self.offline = offline
         self._gate = gate
         self._credentials = dict(credentials or {})
         self._manners = manners or RetryPolicy()
         self._pace = RateLimiter(self._manners, distances or {})
-        self._own = ThreadSession(self._manners)
+        self.authorities = authorities or Authorities()
+        self._own = ThreadSession(self._manners, self.authorities)
         self.hidden = hidden or UrlRedactor()
         self._configured = set(origins(configured))
         self.netrc = netrc or Netrc({})
@@ -265,15 +278,21 @@ class Net:
                 else send(url, login or auth)
             )
 
+        def answer() -> requests.Response:
+            return send_with_login(gate, url, self, get) if gate else get(None)
+
         try:
-            response = send_with_login(gate, url, self, get) if gate else get(None)
+            try:
+                response = answer()
+            except requests.exceptions.SSLError:
+                if not self.authorities.extend():
+                    raise
+                response = answer()
         except requests.TooManyRedirects:
             raise FetchError(f"{url} redirects in a loop", hint=_LOOP) from None
         # Addresses of redirections may be anything: requests lets some errors of parsers through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as err:
-            final = UnreachedError(
-                f"{url} cannot be reached: {self.hidden.redact(innermost_cause(err))}", hint=_UNREACHABLE
-            )
+            final = _make_error(url, self.hidden.redact(innermost_cause(err)))
             if is_temporary(err):
                 raise RetryableError(final) from None
             raise final from None
@@ -310,3 +329,10 @@ class Net:
             return ""
         place = self.hidden.redact(response.url.partition("?")[0])
         return f" (which leads to {split_credentials(place)[0]})"
+
+
+def _make_error(url: str, cause: str) -> UnreachedError:
+    text = f"{url} cannot be reached: {cause}"
+    if "certificate verify failed" not in cause:
+        return UnreachedError(text, hint=_UNREACHABLE)
+    return DistrustedError(text, hint=_DISTRUSTED if _NO_AUTHORITY.search(cause) else _CERTIFICATE)

@@ -25,6 +25,10 @@ class UnreachedError(FetchError):
     """An error: the host of the address cannot be reached."""
 
 
+class DistrustedError(UnreachedError):
+    """An error: the certificate of the host is not trusted."""
+
+
 class NotFoundError(FetchError):
     """An error: there is no document at the address.
 

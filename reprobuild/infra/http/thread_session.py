@@ -13,6 +13,7 @@ import requests
 
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.http.adapter import DeadlineAdapter
+from reprobuild.infra.http.authorities import Authorities
 from reprobuild.infra.http.redirects import NoRedirectSession
 from reprobuild.infra.http.request import Body
 from reprobuild.infra.http.retry import RetryPolicy
@@ -21,8 +22,9 @@ from reprobuild.infra.http.retry import RetryPolicy
 class ThreadSession:
     """A session and its adapter for each thread."""
 
-    def __init__(self, manners: RetryPolicy) -> None:
+    def __init__(self, manners: RetryPolicy, authorities: Authorities) -> None:
         self._manners = manners
+        self._authorities = authorities
         self._local = threading.local()
 
     @property
@@ -68,6 +70,7 @@ class ThreadSession:
     def _make(self) -> None:
         if not hasattr(self._local, "session"):
             self._local.session = NoRedirectSession()
-            self._local.line = line = DeadlineAdapter(self._manners.connect + self._manners.read)
+            seconds = self._manners.connect + self._manners.read
+            self._local.line = line = DeadlineAdapter(seconds, self._authorities)
             for scheme in ("http://", "https://"):
                 self._local.session.mount(scheme, line)
