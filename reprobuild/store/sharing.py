@@ -37,6 +37,7 @@ _NESTED = (
     "packages",
 )  # their directories are shared, too; the trees in `roots` are one user's each
 _MEND = "let XDG_DATA_HOME name a directory that you alone can write to"
+_NAME_STORE = "name a store, such as the one that `reprobuild store share --group NAME --store DIR` shares"
 _DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC
 _FILE = host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC
 
@@ -47,9 +48,9 @@ def share(store: Store, group: str) -> None:
     The store is made if it is missing; all other users are kept out.
 
     Raises:
-        UsageError: there is no such group, the file system has no ACLs, an entry is a link or another user's, or
-            the key of the store cannot be recorded.
-        OSError: the store belongs to another user, or the user is not in the group.
+        UsageError: there is no such group, the file system has no ACLs, an entry is a link or another user's, the
+            store belongs to another user, or its key cannot be recorded.
+        OSError: the user is not in the group.
     """
     import grp  # not on Windows
 
@@ -59,6 +60,7 @@ def share(store: Store, group: str) -> None:
         raise UsageError(
             f"there is no group {group!r} on this machine", hint="`id -Gn` shows those of yours"
         ) from None
+    _refuse_other_owner(store.root)
     store.make()
     if make_key(store.root, store.known, renew=True) is None:
         raise _unrecordable_key_error(store)
@@ -78,6 +80,16 @@ def share(store: Store, group: str) -> None:
         host.close(root)
 
 
+def _refuse_other_owner(root: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        owner = root.stat().st_uid
+        if host.geteuid() not in (0, owner):
+            raise UsageError(
+                f"{root} belongs to {_owner(owner)}, who alone can share it",
+                hint=f"to use what its group shares: `reprobuild store join {shlex.quote(str(root))}`",
+            )
+
+
 def join(store: Store, say: Callable[[str], object]) -> str:
     """Trust a store's key from now on; return its owner's name.
 
@@ -86,19 +98,38 @@ def join(store: Store, say: Callable[[str], object]) -> str:
         say: logs the owner before the key is recorded.
 
     Raises:
-        UsageError: it has no key, or the key cannot be recorded.
+        UsageError: it is missing, closed to the user, or has no key, or the key cannot be recorded.
     """
+    if not store.root.is_dir():
+        raise UsageError(f"there is no directory {store.root}", hint=_NAME_STORE)
+    if not os.access(store.root, os.R_OK | os.X_OK):
+        raise _closed_store_error(store.root)
     key = stored_key(store.root)
     if key is None:
         raise UsageError(
             f"{store.root} has no key that this user can read and its owner alone can write",
-            hint="name a store, such as the one that `reprobuild store share --group NAME --store DIR` shares",
+            hint=_NAME_STORE,
         )
     owner = _owner(store.root.stat().st_uid)
     say(f"{store.root} belongs to {owner}")
     if not store.known.add(key):
         raise _unrecordable_key_error(store)
     return owner
+
+
+def _closed_store_error(root: Path) -> UsageError:
+    import grp  # not on Windows
+
+    facts = root.stat()
+    try:
+        group = grp.getgrgid(facts.st_gid).gr_name
+    except KeyError:
+        group = f"number {facts.st_gid}"
+    owner = _owner(facts.st_uid)
+    return UsageError(
+        f"{root} is open to the members of the group {group} alone, and this process is not in it",
+        hint=f"`id -Gn` shows your groups: ask {owner} or an administrator to add you to {group}, and log in again",
+    )
 
 
 def key_note(store: Store) -> str:

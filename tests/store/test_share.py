@@ -161,6 +161,42 @@ def test_what_cannot_be_shared(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert caught.value.hint == "put the store on a file system that has them, as ext4, xfs and Lustre do"
 
 
+def refusal(user: int, group: int, task: Callable[[], object], report: Path) -> list[str]:
+    """Return the message and the hint of the UsageError that another user gets."""
+    report.touch()
+    report.chmod(0o666)
+
+    def note() -> None:
+        try:
+            task()
+        except UsageError as err:
+            report.write_text(f"{err}\n{err.hint}")
+
+    assert does(user, group, note) == 0
+    return report.read_text().splitlines()
+
+
+def test_the_owner_alone_can_share_a_store(place: Path) -> None:
+    store, group = Store(place / "store"), grp.getgrgid(os.getgid()).gr_name
+    share(store, group)
+    assert refusal(BOB, os.getgid(), lambda: share(store, group), place / "report") == [
+        f"{store.root} belongs to root, who alone can share it",
+        f"to use what its group shares: `reprobuild store join {store.root}`",
+    ]
+    (place / f"home of {BOB}").mkdir()
+    os.chown(place / f"home of {BOB}", BOB, BOB)
+    assert does(BOB, os.getgid(), lambda: joined(store.root, BOB)) == 0
+
+
+def test_a_store_is_joined_by_its_group_alone(place: Path) -> None:
+    store, group = Store(place / "store"), grp.getgrgid(os.getgid()).gr_name
+    share(store, group)
+    assert refusal(EVE, EVE, lambda: join(store, lambda _: None), place / "report") == [
+        f"{store.root} is open to the members of the group {group} alone, and this process is not in it",
+        f"`id -Gn` shows your groups: ask root or an administrator to add you to {group}, and log in again",
+    ]
+
+
 def test_what_a_member_put_there_is_not_shared(place: Path) -> None:
     """No right changes of what a link leads to, and of what other users own."""
     store, group = Store(place / "store"), grp.getgrgid(os.getgid()).gr_name
