@@ -65,8 +65,13 @@ def read_subject(place: Path) -> tuple[Lock, Verdict | None]:
 
     Raises:
         LockError: the lock is missing or damaged.
-        UsageError: the verdict file is damaged, or of another lock.
+        UsageError: there is no such path, or the verdict file is damaged, or of another lock.
     """
+    if not place.exists():
+        raise UsageError(
+            f"there is no file or directory {place}",
+            hint="name an output directory of `reprobuild from-snapshot`, or a reprobuild.lock",
+        )
     path = place / LOCK if place.is_dir() else place
     lock = read_lock(path)
     certificate = path.parent / VERDICT

@@ -22,7 +22,7 @@ _MANY = 4  # a group of so many equal findings is printed as one
 _STATE, _COLUMN, _NARROWEST = 11, 24, 60
 _ENDS: dict[State, str] = {
     "problem": "it will not do as it is",
-    "unknown": "what could not be judged is no yes",
+    "unknown": "it may not do, as some findings could not be judged",
     "warning": "it will do, but for what the warnings name",
     "ok": "it will do",
 }

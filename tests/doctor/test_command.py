@@ -33,7 +33,7 @@ def test_for_an_image(option: list[str], tmp_path: Path) -> None:
     assert done.stderr.endswith(" s] looking at this machine\n")
     if not option:
         assert done.stdout.splitlines()[-1].startswith(
-            f"this machine for {out}: what could not be judged is no yes ("
+            f"this machine for {out}: it may not do, as some findings could not be judged ("
         )
         return
     found = json.loads(done.stdout)
@@ -44,6 +44,12 @@ def test_for_an_image(option: list[str], tmp_path: Path) -> None:
 
 def test_what_cannot_be_judged(tmp_path: Path) -> None:
     done = reprobuild("doctor", tmp_path / "gone")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: there is no file or directory {tmp_path / 'gone'}\n"
+        "hint: name an output directory of `reprobuild from-snapshot`, or a reprobuild.lock\n"
+    )
+    done = reprobuild("doctor", tmp_path)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("error: there is no lock at ")
     out = copied(tmp_path, lock_of(), certificate())
