@@ -175,7 +175,10 @@ def _copy_tree(layers: Sequence[Path], root: Path) -> None:
                 hint=_HINT,
             )
         run_program(
-            ["cp", "--archive", "--reflink=auto", "--no-target-directory", str(layer), str(root)],
+            [
+                "cp", "--archive", "--remove-destination", "--reflink=auto", "--no-target-directory", str(layer),
+                str(root),
+            ],
             env={"PATH": namespaces.PATH, "LC_ALL": "C"}, purpose="copy the tree of the image",
         )  # fmt: skip
     root.chmod(0o755)

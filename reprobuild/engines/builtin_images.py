@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.engines.builtin_unpack import unpack_layer
-from reprobuild.engines.image_records import ImageRecord, ImageRecords, open_user_directory
+from reprobuild.engines.image_records import PART, ImageRecord, ImageRecords, open_user_directory
 from reprobuild.errors import EngineError
 from reprobuild.image.oci.read import Layout, layout_size
 from reprobuild.infra.directory_fd import remove
@@ -134,7 +134,8 @@ class UnpackedImages(Struct, frozen=True):
 
     def _unpack_missing(self, layout: Layout, progress: Progress) -> None:
         """Unpack layers side by side, the largest first."""
-        total, done, allowance = layout_size(layout.folder), 0, layout.allowance()
+        total, done = layout_size(layout.folder), 0
+        members, allowance = layout.allowance(), layout.allowance()
         sizes = {
             number: layout.blob(digest).stat().st_size for number, (_, digest, _) in enumerate(layout.layers)
         }
@@ -146,7 +147,9 @@ class UnpackedImages(Struct, frozen=True):
         workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
         with ThreadPoolExecutor(workers) as pool:
             futures = {
-                pool.submit(unpack_layer, layout, number, self.folder / "layers" / name, allowance): number
+                pool.submit(
+                    unpack_layer, layout, number, self.folder / "layers" / name, members, allowance
+                ): number
                 for name, number in missing.items()
             }
             try:
@@ -165,12 +168,18 @@ class UnpackedImages(Struct, frozen=True):
         used = {path.name for image in self._records.list_all() for path in self.directories(image)}
         for path in (self.folder / "layers").iterdir():
             if path.name not in used:
-                remove(path)
+                doomed = path if path.name.endswith(PART) else path.with_name(path.name + PART)
+                if doomed != path:
+                    path.rename(doomed)  # a removal that is cut short leaves no layer
+                remove(doomed)
 
 
 def _is_running(scratch: Path) -> bool:
     """Return whether a process holds the lock of a container's directory."""
-    descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False  # it has ended meanwhile
     try:
         return not try_lock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     finally:

@@ -16,12 +16,12 @@ from reprobuild.engines.cdi import Edits, find_edits
 from reprobuild.engines.limits import limits_of_caller, may_raise, task_limits
 from reprobuild.engines.model import DEFAULT_NETWORK, Task, identity_variables
 from reprobuild.errors import EngineError
-from reprobuild.infra.directory_fd import open_directory
 from reprobuild.infra.sandbox.filter import make_filter
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SET_ID = 6, 7  # CAP_SETGID, CAP_SETUID
 _USER = re.compile(r"(\d{1,10})(?::(\d{1,10}))?")
+_LARGEST_ID = (1 << 31) - 1  # as in Docker; 4294967295 means no change (setresuid(2))
 _LARGEST = 1 << 20  # bytes of /etc/passwd
 
 
@@ -115,9 +115,15 @@ def _find_user(user: str, layers: Sequence[Path]) -> tuple[int, int]:
     if user in ("", "caller"):
         return 0, 0  # root in the container is the caller
     if match := _USER.fullmatch(user):
-        return int(match[1]), int(match[2] or 0)
+        uid, gid = int(match[1]), int(match[2] or 0)
+        if max(uid, gid) > _LARGEST_ID:
+            raise EngineError(
+                f"{user} is no user of Linux: a number is at most {_LARGEST_ID}",
+                hint="name it by number with --user UID:GID",
+            )
+        return uid, gid
     name, _, group = user.partition(":")
-    for path in reversed(layers):
+    for path in [layer for layer in reversed(layers) if os.path.lexists(layer / "etc/passwd")][:1]:
         for line in _read_passwd(path):
             fields = line.split(":")
             if (
@@ -139,10 +145,13 @@ def _read_passwd(layer: Path) -> list[str]:
     try:
         top = os.open(layer, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with open_directory(top, "etc") as above:
-                opened = os.open("passwd", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=above)
+            above = os.open("etc", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
         finally:
             os.close(top)
+        try:
+            opened = os.open("passwd", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=above)
+        finally:
+            os.close(above)
         with os.fdopen(opened, "rb") as stream:
             if not stat.S_ISREG(os.fstat(opened).st_mode):
                 return []

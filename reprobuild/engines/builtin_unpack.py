@@ -19,18 +19,26 @@ from reprobuild.image.oci.read import Layout, open_layer
 from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.proc import feed
 from reprobuild.infra.sandbox import namespaces
-from reprobuild.infra.tar.entries import CHUNK
+from reprobuild.infra.tar.entries import CHUNK, normalise_name
 from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.layers import layer_members
 
 WHITEOUT, OPAQUE, OF_AUFS = ".wh.", ".wh..wh..opq", ".wh..wh."
 ATTRIBUTE = "user.overlay.opaque"
 _HINT = "choose another engine with --engine, or build the image again from its lock"
 
 
-def unpack_layer(layout: Layout, number: int, target: Path, allowance: Allowance) -> None:
+def unpack_layer(layout: Layout, number: int, target: Path, members: Allowance, allowance: Allowance) -> None:
     """Unpack a layer of a layout into a new directory.
 
-    The hash of its tar is checked before the directory has its name.
+    The hash of its tar is checked before the directory has its name. A layer that the checks of an image refuse is
+    refused here, too, and one with a name twice: of two entries tar may take another one than the checks.
+
+    Args:
+        layout: has the layer.
+        number: its place, the lowest is 0.
+        target: the directory, which is made.
+        members, allowance: the bounds of the two readings.
 
     Raises:
         BuildError: the layer is damaged, or too large.
@@ -38,13 +46,16 @@ def unpack_layer(layout: Layout, number: int, target: Path, allowance: Allowance
     """
     part = target.with_name(target.name + PART)
     remove(part)  # left by a process that was killed
-    part.mkdir(mode=0o755)
+    part.mkdir()
+    part.chmod(0o755)
     owners = "--same-owner" if os.geteuid() == 0 else "--no-same-owner"
     argv = [
-        "tar", "--extract", "--file=-", f"--directory={part}", "--numeric-owner", "--preserve-permissions", owners,
-        "--delay-directory-restore", "--no-xattrs", "--no-acls", "--no-selinux", "--warning=no-timestamp",
+        "sh", "-c", 'umask 022; exec tar "$@"', "tar", "--extract", "--file=-", f"--directory={part}",
+        "--numeric-owner", "--preserve-permissions", owners, "--delay-directory-restore", "--no-xattrs", "--no-acls",
+        "--no-selinux", "--warning=no-timestamp",
     ]  # fmt: skip
     try:
+        _refuse_repeats(layout, number, members)
         feed(
             argv, _read_pieces(layout, number, allowance), env={"PATH": namespaces.PATH, "LC_ALL": "C"},
             purpose="unpack a layer of the image", hint="install GNU tar, or choose another engine with --engine",
@@ -58,6 +69,20 @@ def unpack_layer(layout: Layout, number: int, target: Path, allowance: Allowance
     finally:
         with contextlib.suppress(OSError):
             remove(part)
+
+
+def _refuse_repeats(layout: Layout, number: int, allowance: Allowance) -> None:
+    """Refuse a layer that the checks of an image refuse, and one with a name twice."""
+    names: set[str] = set()
+    origin = f"layer {number + 1} of {layout.folder}"
+    with open_layer(layout, number, allowance=allowance) as stream:
+        for info, _ in layer_members(stream, origin, allowance):
+            name = normalise_name(info.name)
+            if name in names:
+                raise EngineError(
+                    f"{origin} has {ascii(name)[:200]} twice, of which engines may take either", hint=_HINT
+                )
+            names.add(name)
 
 
 def has_whiteouts(layer: Path) -> bool:

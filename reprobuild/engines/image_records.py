@@ -133,13 +133,13 @@ def open_user_directory(env: Mapping[str, str], name: str, contents: str) -> Pat
         above.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True, mode=0o700)
         (folder / "names").mkdir(exist_ok=True)
-        status = folder.stat()
+        status, link = folder.stat(), folder.lstat()
     except OSError as err:
         raise EngineError(
             f"no {contents} can be kept in {folder}: {err.strerror}",
             hint="let XDG_CACHE_HOME name a directory that can be written",
         ) from None
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if {status.st_uid, link.st_uid} != {os.geteuid()} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise EngineError(
             f"{folder} can be changed by other users",
             hint="let XDG_CACHE_HOME name a directory of your own, or remove this one",

@@ -299,8 +299,8 @@ def test_links_of_an_image_lead_no_mount_out(place: str, env: Mapping[str, str],
     assert list(target.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["dev", "proc", "sys", "etc"])
-def test_a_link_in_the_place_of_the_kernels_files(name: str, env: Mapping[str, str], tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_settings(env: Mapping[str, str], tmp_path: Path) -> None:
+    name = "etc"
     target = tmp_path / "target"
     target.mkdir()
     image = make_image(tmp_path, f"reprobuild-test/{name}:1", [(name, LINK, str(target))])
@@ -308,6 +308,95 @@ def test_a_link_in_the_place_of_the_kernels_files(name: str, env: Mapping[str, s
     done = sh(image, env, "echo x >/dev/null; cat /etc/hostname; echo done")
     assert done.stdout.endswith(b"done\n")
     assert list(target.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["dev", "proc", "sys"])
+def test_a_link_in_the_place_of_the_kernels_files(name: str, env: Mapping[str, str], tmp_path: Path) -> None:
+    """A mask of a file there would not be at its place."""
+    (tmp_path / "target").mkdir()
+    image = make_image(
+        tmp_path, f"reprobuild-test/{name}:1", [(name, LINK, str(tmp_path / "target")), ("p", FOLDER, "")]
+    )
+    builtin.load(image.layout, image.reference, image.digests, env)
+    with pytest.raises(EngineError, match=f"could not make the mount point /{name}"):
+        sh(image, env, "true")
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("x", LINK, "/anything"), ("x", FILE, "of the file")],
+        [("x", LINK, "../a"), ("x", LINK, "../b")],
+        [("x", FILE, "1"), ("./x", FILE, "2")],
+    ],
+)
+def test_a_name_twice_in_a_layer(members: list[Member], env: Mapping[str, str], tmp_path: Path) -> None:
+    """tar may take another one than the checks of an image."""
+    image = make_image(tmp_path, "reprobuild-test/twice:1", members)
+    with pytest.raises(EngineError, match="has 'x' twice, of which engines may take either") as failed:
+        builtin.load(image.layout, image.reference, image.digests, env)
+    assert failed.value.hint == AGAIN
+
+
+@pytest.mark.parametrize(
+    ("members", "program"),
+    [
+        ([("bin/own", LINK, "/proc/self/exe")], "/bin/own"),
+        ([("bin/own", LINK, "/proc/self/exe")], "own"),
+        ([("bin/script", FILE, "#!/proc/self/exe\n")], "script"),
+        ([("bin/one", FILE, "#! /bin/two\n"), ("bin/two", FILE, "#!/proc/self/exe -x\n")], "one"),
+        ([], "/proc/self/exe"),
+        ([], "/proc/thread-self/exe"),
+    ],
+)
+def test_the_command_is_not_the_machines_python(
+    members: list[Member], program: str, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    """The image's code could change its mode, as in CVE-2019-5736."""
+    image = make_image(tmp_path, "reprobuild-test/own:1", members)
+    builtin.load(image.layout, image.reference, image.digests, env)
+    with pytest.raises(EngineError, match="it is the machine's own Python"):
+        builtin.run(image.reference, Task(arguments=(program,), bypass=True), env)
+
+
+def test_a_copy_writes_through_no_link(
+    env: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    image = make_image(
+        tmp_path, "reprobuild-test/copy:1", [("f", LINK, str(victim))], [("f", FILE, "of the image")]
+    )
+    builtin.load(image.layout, image.reference, image.digests, env)
+    monkeypatch.setattr(builtin, "can_mount_overlay", lambda: False)
+    assert sh(image, env, "cat /f").stdout == b"of the image"
+    assert victim.read_text() == "mine"
+
+
+def test_a_removal_that_is_cut_short(
+    env: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "reprobuild-test/removal:1"
+    first, second = (make_tiny(tmp_path / word, name, {"etc/word": word.encode()}) for word in ("old", "new"))
+    builtin.load(first.layout, name, first.digests, env)
+
+    def interrupt(path: Path) -> None:
+        next(path.rglob("word")).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("reprobuild.engines.builtin_images.remove", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            builtin.load(second.layout, name, second.digests, env)
+    builtin.load(first.layout, name, first.digests, env)
+    assert sh(first, env, "cat /etc/word").stdout == b"old"
+
+
+def test_nodes_in_a_mount_cannot_be_opened(loaded: Tiny, env: Mapping[str, str]) -> None:
+    done = sh(loaded, env, "head -c 1 /nodes/zero", volumes=(("/dev", "/nodes"),))
+    assert done.code != 0
+    assert b"ermission denied" in done.stderr
 
 
 def test_links_in_a_circle(env: Mapping[str, str], tmp_path: Path) -> None:
@@ -339,6 +428,8 @@ def test_users(env: Mapping[str, str], tmp_path: Path) -> None:
         sh(image, env, "true")
     assert failed.value.hint == "name it by number with --user UID:GID"
     assert sh(image, env, "true", user="5:6").code == 0  # as the hint says
+    with pytest.raises(EngineError, match="4294967295 is no user of Linux"):
+        sh(image, env, "true", user="4294967295")
 
 
 def test_the_loopback_answers_and_each_container_has_its_own(loaded: Tiny, env: Mapping[str, str]) -> None:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from importlib.resources import as_file, files
+from importlib.resources import files
 
 from reprobuild.infra.proc import run
+from reprobuild.infra.proc.own_python import own_module
 from reprobuild.infra.sandbox.filter import make_filter
 from reprobuild.infra.sandbox.model import Bind, Root
 from reprobuild.infra.sandbox.mounts import resolve_targets
@@ -95,11 +95,10 @@ def run_in_root(
             *(f"{name}={value}" for name, value in sorted(variables.items())), *argv,
         ],
     }  # fmt: skip
-    with as_file(files("reprobuild.infra.sandbox").joinpath("launch.py")) as program:
-        return run(
-            [sys.executable, "-I", "-S", str(program)], command=argv, env={**environment, "JOB": json.dumps(job)},
-            purpose=purpose, stdin=stdin, timeout=timeout, most=MOST_OUTPUT, grace=GRACE_SECONDS,
-        )  # fmt: skip
+    return run(
+        own_module("reprobuild.infra.sandbox.launch"), command=argv, env={**environment, "JOB": json.dumps(job)},
+        purpose=purpose, stdin=stdin, timeout=timeout, most=MOST_OUTPUT, grace=GRACE_SECONDS,
+    )  # fmt: skip
 
 
 def _setup() -> str:

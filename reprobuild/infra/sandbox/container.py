@@ -26,6 +26,7 @@ from reprobuild.infra.sandbox import launch
 from reprobuild.infra.sandbox.container_hooks import run_hook
 from reprobuild.infra.sandbox.container_root import make_root
 from reprobuild.infra.sandbox.launch import LIBC, check
+from reprobuild.infra.sandbox.own_interpreter import refuse_own_interpreter
 
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET of linux/sched.h
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT, MKNOD, AUDIT_WRITE,
@@ -199,6 +200,7 @@ def execute(argv: list[str], environ: dict[str, str]) -> NoReturn:
     failure = OSError(errno.ENOENT, os.strerror(errno.ENOENT), f"run {program}")
     for place in places:
         try:
+            refuse_own_interpreter(place + program)
             os.execve(place + program, argv, environ)
         except OSError as err:
             if err.errno not in (errno.ENOENT, errno.ENOTDIR):

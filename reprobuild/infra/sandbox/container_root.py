@@ -26,7 +26,7 @@ from reprobuild.infra.sandbox.launch import (
 
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 KERNEL = MS_NOSUID | MS_NODEV | MS_NOEXEC
-_SETATTR, _RECURSIVE, _EMPTY_PATH, _READ_ONLY = 442, 0x8000, 0x1000, 1  # mount_setattr(2)
+_SETATTR, _RECURSIVE, _EMPTY_PATH, _READ_ONLY, _NO_DEVICES = 442, 0x8000, 0x1000, 1, 4  # mount_setattr(2)
 MOST_LINKS = 40
 NODES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {
@@ -39,7 +39,8 @@ MASKED = (
         "kpagecount", "kpageflags", "latency_stats", "modules", "sched_debug", "scsi", "slabinfo", "timer_list",
         "timer_stats", "vmallocinfo",
     )),
-    "/sys/devices/virtual/powercap", "/sys/firmware",
+    "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/bpf", "/sys/fs/pstore", "/sys/kernel/debug",
+    "/sys/kernel/security", "/sys/kernel/tracing",
 )  # fmt: skip
 
 
@@ -63,11 +64,11 @@ def make_root(job: dict[str, Any]) -> None:
     for path in MASKED:
         mask(top, path)
     # Its files and device nodes are the machine's: no mode or time of theirs can be changed.
-    mount_read_only(top, "/proc")
+    limit_mount(top, "/proc", _READ_ONLY)
     for source, place in job["devices"]:
         bind_in(top, source, place, read_only=True)
     for source, place, writable in job["binds"]:
-        bind_in(top, source, place, read_only=not writable)
+        bind_in(top, source, place, read_only=not writable, devices=False)
     os.close(top)
 
 
@@ -82,11 +83,15 @@ def mount_layers(job: dict[str, Any]) -> None:
     for attempt in ("disk", "memory"):
         scratch = job["scratch"]
         if attempt == "memory":
+            scratch += "/memory"
+            os.mkdir(job["scratch"] + "/memory")
             mount_at("mount memory for changes", "tmpfs", scratch, "tmpfs", MS_NOSUID | MS_NODEV)
         for name in ("upper", "work"):
             os.makedirs(f"{scratch}/{name}", exist_ok=True)
         os.chmod(f"{scratch}/upper", 0o755)
-        options = f"lowerdir={lower},upperdir={scratch}/upper,workdir={scratch}/work,userxattr"
+        # Relative, too: a comma or a colon in the path of the cache would end an option.
+        place = os.path.relpath(scratch, job["folder"])
+        options = f"lowerdir={lower},upperdir={place}/upper,workdir={place}/work,userxattr"
         try:
             mount_at("mount the layers", "overlay", job["root"], "overlay", MS_NODEV, options)
             return
@@ -114,6 +119,7 @@ def make_devices(top: int, shared_memory: int) -> None:
 
 def mount_sys(top: int) -> None:
     """Mount /sys read-only: one of this network, else the machine's."""
+    os.close(open_place(top, "/sys", folder=True, links=0))
     try:
         mount_in(top, "/sys", "sysfs", "sysfs", KERNEL | MS_RDONLY)
         bind_in(top, "/sys/fs/cgroup", "/sys/fs/cgroup", read_only=True)
@@ -134,41 +140,44 @@ def mask(top: int, path: str) -> None:
         bind_in(top, "/dev/null", path)
 
 
-def mount_read_only(top: int, path: str, *, folder: bool = True) -> None:
-    """Set a mount of the root read-only, with those below it."""
+def limit_mount(top: int, path: str, attributes: int, *, folder: bool = True) -> None:
+    """Set attributes of a mount of the root, and of those below it."""
     mounted = open_place(top, path, folder=folder)
     try:
-        set_read_only(mounted, f"mount {path} read-only")
+        set_attributes(mounted, attributes, f"limit the mount {path}")
     finally:
         os.close(mounted)
 
 
-def bind_in(top: int, source: str, place: str, *, read_only: bool = False) -> None:
-    """Show a file or directory of the machine at a place in the root."""
+def bind_in(top: int, source: str, place: str, *, read_only: bool = False, devices: bool = True) -> None:
+    """Show a file or directory of the machine at a place in the root; without `devices`, its nodes cannot be opened."""
     point = open_place(top, place, folder=os.path.isdir(source))
     try:
         mount_at(f"mount {source} at {place}", source, f"/proc/self/fd/{point}", None, MS_BIND | MS_REC)
     finally:
         os.close(point)
-    if read_only:
-        mount_read_only(top, place, folder=os.path.isdir(source))
+    if read_only or not devices:
+        limit_mount(
+            top, place, _READ_ONLY * read_only | _NO_DEVICES * (not devices), folder=os.path.isdir(source)
+        )
 
 
-def set_read_only(mounted: int, purpose: str) -> None:
-    """Set a mount and those below it read-only; before Linux 5.12, it alone."""
-    attributes = MountAttributes(set=_READ_ONLY)
+def set_attributes(mounted: int, wanted_flags: int, purpose: str) -> None:
+    """Set attributes of a mount and of those below it; before Linux 5.12, of it alone."""
+    attributes = MountAttributes(set=wanted_flags)
     flags = _EMPTY_PATH | _RECURSIVE
     if LIBC.syscall(_SETATTR, mounted, b"", flags, ctypes.byref(attributes), ctypes.sizeof(attributes)) == 0:
         return
     if ctypes.get_errno() != errno.ENOSYS:
         check(purpose, -1)
+    added = (MS_RDONLY if wanted_flags & _READ_ONLY else 0) | (MS_NODEV if wanted_flags & _NO_DEVICES else 0)
     flags = os.fstatvfs(mounted).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
-    mount_at(purpose, "", f"/proc/self/fd/{mounted}", None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+    mount_at(purpose, "", f"/proc/self/fd/{mounted}", None, MS_REMOUNT | MS_BIND | added | flags)
 
 
 def mount_in(top: int, place: str, source: str, kind: str, flags: int, options: str = "") -> None:
-    """Mount a file system at a place in the root."""
-    point = open_place(top, place, folder=True)
+    """Mount a file system at a place in the root, in whose path no link may be."""
+    point = open_place(top, place, folder=True, links=0)
     try:
         mount_at(f"mount {place}", source, f"/proc/self/fd/{point}", kind, flags, options)
     finally:
@@ -203,7 +212,7 @@ def find_place(top: int, path: str) -> int | None:
     return above
 
 
-def open_place(top: int, path: str, *, folder: bool) -> int:
+def open_place(top: int, path: str, *, folder: bool, links: int = MOST_LINKS) -> int:
     """Open a mount point below the root; make what is missing of it.
 
     A link is followed as inside the root: an absolute one begins at the root, and `..` does not leave it.
@@ -212,8 +221,9 @@ def open_place(top: int, path: str, *, folder: bool) -> int:
         top: a descriptor of the root.
         path: absolute, inside.
         folder: the last step is a directory, else a file.
+        links: the most that are followed.
     """
-    steps, opened, links = list(reversed(path.split("/"))), [os.dup(top)], 0
+    steps, opened = list(reversed(path.split("/"))), [os.dup(top)]
     try:
         while steps:
             step = steps.pop()
@@ -226,8 +236,8 @@ def open_place(top: int, path: str, *, folder: bool) -> int:
             is_last = not any(steps)
             kind = _kind_of(step, opened[-1], path, folder=folder or not is_last)
             if stat.S_ISLNK(kind):
-                links += 1
-                if links > MOST_LINKS:
+                links -= 1
+                if links < 0:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), f"make the mount point {path}")
                 target = os.readlink(step, dir_fd=opened[-1])
                 if target.startswith("/"):

@@ -1,13 +1,12 @@
 """A launcher of a command in its own namespaces.
 
-It runs as `sys.executable -I -S launch.py`, with JSON in the variable JOB. The arguments of process 1 are visible to
+It runs as a module of its own Python, with JSON in the variable JOB. The arguments of process 1 are visible to
 the command, its variables are not: the job names paths of the machine.
 
 util-linux has no program that loads a filter of system calls, and after the root has changed no program of the machine
 can be started any more. So there are three processes. The launcher makes the namespaces and waits. Its child is
 process 1 of them: it lets `setup.sh` make the root, mounts the other trees in it, enters it, and gives up its rights.
 Its child becomes the command.
-
 The command cannot leave the namespace of processes, and the kernel kills all of that when process 1 ends. So process 1
 runs no untrusted code and receives no signal from inside; its memory is closed to the command, which is the same user.
 No module is imported and no file opened once the namespaces are made: there, the user's rights may not reach Python's
@@ -27,6 +26,8 @@ import stat
 import sys
 from types import FrameType
 from typing import Any, NoReturn
+
+from reprobuild.infra.sandbox.own_interpreter import refuse_own_interpreter
 
 # linux/sched.h: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
@@ -294,6 +295,8 @@ def start(argv: list[str], env: dict[str, str]) -> int:
     """Become a program; return an exit code upon failure."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     try:
+        if not env:  # a command of the new root
+            refuse_own_interpreter(argv[0])
         os.execve(argv[0], argv, env)
     except OSError as err:
         os.write(2, f"sandbox: cannot run {argv[0]}: {err.strerror}\n".encode())
