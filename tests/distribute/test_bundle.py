@@ -299,7 +299,11 @@ def test_a_second_time_nothing_is_done(results: Results, tmp_path: Path) -> None
     assert caught.value.hint == "name another directory, or remove it"
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    with pytest.raises(DistributionError, match="is there, and holds something else"):
+    for name in ("d", "b\n", "c"):
+        with pytest.raises(DistributionError, match=r"full is there, and holds something else: .*x\Z"):
+            take(tmp_path / "b.tar", tmp_path / "full", tmp_path / "s")
+        (tmp_path / "full" / name).touch()
+    with pytest.raises(DistributionError, match=r"something else: b\\n, c, d, \.\.\. \(4 in all\)\Z"):
         take(tmp_path / "b.tar", tmp_path / "full", tmp_path / "s")
     (tmp_path / "empty").mkdir()
     assert take(tmp_path / "b.tar", tmp_path / "empty", tmp_path / "s").new

@@ -1456,7 +1456,8 @@ def unpack(
         return False
     if os.path.lexists(out) and not (os.path.isdir(out) and not host.listdir(out)):
         raise RefusedError(
-            "%s is there, and holds something else" % out, "name another directory, or remove it"
+            "%s is there, and holds something else%s" % (out, _name_some(out)),
+            "name another directory, or remove it",
         )
     try:
         with _lock_work(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
@@ -1474,6 +1475,13 @@ def unpack(
             "mend that, and run it again: it goes on with what stands in %s" % work,
         ) from None
     return True
+
+
+def _name_some(out: str) -> str:
+    """Return the names of up to three entries of a directory, for a message."""
+    names = sorted(host.listdir(out)) if os.path.isdir(out) else []
+    more = ", ... (%d in all)" % len(names) if len(names) > 3 else ""
+    return (": " + ", ".join(map(escape_text, names[:3])) + more) if names else ""
 
 
 def _check_there(bundle: Bundle, out: str) -> None:
