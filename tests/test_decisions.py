@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ from reprobuild.config.overrides import (
 from reprobuild.config.services import read_services
 from reprobuild.errors import UsageError
 from tests.conftest import reprobuild
+from tests.test_cli import Said as Said
+from tests.test_cli import said as said
 
 WHOLE = """
 python: "3.11"
@@ -444,3 +447,31 @@ def test_two_spellings_of_a_project_are_refused(field: str, tmp_path: Path) -> N
     assert caught.value.hint == "keep the one that you mean"
     path.write_text(f"{field}:\n  my-lib: {value}\n")
     read_decisions(path)
+
+
+def test_the_command_to_follow_the_file_keeps_the_options(tmp_path: Path, said: Said) -> None:
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "reprobuild.yaml").write_text("sources: {private: ../victim}\n")
+    words = ["-o", tmp_path / "a result", "--offline", "--accept", "no-hash", "--accept", "built"]
+    code, _, hint = said.failed("from-snapshot", tmp_path / "snapshot", *words)
+    assert code == 2
+    command = shlex.split(hint.partition("run: ")[2])
+    assert command[:5] == [
+        "reprobuild",
+        "from-snapshot",
+        str(tmp_path / "snapshot"),
+        "--decisions",
+        str(tmp_path / "reprobuild.yaml"),
+    ]
+    assert sorted(command[5:]) == sorted(map(str, words))
+    said(*command[1:])
+    assert "decides what only you can" not in said.err
+
+
+def test_the_command_to_follow_the_file_has_no_login(tmp_path: Path, said: Said) -> None:
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "reprobuild.yaml").write_text("sources: {private: ../victim}\n")
+    index = "torch=https://ada:" + "Zq8LmW2x" + "R7tYpK4v@index.test/simple"
+    said("lock", tmp_path / "snapshot", "--index", index)
+    assert "to follow it run" in said.err
+    assert "R7tYpK4v" not in said.err

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from reprobuild.cli import common
 from reprobuild.config.overrides import (
@@ -25,6 +26,7 @@ from reprobuild.errors import UsageError
 from reprobuild.resolve.as_of import parse_past_moment
 from reprobuild.resolve.override_secrets import refuse_secrets, secret_decisions
 from reprobuild.resolve.override_words import check_words
+from reprobuild_portable import secrets
 
 
 def make_decisions(
@@ -131,5 +133,23 @@ def _confirmation_hint(directory: Path, path: Path) -> str:
     """Return the way to confirm a file of overrides."""
     context = click.get_current_context(silent=True)
     verb = context.info_name if context else "lock"
-    command = shlex.join(["reprobuild", str(verb), str(directory), "--decisions", str(path)])
+    words = ["reprobuild", str(verb), str(directory), "--decisions", str(path), *_typed_options(context)]
+    command = shlex.join(map(secrets.without_logins, words))
     return f"read it, and to follow it run: {command}"
+
+
+def _typed_options(context: click.Context | None) -> list[str]:
+    """Return the options of the command line, to be typed again."""
+    words: list[str] = []
+    for option in context.command.params if context else ():
+        name = option.name or ""
+        typed = context and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not context or not typed or not isinstance(option, click.Option):
+            continue
+        value = context.params[name]
+        if option.is_flag:
+            words.append(option.opts[0] if value else option.secondary_opts[0])
+        else:
+            for text in value if option.multiple else (value,):
+                words += [option.opts[0], str(text)]
+    return words
