@@ -61,6 +61,7 @@ def test_a_value_that_no_decision_has() -> None:
 
 def test_a_part_of_a_check(tmp_path: Path) -> None:
     unknown: Any = ("roundtrip",)
+    assert refused(lambda: api.VerifyOptions(parts=unknown))[0].endswith("'roundtrip' is no part of a check")
     what, hint = refused(lambda: api.verify(tmp_path, check=api.VerifyOptions(parts=unknown)))
     assert what == "VerifyOptions: parts: 'roundtrip' is no part of a check"
     assert hint == "did you mean `round-trip`?\nthe parts are: round-trip, probes, workload"

@@ -68,6 +68,14 @@ def test_an_option(words: list[str], right: str, value: list[str], said: Said) -
     assert said(*words[:-1], meant(hint), *value, "--help") == 0
 
 
+def test_a_choice(said: Said) -> None:
+    code, what, hint = said.failed("verify", "--only", "roundtrip")
+    assert code == 2
+    assert what == "Invalid value for '--only': 'roundtrip' is not one of 'round-trip', 'probes', 'workload'."
+    assert hint == "did you mean `round-trip`? Otherwise see `reprobuild verify --help`"
+    assert said("verify", "--only", meant(hint), "--help") == 0
+
+
 def test_an_option_of_run(said: Said) -> None:
     code, _, hint = said.failed("run", "frozen", "--sed", "7", "--", "true")
     assert code == cli.OWN_FAILURE

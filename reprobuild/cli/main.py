@@ -35,6 +35,7 @@ OWN_FAILURE = 125  # of `run`: its other codes are those of the command
 # its first word.
 _BESIDE = r"(?:[^\S\n]|\\[xuU][0-9a-f]{2,8})*"
 _LIKE_OURS = re.compile(rf"(?i)\n(?={_BESIDE}(?:hint|error){_BESIDE}:)")
+_NO_CHOICE = re.compile("'([^']+)' is not one of")  # of click.Choice
 _ROOM = (
     "make room there, or name other directories (--store, --output); what was complete is kept, "
     "the next run goes on"
@@ -199,7 +200,7 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         word, names = _find_unknown_word(err)
         see = f"see `{err.ctx.command_path if err.ctx else NAME} --help`"
         meant = did_you_mean(word, names)
-        text = err.message if word else err.format_message()
+        text = err.message if word and not isinstance(err, click.BadParameter) else err.format_message()
         return _print_error(text, f"{meant} Otherwise {see}" if meant else see, run_code or err.exit_code)
     if isinstance(err, click.ClickException):
         err.show()
@@ -218,10 +219,13 @@ def _explain(err: Exception, arguments: list[str]) -> int:
 
 
 def _find_unknown_word(err: click.UsageError) -> tuple[str, list[str]]:
-    """Return the unknown option or command, and the known names.
+    """Return the unknown option, command or choice, and the known names.
 
     Both are empty for other errors.
     """
+    if isinstance(err, click.BadParameter) and err.param and isinstance(err.param.type, click.Choice):
+        match = _NO_CHOICE.match(err.message)
+        return (match[1], list(map(str, err.param.type.choices))) if match else ("", [])
     if err.ctx and isinstance(err, click.NoSuchOption):
         options = err.ctx.command.get_params(err.ctx)
         return err.option_name, [

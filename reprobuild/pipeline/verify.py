@@ -78,6 +78,15 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     runs: int = RUNS
     probes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse unknown parts.
+
+        Raises:
+            UsageError: there is no such part.
+        """
+        if not isinstance(self.parts, str):  # the interface of Python refuses one text
+            check_parts(self)
+
 
 def select_parts(only: tuple[Part, ...], *, no_probes: bool = False) -> tuple[Part, ...]:
     """Return the parts of a check that the user requests; all of them without `only`.
