@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from reprobuild.errors import SnapshotError, UsageError
+from reprobuild.errors import EngineError, SnapshotError, UsageError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
 
@@ -108,6 +109,11 @@ def capture(
         SnapshotError: the interpreter cannot run the program.
         EngineError: there is no such interpreter.
     """
+    if Path(python).name != python and not Path(python).exists():
+        raise EngineError(
+            f"there is no {escape_text(python)}",
+            hint=f"name the Python of the environment, such as `--python {shlex.quote(sys.executable)}`",
+        )
     with as_file(files("reprobuild_runtime").joinpath("capture.py")) as program:
         argv = [python, str(program), *(("-o", str(out)) if out else ()), *(("--json",) if as_json else ())]
         argv += [f"--accept={name}" for name in accept]

@@ -260,3 +260,14 @@ def test_the_file_is_in_the_package() -> None:
 def test_relative_folders_of_conda_are_not_read(name: str) -> None:
     assert without_relative_directories({name: "here", "HOME": "/h"}) == {"HOME": "/h"}
     assert without_relative_directories({name: "/there"}) == {name: "/there"}
+
+
+def test_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
+    words = ("capture", "-o", tmp_path / "out", "--python")
+    done = reprobuild(*words, "/nonexistent", cwd=tmp_path)
+    hint = f"name the Python of the environment, such as `--python {sys.executable}`"
+    assert (done.returncode, done.stderr) == (
+        6,
+        f"error: there is no /nonexistent\n\nhint: {hint}\n",
+    )
+    assert reprobuild(*words, sys.executable, cwd=tmp_path).returncode == 0
