@@ -20,7 +20,7 @@ from reprobuild.snapshot.read import read_snapshot
 from reprobuild_portable.secrets.redact import strip_credentials
 from tests.capture.repositories import BASE, ENV, PROGRAM, document, git, new_origin, untouched, write
 from tests.capture.test_reading import install
-from tests.conftest import reprobuild
+from tests.conftest import ROOT, reprobuild
 from tests.snapshot.samples import SECRETS
 
 
@@ -271,3 +271,24 @@ def test_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
         f"error: there is no /nonexistent\n\nhint: {hint}\n",
     )
     assert reprobuild(*words, sys.executable, cwd=tmp_path).returncode == 0
+
+
+def test_the_task_prolog_of_the_page(tmp_path: Path) -> None:
+    """It captures the activated environment, is silent, and never ends a job."""
+    page = (ROOT / "docs" / "capture.md").read_text()
+    script = page.partition("<!-- task prolog -->\n```bash\n")[2].partition("```")[0]
+    program = ROOT / "reprobuild_runtime" / "capture.py"
+    script = script.replace("/opt/reprobuild/capture.py", str(program))
+    environment = {"PATH": os.environ["PATH"], "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "42"}
+
+    def run(**more: str) -> None:
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment | more, capture_output=True, check=True, cwd=tmp_path
+        )
+        assert (done.stdout, done.stderr) == (b"", b"")
+
+    run()
+    run(VIRTUAL_ENV=str(tmp_path / "missing"))
+    assert not (tmp_path / "repro").exists()
+    run(CONDA_PREFIX=sys.prefix)
+    assert (tmp_path / "repro" / "42" / "requirements.txt").is_file()
