@@ -13,6 +13,7 @@ import pytest
 
 from reprobuild.builders.native import build_image
 from reprobuild.compare.environments.difference import EnvironmentComparison, EnvironmentDifference
+from reprobuild.compare.environments.lock import UNNEEDED
 from reprobuild.compare.environments.model import KINDS
 from reprobuild.compare.environments.open import compare
 from reprobuild.errors import EngineError, InconclusiveError, LockError, SnapshotError, UsageError
@@ -23,6 +24,7 @@ from reprobuild.lock.model import Lock, RealisedOutputs
 from reprobuild.lock.system import EnvVar
 from reprobuild.recipe.image_config import environ_file
 from reprobuild.report.comparison import SHOWN, render_comparison
+from reprobuild.verify.roundtrip.compare import _EXCLUDED
 from tests.compare.samples import NOBODY, SNAPSHOT, compared, info, make_image, make_snapshot, repository
 from tests.image.images import archived, make_layout, saved
 from tests.image.layouts import image_of, write_image
@@ -367,6 +369,25 @@ def test_a_sealed_lock_and_the_same_one_before_it_was_sealed(tmp_path: Path) -> 
     found = compared(one, other)
     assert found.differences == []
     assert ("realised", "A does not tell of it") in unsaid(found)
+
+
+def test_what_nothing_needs_comes_last(tmp_path: Path) -> None:
+    snapshot = make_snapshot(tmp_path / "snapshot", requirements_txt="Torch==1.0\nzlib-ng==1\ntriton==2\n")
+    host = msgspec.structs.replace(
+        ruling("triton", "triton==2", "excluded", "of the host"), kind="host-package"
+    )
+    lock = write(make_lock(rulings=(host,)), tmp_path / "lock")
+    names = [d.name for d in compared(snapshot, lock).only_in_one]
+    assert names == ["zlib-ng", "triton"]
+    (last,) = [d for d in compared(lock, snapshot).only_in_other if d.name == "triton"]
+    assert (last.group, last.note) == ("left out on purpose", "A leaves it out, excluded: of the host")
+    solved = write(make_lock(rulings=(msgspec.structs.replace(host, kind="decision"),)), tmp_path / "other")
+    assert [d.name for d in compared(snapshot, solved).only_in_one] == ["triton", "zlib-ng"]
+
+
+def test_the_classes_that_nothing_needs_are_those_of_the_round_trip() -> None:
+    codes = _EXCLUDED.items()
+    assert {kind for kind, code in codes if code in ("host-only", "not-needed")} == UNNEEDED
 
 
 def test_a_snapshot_and_its_lock(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from reprobuild.compare.environments.model import (
     shorten_value,
 )
 from reprobuild.compare.environments.origin import CONDA, INDEX, same_file_name
-from reprobuild.compare.environments.ranking import rank_difference
+from reprobuild.compare.environments.ranking import rank_difference, rank_last
 from reprobuild.lock.diff import uncovered_changes
 
 SECRET = "(secret)"
@@ -284,9 +284,8 @@ class _Kind:
             else not {"build", "origin", "channel", *HASHES}.isdisjoint(differing)
         )
         note = "another build of one version" if built else ""
-        return self._difference(
-            name, describe(self._kind, first, differing), describe(self._kind, second, differing), differing, note
-        )  # fmt: skip
+        values = [describe(self._kind, side, differing) for side in (first, second)]
+        return self._difference(name, values[0], values[1], differing, note)
 
     def _elsewhere(self, name: str, first: Aspects, second: Aspects) -> bool:
         """Return whether two origins prove different distributions.
@@ -318,12 +317,13 @@ class _Kind:
         reason = without.left_out.get((self._kind, name), "")
         note = f"{called} leaves it out, {reason}" if reason else ""
         first, second = (value, None) if called == "B" else (None, value)
-        return self._difference(name, first, second, [], note)
+        return self._difference(name, first, second, [], note, (self._kind, name) in without.unneeded)
 
     def _difference(
-        self, name: str, first: str | None, second: str | None, aspects: list[Aspect], note: str
-    ) -> EnvironmentDifference:
-        place, rule = rank_difference(self._kind, name)
+        self, name: str, first: str | None, second: str | None, aspects: list[Aspect], note: str,
+        last: bool = False,
+    ) -> EnvironmentDifference:  # fmt: skip
+        place, rule = rank_last() if last else rank_difference(self._kind, name)
         return EnvironmentDifference(
             rank=place, group=rule.group, reason=rule.reason, kind=self._kind, name=name, one=first, other=second,
             aspects=tuple(aspects), noise=rule.noise, note=note,

@@ -28,6 +28,15 @@ _KINDS: dict[str, Kind] = {  # by the field of Snapshot
     "modules": "module",
 }
 
+# Classes of lines that a lock leaves out since they belong to the host, or since nothing needs them.
+UNNEEDED = frozenset(
+    {
+        "container", "daemon", "desktop", "driver", "host-fabric", "host-library", "host-package", "host-scheduler",
+        "init", "kernel", "leftover", "marker", "missing-library", "not-needed", "other-architecture",
+        "plugin-library", "provisioning", "residual",
+    }
+)  # fmt: skip
+
 
 def from_lock(path: Path, name: str) -> Environment:
     """Return the facts of a lock's image.
@@ -65,6 +74,13 @@ def from_lock(path: Path, name: str) -> Environment:
         name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
         left_out={key: reason for ruling in lock.rulings for key, reason in _explain_omission(ruling)},
+        unneeded=frozenset(
+            key
+            for ruling in lock.rulings
+            if ruling.outcome == "excluded" and ruling.kind in UNNEEDED
+            for key, _ in _explain_omission(ruling)
+            if key[0] in ("python", "system")
+        ),
         lock=lock,
     )  # fmt: skip
 

@@ -128,11 +128,11 @@ class Environment(Struct, frozen=True, kw_only=True):
 
     `name` is the user's name for it and `form` its form. `known` has the facts of each kind that the side can
     know, including empty kinds. `unlisted` are names that it does not list even if they are present.
-    `left_out` has the reasons why a lock left something out. `doubled` counts repeated names; the first one
-    counts, as for Python, and `repeats` has the others. `partial` are kinds that a side states only in part.
-    `doubts` and `unread` cannot be compared. `lock` is the lock of a side that is one: two locks are compared
-    field by field, too. `evidence` has a row for each captured repository, for those inside it, and for a
-    packed interpreter.
+    `left_out` has the reasons why a lock left something out, and `unneeded` are those that no job needs.
+    `doubled` counts repeated names; the first one counts, as for Python, and `repeats` has the others.
+    `partial` are kinds that a side states only in part. `doubts` and `unread` cannot be compared. `lock` is
+    the lock of a side that is one: two locks are compared field by field, too. `evidence` has a row for each
+    captured repository, for those inside it, and for a packed interpreter.
     """
 
     name: str
@@ -140,6 +140,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     known: dict[Kind, Facts]
     unlisted: dict[Kind, frozenset[str]] = {}
     left_out: dict[tuple[Kind, str], str] = {}
+    unneeded: frozenset[tuple[Kind, str]] = frozenset()
     doubled: dict[Kind, int] = {}
     partial: frozenset[Kind] = frozenset()
     repeats: frozenset[tuple[Kind, str, str]] = frozenset()

@@ -64,6 +64,12 @@ def rank_difference(kind: Kind, name: str) -> tuple[int, RankingRule]:
     return last
 
 
+def rank_last() -> tuple[int, RankingRule]:
+    """Return the last place, and the rule of what a lock leaves out as not needed."""
+    group = "left out on purpose"
+    return len(ranking_rules()), RankingRule(group=group, kinds=(), reason=group)
+
+
 def _variable_class(name: str) -> str:
     """Return a variable's class in resolve/environment/environment.toml.
 
