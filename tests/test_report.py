@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from reprobuild.config.overrides import Decisions
+from reprobuild.errors import LockError
 from reprobuild.image.model import Image
 from reprobuild.output.directory import summary_document
 from reprobuild.report.determinism import earlier_verdict_lines, verdict_lines
@@ -22,6 +23,7 @@ from reprobuild.report.text import (
     render_text,
 )
 from reprobuild.report.triage import render_triage
+from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
@@ -88,6 +90,27 @@ def test_the_last_line_names_the_work_beside_the_probes_of_torch() -> None:
         f"determinism: cpu identical (torch: {count} probes; your work, 3 runs), gpu not-applicable, "
         "collectives not-applicable"
     )
+
+
+def test_a_round_trip_that_did_not_run_is_not_called_exact() -> None:
+    verdict = make_verdict(round_trip="not-run", parts=("probes",))
+    lines = render_text(make_lock(), IMAGE, verdict, Path("out")).splitlines()
+    assert "not in the image as captured: not compared" in lines
+
+
+def test_no_line_zero_is_shown() -> None:
+    line = msgspec.structs.replace(
+        ruling("python", "", outcome="replaced", kind="x", reason="r"), file="python", line=0
+    )
+    assert describe_resolution(line) == "python: python: replaced (x): r"
+    assert describe_resolution(msgspec.structs.replace(line, line=3)).startswith("python:3: python: ")
+    with pytest.raises(LockError, match=r"\n  python: python: replaced \(x\): r") as caught:
+        accept_deviations([line], [])
+    assert ":0" not in str(caught.value)
+    with pytest.raises(LockError) as many:
+        accept_deviations([line] * 5, [])
+    assert "    python: python: r\n" in str(many.value)
+    assert ":0" not in "".join(many.value.listing)
 
 
 def test_the_closing_lines_without_a_verdict() -> None:

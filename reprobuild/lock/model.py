@@ -49,6 +49,11 @@ class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     accepted: bool = False
     captured: Text = ""
 
+    @property
+    def place(self) -> str:
+        """The file, and the number of the line if it is known."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
 
 class Workload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The user's own command, and the output files to compare.

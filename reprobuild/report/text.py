@@ -145,7 +145,7 @@ def _conflict_lines(lock: Lock) -> list[str]:
 def describe_resolution(ruling: Resolution) -> str:
     """Return one line for a resolution."""
     reason = "; ".join(line.strip() for line in ruling.reason.splitlines())  # from the output of a program
-    return f"{ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {reason}"
+    return f"{ruling.place}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {reason}"
 
 
 def _round_trip_lines(verdict: Verdict) -> list[str]:
@@ -158,7 +158,8 @@ def _round_trip_lines(verdict: Verdict) -> list[str]:
         if d.code == "unexplained"
     ]
     known = ", ".join(f"{number} {code}" for code, number in sorted(counts.items()) if code != "unexplained")
-    return [*bare, f"not in the image as captured: {known or 'nothing else'}"]
+    rest = known or ("not compared" if verdict.round_trip == "not-run" else "nothing else")
+    return [*bare, f"not in the image as captured: {rest}"]
 
 
 def render_resolutions(lock: Lock) -> str:

@@ -137,7 +137,7 @@ def _summary(title: str, group: Sequence[Resolution]) -> list[str]:
     if not _has_long_group({title: group}):
         return [_format_resolution(ruling) for ruling in group]
     more = len(group) - _EXAMPLES
-    examples = [f"    {r.file}:{r.line}: {r.subject}: {r.reason}" for r in group[:_EXAMPLES]]
+    examples = [f"    {r.place}: {r.subject}: {r.reason}" for r in group[:_EXAMPLES]]
     return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, which --verbose lists"]
 
 
@@ -149,9 +149,7 @@ def _resolution_facts(ruling: Resolution) -> dict[str, object]:
 
 
 def _format_resolution(ruling: Resolution) -> str:
-    return (
-        f"  {ruling.file}:{ruling.line}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
-    )
+    return f"  {ruling.place}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
 
 
 def _python_advice(pythons: Sequence[str]) -> list[str]:

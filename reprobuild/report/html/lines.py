@@ -117,7 +117,7 @@ def _make_further_row(item: RoundTripDifference) -> LineRow:
 
 def _make_row(ruling: Resolution, difference: RoundTripDifference | None) -> LineRow:
     return LineRow(
-        subject=ruling.subject, image=difference.image if difference else "", place=f"{ruling.file}:{ruling.line}",
+        subject=ruling.subject, image=difference.image if difference else "", place=ruling.place,
         outcome=ruling.outcome, code=difference.code if difference else "", reason=ruling.reason,
     )  # fmt: skip
 
