@@ -255,7 +255,7 @@ def test_an_unknown_verb(said: Said) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "what", "hint"),
     [
-        (("show", "gone"), 3, "there is no directory `gone`", "take one with `reprobuild capture -o DIR`"),
+        (("show", "gone"), 3, "there is no directory or file `gone`", "take one with `reprobuild capture -o DIR`"),
         (("render", "gone"), 4, "there is no lock at gone", "make one with `reprobuild lock DIR`"),
         (("verify", "gone"), 2, "there is no directory gone", "build one with `reprobuild from-snapshot DIR -o OUT`"),
         (("run", "gone", "--", "id"), 125, "there is no directory gone", "build one with"),

@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.engines import gpu
+from reprobuild.engines.cdi import find_edits
+from reprobuild.errors import EngineError
+
 ROOT = Path(__file__).parent.parent
 SNAPSHOT = ROOT / "examples" / "cpu-train" / "snapshot"
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -31,6 +35,7 @@ def run(tmp_path: Path) -> Run:
         "poetry/poetry.lock": "",
         "yaml/bad.yaml": "sorces:\n  a: b\n",
         "broken.zip": "PK",
+        "trained/image.json": "{}",
         "verdict.json": '{"version": 3, "made": "x"}',
     }.items():
         path = tmp_path / name
@@ -62,10 +67,16 @@ CAPTURE = (
 )
 CLONE = "clone it, activate its environment, and take a snapshot there: `reprobuild capture -o DIR`"
 BASE = "write it as debian/bookworm or ubuntu/jammy"
+UNQUOTED = (
+    "name the output directory first, and quote the whole command: "
+    "`reprobuild verify OUT --workload 'python t.py'`"
+)
 MISTAKES: list[tuple[str, int, str, str]] = [
     ("show https://github.com/a/b", 3, "`https:/github.com/a/b` is an address", CLONE),
     ("show git@github.com:a/b", 3, "`git@github.com:a/b` is an address", CLONE),
-    ("show nosuch", 3, "there is no directory `nosuch`", CAPTURE),
+    ("show nosuch", 3, "there is no directory or file `nosuch`", CAPTURE),
+    ("show typed/requirments.txt", 3, "there is no directory or file `typed/requirments.txt`", "did you mean `requ"),
+    ("show typed --verbose", 2, "No such option '--verbose'", "`reprobuild show typed --json`"),
     ("show empty", 3, "`empty` is empty", CAPTURE),
     ("show mine", 3, "nothing captured in `mine`", CAPTURE),
     ("show outer", 3, "nothing captured in `outer`", "did you mean `outer/snapshot`?"),
@@ -73,7 +84,10 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("show broken.zip", 3, "`broken.zip` cannot be unpacked", "unpack it yourself, and name the directory"),
     ("show uv", 3, "uv.lock: uv cannot read it", "in the project, `uv lock` writes it again"),
     ("show poetry", 3, "poetry.lock: `poetry.lock` names no package", "`reprobuild capture -o DIR`"),
-    ("import nosuch", 3, "there is no directory `nosuch`", CAPTURE),
+    ("import nosuch", 3, "there is no directory or file `nosuch`", CAPTURE),
+    ("capture repro/1", 2, "unexpected extra argument (repro/1)", "`reprobuild capture -o repro/1`"),
+    ("capture --json repro/1", 2, "(repro/1)", "-o: `reprobuild capture --json -o repro/1`; otherwise see"),
+    ("capture python train.py", 2, "unexpected extra argument", "see `reprobuild capture --help`"),
     ("import typed/requirements.txt -o mine", 2, "mine exists", "name a new directory with -o"),
     ("show typed --python 3", 2, "'3' is not a version of Python", "write it as 3.11 or 3.11.2"),
     ("show typed --base ubuntu", 2, "`base: ubuntu` is not a distribution and a release", "debian/bookworm"),
@@ -84,8 +98,14 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("show typed --profile strikt", 2, "there is no profile 'strikt'", "name one of"),
     ("show typed --seed banana", 2, "'banana' is not a whole number from 0 to 4294967295", "reprobuild show --help"),
     ("run frozen --seed -1 -- true", 125, "'-1' is not a whole number from 0 to 4294967295", "reprobuild run --help"),
-    ("run frozen true", 125, "the command to run stands after `--`, and there is no `--`", "reprobuild run --help"),
+    ("run frozen", 125, "the command to run stands after `--`, and there is no `--`", "reprobuild run --help"),
+    ("run frozen true", 125, "and there is no `--`", "`reprobuild run frozen -- true`"),
+    ("run --seed 7 f python t.py --lr 3", 125, "no `--`", "`reprobuild run --seed 7 f -- python t.py --lr 3`"),
+    ("run trainde -- true", 125, "there is no directory trainde", "did you mean `trained`?"),
     ("run frozen -- true", 125, "there is no directory frozen", "build one with `reprobuild from-snapshot DIR -o OUT`"),
+    ("verify --workload python t.py", 2, "no directory t.py", UNQUOTED),
+    ("verify o --workload python t.py", 2, "extra argument", "whole command: --workload 'python t.py'; otherwise see"),
+    ("verify o --workload a b --lr 3 --runs 2", 2, "No such option '--lr'", "command: --workload 'a b --lr 3'"),
     ("verify typed", 2, "typed holds no image", "build one with `reprobuild from-snapshot DIR -o OUT`"),
     ("verify frozen --only probs", 2, "'probs' is not one of", "reprobuild verify --help"),
     ("verify frozen --only probes --no-probes", 2, "--only and --no-probes are given", "leave --no-probes out"),
@@ -94,6 +114,8 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("build typed", 4, "typed is a directory, and no lock", "make one with `reprobuild lock DIR`"),
     ("lock typed -o empty", 2, "empty is a directory", "name a file in it: -o empty/reprobuild.lock"),
     ("compare nosuch here", 6, "there is no file 'nosuch'", "give a snapshot, a lock, an output directory, an image"),
+    ("compare typed", 2, "Missing argument 'B'", "running environment: `reprobuild compare typed here`"),
+    ("compare typed hier", 2, "there is no directory or file 'hier'", "did you mean `here`? Otherwise give a snapshot"),
     ("verfy frozen", 2, "No such command 'verfy'", "did you mean `verify`?"),
     ("snapsho typed", 2, "No such command 'snapsho'", "did you mean `from-snapshot`?"),
     ("show typed --sorce a=b", 2, "No such option '--sorce'", "did you mean `--source`?"),
@@ -116,6 +138,29 @@ def test_a_mistake_is_told_with_its_cause_and_a_next_step(
     assert step in hint
     assert "Traceback" not in done.stderr
     assert not re.search(r"--accept (?!LINE)\S*unknown", done.stderr), "it offers to leave out what is needed"
+
+
+def test_a_gpu_of_a_machine_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "MACHINE", tmp_path)
+    with pytest.raises(
+        EngineError, match=r"^this machine has no GPU: unresolvable CDI devices nvidia\.com/gpu=0"
+    ) as err:
+        find_edits(gpu.parse_gpu_option("0"), (tmp_path,))
+    assert err.value.hint.startswith(
+        "run without a GPU: --gpu none; if it has one, install the NVIDIA Container"
+    )
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidia0").touch()
+    with pytest.raises(EngineError, match=r"^unresolvable CDI devices"):
+        find_edits("0", (tmp_path,))
+
+
+def test_a_corrected_command_repeats_no_secret(run: Run) -> None:
+    for secret in ("HF_TOKEN=hf_" + "x" * 34, "PASSWORD=" + "hunter" * 3, "hf_" + "abcdefGHIJ" * 3 + "klmn"):
+        done = run("run", "frozen", "--env", secret, "true")
+        assert done.returncode == 125
+        assert secret.partition("=")[2] not in done.stderr or "=" not in secret
+        assert secret not in done.stderr
 
 
 def test_the_hint_leads_to_the_snapshot(run: Run) -> None:

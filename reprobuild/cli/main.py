@@ -199,9 +199,11 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
         word, names = _find_unknown_word(err)
         see = f"see `{err.ctx.command_path if err.ctx else NAME} --help`"
-        meant = did_you_mean(word, names)
+        meant = _correct(err, arguments) or did_you_mean(word, names)
         text = err.message if word and not isinstance(err, click.BadParameter) else err.format_message()
-        return _print_error(text, f"{meant} Otherwise {see}" if meant else see, run_code or err.exit_code)
+        stop = "" if not meant or meant.endswith("?") else ";"
+        hint = f"{meant}{stop} {'Otherwise ' if not stop else 'otherwise '}{see}" if meant else see
+        return _print_error(text, hint, run_code or err.exit_code)
     if isinstance(err, click.ClickException):
         err.show()
         return run_code or err.exit_code
@@ -216,6 +218,13 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         click.echo(_format_traceback(err), err=True)
     hint = "please report the lines above; they hold no values of variables"
     return _print_error("this is a bug in reprobuild", hint, run_code or ReproError.exit_code)
+
+
+def _correct(err: click.UsageError, arguments: Sequence[str]) -> str:
+    """Return a hint with the corrected command, or an empty text."""
+    from reprobuild.cli.mistakes import find_correction  # no other command line has use for it
+
+    return find_correction(err, arguments)
 
 
 def _find_unknown_word(err: click.UsageError) -> tuple[str, list[str]]:

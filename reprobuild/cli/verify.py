@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import click
 
 from reprobuild.api.commands import verify
 from reprobuild.cli import common, documents
+from reprobuild.errors import UsageError
 from reprobuild.pipeline.verify import VerifyOptions, select_parts
 from reprobuild.run.options import RunOptions, conditions
 from reprobuild.verify.verdict import PARTS, Part
@@ -16,7 +18,39 @@ from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
 from reprobuild.verify.workload.work import work_of_options
 
 
-@click.command()
+class _Command(click.Command):
+    """A command that refuses a workload without quotes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--workload" in args and not ctx.resilient_parsing:
+            _refuse_unquoted(args)
+        return super().parse_args(ctx, args)
+
+
+def _refuse_unquoted(words: list[str]) -> None:
+    """Refuse a command line in which OUT would be the second word of the workload.
+
+    Raises:
+        UsageError: it stands after the first word, and is not a directory.
+    """
+    begin = words.index("--workload") + 1
+    first, *others = words[begin : begin + 2] or [""]
+    if (
+        others
+        and begin == 1
+        and not others[0].startswith("-")
+        and " " not in first
+        and not Path(others[0]).is_dir()
+    ):
+        command = shlex.quote(f"{first} {others[0]}")
+        raise UsageError(
+            f"there is no directory {others[0]}",
+            hint=f"name the output directory first, and quote the whole command: "
+            f"`reprobuild verify OUT --workload {command}`",
+        )
+
+
+@click.command(cls=_Command)
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option(
     "--against", metavar="CERT", type=common.PATH,

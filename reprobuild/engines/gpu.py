@@ -170,6 +170,19 @@ def find_remedy(stderr: str) -> str:
     return next((hint for words, hint in REMEDIES if words in stderr), "")
 
 
+def _lacks_gpu() -> bool:
+    return not has_any_gpu()
+
+
 def gpu_error(message: str, stderr: str, hint: str) -> EngineError:
-    """Return an engine's error, with a GPU remedy or `hint`."""
-    return EngineError(message, hint=find_remedy(stderr) or hint)
+    """Return an engine's error, with a GPU remedy or `hint`.
+
+    Without a GPU on this machine, it begins with that, and the first remedy is to do without.
+    """
+    remedy = find_remedy(stderr)
+    if remedy and _lacks_gpu():
+        return EngineError(
+            f"this machine has no GPU: {message}",
+            hint=f"run without a GPU: --gpu none; if it has one, {remedy}",
+        )
+    return EngineError(message, hint=remedy or hint)

@@ -29,7 +29,7 @@ def missing_error(path: Path) -> SnapshotError:
             f"`{shown}` is an address, and a snapshot is a directory of a captured environment",
             hint="clone it, activate its environment, and take a snapshot there: `reprobuild capture -o DIR`",
         )
-    return SnapshotError(f"there is no directory `{shown}`", hint=_close_name(path) or RECIPE)
+    return SnapshotError(f"there is no directory or file `{shown}`", hint=_close_name(path) or RECIPE)
 
 
 def _close_name(path: Path) -> str:

@@ -46,6 +46,13 @@ def test_the_small_lock_has_what_maintainer_scripts_make(small: Small) -> None:
     assert {wheel.name for wheel in lock.wheels} == WHEELS
 
 
+@pytest.mark.parametrize(
+    "engine",
+    [None, ("classic",), ("own", "--suite", "own"), "podman"],
+    ids=["in-use", "classic", "own-suite", "podman"],
+    indirect=True,
+    scope="module",
+)
 def test_each_builder_makes_the_native_tree(engine: Running, small: Small, tmp_path: Path) -> None:
     out = tmp_path / 'results, "quoted" and ümläuted'
     before = kept(engine)

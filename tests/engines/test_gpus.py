@@ -281,6 +281,12 @@ def loaded_engine(engine: Running, tiny: Tiny) -> Iterator[Tiny]:
     engine.client("rmi", tiny.reference)
 
 
+@pytest.fixture(autouse=True)
+def with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors name the remedies of a machine with a GPU; test_mistakes.py has those of one without."""
+    monkeypatch.setattr(gpu, "_lacks_gpu", lambda: False)
+
+
 def test_the_toolkit_without_a_driver(docker_with_hook: Running, tiny: Tiny) -> None:
     docker.load(tiny.layout, tiny.reference, tiny.digests, docker_with_hook.env)
     with pytest.raises(EngineError, match=r"nvidia-container-cli: initialization error") as failed:

@@ -269,6 +269,8 @@ def test_the_exact_version(given: Snapshot, decided: str | None, base: str, kind
         (seen(capture="3.11.7"), "3.11", "3.11.2", "capture.json:1", "and the image has 3.11.2: decided by the user"),
         (snapshot(package("python3.11", "3.11.1-1")), None, "3.11.2", "python:0",
          "the environment ran Python 3.11.1 (apt-packages.txt lists python3.11), and the image has 3.11.2: uv knows"),
+        (snapshot(*APT), "3.11.1", "3.11.2", "python:0",
+         "Python 3.11.1 was decided, and no published build of it was found: the image has 3.11.2: uv knows"),
     ],
 )  # fmt: skip
 def test_another_patch_release_is_a_deviation(

@@ -20,6 +20,7 @@ from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.compare.images.explain import LOCK, open_image
 from reprobuild.errors import EngineError, InconclusiveError, SnapshotError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed
+from reprobuild.infra.suggest import did_you_mean
 from reprobuild.snapshot.importers.import_snapshot import can_import, import_into, open_snapshot
 
 HERE = "here"
@@ -100,6 +101,10 @@ def open_side(
     except EngineError as err:
         if path.exists():
             raise
+        if close := did_you_mean(name, [HERE]):
+            raise UsageError(
+                f"there is no directory or file {name!r}", hint=f"{close} Otherwise {GIVE}"
+            ) from None
         raise EngineError(str(err), hint=GIVE) from None  # it may be the name of a directory, misspelt
     say(f"reading {name}: {image.form}, {len(image.layers)} layers")
     return from_image(image, read)

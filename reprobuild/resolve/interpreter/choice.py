@@ -25,6 +25,7 @@ from reprobuild.resolve.override_words import PYTHON
 from reprobuild.snapshot.model import SourceLocation
 
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
+_DECIDED = "decided by the user"
 PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
 GUESS = "python-guess"  # the system's Python, if the environment may have run another one
 
@@ -226,10 +227,13 @@ def _make_choice(
         if captured
         else f"{version} ({interpreter.evidence})"
     )
+    start = f"the environment ran Python {ran}, and"
+    if not captured and interpreter.evidence == _DECIDED:
+        start = f"Python {version} was decided, and no published build of it was found:"
     ruling = Resolution(
         file=place.file if place else "python", line=place.line if place else 0, subject="python",
         outcome="replaced", kind=PATCH,
-        reason=f"the environment ran Python {ran}, and the image has {interpreter.version}: "
+        reason=f"{start} the image has {interpreter.version}: "
         + ("; ".join(line.strip() for line in why.splitlines()) or interpreter.evidence),
     )  # fmt: skip
     return InterpreterChoice(interpreter=interpreter, rulings=(ruling,))
@@ -301,9 +305,7 @@ def _apply_python_decision(decided: str, evidence: PythonEvidence) -> Interprete
         )
     exact = next((python.version for python in same if python.version.startswith(f"{decided}.")), decided)
     version = exact if evidence.has_packages and _minor_version(decided) not in evidence.system else decided
-    decision = Seen(
-        version=version, evidence="decided by the user", place=SourceLocation("python", 0), free_threaded=free
-    )
+    decision = Seen(version=version, evidence=_DECIDED, place=SourceLocation("python", 0), free_threaded=free)
     return _choose_interpreter(decision, evidence.system, evidence.has_packages)
 
 
