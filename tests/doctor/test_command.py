@@ -46,7 +46,7 @@ def test_what_cannot_be_judged(tmp_path: Path) -> None:
     done = reprobuild("doctor", tmp_path / "gone")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"error: there is no file or directory {tmp_path / 'gone'}\n"
+        f"error: there is no file or directory {tmp_path / 'gone'}\n\n"
         "hint: name an output directory of `reprobuild from-snapshot`, or a reprobuild.lock\n"
     )
     done = reprobuild("doctor", tmp_path)

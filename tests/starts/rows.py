@@ -203,7 +203,8 @@ def unpack(scene: Scene) -> object:
         layers=[("", "", "")], folder=scene.folder, blob=lambda _: scene.folder / "blob"
     )
     allowance: Any = None
-    return builtin_unpack.unpack_layer(layout, 0, scene.folder / "layer", allowance)
+    scene.monkeypatch.setattr(builtin_unpack, "_refuse_repeats", nothing)
+    return builtin_unpack.unpack_layer(layout, 0, scene.folder / "layer", allowance, allowance)
 
 
 def granted(scene: Scene) -> None:

@@ -335,4 +335,5 @@ def _make_error(url: str, cause: str) -> UnreachedError:
     text = f"{url} cannot be reached: {cause}"
     if "certificate verify failed" not in cause:
         return UnreachedError(text, hint=_UNREACHABLE)
-    return DistrustedError(text, hint=_DISTRUSTED if _NO_AUTHORITY.search(cause) else _CERTIFICATE)
+    is_unknown = _NO_AUTHORITY.search(cause) is not None
+    return DistrustedError(text, hint=_DISTRUSTED if is_unknown else _CERTIFICATE)

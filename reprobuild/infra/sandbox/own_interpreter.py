@@ -22,7 +22,7 @@ def refuse_own_interpreter(program: str) -> None:
         OSError: it is.
     """
     try:
-        own = os.stat(_OWN)
+        python = os.stat(_OWN)
     except OSError:
         return  # without a /proc of its own, no link leads to the file
     for _ in range(_DEEPEST):
@@ -30,12 +30,12 @@ def refuse_own_interpreter(program: str) -> None:
             descriptor = os.open(program, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             # A program that cannot be read can still be executed.
-            if _is_own(program, own):
+            if _is_own(program, python):
                 raise _refusal(program) from None
             return
         try:
             status = os.fstat(descriptor)
-            if os.path.samestat(status, own):
+            if os.path.samestat(status, python):
                 raise _refusal(program)
             start = os.read(descriptor, 512) if stat.S_ISREG(status.st_mode) else b""
         finally:
@@ -47,9 +47,9 @@ def refuse_own_interpreter(program: str) -> None:
     raise _refusal(program)
 
 
-def _is_own(program: str, own: os.stat_result) -> bool:
+def _is_own(program: str, python: os.stat_result) -> bool:
     try:
-        return os.path.samestat(os.stat(program), own)
+        return os.path.samestat(os.stat(program), python)
     except OSError:
         return False
 

@@ -7,6 +7,7 @@ script of the job names in quotes, as `os.environ["ALPHA"]`, or in a shell's way
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
@@ -50,7 +51,7 @@ def describe_mentions(
     shown = sorted(places)[:_SHOWN]
     more = f" and {len(places) - len(shown)} more" if len(places) > len(shown) else ""
     where = display_text(places[shown[0]])
-    options = " ".join(f"--bake {name}" for name in shown)
+    options = shlex.join([word for name in shown for word in ("--bake", name)])
     yield (
         f"the job's code names variables that the image lacks: {', '.join(shown)}{more} (the first in {where}); to put "
         f"their captured values in: {options}"
