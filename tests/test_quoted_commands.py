@@ -24,6 +24,7 @@ QUOTING = {"shlex.quote", "shlex.join"}
 
 # Values that are our own, or quoted before: by `FILE: EXPRESSION`.
 ALLOWED = {
+    "resolve/readiness.py: options": "`_capture_options` quotes each word",
     "doctor/compatibility.py: others[0]": "the name of an engine that this program knows",
     "doctor/machine.py: good": "a number of this file",
     "doctor/machine.py: name": "a setting of the kernel that this file names",

@@ -280,7 +280,7 @@ ROWS = {
     f"{_ENGINE}/builtin.py:_copy_tree": Row(
         "cp", lambda s: builtin._copy_tree([empty(s, "layer")], empty(s, "copy"))
     ),
-    f"{_ENGINE}/builtin_unpack.py:unpack_layer": Row("tar", unpack),
+    f"{_ENGINE}/builtin_unpack.py:unpack_layer": Row("sh", unpack),
     f"{_ENGINE}/apptainer.py:_follow": Row("apptainer", follow),
     f"{_ENGINE}/apptainer.py:_find_program": Row("apptainer", lambda s: apptainer.version(s.env)),
     f"{_ENGINE}/apptainer_gpus.py:check_gpus": Row(
