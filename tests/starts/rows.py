@@ -198,12 +198,13 @@ def contain(scene: Scene) -> object:
 
 
 def unpack(scene: Scene) -> object:
-    """Unpack a layer, which is not there."""
+    """Unpack a layer without members."""
     layout: Any = SimpleNamespace(
         layers=[("", "", "")], folder=scene.folder, blob=lambda _: scene.folder / "blob"
     )
     allowance: Any = None
     scene.monkeypatch.setattr(builtin_unpack, "_refuse_repeats", nothing)
+    scene.monkeypatch.setattr(builtin_unpack, "_read_pieces", lambda *_: ())
     return builtin_unpack.unpack_layer(layout, 0, scene.folder / "layer", allowance, allowance)
 
 
@@ -280,7 +281,7 @@ ROWS = {
     f"{_ENGINE}/builtin.py:_copy_tree": Row(
         "cp", lambda s: builtin._copy_tree([empty(s, "layer")], empty(s, "copy"))
     ),
-    f"{_ENGINE}/builtin_unpack.py:unpack_layer": Row("sh", unpack),
+    f"{_ENGINE}/builtin_unpack.py:unpack_layer": Row("tar", unpack),
     f"{_ENGINE}/apptainer.py:_follow": Row("apptainer", follow),
     f"{_ENGINE}/apptainer.py:_find_program": Row("apptainer", lambda s: apptainer.version(s.env)),
     f"{_ENGINE}/apptainer_gpus.py:check_gpus": Row(
