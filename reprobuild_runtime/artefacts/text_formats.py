@@ -29,6 +29,7 @@ _STRANGE = re.compile(
     r"(?:[=:,(\[]\s{0,9}|(?:loss|ppl|perplexity|norm|accuracy|acc|error)\s{1,9}|^)[\"']?[-+]?(?:(nan)|inf|infinity)[\"']?"
     r"(?=\s*(?:$|[,;|)\]}]|-? ?[A-Za-z_]+[=:]))", re.IGNORECASE,
 )  # fmt: skip
+_STAMP = re.compile(r"\[[\d/:., -]{8,30}\](?= )")
 _STEPS = ("step", "global_step", "iteration", "iter", "epoch", "batch")
 
 
@@ -256,12 +257,38 @@ def _cell(text: str) -> "Any":
     return text
 
 
+class OmittedTimes:
+    """The times that rich's handler leaves out, where they equal the one above (`omit_repeated_times`)."""
+
+    def __init__(self) -> None:
+        self._stamps = ["", ""]
+
+    def restore(self, texts: "List[str]") -> "List[str]":
+        """Return a line of both runs, with the time that only one of them leaves out."""
+        omits = [
+            bool(stamp.strip()) and text.startswith(" " * (len(stamp) + 1))
+            for text, stamp in zip(texts, self._stamps)
+        ]
+        for run, text in enumerate(texts):
+            match = _STAMP.match(text)
+            if match:
+                self._stamps[run] = match.group()
+        if sum(omits) != 1 or not _STAMP.match(texts[omits.index(False)]):
+            return texts
+        return [
+            stamp + text[len(stamp) :] if omitted else text
+            for text, stamp, omitted in zip(texts, self._stamps, omits)
+        ]
+
+
 def compare_text(first_path: str, second_path: str, collector: "Collector") -> None:
     """Compare two logs."""
     wrong = total = 0
-    bar = collector.rules.loggers.bar
+    bar, times = collector.rules.loggers.bar, OmittedTimes()
     for total, (first, second) in enumerate(zip_longest(lines(first_path, bar), lines(second_path, bar)), 1):
         look_at("line %d" % total, first or "", collector, log=True)
+        if first is not None and second is not None:
+            first, second = times.restore([first, second])
         if first == second:
             continue
         before = collector.count

@@ -280,6 +280,31 @@ def test_times_in_a_log(tmp_path: Path, form: str) -> None:
     assert compare(tmp_path, "run.log", one, two.replace(b"step 3", b"step 4"))["verdict"] == "drift"
 
 
+RICH = "[%m/%d/%y %H:%M:%S]"
+OMITTED = " " * len("[09/21/26 14:13:20]")
+BLANK_SEAMS = [
+    # The second of the clock ended between the lines in the first run only.
+    (("-90", "loss 0.5000"), ("-89", "loss 0.4000"), "", "0.4000", "identical"),
+    (("-90", "loss 0.5000"), ("-89", "loss 0.4000"), "", "0.4001", "drift"),
+    (("-90", "loss 0.5000"), ("-900", "loss 0.4000"), "", "0.4000", "drift"),  # before the run began
+    (("-90", "loss 0.5000"), ("-89", "loss 0.4000"), "x", "0.4000", "drift"),
+]
+
+
+@pytest.mark.parametrize(("first", "seam", "mark", "result", "verdict"), BLANK_SEAMS)
+def test_a_time_that_rich_leaves_out(
+    tmp_path: Path, first: tuple[str, str], seam: tuple[str, str], mark: str, result: str, verdict: str
+) -> None:
+    """RichHandler leaves a time out that equals the one above; the seconds of two runs end at other lines."""
+    one = "".join(f"{stamp(NOW + float(at), RICH)} INFO     {text}\n" for at, text in (first, seam))
+    two = f"{stamp(NOW - 20, RICH)} INFO     {first[1]}\n{mark or ' '}{OMITTED[1:]} INFO     loss {result}\n"
+    for texts in ((one, two), (two, one))[: 1 if verdict == "identical" else 2]:
+        found = compare(tmp_path, "run.log", *(text.encode() for text in texts))
+        assert found["verdict"] == verdict, found
+    if verdict == "identical":
+        assert found["counts"] == {"time": 2}
+
+
 def test_progress_bars_are_compared_as_they_stand(tmp_path: Path) -> None:
     one = b"\r 10%|#  | 1/9 [00:00<00:08,  1.1it/s]\r100%|###| 9/9 [00:09<00:00,  1.0it/s]\nend\n"
     two = b"\r100%|###| 9/9 [00:07<00:00,  1.3it/s]\nend\n"

@@ -223,6 +223,6 @@ def test_a_gpu_that_is_not_there_is_an_error_of_the_program(built_example: Built
     done = reprobuild("run", built_example.out, "--gpu", "all", "--", "true")
     assert done.returncode == 125, done.stderr
     assert "nvidia.com/gpu=all" in done.stderr
-    assert "hint: install the NVIDIA Container Toolkit" in done.stderr
+    assert "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml" in done.stderr
     done = reprobuild("run", built_example.out, "--gpu", "a b", "--", "true")
     assert (done.returncode, "'a b' is no GPU" in done.stderr) == (125, True)

@@ -22,6 +22,7 @@ ALLOWED = {
     "ecosystems/conda/rattler_worker.py": (1, "what the parent process, which is ours, writes"),
     "ecosystems/conda/unpacked_package.py": (1, _MEMBER),
     "doctor/disks.py": (1, _HOST),
+    "engines/builtin_job.py": (2, _HOST),
     "engines/gpu.py": (1, _HOST),
     "engines/output_files.py": (1, "results of the user's own command, which are returned in memory"),
     "engines/limits.py": (1, _HOST),
