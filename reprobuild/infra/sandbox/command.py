@@ -86,7 +86,8 @@ def run_in_root(
     inner = root.folder.absolute() / "tmp/root" if root.layered else root.folder.absolute()
     environment = {"PATH": PATH, "LC_ALL": "C"}
     job = {
-        "parent": os.getpid(), "processes": _processes(), "filter": make_filter(os.uname().machine).hex(),
+        "parent": os.getpid(), "processes": _processes(),
+        "filter": make_filter(os.uname().machine, durable=False).hex(),
         "root": str(inner), "setup": ["/bin/sh", "-c", _setup(), "sandbox", *_settings(root)],
         "environment": environment,
         "binds": list(zip(sources, places, writable, strict=True)),

@@ -28,6 +28,7 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _REFUSED, _ABSENT, _NO_FAMILY, _NO_PROTOCOL = (
     _ERRNO | code for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 )
+_DONE = _ERRNO  # an error of 0 is success
 _X32 = 0x40000000
 # CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID, -NET; CLONE_NEWTIME has a bit that clone(2) uses for a signal.
 _NAMESPACES = 0x7E020000
@@ -49,6 +50,7 @@ class SyscallTable(Struct, frozen=True, forbid_unknown_fields=True):
 
     refused: tuple[str, ...]
     absent: tuple[str, ...]
+    unneeded: tuple[str, ...]
     by_argument: tuple[str, ...] = msgspec.field(name="by-argument")
     machines: dict[str, tuple[str, ...]]
     architectures: dict[str, int]
@@ -62,11 +64,12 @@ def read_table() -> SyscallTable:
     return msgspec.toml.decode(raw, type=SyscallTable)
 
 
-def make_filter(machine: str) -> bytes:
+def make_filter(machine: str, *, durable: bool = True) -> bytes:
     """Return a machine's filter, an array of `struct sock_filter`.
 
     Args:
         machine: in the kernel's words, `x86_64`.
+        durable: files reach the disk when a program asks for it; builds need no such wait.
 
     Raises:
         EngineError: the table has no numbers of its system calls.
@@ -79,13 +82,13 @@ def make_filter(machine: str) -> bytes:
         )
     program: list[Instruction] = [(_LOAD, 0, 0, _ARCHITECTURE)]
     for abi in table.machines[machine]:
-        block = [*_abi_instructions(abi, table), (_RETURN, 0, 0, _ALLOW)]
+        block = [*_abi_instructions(abi, table, durable), (_RETURN, 0, 0, _ALLOW)]
         program += [(_EQUAL, 1, 0, table.architectures[abi]), (_JUMP, 0, 0, len(block)), *block]
     program.append((_RETURN, 0, 0, _KILL))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _abi_instructions(abi: str, table: SyscallTable) -> Iterator[Instruction]:
+def _abi_instructions(abi: str, table: SyscallTable, durable: bool) -> Iterator[Instruction]:
     """Yield the instructions for the calls of one ABI.
 
     A call without an answer is allowed.
@@ -99,6 +102,9 @@ def _abi_instructions(abi: str, table: SyscallTable) -> Iterator[Instruction]:
             yield from _answer_instructions(_EQUAL, numbers[name], _REFUSED)
     for name in table.absent:
         yield from _answer_instructions(_EQUAL, numbers[name], _ABSENT)
+    for name in () if durable else table.unneeded:
+        if name in numbers:
+            yield from _answer_instructions(_EQUAL, numbers[name], _DONE)
     for name in table.by_argument:
         if name in numbers:
             judged = [*_argument_instructions(name), (_RETURN, 0, 0, _ALLOW)]
