@@ -4,6 +4,7 @@
 
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from reprobuild_runtime import settings
@@ -30,26 +31,73 @@ THREADS = (
     "BLIS_NUM_THREADS",
 )
 NOT_ASKED = {"skipped": "not applicable here: it takes long: only with thorough"}
+AS_STRICT = {"skipped": "not applicable here: no other mode fails, so torch refuses nothing"}
 RESTARTS = 3  # of a process that died or hung, for the probes after the failed one
 
 
-def gather(ask: "Dict[str, Any]", command: "List[str]", table: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Return the document's part with the observations."""
-    known = register(ask["subject"])
-    selection = [name for name in known if not ask["only"] or name in ask["only"]]
-    names = [name for name in selection if ask["only"] or ask["thorough"] or not known[name].thorough]
-    tasks = [(mode, number) for mode in ask["modes"] for number in range(ask["processes"])]
+def gather(ask: "Dict[str, Any]", command: "List[str]", halt: "threading.Event") -> "List[ProcessRun]":
+    """Run the processes of each mode, and return their results.
+
+    After `halt` no process is started.
+    """
+    names = _names(ask)
+    modes = [mode for mode in ask["modes"] if mode != "warn"]
+    tasks = [(mode, number) for mode in modes for number in range(ask["processes"])]
+    with ThreadPoolExecutor(max_workers=_at_once(ask, len(tasks))) as pool:
+        ran = list(pool.map(lambda task: _run_process(ask, command, names, task[0], task[1], halt), tasks))
     if "warn" in ask["modes"]:  # only reported: one process is enough
-        tasks = [task for task in tasks if task[0] != "warn" or task[1] == 0]
-    together = 2 if ask["stress"] or ask["quick"] else 1
-    with ThreadPoolExecutor(max_workers=together) as pool:
-        ran = list(pool.map(lambda task: _run_process(ask, command, names, *task), tasks))
+        refused = [name for name in names if not modes or any("error" in run.told[name] for run in ran)]
+        ran.append(_run_process(ask, command, refused, "warn", 0, halt))
+    return ran
+
+
+def summarise(ask: "Dict[str, Any]", ran: "List[ProcessRun]", table: "Dict[str, Any]") -> "Dict[str, Any]":
+    """Return the document's part with the observations.
+
+    Args:
+        table: torch's documentation of its operations.
+    """
+    known, selection = register(ask["subject"]), _selection(ask)
     by_mode: "Dict[str, List[Dict[str, Dict[str, Any]]]]" = {mode: [] for mode in ask["modes"]}
     for run in ran:
-        by_mode[run.mode].append({**dict.fromkeys(selection, NOT_ASKED), **run.told})
+        rest = {**dict.fromkeys(selection, NOT_ASKED), **dict.fromkeys(_names(ask), AS_STRICT)}
+        by_mode[run.mode].append({**rest, **run.told})
     probes = [_probe(known[name], by_mode, table, ask["device"]) for name in selection]
     threads = {run.mode: run.threads for run in ran if run.threads}
     return {"probes": probes, "bound": bound(probes), "stress": _summarise_stress(ran), "threads": threads}
+
+
+def _selection(ask: "Dict[str, Any]") -> "List[str]":
+    return [name for name in register(ask["subject"]) if not ask["only"] or name in ask["only"]]
+
+
+def _names(ask: "Dict[str, Any]") -> "List[str]":
+    """Return the names of the probes to run."""
+    known = register(ask["subject"])
+    return [name for name in _selection(ask) if ask["only"] or ask["thorough"] or not known[name].thorough]
+
+
+def _at_once(ask: "Dict[str, Any]", tasks: int) -> int:
+    """Return the number of processes to run at the same time.
+
+    At least two meet, so that they disturb each other; more have four processors and 2 GiB each.
+    """
+    if not ask["stress"] and not ask["quick"]:
+        return 1
+    if ask["device"] != "cpu":
+        return 2
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(2, min(tasks, cpus // 4, _available_memory() >> 31))
+
+
+def _available_memory() -> int:
+    """Return the bytes of memory that programs can still have, or 0 if unknown."""
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as file:
+            rows = dict(line.split(":", 1) for line in file)
+        return int(rows["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 0
 
 
 def register(subject: str) -> "Dict[str, Any]":
@@ -85,8 +133,8 @@ def _summarise_stress(ran: "List[ProcessRun]") -> "Optional[Dict[str, Any]]":
 
 
 def _run_process(
-    ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int
-) -> ProcessRun:
+    ask: "Dict[str, Any]", command: "List[str]", names: "List[str]", mode: str, number: int, halt: "threading.Event"
+) -> ProcessRun:  # fmt: skip
     """Run one process of a mode; restart it after a failed probe."""
     stressed = bool(ask["stress"] and number)
     environ = environ_of(mode, ask["seed"], ask["subject"])
@@ -96,7 +144,7 @@ def _run_process(
     try:
         for _ in range(1 + RESTARTS):
             rest = [name for name in names if name not in results]
-            if not rest:
+            if not rest or halt.is_set():
                 break
             task = {
                 "task": "probes",

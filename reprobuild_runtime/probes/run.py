@@ -34,8 +34,7 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
     Args:
         child: the command of a child process; `child.py` with this interpreter otherwise.
     """
-    from reprobuild_runtime.fingerprint import fingerprint
-    from reprobuild_runtime.probes import options, processes, start
+    from reprobuild_runtime.probes import options, processes
 
     began = time.monotonic()
     document: "Dict[str, Any]" = {"format": FORMAT, "ran": False, "why": ""}
@@ -43,29 +42,45 @@ def answer(text: str, child: "Optional[List[str]]" = None) -> "Dict[str, Any]":
         ask = options.read(text)
     except (ValueError, RecursionError) as err:
         return {**document, "why": f"options: {err}"}
-    arrays = ask["subject"] == "arrays"
-    command = child or processes.CHILDREN[ask["subject"]]
-    task = json.dumps({"task": "scout", "device": ask["device"]})
-    scout = processes.run_child([*command, task], _scout_environ(), ask["limit"])
-    document.update(
-        options=ask, device=ask["device"], start=scout.said("start") or start.start(numpy=not arrays)
-    )
-    document["fingerprint"] = scout.said("fingerprint") or fingerprint()
-    library = "numpy" if arrays else "torch"
-    why = scout.absent or (f"the process that imports {library}: {scout.why}" if scout.why else "")
-    if not why and ask["device"] == "cuda" and not scout.said("cuda"):
-        why = "torch sees no CUDA device"
-    if why:
-        return {**document, "why": why, "seconds": round(time.monotonic() - began, 3)}
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Event
+
     from reprobuild_runtime.probes import gather
 
+    command, halt = child or processes.CHILDREN[ask["subject"]], Event()
+    with ThreadPoolExecutor(1) as pool:
+        # The probes begin while the scout imports. A GPU would be shared, so there the scout ends first.
+        early = pool.submit(gather.gather, ask, command, halt) if ask["device"] == "cpu" else None
+        task = json.dumps({"task": "scout", "device": ask["device"]})
+        scout = processes.run_child([*command, task], _scout_environ(), ask["limit"])
+        document.update(_first_facts(ask, scout))
+        if document["why"]:
+            halt.set()
+            return {**document, "seconds": round(time.monotonic() - began, 3)}
+        ran = early.result() if early else gather.gather(ask, command, halt)
     document.update(ran=True, expectations=scout.said("expectations"), comparator=scout.said("comparator"))
-    document.update(gather.gather(ask, command, document["expectations"]))
+    document.update(gather.summarise(ask, ran, document["expectations"]))
     document["controls"] = _controls(ask, command) if ask["controls"] else []
     gpus = int(scout.said("gpus") or 0)
     document["collectives"] = _collectives(ask, command, gpus) if ask["collectives"] else None
     document["seconds"] = round(time.monotonic() - began, 3)
     return document
+
+
+def _first_facts(ask: "Dict[str, Any]", scout: "Any") -> "Dict[str, Any]":
+    """Return the document's first part, with the reason if nothing can be probed."""
+    from reprobuild_runtime.fingerprint import fingerprint
+    from reprobuild_runtime.probes import start
+
+    library = "numpy" if ask["subject"] == "arrays" else "torch"
+    why = scout.absent or (f"the process that imports {library}: {scout.why}" if scout.why else "")
+    if not why and ask["device"] == "cuda" and not scout.said("cuda"):
+        why = "torch sees no CUDA device"
+    return {
+        "options": ask, "device": ask["device"], "why": why,
+        "start": scout.said("start") or start.start(numpy=library == "torch"),
+        "fingerprint": scout.said("fingerprint") or fingerprint(),
+    }  # fmt: skip
 
 
 def _controls(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":

@@ -51,7 +51,10 @@ def test_every_probe_in_every_mode(full: dict[str, Any]) -> None:
         verdicts = seen(full, mode)
         assert "ERROR" not in verdicts.values(), seen(full, mode, "why")
         skipped = {name for name, verdict in verdicts.items() if verdict == "SKIPPED"}
-        assert skipped == NEEDS_A_GPU | LONG | {"torchvision_roi_align"}
+        if mode == "warn":
+            assert set(verdicts) - skipped == {"put", "max_unpool2d"}
+        else:
+            assert skipped == NEEDS_A_GPU | LONG | {"torchvision_roi_align"}
         assert all(seen(full, mode, "why")[name].startswith("not applicable here: ") for name in skipped)
     for mode in ("default", "profile"):
         assert {name for name, verdict in seen(full, mode).items() if verdict == "DRIFT"} <= RACING
