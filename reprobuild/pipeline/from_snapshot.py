@@ -8,7 +8,9 @@ from pathlib import Path
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.engines.registry import HINT
-from reprobuild.image.model import Image
+from reprobuild.image.layers.layers import layers_ahead
+from reprobuild.image.layers.plan import LayerPlan, plan_large_wheels
+from reprobuild.image.model import NATIVE, Image
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, SNAPSHOT
@@ -20,7 +22,7 @@ from reprobuild.pipeline.fetch_inputs import fetch_inputs
 from reprobuild.pipeline.machine_check import MachineCheck
 from reprobuild.pipeline.render import render
 from reprobuild.pipeline.verify import ReadNodes, VerifyOptions, choose_engine, verify
-from reprobuild.realise.realise import realise
+from reprobuild.realise.realise import is_realised, realise
 from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import
 from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -88,7 +90,7 @@ def build_from_lock(
     with context.clock.measure("fetch"):
         fetch_inputs(lock, context)
     machine.after_fetch(lock)
-    with context.clock.measure("realise"):
+    with context.clock.measure("realise"), layers_ahead(_plan_ahead(lock, context, options), context.store):
         sealed = realise(lock, context.store, context.say, exact=exact)
     recipe = render(sealed, context.store)
     _write_sealed(sealed, lock, out, context)
@@ -97,6 +99,13 @@ def build_from_lock(
         image = build(sealed, recipe, out, context, options)
     write_times(out, image, context.clock.seconds)
     return sealed, image
+
+
+def _plan_ahead(lock: Lock, context: RunContext, options: BuildOptions) -> list[LayerPlan]:
+    """Return the layers to make while programs run."""
+    if options.builder != NATIVE or options.afresh or is_realised(lock, context.store):
+        return []
+    return plan_large_wheels(lock, context.store)
 
 
 def _report_unknown_lines(snapshot: Snapshot, captured: Path, context: RunContext) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,14 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.image.layering.merge import merge
 from reprobuild.image.layers import layers as layers_module
 from reprobuild.image.layers.blobs import Layer, LayerWriter, read_listing
-from reprobuild.image.layers.layers import make_layer, make_layers, resolve_overlaps
-from reprobuild.image.layers.plan import LayerPlan, TarPart, WheelPart, files_layer, plan
+from reprobuild.image.layers.layers import (
+    layer_listing,
+    layers_ahead,
+    make_layer,
+    make_layers,
+    resolve_overlaps,
+)
+from reprobuild.image.layers.plan import LayerPlan, TarPart, WheelPart, files_layer, plan, plan_large_wheels
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar
 from reprobuild.lock.model import encode
@@ -113,6 +120,43 @@ def test_large_wheels_stand_alone_and_small_ones_together(made: Made) -> None:
     found = paths(make_layer(layer_plans[3], made.store), made.store)
     assert {f"{SITE}/{name}" for name in ("one.py", "two.py", "here.py")} < set(found)
     assert f"{SITE}/__pycache__/one.cpython-311.pyc" in found
+
+
+def test_a_large_wheel_is_one_layer_for_every_base(made: Made) -> None:
+    wheel = made.wheel("big", {"big.py": b"", "big/data": os.urandom(LARGE)})
+    made.wheel("here", {"here/data": os.urandom(LARGE)}, built=True)
+    (ahead,) = plan_large_wheels(made.lock(), made.store)
+    made.compiled(wheel.file.sha256, {f"{SITE}/__pycache__/big.cpython-311.pyc": b"code"})
+    layer_plans = by_title(made)
+    assert list(layer_plans)[2:] == [
+        "big-1.0-py3-none-any.whl",
+        "here-1.0-py3-none-any.whl",
+        "the bytecode of 1 wheels",
+    ]
+    assert layer_plans["big-1.0-py3-none-any.whl"] == ahead
+    found = paths(make_layer(layer_plans["the bytecode of 1 wheels"], made.store), made.store)
+    assert f"{SITE}/__pycache__/big.cpython-311.pyc" in found
+    assert f"{SITE}/big.py" not in found
+
+
+def test_layers_are_made_ahead_and_failures_are_left_for_later(made: Made) -> None:
+    made.wheel("big", {"big/data": os.urandom(LARGE)})
+    lost = made.wheel("lost", {"lost/data": os.urandom(LARGE + 1000)})
+    layer_plans = plan_large_wheels(made.lock(), made.store)
+    assert [layer_plan.title for layer_plan in layer_plans] == [
+        "lost-1.0-py3-none-any.whl",
+        "big-1.0-py3-none-any.whl",
+    ]
+    made.store.blob(lost.file.sha256).unlink()
+    deadline = time.monotonic() + 60
+    with layers_ahead(layer_plans, made.store):
+        while layer_listing(layer_plans[1], made.store) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    with pytest.raises(BuildError, match="the wheel lost"):
+        make_layer(layer_plans[0], made.store)
+    with pytest.raises(BuildError, match="dpkg"), layers_ahead(layer_plans, made.store):
+        raise BuildError("dpkg failed", hint="")
 
 
 def test_build_wheels_are_no_part_of_the_image(made: Made) -> None:

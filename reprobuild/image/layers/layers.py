@@ -115,6 +115,25 @@ def make_layer(
         return layer
 
 
+@contextlib.contextmanager
+def layers_ahead(layer_plans: Sequence[LayerPlan], store: Store) -> Iterator[None]:
+    """Make layers on another processor during this block.
+
+    A layer that fails, or that is not begun at the end of the block, is left to `make_layers`, which reports it.
+    """
+    halt = CancelToken()
+    with ThreadPoolExecutor(1) as pool:
+        for layer_plan in layer_plans:
+            pool.submit(make_layer, layer_plan, store, LEVEL, halt)
+        try:
+            yield
+        except BaseException:  # also an interrupt, which ends the wait for another process
+            halt.say()
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
 def layer_listing(layer_plan: LayerPlan, store: Store, level: int = LEVEL) -> list[TarEntry] | None:
     """Return the entries of a plan's stored layer, or None."""
     layer = _recall_layer(store.recall(layer_plan.key(level)), layer_plan.title, store, blob=False)

@@ -111,12 +111,11 @@ def plan(lock: SealedLock, store: Store) -> list[LayerPlan]:
     bytecode = {item.artefact: item.tar for item in lock.realised.bytecode}
 
     def planned_layer(title: str, *parts: Part) -> LayerPlan:
-        return LayerPlan(title=title, parts=parts, python=python, epoch=lock.epoch)
+        return _plan_layer(lock, title, *parts)
 
-    def with_bytecode(part: Part, file: Artefact, below: str) -> list[Part]:
+    def bytecode_parts(file: Artefact, below: str) -> list[Part]:
         tar = bytecode.get(file.sha256)
-        tar_parts = [TarPart(f"the bytecode of {file.filename}", tar, below=below)] if tar else []
-        return [part, *tar_parts]
+        return [TarPart(f"the bytecode of {file.filename}", tar, below=below)] if tar else []
 
     base = f"{lock.base.distribution} {lock.base.release}, {len(lock.base.installed)} packages"
     layer_plans = [planned_layer(base, BasePart(lock.realised.base))]
@@ -127,19 +126,24 @@ def plan(lock: SealedLock, store: Store) -> list[LayerPlan]:
     if parts := virtual_environment_parts(lock):
         layer_plans.append(planned_layer(f"{PREFIX}: Python {python}", *parts))
     urls = _direct_urls(lock.sources)
-    wheels: dict[str, list[Part]] = {}
+    wheels: dict[str, WheelPart] = {}
+    codes: dict[str, list[Part]] = {}
     sizes: dict[str, int] = {}
     for wheel in (*lock.wheels, *lock.built_wheels):
         if wheel.role == "environment":
             made_here = wheel in lock.built_wheels
             url = urls.get(canonicalize_name(wheel.name), "") if made_here else ""
-            part = WheelPart(wheel.file.filename, wheel.file.sha256, url)
-            sizes[wheel.file.filename] = _file_size(store.blob(wheel.file.sha256))
-            wheels[wheel.file.filename] = with_bytecode(part, wheel.file, PREFIX[1:])
+            name = wheel.file.filename
+            wheels[name] = WheelPart(name, wheel.file.sha256, url)
+            codes[name] = bytecode_parts(wheel.file, PREFIX[1:])
+            sizes[name] = _file_size(store.blob(wheel.file.sha256))
     order = order_wheels(sizes)
-    layer_plans += [planned_layer(name, *wheels[name]) for name in order.alone]
+    layer_plans += [planned_layer(name, wheels[name]) for name in order.alone]
+    # Bytecode depends on the base and the interpreter: apart from them, a large wheel is one layer for every base.
+    if compiled := [part for name in order.alone for part in codes[name]]:
+        layer_plans.append(planned_layer(f"the bytecode of {len(compiled)} wheels", *compiled))
     if order.together:
-        together = [part for name in order.together for part in wheels[name]]
+        together = [part for name in order.together for part in (wheels[name], *codes[name])]
         layer_plans.append(planned_layer(f"{len(order.together)} wheels", *together))
     for source in sorted(lock.sources, key=lambda source: source.name):
         place = source.path.strip("/")
@@ -153,11 +157,32 @@ def plan(lock: SealedLock, store: Store) -> list[LayerPlan]:
         whole: list[Part] = [
             GivenPart(place),
             *origin_parts,
-            *with_bytecode(files, source.file, place),
+            files,
+            *bytecode_parts(source.file, place),
             *added,
         ]
         layer_plans.append(planned_layer(title, *whole))
     return layer_plans
+
+
+def plan_large_wheels(lock: Lock, store: Store) -> list[LayerPlan]:
+    """Return the layers of large wheels that no build makes, largest first.
+
+    They follow from the lock, so they can be made before anything is built.
+    """
+    wheels = [wheel.file for wheel in lock.wheels if wheel.role == "environment"]
+    sizes = {file.filename: _file_size(store.blob(file.sha256)) for file in wheels}
+    alone = set(order_wheels(sizes).alone)
+    files = sorted(wheels, key=lambda file: (-sizes[file.filename], file.filename))
+    return [
+        _plan_layer(lock, file.filename, WheelPart(file.filename, file.sha256))
+        for file in files
+        if file.filename in alone
+    ]
+
+
+def _plan_layer(lock: Lock, title: str, *parts: Part) -> LayerPlan:
+    return LayerPlan(title=title, parts=parts, python=lock.interpreter.minor, epoch=lock.epoch)
 
 
 def _file_size(blob: Path) -> int:
