@@ -518,6 +518,34 @@ def test_verify_against_a_certificate(said: Said, results: Path, engine: Prepare
     assert kept in results.glob("verdict-*.json")
 
 
+def test_a_part_that_passes_leaves_the_whole_check(said: Said, results: Path, engine: PreparedEngine) -> None:
+    document(said, 0, "verify", results)
+    before, page = (results / "verdict.json").read_bytes(), (results / "report.html").read_bytes()
+    assert said("verify", results, "--only", "round-trip") == 0
+    assert "is still the whole check of 20" in said.err
+    (part,) = results.glob("verdict-*.json")
+    assert f"this part of it is {part}" in said.err
+    assert json.loads(part.read_bytes())["parts"] == ["round-trip"]
+    assert (results / "verdict.json").read_bytes() == before
+    assert (results / "report.html").read_bytes() == page
+    engine.answers["again"] = [captured(variables=b"A=2\n")]
+    assert said("verify", results, "--only", "round-trip") == 10
+    assert json.loads((results / "verdict.json").read_bytes())["parts"] == ["round-trip"]
+    assert len([*results.glob("verdict-*.json")]) == 2
+
+
+def test_a_part_replaces_a_check_that_came_with_the_directory(
+    said: Said, results: Path, engine: PreparedEngine
+) -> None:
+    document(said, 0, "verify", results)
+    place = results / "verdict.json"
+    forged = json.loads(place.read_bytes())
+    forged["seed"] = 1
+    place.write_text(json.dumps(forged))
+    assert said("verify", results, "--only", "round-trip") == 0
+    assert json.loads(place.read_bytes())["parts"] == ["round-trip"]
+
+
 def test_a_check_that_failed_does_not_pass_when_it_is_run_again(
     said: Said, results: Path, engine: PreparedEngine
 ) -> None:

@@ -35,8 +35,8 @@ from reprobuild.output.directory import (
     VERDICT,
     engine_name,
     is_built_here,
-    is_cluster_of_here,
-    remember_cluster,
+    is_document_of_here,
+    remember_document,
 )
 from reprobuild.pipeline.report import write_report
 from reprobuild.report.html.cluster import Met, Nodes, OutlierRow, Peers
@@ -67,7 +67,7 @@ def write_cluster_result(
     try:
         document = msgspec.json.format(msgspec.json.encode(cluster)) + b"\n"
         write_file(out / CLUSTER_RESULT, document)
-        remember_cluster(image, document, context.store)
+        remember_document(CLUSTER_RESULT, image, document, context.store)
     except OSError as err:
         context.say(f"warning: {CLUSTER_RESULT} is not written: {err}")
     _write_page(lock, image, out, context, cluster)
@@ -84,7 +84,7 @@ def read_nodes(lock: Lock, image: Image, out: Path, context: RunContext) -> Node
         cluster = msgspec.json.decode(document, type=_Former)
         if cluster.tree != image.tree:
             return None
-        if not is_cluster_of_here(image, document, context.store):
+        if not is_document_of_here(CLUSTER_RESULT, image, document, context.store):
             context.say(f"warning: the nodes are not on {REPORT}: {CLUSTER_RESULT} was not written here")
             return None
         folder = _answers_directory(image, out, cluster.folder, context)

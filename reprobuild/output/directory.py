@@ -198,19 +198,19 @@ def _remember_key(key: str, store: Store) -> None:
             store.remember(key, True)
 
 
-def remember_cluster(image: Image, document: bytes, store: Store) -> None:
-    """Record that `cluster.json` of an image was written here."""
-    _remember_key(_cluster_key(image, document), store)
+def remember_document(kind: str, image: Image, document: bytes, store: Store) -> None:
+    """Record that a document on an image was written here; `kind` is its file's name."""
+    _remember_key(_document_key(kind, image, document), store)
 
 
-def is_cluster_of_here(image: Image, document: bytes, store: Store) -> bool:
-    """Return whether `cluster.json` of an image was written here; the directory may have moved since."""
-    return store.recall(_cluster_key(image, document)) is True
+def is_document_of_here(kind: str, image: Image, document: bytes, store: Store) -> bool:
+    """Return whether a document on an image was written here; the directory may have moved since."""
+    return store.recall(_document_key(kind, image, document)) is True
 
 
-def _cluster_key(image: Image, document: bytes) -> str:
+def _document_key(kind: str, image: Image, document: bytes) -> str:
     digest = hashlib.sha256(document).hexdigest()
-    return hashlib.sha256("\0".join(("cluster of an image, 1", image.manifest, digest)).encode()).hexdigest()
+    return hashlib.sha256("\0".join(("document, 1", kind, image.manifest, digest)).encode()).hexdigest()
 
 
 def is_built_here(image: Image, out: Path, store: Store) -> bool:

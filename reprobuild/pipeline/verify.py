@@ -16,14 +16,20 @@ from reprobuild.context import RunContext
 from reprobuild.engines import gpu
 from reprobuild.engines.model import Engine
 from reprobuild.engines.registry import HINT, find_engine
-from reprobuild.errors import UsageError
+from reprobuild.errors import DriftError, RoundTripError, UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.display import display_text
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
-from reprobuild.output.directory import VERDICT, engine_name, refuse_misstated
+from reprobuild.output.directory import (
+    VERDICT,
+    engine_name,
+    is_document_of_here,
+    refuse_misstated,
+    remember_document,
+)
 from reprobuild.output.times import write_times
 from reprobuild.pipeline.report import write_report
 from reprobuild.report.html.cluster import Nodes
@@ -33,6 +39,7 @@ from reprobuild.verify.certificate.read import (
     LARGEST,
     is_certificate,
     read_certificate,
+    read_verdict,
     refuse_failed,
     refuse_other,
     refuse_other_work,
@@ -140,15 +147,23 @@ def verify(
 ) -> Verdict:
     """Check the image, and write verdict and report into `out`.
 
-    An existing verdict is kept beside the new one. `nodes` reads the cluster's part of the report.
+    An existing verdict is kept beside the new one. A part of a check that passes leaves the verdict and the report of
+    the whole check in place. `nodes` reads the cluster's part of the report.
 
     Raises:
         UsageError: the verdict file cannot be compared with, or a GPU is not a valid name.
         EngineError: no engine answers, or it fails.
     """
     verdict = examine(lock, image, out, context, checks)
+    document = msgspec.json.format(msgspec.json.encode(verdict)) + b"\n"
+    if whole := _find_whole_verdict(verdict, image, out, context, checks):
+        aside = _aside(out, document)
+        write_file(aside, document)
+        context.say(f"{out / VERDICT} is still the whole check of {whole.made}; this part of it is {aside}")
+        return verdict
     _set_aside_verdict(out, context)
-    write_file(out / VERDICT, msgspec.json.format(msgspec.json.encode(verdict)) + b"\n")
+    write_file(out / VERDICT, document)
+    remember_document(VERDICT, image, document, context.store)
     cluster = nodes(lock, image, out, context) if nodes else None
     write_times(out, image, context.clock.seconds)
     name = engine_name(lock, image, out, context.store, lambda _: None)  # `examine` logged it
@@ -196,26 +211,55 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
     return verdict
 
 
+def _find_whole_verdict(
+    verdict: Verdict, image: Image, out: Path, context: RunContext, checks: VerifyOptions
+) -> Verdict | None:
+    """Return the verdict in a directory if it has all parts of a new one, and more.
+
+    A failure replaces it, and so does each part if the directory's verdict was not written here.
+    """
+    failed = verdict.exit_code in (DriftError.exit_code, RoundTripError.exit_code)
+    document = _read_former(out)
+    if failed or not document or not is_document_of_here(VERDICT, image, document, context.store):
+        return None
+    try:
+        former = read_verdict(document, out / VERDICT)
+    except UsageError:  # of another reprobuild
+        return None
+    fewer = set(verdict.parts) < set(former.parts) or (checks.probes and verdict.parts == former.parts)
+    return former if fewer and former.tree == image.tree else None
+
+
+def _read_former(out: Path) -> bytes | None:
+    """Return the verdict file of a directory, at most one byte more than one can have; None without one.
+
+    The directory may be untrusted: no link is followed, and what is no file reads as empty.
+    """
+    try:
+        stream, _ = open_plain(out / VERDICT, links=False)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return b""
+    with stream:
+        return stream.read(LARGEST + 1)
+
+
+def _aside(out: Path, document: bytes) -> Path:
+    return out / f"verdict-{hashlib.sha256(document).hexdigest()[:12]}.json"
+
+
 def _set_aside_verdict(out: Path, context: RunContext) -> None:
     """Set aside the verdict file that a new one is to replace.
 
-    It may be the only one that passed.
-
-    The directory may be untrusted. A file that is not a verdict is replaced and never copied, and no link is followed.
+    It may be the only one that passed. A file that is not a verdict is replaced and never copied.
     """
-    place = out / VERDICT
-    try:
-        stream, _ = open_plain(place, links=False)
-    except FileNotFoundError:
+    former = _read_former(out)
+    if former is None:
         return
-    except OSError:
-        former = b""
-    else:
-        with stream:
-            former = stream.read(LARGEST + 1)
     if not is_certificate(former):
-        context.say(f"{place} was no certificate: it is replaced")
+        context.say(f"{out / VERDICT} was no certificate: it is replaced")
         return
-    aside = out / f"verdict-{hashlib.sha256(former).hexdigest()[:12]}.json"
+    aside = _aside(out, former)
     write_file(aside, former)
     context.say(f"the certificate of the check before is kept as {aside}")
