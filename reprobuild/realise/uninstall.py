@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
+from reprobuild.infra.untrusted.ini import collapse_blanks
 from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain
 
 _FOR_PYTHON = re.compile(r"-py\d(\.\d+)?(-.*)?$")
@@ -85,7 +86,7 @@ def _scripts(info: Path) -> Iterator[str]:
     config = configparser.ConfigParser(delimiters="=", interpolation=None, strict=False)
     config.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
     with contextlib.suppress(configparser.Error):
-        config.read_string(_text(info / "entry_points.txt"))
+        config.read_string(collapse_blanks(_text(info / "entry_points.txt")))
     for section in ("console_scripts", "gui_scripts"):
         for name in config.options(section) if config.has_section(section) else ():
             if "/" not in name:

@@ -21,7 +21,7 @@ LONGEST_ROW = 4000  # of a list of packages or modules; patterns may be slow on 
 
 _PROMPT = re.compile(
     r"(\(\S+\)\s*)?"  # a virtual environment
-    r"(\[[^\]]*\]\s?[$#%>]|[\w.-]+@[\w.-]+\S*\s?(\S{1,40}\s?)?[$#%>]|(PS )?[A-Za-z]:\\[^>]*>|[$❯➜%])(\s.*)?"
+    r"(\[[^\]]*\]\s?[$#%>]|[\w.-]+@[\w.-]\S*(\s\S{1,40})?\s?[$#%>]|(PS )?[A-Za-z]:\\[^>]*>|[$❯➜%])(\s.*)?"
 )
 _COMMAND = re.compile(
     r"\W{0,3}(sudo\s+)?("

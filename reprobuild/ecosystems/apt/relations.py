@@ -55,7 +55,8 @@ def parse_relations(text: str) -> tuple[Group, ...]:
     The groups are in their order. Fields are `Depends`, `Provides`, and so on.
     """
     groups = []
-    for group in PkgRelation.parse_relations(text) if text.strip() else []:
+    text = " ".join(text.split())  # python-debian takes time with the square of a run of blanks
+    for group in PkgRelation.parse_relations(text) if text else []:
         alternatives = []
         for item in group:
             operator, version = item.get("version") or ("", "")

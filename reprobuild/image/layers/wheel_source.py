@@ -17,6 +17,7 @@ from installer.utils import canonicalize_name, parse_wheel_filename
 from reprobuild.errors import BuildError
 from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.ini import collapse_blanks, without_references
 from reprobuild.infra.untrusted.names import HOSTILE
 
 # Written by installers, each in its own way; those in a wheel are not used.
@@ -137,7 +138,8 @@ class OpenWheel(WheelSource):
 
     def read_dist_info(self, filename: str) -> str:
         name = f"{self._dist_info}/{filename}"
-        return zips.read_text(self._archive, self._members[name], self._origin).decode()
+        text = zips.read_text(self._archive, self._members[name], self._origin).decode()
+        return without_references(collapse_blanks(text)) if filename == "entry_points.txt" else text
 
     def get_contents(self) -> Iterator[WheelContentElement]:
         """Yield every member to install.

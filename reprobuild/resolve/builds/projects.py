@@ -22,6 +22,7 @@ from reprobuild.errors import LockError, SnapshotError
 from reprobuild.infra.display import display_error
 from reprobuild.infra.tar.entries import entry_of
 from reprobuild.infra.tar.reading import members
+from reprobuild.infra.untrusted.ini import collapse_blanks
 from reprobuild.infra.untrusted.sdists import SdistMember, read_sdist
 from reprobuild.lock.python import Sdist, Source
 from reprobuild.snapshot.importers.toml_documents import check_keys
@@ -165,7 +166,7 @@ def setup_requires(project: Project) -> list[str]:
     requirements: list[str] = []
     config = configparser.ConfigParser(interpolation=None)
     try:
-        config.read_string(project.texts.get("setup.cfg", b"").decode())
+        config.read_string(collapse_blanks(project.texts.get("setup.cfg", b"").decode()))
         requirements += config.get("options", "setup_requires", fallback="").splitlines()
         tree = ast.parse(project.texts.get("setup.py", b""))
     except (configparser.Error, UnicodeDecodeError, SyntaxError, ValueError, RecursionError, MemoryError):
