@@ -590,8 +590,8 @@ def test_verify_gives_the_command_what_its_options_say(
     (tmp_path / "D").mkdir()
     monkeypatch.setenv("B", "two")
     said(
-        "verify", results, "-v", f"{tmp_path}/D:/data", "-v", f"{tmp_path}/D:/runs:rw", "--env", "A=1", "--secret", "B",
-        "--workdir", "/w", "--shm-size", "2g", "--seed", "3", "--runs", "3", "--workload", "python train.py",
+        "verify", results, "-v", f"{tmp_path}/D:/data", "-v", f"{tmp_path}/D:/runs:rw", "-e", "A=1", "--secret", "B",
+        "-w", "/w", "--shm-size", "2g", "--seed", "3", "--runs", "3", "--workload", "python train.py",
         "--output-file", "model.pt",
     )  # fmt: skip
     runs = [task for kind, task in engine.tasks if kind == "workload"]
@@ -758,7 +758,7 @@ def test_run_gives_the_command_s_code_and_output(said: Said, results: Path, engi
         "7",
         "--env",
         "A=b=c",
-        "--env",
+        "-e",
         "HOME",
         "-v",
         "data:/data",
@@ -775,6 +775,14 @@ def test_run_gives_the_command_s_code_and_output(said: Said, results: Path, engi
     }  # fmt: skip
     assert task.volumes == ((str(Path("data").absolute()), "/data"),)
     assert (task.network, task.timeout) == ("none", 0)
+
+
+def test_run_has_the_short_options_of_other_engines(
+    said: Said, results: Path, engine: PreparedEngine
+) -> None:
+    assert said("run", results, "-e", "A=1", "-u", "7:7", "-w", "/w", "--", "id") == 0
+    ((_, task),) = engine.tasks
+    assert (task.user, task.workdir, task.environment["A"]) == ("7:7", "/w", "1")
 
 
 def test_run_says_what_takes_long_before_its_command_speaks(

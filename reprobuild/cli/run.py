@@ -46,7 +46,9 @@ class _Command(click.Command):
     "-p", "--publish", "ports", metavar="[ADDRESS:]HOST:CONTAINER", multiple=True,
     help="Publish a TCP port of CMD, for this machine alone without ADDRESS.",
 )  # fmt: skip
-@click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD.")
+@click.option(
+    "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD."
+)
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,
     help="Pass a variable without its value on any command line.",
@@ -56,13 +58,14 @@ class _Command(click.Command):
     help="Mount a directory, read-only with `:ro`.",
 )  # fmt: skip
 @click.option(
+    "-w",
     "--workdir",
     default="",
     metavar="DIR",
     help="Directory in which CMD starts. [default: that of the job in the image]",
 )
 @click.option(
-    "--user", metavar="caller|image|UID[:GID]",
+    "-u", "--user", metavar="caller|image|UID[:GID]",
     help="User of CMD. [default: caller if a directory is mounted for writing, else image]",
 )  # fmt: skip
 @click.option(

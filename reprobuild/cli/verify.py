@@ -84,7 +84,7 @@ def _refuse_unquoted(words: list[str]) -> None:
     help="Seed of the workload. [default: that of the lock, else 42]",
 )
 @click.option(
-    "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to the workload."
+    "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to the workload."
 )
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,
@@ -95,6 +95,7 @@ def _refuse_unquoted(words: list[str]) -> None:
     help="Mount a directory for the workload, read-only unless `:rw` is given.",
 )  # fmt: skip
 @click.option(
+    "-w",
     "--workdir",
     default="",
     metavar="DIR",
