@@ -1,0 +1,248 @@
+"""Atoms: the differences of two locks, each of which can be applied to the first alone.
+
+An atom holds the slots that only make sense together: the packages of one source release, an interpreter with the
+packages that bring it. `needs` are the atoms without which an atom could not be installed: its version requires theirs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.bisect.requirements import link_requirements
+from reprobuild.bisect.slots import PACKAGES, Slot, Slots, split_lock
+from reprobuild.compare.environments.model import Kind, compare_entries
+from reprobuild.compare.environments.ranking import rank_difference
+from reprobuild.infra.untrusted.wheels import parse_wheel_filename
+from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Interpreter, Source, Wheel
+from reprobuild.lock.system import Deb, EnvVar
+
+AtomKind = Literal[
+    "interpreter", "python", "conda", "system", "release", "variable", "preload", "order", "profile", "seed", "source",
+    "file", "hunk", "recipe",
+]  # fmt: skip
+PRELOADS = ("LD_PRELOAD", "LD_AUDIT")
+_ABSENT = "(absent)"
+_LAST = 10_000  # after every rank of the table
+# Fields that change an image seldom: files' times, tools of builds.
+_UNLIKELY = ("epoch", "build_base", "tools")
+
+
+class Atom(Struct, frozen=True, kw_only=True):
+    """A difference that can be applied alone.
+
+    Attributes:
+        kind, name: of the thing that differs; of several, the likeliest.
+        first, second: its value in A and in B; None if that side lacks it.
+        rank: its place in the ranking of `compare`, from 1.
+        reason: why it has this rank.
+        slots: the parts of the lock.
+        names: all things in it.
+        part: of a source, the number of the change in its list of changes; None for the whole source.
+    """
+
+    kind: AtomKind
+    name: str
+    first: str | None
+    second: str | None
+    rank: int
+    reason: str
+    slots: tuple[Slot, ...]
+    names: tuple[str, ...] = ()
+    part: int | None = None
+
+
+class AtomSet(Struct, frozen=True, kw_only=True):
+    """The atoms of two locks, the likeliest first.
+
+    `needs` has for each atom the numbers of those that it cannot be installed without.
+    """
+
+    atoms: tuple[Atom, ...]
+    needs: tuple[frozenset[int], ...]
+
+
+def find_atoms(first: Lock, second: Lock) -> AtomSet:
+    """Return the atoms of two locks of one platform."""
+    slots = split_lock(first), split_lock(second)
+    differing = [slot for slot in {**slots[0], **slots[1]} if slots[0].get(slot) != slots[1].get(slot)]
+    groups = _Groups(differing)
+    for together in _bonds(differing, slots):
+        groups.unite(together)
+    links = link_requirements(slots, differing)
+    for mutual in _cycles(groups, links):
+        groups.unite(mutual)
+    atoms = sorted((_make_atom(group, slots) for group in groups.all()), key=_sort_key)
+    numbers = {slot: number for number, atom in enumerate(atoms) for slot in atom.slots}
+    needs = [set[int]() for _ in atoms]
+    for slot, other in links:
+        if numbers[slot] != numbers[other]:
+            needs[numbers[slot]].add(numbers[other])
+    return AtomSet(atoms=tuple(atoms), needs=tuple(map(frozenset, needs)))
+
+
+def _sort_key(atom: Atom) -> tuple[int, str, str]:
+    return atom.rank, atom.kind, atom.name
+
+
+class _Groups:
+    """Slots in disjoint groups, which can be united."""
+
+    def __init__(self, slots: Iterable[Slot]) -> None:
+        self._parents: dict[Slot, Slot] = {slot: slot for slot in slots}
+
+    def root(self, slot: Slot) -> Slot:
+        while self._parents[slot] != slot:
+            slot = self._parents[slot]
+        return slot
+
+    def unite(self, slots: Sequence[Slot]) -> None:
+        for slot in slots[1:]:
+            self._parents[self.root(slot)] = self.root(slots[0])
+
+    def all(self) -> list[list[Slot]]:
+        groups: dict[Slot, list[Slot]] = {}
+        for slot in self._parents:
+            groups.setdefault(self.root(slot), []).append(slot)
+        return list(groups.values())
+
+
+def _bonds(differing: Sequence[Slot], slots: tuple[Slots, Slots]) -> list[list[Slot]]:
+    """Return the slots that only make sense together."""
+    bonds = []
+    by_project: dict[str, list[Slot]] = defaultdict(list)
+    by_versions: dict[tuple[str | None, ...], list[Slot]] = defaultdict(list)
+    for slot in differing:
+        if slot[0] in ("wheel", "sdist", "source"):
+            by_project[slot[1]].append(slot)
+        elif slot[0] == "system":  # binary packages of one source package depend on each other's version
+            by_versions[tuple(_text(side.get(slot)) for side in slots)].append(slot)
+    bonds += [*by_project.values(), *by_versions.values()]
+    bonds.append([slot for slot in differing if slot[0] == "tool"])
+    if any(slot[0] == "base" for slot in differing):  # another release, or another image
+        bonds.append([slot for slot in differing if slot[0] in ("base", *PACKAGES)])
+    interpreter = "lock", "interpreter"
+    if interpreter in differing:
+        pair = tuple(side[interpreter] for side in slots)
+        bonds.append([interpreter, *(slot for slot in differing if _belongs(slot, slots, pair))])
+    return [bond for bond in bonds if bond]
+
+
+def _belongs(slot: Slot, slots: tuple[Slots, Slots], pair: tuple[Interpreter, ...]) -> bool:
+    """Return whether a slot changes with the interpreter."""
+    kinds = {interpreter.kind for interpreter in pair}
+    minors = {interpreter.minor for interpreter in pair}
+    name = slot[1].partition(":")[0]
+    if slot[0] == "system" and "system" in kinds:
+        return any(name.startswith((f"python{minor}", f"libpython{minor}")) for minor in minors)
+    if slot[0] == "conda":
+        return "conda" in kinds and (name == "python" or len(minors) > 1)
+    if slot[0] == "wheel" and len(minors) > 1:
+        return any(not _is_universal(side[slot]) for side in slots if slot in side)
+    return slot == ("lock", "build_base") and len(minors) > 1
+
+
+def _is_universal(wheel: Wheel) -> bool:
+    """Return whether a wheel is for every Python 3."""
+    tags = parse_wheel_filename(wheel.file.filename)[3]
+    return any(tag.interpreter == "py3" or tag.abi == "abi3" for tag in tags)
+
+
+def _cycles(groups: _Groups, links: Sequence[tuple[Slot, Slot]]) -> list[list[Slot]]:
+    """Return groups of slots that need each other."""
+    direct: dict[Slot, set[Slot]] = defaultdict(set)
+    for slot, other in links:
+        direct[groups.root(slot)].add(groups.root(other))
+    reached = {root: _reach(root, direct) for root in direct}
+    return [
+        [root, other]
+        for root, others in reached.items()
+        for other in others
+        if other != root and root in reached.get(other, ())
+    ]
+
+
+def _reach(root: Slot, direct: Mapping[Slot, set[Slot]]) -> set[Slot]:
+    reached, waiting = set[Slot](), [root]
+    while waiting:
+        more = direct.get(waiting.pop(), set()) - reached
+        reached |= more
+        waiting += more
+    return reached
+
+
+def _make_atom(group: Sequence[Slot], slots: tuple[Slots, Slots]) -> Atom:
+    rows = sorted((*_rank(slot, slots), slot) for slot in group)
+    leading = [row for row in rows if row[2] in ("release", "interpreter")] or rows
+    _, _, kind, name, slot = leading[0]
+    rank, reason = rows[0][:2]
+    first, second = (_text(side.get(slot)) for side in slots)
+    return Atom(
+        kind=kind, name=name, first=first, second=second, rank=rank, reason=reason, slots=tuple(sorted(group)),
+        names=tuple(dict.fromkeys([name, *(row[3] for row in rows)])),
+    )  # fmt: skip
+
+
+def _rank(slot: Slot, slots: tuple[Slots, Slots]) -> tuple[int, str, AtomKind, str]:
+    """Return rank, reason, kind and name of a slot's difference."""
+    field, key = slot
+    kind, name, compared = _classify(slot, slots)
+    place, rule = rank_difference(compared, name)
+    unlikely = field == "tool" or key in _UNLIKELY or rule.noise
+    return place + _LAST * unlikely, rule.reason, kind, name
+
+
+def _classify(slot: Slot, slots: tuple[Slots, Slots]) -> tuple[AtomKind, str, Kind]:
+    """Return kind and name of a slot's difference, and its kind in `compare`."""
+    field, key = slot
+    first, second = (side.get(slot) for side in slots)
+    if field == "environment":
+        if key in PRELOADS:
+            return "preload", key, "environment"
+        return ("order" if _same_entries(key, first, second) else "variable"), key, "environment"
+    if field in ("wheel", "sdist"):
+        return "python", key, "python"
+    if field == "conda":
+        return "conda", key, "conda"
+    if field == "source":
+        installed = any(source.installed for source in (first, second) if source)
+        return "source", key, "source" if installed else "job"
+    if field == "system":
+        return "system", key.partition(":")[0], "system"
+    if field == "base":
+        return "release", "system", "release"
+    if key == "interpreter":
+        return "interpreter", "python", "interpreter"
+    if key in ("profile", "seed"):
+        return ("profile" if key == "profile" else "seed"), key, "recipe"
+    return "recipe", "tools" if field == "tool" else key, "recipe"
+
+
+def _same_entries(name: str, first: EnvVar | None, second: EnvVar | None) -> bool:
+    """Return whether two lists have the same entries in another order."""
+    if first is None or second is None:
+        return False
+    return compare_entries(name, first.value, second.value) == ([], [])
+
+
+def _text(value: Any) -> str | None:
+    """Return the value of a slot, as a person reads it."""
+    if value is None:
+        return None
+    if isinstance(value, EnvVar):
+        return value.value
+    if isinstance(value, Source):
+        return f"commit {value.commit[:12]}, tree {value.tree[:12]}"
+    if isinstance(value, Interpreter):
+        return f"{value.version} ({value.kind})"
+    if isinstance(value, (Deb, Wheel)) or hasattr(value, "version"):
+        build = f" {value.build}" if hasattr(value, "build") else ""
+        return f"{value.version}{build}"
+    if isinstance(value, (str, int)):
+        return str(value)
+    return str(msgspec.to_builtins(value))[:200]
