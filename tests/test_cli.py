@@ -859,7 +859,7 @@ def test_run_with_a_word_before_the_command(said: Said, results: Path, engine: P
         stray = "b:/b" if words[0] == "-v" else "python"
         assert (code, what) == (
             125,
-            f"`{stray}` stands before `--`, where OUT and options of `run` stand alone",
+            f"`{stray}` stands before `--`, where names and options of `run` stand alone",
         )
         assert (
             hint

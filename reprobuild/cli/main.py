@@ -68,6 +68,9 @@ GROUPS = {
         "rebuild": "Build an image again from its lock, and compare.",
         "diff": "Compare the files of two images, and name the inputs that differ.",
     },
+    "Explain": {
+        "bisect": "Find the differences of two environments that change a result.",
+    },
     "Hand over": {
         "bundle": "Write an output directory as one file with checksums.",
         "unbundle": "Unpack a bundle, and verify its checksums.",
@@ -84,7 +87,7 @@ GROUPS = {
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 # macOS refuses the first, and Windows all but the second (docs/macos-windows.md).
-NEED_LINUX = ("from-snapshot", "build", "rebuild", "verify", "run", "cluster")
+NEED_LINUX = ("from-snapshot", "build", "rebuild", "verify", "run", "bisect", "cluster")
 ON_WINDOWS = ("capture", "show", "compare", "import", "unbundle", "doctor", "completion")
 
 

@@ -14,7 +14,7 @@ from reprobuild.run import run, slurm
 from reprobuild.run.options import RunOptions
 
 
-class _Command(click.Command):
+class CommandAfterDashes(click.Command):
     """A command that separates its options from those of CMD."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -29,12 +29,12 @@ class _Command(click.Command):
         strays = values.get("arguments")
         if isinstance(strays, tuple) and strays:  # else it is click's value for no arguments
             raise UsageError(
-                f"`{strays[0]}` stands before `--`, where OUT and options of `run` stand alone",
+                f"`{strays[0]}` stands before `--`, where names and options of `{ctx.info_name}` stand alone",
                 hint="put the whole command after `--`; an option is said again for each value: -v a:/a -v b:/b",
             )
 
 
-@click.command(cls=_Command)
+@click.command(cls=CommandAfterDashes)
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option("--seed", type=common.SEED, help="Seed of CMD. [default: drawn and logged]")
 @click.option(

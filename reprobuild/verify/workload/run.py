@@ -102,13 +102,13 @@ def compare_work(
         for number in range(2, work.runs + 1):
             changed = mounts.changed()  # the first run read the earlier contents
             other = run(number)
-            comparisons = _compare_runs(work, (first, other), reference, engine, env)
+            comparisons = compare_runs(work, (first, other), reference, engine, env)
             rounds.append(_with_mounts(comparisons, changed or mounts.changed(writable=False)))
             shutil.rmtree(other.folder)
         return merge_rounds(rounds)
 
 
-def _compare_runs(
+def compare_runs(
     work: Work, runs: tuple[WorkloadRun, WorkloadRun], reference: str, engine: Engine, env: Mapping[str, str]
 ) -> list[WorkComparison]:
     """Compare two runs.
@@ -180,7 +180,7 @@ def _judge_artefact(
     first_index, second_index = (run.index for run in runs)
     assert first_index is not None
     assert second_index is not None
-    pattern = _expand_output(artefact)
+    pattern = expand_output(artefact)
     judged = judge_artefact(
         f"{work.label} {_artefact_label(work, artefact)}", pattern, first_index, second_index, answers
     )
@@ -194,8 +194,15 @@ def _artefact_label(work: Work, artefact: str) -> str:
     return artefact.removeprefix("{out}/") if work.label == "workload output" else artefact
 
 
-def _expand_output(text: str) -> str:
+def expand_output(text: str) -> str:
+    """Return a text with the directory of output files for `{out}`."""
     return text.replace("{out}", OUTPUTS)
+
+
+def collecting_command(artefacts: Sequence[str], command: Sequence[str]) -> tuple[str, ...]:
+    """Return a command under the program that collects its output files in `OUTPUTS`."""
+    collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *map(expand_output, artefacts), "--")
+    return (*collect, *map(expand_output, command))
 
 
 def _make_task(work: Work, seed: int, folder: Path) -> Task:
@@ -203,12 +210,11 @@ def _make_task(work: Work, seed: int, folder: Path) -> Task:
 
     That program puts aside the files that the command writes.
     """
-    outputs = map(_expand_output, work.artefacts)
-    collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *outputs, "--")
     # Records of settings hold times and process numbers, and are in the working directory, which may be an artefact.
     environment = {"REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "0"}
     task = Task(
-        arguments=(*collect, *map(_expand_output, work.command)), environment=environment, outputs=OUTPUTS, kept=folder
+        arguments=collecting_command(work.artefacts, work.command), environment=environment, outputs=OUTPUTS,
+        kept=folder,
     )  # fmt: skip
     return work.conditions.apply_to(task)
 
@@ -217,7 +223,7 @@ def _run_task(work: Work, task: Task, reference: str, engine: Engine, env: Mappi
     done = engine.run(reference, task, env)
     assert task.kept is not None
     tail = "\n".join(map(display_line, done.stderr.decode(errors="replace").strip().splitlines()[-10:]))
-    index = _read_index(task.kept)
+    index = read_index(task.kept)
     if index is None and done.code == 0:
         raise EngineError(
             f"what `{work.text}` wrote cannot be had: the container left no list of it\n{tail}",
@@ -232,7 +238,7 @@ def _run_task(work: Work, task: Task, reference: str, engine: Engine, env: Mappi
     return WorkloadRun(code=code, folder=task.kept, index=index, tail=tail)
 
 
-def _read_index(folder: Path) -> OutputIndex | None:
+def read_index(folder: Path) -> OutputIndex | None:
     """Return a container's index of its files, or None if unreadable."""
     path = folder / INDEX
     if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
@@ -256,7 +262,7 @@ def _compare_files(
     pairs = {
         (both.one.stored, both.two.stored): both.one
         for artefact in work.artefacts
-        for both in pair_paths(_expand_output(artefact), *indexes)[0]
+        for both in pair_paths(expand_output(artefact), *indexes)[0]
         if both.one.kind == both.two.kind == "file" and (both.one.size or both.two.size)
     }
     if not pairs:

@@ -1,0 +1,88 @@
+"""The number that a command prints or writes."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import UsageError
+from reprobuild.infra.untrusted.regular_files import read_plain
+
+LARGEST = 16 << 20  # bytes of a file with numbers
+LONGEST = 1 << 20  # bytes at the end of standard output
+
+
+class Metric(Struct, frozen=True, kw_only=True):
+    """The place of a number.
+
+    Attributes:
+        pattern: a regular expression, whose first group is the number in its last match; in a file of JSON, keys with
+            dots between them.
+        file: the file's path, as `--output-file` has it; empty for standard output.
+    """
+
+    pattern: str
+    file: str = ""
+
+    def read_output(self, output: bytes) -> float | None:
+        """Return the number in standard output, or None."""
+        return self._match(output[-LONGEST:].decode(errors="replace"))
+
+    def read_file(self, path: Path) -> float | None:
+        """Return the number in a file that a container wrote, or None."""
+        try:
+            content = read_plain(path, LARGEST)
+        except OSError:
+            return None
+        try:
+            value = msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._match(content[-LONGEST:].decode(errors="replace"))
+        for key in self.pattern.split("."):
+            if (
+                isinstance(value, list)
+                and key.lstrip("-").isdecimal()
+                and -len(value) <= int(key) < len(value)
+            ):
+                value = value[int(key)]
+            elif isinstance(value, dict) and key in value:
+                value = value[key]
+            else:
+                return None
+        return _read_number(value)
+
+    def _match(self, text: str) -> float | None:
+        matches = list(re.finditer(self.pattern, text, re.MULTILINE))
+        if not matches:
+            return None
+        return _read_number(matches[-1][1 if matches[-1].re.groups else 0])
+
+
+def _read_number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def check_metric(metric: Metric) -> Metric:
+    """Return a metric whose expression is valid.
+
+    Raises:
+        UsageError: it is not.
+    """
+    try:
+        re.compile(metric.pattern)
+    except (re.error, RecursionError, OverflowError) as err:
+        raise UsageError(
+            f"--metric {metric.pattern}: not a regular expression: {err}",
+            hint="its first group is the number: --metric 'loss=([0-9.]+)'",
+        ) from None
+    return metric

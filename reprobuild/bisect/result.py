@@ -1,0 +1,171 @@
+"""The result of a bisection, and its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from reprobuild.bisect.atoms import Atom
+from reprobuild.bisect.search import Answer
+from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.infra.columns import align
+from reprobuild.verify.workload.judge import display_line
+
+SHOWN = 40  # names in one line, and trials
+LONGEST = 60
+_ABSENT = "(absent)"
+
+
+class TrialRecord(Struct, frozen=True, kw_only=True):
+    """A tested mixture: A with some differences.
+
+    Attributes:
+        differences: their numbers, from 0.
+        answer: whose result it has.
+        runs: how often the command ran in it.
+        seconds: of these runs.
+        setup: seconds until the first of them began.
+        why: the reason if it is untestable.
+    """
+
+    differences: tuple[int, ...]
+    answer: Answer
+    runs: int = 1
+    seconds: float = 0.0
+    setup: float = 0.0
+    why: str = ""
+
+
+class BisectionResult(Struct, frozen=True, kw_only=True):
+    """The smallest set of differences that changes the result of a command.
+
+    Attributes:
+        first, second: the names of A and B, as the user gave them.
+        command: the command.
+        oracle: what the results are compared by.
+        untestable: differences that no mixture can have: GPU, driver, kernel, processor.
+        differences: those that can be applied alone, the likeliest first.
+        guilty: the numbers of the smallest set; empty without an answer.
+        groups: parts of it; the first suffices alone, each other one changes the result without the former ones.
+        forward: the result of A with the set; `B` if it is proved.
+        backward: the result of B without the set; `A` if it is proved.
+        removed: the set, with the differences that cannot stay without it.
+        trials: the tested mixtures, in order.
+        runs: how often the command ran, with those of A and B.
+        remembered: how many of these runs an earlier search had made.
+        seconds: of the whole search.
+        reason: why there is no answer; empty with an answer.
+        hint: the remedy.
+    """
+
+    first: str
+    second: str
+    command: tuple[str, ...]
+    oracle: str
+    untestable: tuple[EnvironmentDifference, ...] = ()
+    differences: tuple[Atom, ...] = ()
+    guilty: tuple[int, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
+    forward: Answer = "untestable"
+    backward: Answer = "untestable"
+    removed: tuple[int, ...] = ()
+    trials: tuple[TrialRecord, ...] = ()
+    runs: int = 0
+    remembered: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+    hint: str = ""
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether a set was found, and both directions were tested."""
+        return bool(self.guilty) and self.forward == "B" and self.backward == "A"
+
+
+def render_bisection(result: BisectionResult, *, everything: bool = False) -> str:
+    """Return the report of `bisect`; `everything` lists each trial."""
+    lines = list(_untestable_lines(result.untestable))
+    if result.reason:
+        lines += [f"no answer: {display_line(result.reason)}", f"  hint: {result.hint}"]
+    else:
+        lines += [*_guilty_lines(result), "", *_proof_lines(result)]
+    lines += ["", *_scope_lines(result)]
+    failed = [trial for trial in result.trials if trial.answer == "untestable"]
+    if failed:
+        lines += ["", f"untestable mixtures: {len(failed)}, which accuse no difference"]
+        lines += [
+            f"  {len(trial.differences)} differences: {display_line(trial.why)}" for trial in failed[:SHOWN]
+        ]
+    if everything and result.trials:
+        lines += ["", "trials: A with some of the differences", *_trial_lines(result)]
+    return "\n".join(lines).rstrip()
+
+
+def _untestable_lines(differences: Sequence[EnvironmentDifference]) -> Iterator[str]:
+    if differences:
+        yield f"cannot be tested: {len(differences)} differences of the machines, which may be the cause, too"
+        rows = [
+            [f"  {item.kind}", display_line(item.name), _value(item.one), "->", _value(item.other)]
+            for item in differences[:SHOWN]
+        ]
+        yield from align(rows)
+        yield ""
+
+
+def _guilty_lines(result: BisectionResult) -> Iterator[str]:
+    count = len(result.guilty)
+    yield f"guilty: {count} of {len(result.differences)} differences" + (", together" if count > 1 else "")
+    for number, group in enumerate(result.groups):
+        if number:
+            yield "and, hidden behind the former:"
+        yield from align([_atom_row(result.differences[index]) for index in group])
+
+
+def _atom_row(atom: Atom) -> list[str]:
+    more = [display_line(name) for name in atom.names if name != atom.name]
+    beside = f"(with {', '.join(more[:SHOWN])})" if more else ""
+    return [f"  {atom.kind}", display_line(atom.name), _value(atom.first), "->", _value(atom.second), beside]
+
+
+def _value(value: str | None) -> str:
+    if value is None:
+        return _ABSENT
+    line = display_line(value)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+
+
+def _proof_lines(result: BisectionResult) -> Iterator[str]:
+    it = "it" if len(result.guilty) == 1 else "them"
+    forward = "proved" if result.forward == "B" else f"NOT proved ({_words(result.forward)})"
+    backward = "proved" if result.backward == "A" else f"NOT proved ({_words(result.backward)})"
+    more = set(result.removed) - set(result.guilty)
+    names = ", ".join(display_line(result.differences[number].name) for number in sorted(more))
+    beside = f" and what needs {it} ({names})" if more else ""
+    yield f"A with {it} gives the result of B: {forward}"
+    yield f"B without {it}{beside} gives the result of A: {backward}"
+
+
+def _words(answer: Answer) -> str:
+    return {"A": "the result of A", "B": "the result of B", "other": "another result"}.get(answer, answer)
+
+
+def _scope_lines(result: BisectionResult) -> Iterator[str]:
+    yield f"A  {display_line(result.first)}"
+    yield f"B  {display_line(result.second)}"
+    remembered = f", {result.remembered} of them remembered" if result.remembered else ""
+    yield (
+        f"{result.runs} runs{remembered}, in {result.seconds:.1f} s; {len(result.differences)} differences; "
+        f"compared by: {result.oracle}"
+    )
+
+
+def _trial_lines(result: BisectionResult) -> list[str]:
+    rows = [["  with", "result", "runs", "seconds", "set-up"]]
+    for trial in result.trials:
+        names = [display_line(result.differences[number].name) for number in trial.differences]
+        text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        rows.append(
+            [f"  {text}", _words(trial.answer), str(trial.runs), f"{trial.seconds:.1f}", f"{trial.setup:.1f}"]
+        )
+    return align(rows)

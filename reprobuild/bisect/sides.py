@@ -1,0 +1,94 @@
+"""The two environments of a bisection, and the options that say how results are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprobuild.bisect.bisection import Judging, bisect
+from reprobuild.bisect.metric import Metric, check_metric
+from reprobuild.bisect.mixture import make_mixer
+from reprobuild.bisect.oracle import read_tolerance
+from reprobuild.bisect.result import BisectionResult
+from reprobuild.bisect.trial import TrialCommand
+from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.compare.environments.model import Kind
+from reprobuild.compare.environments.open import Running, compare
+from reprobuild.context import RunContext
+from reprobuild.errors import InconclusiveError, UsageError
+from reprobuild.pipeline.locked_side import Decide, keep_inputs, lock_side
+
+# Differences of machines, which no image has.
+MACHINE: tuple[Kind, ...] = ("gpu", "machine")
+
+
+def bisect_sides(
+    names: tuple[str, str], folder: Path, decide: Decide, command: TrialCommand, judging: Judging,
+    context: RunContext, *, afresh: bool = False,
+) -> BisectionResult:  # fmt: skip
+    """Bisect two environments that the user names.
+
+    Args:
+        names: paths of locks, output directories or snapshots.
+        folder: an empty directory for the locks of snapshots.
+        decide: returns the overrides of a snapshot's directory, and the context for them.
+        command, judging, context, afresh: as `bisect` has them.
+
+    Raises:
+        UsageError: a path is absent, or the two are of different platforms.
+        LockError, SnapshotError: an environment is damaged, or cannot be locked.
+    """
+    locks = []
+    for number, name in enumerate(names):
+        place = folder / str(number)
+        place.mkdir()
+        locks.append(lock_side(name, place, decide, context))
+    first, second = locks
+    if first.platform != second.platform:
+        raise UsageError(
+            f"A is for {first.platform}, and B for {second.platform}: no mixture of them is an image",
+            hint="lock one of them again for the other's platform: `reprobuild lock DIR --platform OS/ARCH`",
+        )
+    blank = BisectionResult(
+        first=names[0], second=names[1], command=command.arguments, oracle="",
+        untestable=_machine_differences(names, context),
+    )  # fmt: skip
+    mixer = make_mixer(first, second)
+    with keep_inputs((mixer.first, mixer.second), folder, context):
+        return bisect(mixer, command, judging, context, blank, afresh=afresh)
+
+
+def _machine_differences(names: tuple[str, str], context: RunContext) -> tuple[EnvironmentDifference, ...]:
+    """Return the differences of the machines of two snapshots; a lock states no machine."""
+    running = Running(python="", env=context.env)
+    try:
+        comparison = compare(names[0], names[1], running, context.env, lambda _: None)
+    except InconclusiveError:
+        return ()
+    return tuple(item for item in comparison.differences if item.kind in MACHINE and not item.noise)
+
+
+def read_judging(
+    pattern: str | None, metric_file: str | None, tolerance: str, error_rate: float | None,
+    artefacts: tuple[str, ...], ignored: tuple[str, ...],
+) -> tuple[Metric | None, Judging]:  # fmt: skip
+    """Return the number to read, and how results are compared.
+
+    Raises:
+        UsageError: the options contradict each other, or one is not valid.
+    """
+    if pattern is None and (metric_file is not None or error_rate is not None or tolerance != "0"):
+        raise UsageError(
+            "--metric-file, --tolerance and --noisy are about a number, and --metric is missing",
+            hint="name the number: --metric 'loss=([0-9.]+)', or a key with --metric-file metrics.json",
+        )
+    if pattern is not None and artefacts:
+        raise UsageError(
+            "--metric and --output-file are given", hint="compare by one of them: leave the other out"
+        )
+    if ignored and not artefacts:
+        raise UsageError(
+            "--ignore-key is about output files, and --output-file is missing",
+            hint="name them: --output-file out.json",
+        )
+    metric = None if pattern is None else check_metric(Metric(pattern=pattern, file=metric_file or ""))
+    return metric, Judging(ignored=ignored, tolerance=read_tolerance(tolerance), error_rate=error_rate or 0.0)

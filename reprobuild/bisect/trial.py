@@ -1,0 +1,229 @@
+"""Trials: the command in a fresh container of a mixture.
+
+A trial that ended is remembered in the store, by what it consists of: the lock of the mixture, the command with its
+conditions, and this machine. A search that was killed goes on with those. Image names belong to one process at a time,
+so that two searches do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.bisect.metric import Metric
+from reprobuild.bisect.oracle import Outcome, Runs
+from reprobuild.context import RunContext
+from reprobuild.engines.model import Engine, Task
+from reprobuild.errors import BuildError, InconclusiveError, LockError
+from reprobuild.infra.flock import machine_name, try_lock
+from reprobuild.lock.model import Lock
+from reprobuild.pipeline.trial_image import image_key, load_trial_image
+from reprobuild.run.options import RunOptions, read_volumes
+from reprobuild.run.run import prepare
+from reprobuild.verify.check import check_seed
+from reprobuild.verify.workload.conditions import Mount
+from reprobuild.verify.workload.judge import display_line
+from reprobuild.verify.workload.mounts import Mounts
+from reprobuild.verify.workload.run import INDEX, OUTPUTS, collecting_command, expand_output, read_index
+from reprobuild_portable.host import fcntl
+
+MOST_SEARCHES = 64  # of one user at once
+
+
+class TrialCommand(Struct, frozen=True, kw_only=True):
+    """The command of each trial, and what is collected.
+
+    Attributes:
+        arguments: the command; `{out}` represents an existing, empty directory.
+        options: of its containers; the seed is that of the lock if it is None.
+        artefacts: the output files to collect.
+        metric: the number to read, or None.
+    """
+
+    arguments: tuple[str, ...]
+    options: RunOptions
+    artefacts: tuple[str, ...] = ()
+    metric: Metric | None = None
+
+    @property
+    def collected(self) -> tuple[str, ...]:
+        """All files that leave the container."""
+        more = (self.metric.file,) if self.metric and self.metric.file else ()
+        return (*self.artefacts, *more)
+
+
+@contextlib.contextmanager
+def reserve_name(context: RunContext) -> Iterator[str]:
+    """Yield the name of this search's images; no other process uses it."""
+    folder = context.store.root / "making"
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = hashlib.sha256(os.fsencode(context.store.root)).hexdigest()[:8]
+    for number in range(MOST_SEARCHES):
+        place = folder / hashlib.sha256(f"bisect {number}".encode()).hexdigest()
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            if try_lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                yield f"reprobuild-bisect:{mark}-{number}"
+                return
+        finally:
+            os.close(descriptor)
+    raise InconclusiveError(
+        f"{MOST_SEARCHES} searches use the store {context.store.root}", hint="wait until one of them ends"
+    )
+
+
+class Laboratory:
+    """The trials of one search."""
+
+    def __init__(
+        self, command: TrialCommand, engine: Engine, context: RunContext, name: str, *, afresh: bool = False
+    ) -> None:
+        """Read the contents of the mounts; `afresh` runs trials again that the store remembers."""
+        self.command, self.engine, self.context = command, engine, context
+        self.started = 0  # trials that were run, and not remembered
+        self._name, self._afresh = name, afresh
+        self._loaded: dict[str, str] = {}
+        volumes, _ = read_volumes(command.options.volumes)
+        read_only = frozenset(
+            inside for text, (_, inside) in zip(command.options.volumes, volumes, strict=True)
+            if not text.endswith(":rw")
+        )  # fmt: skip
+        self._mounts = Mounts(volumes, read_only, context.say)
+
+    def image_name(self, lock: Lock, part: str) -> str:
+        """Return the name of a lock's image in the engine, which is loaded if necessary.
+
+        Raises:
+            LockError, BuildError: the lock gives no image.
+        """
+        name, key = f"{self._name}-{part}", image_key(lock, self.context)
+        if self._loaded.get(name) != key:
+            self._loaded.pop(name, None)
+            load_trial_image(lock, name, self.engine, self.context)
+            self._loaded[name] = key
+        return name
+
+    def runs(self, lock: Lock, part: str = "trial") -> Runs:
+        """Return the runs of a lock's image.
+
+        Args:
+            lock: of the image.
+            part: of its name in the engine: `a`, `b` or `trial`.
+        """
+        image = image_key(lock, self.context)
+
+        def run(number: int) -> Outcome:
+            key = self._key(lock, image, number)
+            outcome = None if self._afresh else self._recall(key)
+            if outcome is None:
+                self.started += 1
+                outcome = self._run(lock, part)
+                self.context.store.remember(key, msgspec.to_builtins(outcome))
+            return outcome
+
+        return run
+
+    def _task(self, lock: Lock, arguments: tuple[str, ...]) -> Task:
+        """Return the task of a trial, whose volumes are read-only unless the user says otherwise."""
+        options = self.command.options
+        volumes = tuple(text if text.endswith((":ro", ":rw")) else f"{text}:ro" for text in options.volumes)
+        seed = check_seed(lock) if options.seed is None else options.seed
+        options = msgspec.structs.replace(options, volumes=volumes, seed=seed)
+        return prepare(lock, arguments, options, self.context.env).task
+
+    def _key(self, lock: Lock, image: str, number: int) -> str:
+        options = msgspec.to_builtins(self.command.options)
+        task = self._task(lock, ())
+        visible = {name: value for name, value in task.environment.items() if name not in task.hidden}
+        facts = [
+            "trial, 1", image, self.command.arguments, self.command.collected, sorted(visible.items()),
+            sorted(task.hidden), options, [_mount_facts(record) for record in self._mounts.records],
+            msgspec.to_builtins(self.command.metric), self.engine.NAME, machine_name(), number,
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).hexdigest()
+
+    def _recall(self, key: str) -> Outcome | None:
+        """Return a remembered outcome whose files are in the store."""
+        try:
+            outcome = msgspec.convert(self.context.store.recall(key), Outcome)
+        except msgspec.ValidationError:
+            return None
+        return outcome if all(map(self.context.store.has, outcome.files.values())) else None
+
+    def _run(self, lock: Lock, part: str) -> Outcome:
+        """Run the command once in a new container.
+
+        Raises:
+            InconclusiveError: a mount changed since the search began.
+        """
+        began = time.monotonic()
+        try:
+            name = self.image_name(lock, part)
+        except (LockError, BuildError) as err:
+            return Outcome(code=None, why=display_line(str(err)), setup=time.monotonic() - began)
+        setup = time.monotonic() - began
+        if changed := self._mounts.changed(writable=False):
+            raise InconclusiveError(
+                f"{changed[0]} while the search ran", hint="mount a copy that no other program changes"
+            )
+        return msgspec.structs.replace(self._run_container(lock, name), setup=setup)
+
+    def _run_container(self, lock: Lock, name: str) -> Outcome:
+        collected = self.command.collected
+        arguments = self.command.arguments
+        if collected:
+            arguments = collecting_command(collected, arguments)
+        task = self._task(lock, arguments)
+        began = time.monotonic()
+        with self.context.store.scratch() as scratch:
+            folder = scratch / "outputs"
+            if collected:
+                folder.mkdir()
+                environment = {**task.environment, "REPROBUILD_RECORD": "0"}
+                task = msgspec.structs.replace(task, environment=environment, outputs=OUTPUTS, kept=folder)
+            done = self.engine.run(name, task, self.context.env)
+            seconds = time.monotonic() - began
+            if not collected:
+                number = self.command.metric.read_output(done.stdout) if self.command.metric else None
+                return Outcome(code=done.code, number=number, seconds=seconds)
+            return self._collect(folder, done.stdout, done.code, seconds)
+
+    def _collect(self, folder: Path, output: bytes, code: int, seconds: float) -> Outcome:
+        """Keep the files of a run in the store."""
+        index, metric = read_index(folder), self.command.metric
+        if index is None or index.failed:
+            why = display_line(index.failed) if index else "the container left no list of its files"
+            return Outcome(code=code if code else None, why=why, seconds=seconds)
+        number = None
+        if metric and metric.file:
+            pattern = expand_output(metric.file)
+            stored = [entry.stored for entry in index.files if entry.pattern == pattern and entry.stored]
+            number = metric.read_file(folder / stored[0]) if stored else None
+        elif metric:
+            number = metric.read_output(output)
+        names = [INDEX, *sorted({entry.stored for entry in index.files if entry.stored})]
+        store = self.context.store
+        if not self.command.artefacts:
+            return Outcome(code=index.code, number=number, seconds=seconds)
+        files = {name: store.adopt(folder / name) for name in names}
+        rows = [(entry.path, entry.kind, entry.link, files.get(entry.stored, "")) for entry in index.files]
+        content = hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()
+        return Outcome(code=index.code, number=number, content=content, files=files, seconds=seconds)
+
+
+def _mount_facts(mount: Mount) -> list[str]:
+    """Return what a trial depends on.
+
+    A mount without a digest is of this moment alone. A writable one changes with each trial, as the user allowed.
+    """
+    if mount.writable:
+        return [mount.place]
+    return [mount.place, mount.digest or f"{time.time_ns()}"]

@@ -1,0 +1,131 @@
+"""`reprobuild bisect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from reprobuild.cli import common, documents
+from reprobuild.cli.run import CommandAfterDashes
+
+if TYPE_CHECKING:
+    from reprobuild.config.overrides import Decisions
+    from reprobuild.context import RunContext
+
+
+def _decide(captured: Path, store: Path | None, *, offline: bool) -> tuple[Decisions, RunContext]:
+    """Return the overrides beside a snapshot, and the context for them."""
+    from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
+
+    lists = (
+        "packages",
+        "sources",
+        "services",
+        "indexes",
+        "archives",
+        "debs",
+        "channels",
+        "bake",
+        "drop",
+        "accept",
+    )
+    values = ("python", "base", "platform", "build_image", "system", "profile", "seed", "as_of")
+    options: dict[str, Any] = {**dict.fromkeys(lists, ()), **dict.fromkeys(values)}
+    decisions, folder = make_decisions(captured, None, **options)
+    doubted = unconfirmed_sources(captured, None, **options)
+    return decisions, common.make_context(store, offline=offline, folder=folder, doubted=doubted)
+
+
+@click.command(cls=CommandAfterDashes)
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option(
+    "--output-file", "artefacts", metavar="PATH|GLOB", multiple=True,
+    help="Compare this output of CMD: a file, a directory, or a pattern of files.",
+)  # fmt: skip
+@click.option(
+    "--ignore-key", "ignored", metavar="KEY", multiple=True,
+    help="Allow values of this key to differ in output files.",
+)  # fmt: skip
+@click.option(
+    "--metric", "pattern", metavar="REGEX|KEY",
+    help="Compare a number: the group of this expression in standard output, or a key of --metric-file.",
+)  # fmt: skip
+@click.option("--metric-file", "metric_file", metavar="PATH", help="File that CMD writes, with the number.")
+@click.option(
+    "--tolerance",
+    metavar="NUMBER|N%",
+    default="0",
+    show_default=True,
+    help="Distance within which numbers are the same.",
+)
+@click.option(
+    "--noisy", "error_rate", type=click.FloatRange(0, 0.5, min_open=True), metavar="RATE",
+    help="The number varies from run to run: run until the answer is wrong with this probability at most.",
+)  # fmt: skip
+@click.option("--seed", type=common.SEED, help="Seed of CMD. [default: that of each lock, else 42]")
+@click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD.")
+@click.option(
+    "--secret", "hidden", metavar="NAME", multiple=True,
+    help="Pass a variable without its value on any command line.",
+)  # fmt: skip
+@click.option(
+    "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:rw]", multiple=True,
+    help="Mount a directory, read-only unless `:rw` is given.",
+)  # fmt: skip
+@click.option(
+    "--workdir", default="", metavar="DIR", help="Directory in which CMD starts. [default: the image's]"
+)
+@click.option(
+    "--shm-size", metavar="SIZE", help="Size of the shared memory, as 8g. [default: that of this machine]"
+)
+@click.option("--afresh", is_flag=True, help="Run trials again that the store remembers.")
+@click.option("--trials", "everything", is_flag=True, help="List every trial.")
+@common.gpu_option
+@common.engine_option
+@common.store_option
+@common.offline_option
+@common.json_option
+@click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
+def command(
+    first: str, second: str, artefacts: tuple[str, ...], ignored: tuple[str, ...], pattern: str | None,
+    metric_file: str | None, tolerance: str, error_rate: float | None, arguments: tuple[str, ...], afresh: bool,
+    everything: bool, store: Path | None, offline: bool, as_json: bool, **options: Any,
+) -> int:  # fmt: skip
+    """Find the smallest set of differences between A and B that changes the result of CMD.
+
+    A and B are a lock, an output directory or a snapshot. Each trial is a fresh container of A with some of the
+    differences of B. Results are compared by the exit code, by output files, or by a number. Exit code 125 of CMD
+    means that a trial has no result. Exit code 0: a set was found, and proved in both directions; 1: no answer.
+
+    \b
+    Example:
+      reprobuild bisect monday friday --output-file out.pt -- python train.py --out out.pt
+      reprobuild bisect a.lock b.lock --metric 'loss=([0-9.]+)' --tolerance 1e-6 -- python train.py
+      reprobuild bisect a.lock b.lock --metric 'img/s: ([0-9.]+)' --noisy 0.01 -- python bench.py
+    """
+    from reprobuild.bisect.result import render_bisection
+    from reprobuild.bisect.sides import bisect_sides, read_judging
+    from reprobuild.bisect.trial import TrialCommand
+    from reprobuild.run.options import RunOptions
+
+    metric, judging = read_judging(pattern, metric_file, tolerance, error_rate, artefacts, ignored)
+    trial = TrialCommand(
+        arguments=arguments, options=RunOptions(**options), artefacts=artefacts, metric=metric
+    )
+    context = common.make_context(store, offline=offline)
+    with context.store.scratch() as scratch:
+        folder = scratch / "sides"
+        folder.mkdir()
+        result = bisect_sides(
+            (first, second), folder, lambda captured: _decide(captured, store, offline=offline), trial, judging,
+            context, afresh=afresh,
+        )  # fmt: skip
+    if as_json:
+        documents.print_json(msgspec.to_builtins(result))
+    else:
+        common.print_report(render_bisection(result, everything=everything))
+    return 0 if result.is_proved else 1

@@ -1,0 +1,66 @@
+"""The lock of an environment that the user names: a lock, an output directory or a snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reprobuild.config.overrides import Decisions
+from reprobuild.context import RunContext
+from reprobuild.errors import UsageError
+from reprobuild.lock.file import read_lock
+from reprobuild.lock.model import Lock
+from reprobuild.output.directory import LOCK
+from reprobuild.pipeline.choose_lock import choose_lock
+from reprobuild.snapshot.importers.import_snapshot import can_import, import_into, needs_import
+from reprobuild.snapshot.importers.own_snapshot import find_own_snapshot
+from reprobuild.snapshot.read import read_snapshot
+from reprobuild.store.roots import gc_root
+
+# Returns the overrides of a snapshot's directory, and the context for them.
+Decide = Callable[[Path], tuple[Decisions, RunContext]]
+_GIVE = "give a lock, an output directory, or a snapshot"
+
+
+def lock_side(
+    name: str, folder: Path, decide: Decide, context: RunContext
+) -> Lock:  # fmt: skip
+    """Return the lock of an environment; a snapshot is locked now.
+
+    Args:
+        name: its path.
+        folder: an empty directory for the lock of a snapshot.
+        decide: returns the overrides of a snapshot's directory, and the context for them.
+        context: of the run.
+
+    Raises:
+        UsageError: the path is absent, or has no lock and no snapshot.
+        LockError, SnapshotError: the environment is damaged, or cannot be locked.
+    """
+    path = Path(name)
+    if not path.exists():
+        raise UsageError(f"there is nothing at {name}", hint=_GIVE)
+    if path.is_dir() and (path / LOCK).is_file():
+        return read_lock(path / LOCK)
+    if path.is_file() and not can_import(path):
+        return read_lock(path)
+    captured = find_own_snapshot(path) or path
+    if captured == path and needs_import(path):
+        captured = folder / "snapshot"
+        import_into(path, captured)
+        context.say(f"imported {name}")
+    decisions, deciding = decide(path)
+    out = folder / "out"
+    out.mkdir()
+    return choose_lock(read_snapshot(captured), captured, out, decisions, deciding, None)
+
+
+@contextlib.contextmanager
+def keep_inputs(locks: tuple[Lock, Lock], folder: Path, context: RunContext) -> Iterator[None]:
+    """Keep the files of two locks in the store while they are used."""
+    with (
+        gc_root(locks[0], folder / "first.lock", context.store, "bisect"),
+        gc_root(locks[1], folder / "second.lock", context.store, "bisect"),
+    ):
+        yield

@@ -1,0 +1,53 @@
+"""The image of a lock in an engine, without an output directory."""
+
+from __future__ import annotations
+
+import hashlib
+
+from reprobuild.builders.native import build_image
+from reprobuild.context import RunContext
+from reprobuild.engines.model import Engine
+from reprobuild.lock.model import Lock, SealedLock, unseal
+from reprobuild.lock.system import FILES
+from reprobuild.pipeline.fetch_inputs import fetch_inputs
+from reprobuild.pipeline.render import refuse_secrets
+from reprobuild.realise.realise import realise
+from reprobuild.recipe.payload import pack_runtime, payload_files
+
+_RUNTIME = f"{FILES[1:]}/lib/"  # this program's own package, which has no value of the user
+
+
+def image_key(lock: Lock, context: RunContext) -> str:
+    """Return a digest (hex) of what decides the image of a lock here: the lock, and this program's runtime package."""
+    runtime = pack_runtime(context.store)
+    return hashlib.sha256(f"image of a trial, 1 {unseal(lock).digest} {runtime}".encode()).hexdigest()
+
+
+def load_trial_image(lock: Lock, name: str, engine: Engine, context: RunContext) -> SealedLock:
+    """Build the image of a lock out of the store, and load it into an engine.
+
+    Layers that the store and the engine have are used again, so that a mixture of two known locks takes seconds.
+
+    Raises:
+        LockError, BuildError: the lock gives no image.
+        FetchError: a file is unavailable.
+        EngineError: the engine failed.
+    """
+    fetch_inputs(lock, context)
+    sealed = realise(unseal(lock), context.store, context.say)
+    files = payload_files(sealed, context.store)
+    refuse_secrets({path: content for path, content in files.items() if not path.startswith(_RUNTIME)})
+    with context.store.scratch() as scratch:
+        folder = scratch / "out"  # the lock of `scratch` itself is held
+        image = build_image(
+            sealed,
+            context.store,
+            folder,
+            files=files,
+            reference=name,
+            progress=context.progress,
+        )
+        engine.load(
+            folder / image.layout, name, (image.config, image.manifest), context.env, context.progress
+        )
+    return sealed
