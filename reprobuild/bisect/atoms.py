@@ -7,7 +7,7 @@ packages that bring it. `needs` are the atoms without which an atom could not be
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from reprobuild.bisect.requirements import link_requirements
 from reprobuild.bisect.slots import PACKAGES, Slot, Slots, split_lock
+from reprobuild.bisect.sources import SourceChanges
 from reprobuild.compare.environments.model import Kind, compare_entries
 from reprobuild.compare.environments.ranking import rank_difference
 from reprobuild.infra.untrusted.wheels import parse_wheel_filename
@@ -67,8 +68,13 @@ class AtomSet(Struct, frozen=True, kw_only=True):
     needs: tuple[frozenset[int], ...]
 
 
-def find_atoms(first: Lock, second: Lock) -> AtomSet:
-    """Return the atoms of two locks of one platform."""
+def find_atoms(first: Lock, second: Lock, changes: Mapping[str, SourceChanges] | None = None) -> AtomSet:
+    """Return the atoms of two locks of one platform.
+
+    Args:
+        first, second: the locks.
+        changes: of the sources, by name; another source is one atom.
+    """
     slots = split_lock(first), split_lock(second)
     differing = [slot for slot in {**slots[0], **slots[1]} if slots[0].get(slot) != slots[1].get(slot)]
     groups = _Groups(differing)
@@ -77,17 +83,34 @@ def find_atoms(first: Lock, second: Lock) -> AtomSet:
     links = link_requirements(slots, differing)
     for mutual in _cycles(groups, links):
         groups.unite(mutual)
-    atoms = sorted((_make_atom(group, slots) for group in groups.all()), key=_sort_key)
-    numbers = {slot: number for number, atom in enumerate(atoms) for slot in atom.slots}
+    whole = [_make_atom(group, slots) for group in groups.all()]
+    atoms = sorted((part for atom in whole for part in _split_source(atom, changes or {})), key=_sort_key)
+    numbers: dict[Slot, list[int]] = defaultdict(list)
+    for number, atom in enumerate(atoms):
+        for slot in atom.slots:
+            numbers[slot].append(number)
     needs = [set[int]() for _ in atoms]
     for slot, other in links:
-        if numbers[slot] != numbers[other]:
-            needs[numbers[slot]].add(numbers[other])
+        for number in numbers[slot]:
+            needs[number].update(set(numbers[other]) - set(numbers[slot]))
     return AtomSet(atoms=tuple(atoms), needs=tuple(map(frozenset, needs)))
 
 
-def _sort_key(atom: Atom) -> tuple[int, str, str]:
-    return atom.rank, atom.kind, atom.name
+def _split_source(atom: Atom, changes: Mapping[str, SourceChanges]) -> Iterator[Atom]:
+    """Yield an atom for each change of a source, or the atom itself."""
+    split = changes.get(atom.name)
+    if atom.slots != (("source", atom.name),) or split is None:
+        yield atom
+        return
+    for number, change in enumerate(split.changes):
+        name = f"{atom.name}/{change.name}"
+        yield msgspec.structs.replace(atom, kind=change.kind, name=name, part=number, names=(name,))
+
+
+def _sort_key(atom: Atom) -> tuple[int, str, int, str]:
+    if atom.part is not None:  # in the order of the tree
+        return atom.rank, "source", atom.part, atom.slots[0][1]
+    return atom.rank, atom.kind, 0, atom.name
 
 
 class _Groups:

@@ -26,7 +26,6 @@ from reprobuild.context import RunContext
 from reprobuild.engines.gpu import parse_gpu_option
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import InconclusiveError
-from reprobuild.pipeline.fetch_inputs import fetch_inputs
 
 
 class Judging(Struct, frozen=True, kw_only=True):
@@ -61,7 +60,7 @@ def bisect(
         The result; it has a `reason` if there is no answer.
 
     Raises:
-        FetchError: a file of a lock is unavailable.
+        FetchError: the store lacks a file of a lock.
         EngineError: no engine answers, or it fails.
     """
     began = time.monotonic()
@@ -71,8 +70,6 @@ def bisect(
             blank, oracle="exit code", reason="A and B have no difference that a mixture could have",
             hint="`reprobuild compare A B` lists all differences",
         )  # fmt: skip
-    for lock in (mixer.first, mixer.second):
-        fetch_inputs(lock, context)
     engine = find_engine(command.options.engine, context.env, gpus=parse_gpu_option(command.options.gpus))
     with reserve_name(context) as name:
         laboratory = Laboratory(command, engine, context, name, afresh=afresh)
@@ -135,9 +132,10 @@ class _Bench:
             f"trial {len(self._records) + 1}: A with {len(chosen)} of {count} differences"
         )
         outcomes: list[Outcome] = []
-        answer = self.oracle.answer(
-            self._count(self._laboratory.runs(self._mixer.mix(sorted(chosen))), outcomes)
-        )
+        mixture = self._mixer.mix(sorted(chosen))
+        for tar in mixture.tars:
+            self._laboratory.context.store.add(tar)
+        answer = self.oracle.answer(self._count(self._laboratory.runs(mixture.lock), outcomes))
         failed = next((outcome for outcome in outcomes if outcome.is_untestable), None)
         why = "" if failed is None else failed.why or f"the command exited {failed.code}"
         self._records.append(

@@ -2,42 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import IO
 
 from msgspec import Struct
 
-from reprobuild.bisect.atoms import Atom, AtomSet, find_atoms
+from reprobuild.bisect.atoms import AtomSet, find_atoms
 from reprobuild.bisect.slots import join_slots, split_lock
+from reprobuild.bisect.sources import SourceChanges, find_changes
 from reprobuild.lock.model import Lock, canonical, unseal
+from reprobuild.lock.python import Source
+
+# Opens the tar of a source's tree; None if it is unavailable.
+OpenTar = Callable[[Source], AbstractContextManager[IO[bytes]] | None]
+
+
+class Mixture(Struct, frozen=True, kw_only=True):
+    """A lock, and the tars of sources that only this mixture has."""
+
+    lock: Lock
+    tars: tuple[bytes, ...] = ()
 
 
 class Mixer(Struct, frozen=True, kw_only=True):
-    """Two locks, neither sealed, and their atoms."""
+    """Two locks, neither sealed, their atoms, and the changes of sources by name."""
 
     first: Lock
     second: Lock
     atoms: AtomSet
+    changes: Mapping[str, SourceChanges]
 
-    def mix(self, chosen: Collection[int]) -> Lock:
+    def mix(self, chosen: Collection[int]) -> Mixture:
         """Return lock A with these atoms, which is lock B with all of them.
 
         Fields without an effect on the image are those of A, unless all atoms are chosen.
         """
         slots, other = split_lock(self.first), split_lock(self.second)
-        for number in chosen:
-            for slot in self.atoms.atoms[number].slots:
+        parts: dict[str, list[int]] = {}
+        for number in sorted(set(chosen)):
+            atom = self.atoms.atoms[number]
+            if atom.part is not None:
+                parts.setdefault(atom.slots[0][1], []).append(atom.part)
+                continue
+            for slot in atom.slots:
                 slots.pop(slot, None)
                 if slot in other:
                     slots[slot] = other[slot]
+        tars = []
+        for name, numbers in parts.items():
+            slot = "source", name
+            if len(numbers) == len(self.changes[name].changes):
+                slots[slot] = other[slot]
+            else:
+                slots[slot], tar = self.changes[name].mix(slots[slot], numbers)
+                tars.append(tar)
         inert = self.second if chosen and len(set(chosen)) == len(self.atoms.atoms) else self.first
-        return join_slots(slots, inert, (self.first, self.second))
-
-    def list_atoms(self, chosen: Collection[int]) -> list[Atom]:
-        """Return atoms by their numbers, the likeliest first."""
-        return [self.atoms.atoms[number] for number in sorted(chosen)]
+        return Mixture(lock=join_slots(slots, inert, (self.first, self.second)), tars=tuple(tars))
 
 
-def make_mixer(first: Lock, second: Lock) -> Mixer:
-    """Return the mixer of two locks of one platform."""
+def make_mixer(first: Lock, second: Lock, open_tar: OpenTar = lambda _: None) -> Mixer:
+    """Return the mixer of two locks of one platform.
+
+    Args:
+        first, second: the locks.
+        open_tar: opens the tree of a source, to tell its changes apart.
+    """
     locks = canonical(unseal(first)), canonical(unseal(second))
-    return Mixer(first=locks[0], second=locks[1], atoms=find_atoms(*locks))
+    changes = _find_all_changes(locks, open_tar)
+    return Mixer(first=locks[0], second=locks[1], atoms=find_atoms(*locks, changes), changes=changes)
+
+
+def _find_all_changes(locks: tuple[Lock, Lock], open_tar: OpenTar) -> dict[str, SourceChanges]:
+    changes = {}
+    others = {source.name: source for source in locks[1].sources}
+    for source in locks[0].sources:
+        other = others.get(source.name)
+        if other is None or other.tree == source.tree:
+            continue
+        tars = open_tar(source), open_tar(other)
+        if tars[0] is None or tars[1] is None:
+            continue
+        with contextlib.ExitStack() as stack:
+            streams = stack.enter_context(tars[0]), stack.enter_context(tars[1])
+            if split := find_changes(source, other, streams):
+                changes[source.name] = split
+    return changes

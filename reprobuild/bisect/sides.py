@@ -15,7 +15,7 @@ from reprobuild.compare.environments.model import Kind
 from reprobuild.compare.environments.open import Running, compare
 from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
-from reprobuild.pipeline.locked_side import Decide, keep_inputs, lock_side
+from reprobuild.pipeline.locked_side import Decide, keep_inputs, lock_side, open_source
 
 # Differences of machines, which no image has.
 MACHINE: tuple[Kind, ...] = ("gpu", "machine")
@@ -52,8 +52,8 @@ def bisect_sides(
         first=names[0], second=names[1], command=command.arguments, oracle="",
         untestable=_machine_differences(names, context),
     )  # fmt: skip
-    mixer = make_mixer(first, second)
-    with keep_inputs((mixer.first, mixer.second), folder, context):
+    with keep_inputs((first, second), folder, context):
+        mixer = make_mixer(first, second, lambda source: open_source(source, context))
         return bisect(mixer, command, judging, context, blank, afresh=afresh)
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import IO
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import UsageError
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
+from reprobuild.lock.python import Source
 from reprobuild.output.directory import LOCK
 from reprobuild.pipeline.choose_lock import choose_lock
+from reprobuild.pipeline.fetch_inputs import fetch_inputs
 from reprobuild.snapshot.importers.import_snapshot import can_import, import_into, needs_import
 from reprobuild.snapshot.importers.own_snapshot import find_own_snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -58,9 +62,24 @@ def lock_side(
 
 @contextlib.contextmanager
 def keep_inputs(locks: tuple[Lock, Lock], folder: Path, context: RunContext) -> Iterator[None]:
-    """Keep the files of two locks in the store while they are used."""
+    """Fetch the files of two locks, and keep them in the store while they are used.
+
+    Raises:
+        FetchError: a file is unavailable.
+    """
     with (
         gc_root(locks[0], folder / "first.lock", context.store, "bisect"),
         gc_root(locks[1], folder / "second.lock", context.store, "bisect"),
     ):
+        for lock in locks:
+            fetch_inputs(lock, context)
         yield
+
+
+def open_source(source: Source, context: RunContext) -> AbstractContextManager[IO[bytes]]:
+    """Open the tar of a source's tree in the store.
+
+    Raises:
+        FetchError: it is not there, or damaged.
+    """
+    return context.store.verified(source.file.sha256, f"the source {source.name}").open("rb")

@@ -14,10 +14,12 @@ from reprobuild.bisect.bisection import Judging, bisect
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.result import BisectionResult
 from reprobuild.bisect.trial import TrialCommand
+from reprobuild.infra.tar.entries import list_parents
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Source, Wheel
 from reprobuild.lock.system import EPOCH, Artefact, Base, EnvVar
+from reprobuild.pipeline.locked_side import open_source
 from reprobuild.run.options import RunOptions
 from reprobuild.store.store import Store
 from tests.image.made import make_wheel
@@ -34,6 +36,15 @@ def v(name):
 e = os.environ.get
 omp, alpha, beta, delta = e("OMP_NUM_THREADS"), v("alpha"), v("beta"), v("delta")
 """
+# The trees of the source: three hunks of a file, an added and a changed file.
+_LINES = [f"line{number} = {number}" for number in range(30)]
+TREE = {"data.txt": b"one", "same.txt": b"same", "code.py": "\n".join(_LINES).encode()}
+OTHER_TREE = {
+    "data.txt": b"two", "same.txt": b"same", "more.bin": b"\0",
+    "code.py": "\n".join([
+        *_LINES[:3], "early = 1", *_LINES[3:14], "line14 = 41", *_LINES[15:29], "line29 = 92",
+    ]).encode(),
+}  # fmt: skip
 
 
 def add_wheel(store: Store, folder: Path, name: str, version: int, *requires: str) -> Wheel:
@@ -48,6 +59,8 @@ def add_wheel(store: Store, folder: Path, name: str, version: int, *requires: st
 def add_source(store: Store, files: Mapping[str, bytes]) -> Source:
     stream = io.BytesIO()
     writer = TarWriter(stream, EPOCH)
+    for directory in list_parents(files):
+        writer.directory(directory)
     for name, content in sorted(files.items()):
         writer.file(name, content)
     writer.close()
@@ -62,24 +75,26 @@ def add_source(store: Store, files: Mapping[str, bytes]) -> Source:
 def pair(base: Base, store: Store, folder: Path) -> tuple[Lock, Lock]:
     """Return two locks with a difference of each kind but those of the system."""
 
-    def side(environment: Mapping[str, str], wheels: Mapping[str, int], data: bytes, **more: Any) -> Lock:
+    def side(
+        environment: Mapping[str, str], wheels: Mapping[str, int], tree: Mapping[str, bytes], **more: Any
+    ) -> Lock:
         return make_lock(
             base=base, environment=tuple(EnvVar(name=name, value=value) for name, value in environment.items()),
             wheels=tuple(add_wheel(store, folder, name, version) for name, version in wheels.items()),
-            sources=(add_source(store, {"data.txt": data, "same.txt": b"same"}),), **more,
+            sources=(add_source(store, tree),), **more,
         )  # fmt: skip
 
     common = {"SAME": "1"}
     first = side(
         {**common, "OMP_NUM_THREADS": "2", "PYTHONPATH": "/src/tool/x:/src/tool/y", "GONE": "1"},
-        {"alpha": 1, "beta": 1, "delta": 1, "gamma": 1}, b"one", workdir="/src", epoch=1_700_000_000, seed=None,
+        {"alpha": 1, "beta": 1, "delta": 1, "gamma": 1}, TREE, workdir="/src", epoch=1_700_000_000, seed=None,
     )  # fmt: skip
     second = side(
         {
             **common, "OMP_NUM_THREADS": "4", "PYTHONPATH": "/src/tool/y:/src/tool/x", "NEW": "1",
             "LD_PRELOAD": "/lib/x86_64-linux-gnu/libm.so.6",
         },
-        {"alpha": 2, "beta": 2, "delta": 2, "epsilon": 1}, b"two", workdir="/src/tool", epoch=1_700_086_400, seed=7,
+        {"alpha": 2, "beta": 2, "delta": 2, "epsilon": 1}, OTHER_TREE, workdir="/src/tool", epoch=1_700_086_400, seed=7,
         profile="strict",
     )  # fmt: skip
     return first, second
@@ -101,9 +116,9 @@ class Bench:
         command = TrialCommand(
             arguments=("python", "-c", PROLOGUE + script), options=RunOptions(engine="builtin"), **more
         )
-        mixer = make_mixer(self.first, second or self.second)
-        blank = BisectionResult(first="A", second="B", command=command.arguments, oracle="")
         context = open_context(self.store, offline=True, caches=False)
+        mixer = make_mixer(self.first, second or self.second, lambda source: open_source(source, context))
+        blank = BisectionResult(first="A", second="B", command=command.arguments, oracle="")
         return bisect(mixer, command, judging or Judging(), context, blank, afresh=afresh)
 
 

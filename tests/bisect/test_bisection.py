@@ -29,7 +29,14 @@ PLANTED = {
     "a preload": ("sys.exit('libm' in e('LD_PRELOAD', ''))", {"LD_PRELOAD"}),
     "the seed": ("sys.exit(int(e('REPROBUILD_SEED')) % 100)", {"seed"}),
     "the profile": ("sys.exit(len(e('REPROBUILD_PROFILE')))", {"profile"}),
-    "a source": ("sys.exit(open('/src/tool/data.txt').read() == 'two')", {"tool"}),
+    "a file of a source": ("sys.exit(os.path.exists('/src/tool/more.bin'))", {"tool/more.bin"}),
+    "a hunk of a file": (
+        "sys.path.insert(0, '/src/tool'); import code; sys.exit(code.line14)", {"tool/code.py:15"}
+    ),
+    "two hunks of a file": (
+        "x = open('/src/tool/code.py').read(); sys.exit('early' in x and '92' in x)",
+        {"tool/code.py:4", "tool/code.py:30"},
+    ),
     "the working directory": ("sys.exit(len(os.getcwd()))", {"workdir"}),
     "the times of files": ("import alpha as m; sys.exit(int(os.stat('/opt/env/bin').st_mtime) % 97)", {"epoch"}),
     "two together": ("sys.exit(alpha == 2 and omp == '4')", {"alpha", "OMP_NUM_THREADS"}),
@@ -38,7 +45,7 @@ PLANTED = {
     "one hides another": ("sys.exit(5 if alpha == 2 else omp == '4')", {"alpha", "OMP_NUM_THREADS"}),
     "two that add up": ("sys.exit((alpha == 2) + 2 * (omp == '4'))", {"alpha", "OMP_NUM_THREADS"}),
     "a source and a variable": (
-        "sys.exit(open('/src/tool/data.txt').read() == 'two' and 'NEW' in os.environ)", {"tool", "NEW"}
+        "sys.exit(open('/src/tool/data.txt').read() == 'two' and 'NEW' in os.environ)", {"tool/data.txt:1", "NEW"}
     ),
     "among untestable mixtures": ("sys.exit(125 if alpha != beta else omp == '4')", {"OMP_NUM_THREADS"}),
 }  # fmt: skip

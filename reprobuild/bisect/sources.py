@@ -1,0 +1,170 @@
+"""The changes between two trees of a source: whole files, and hunks of text files.
+
+Hunks are those of Python's difflib, as two commits rarely have a diff of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import IO, Literal
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.errors import BuildError
+from reprobuild.infra.tar.entries import TarEntry, list_parents
+from reprobuild.infra.tar.reading import read_tar
+from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.infra.untrusted.tars import UNREADABLE
+from reprobuild.lock.python import Source
+from reprobuild.lock.system import EPOCH, Artefact
+
+LARGEST_TREE, LARGEST_TEXT = 256 << 20, 1 << 20  # bytes, beyond which a source or a file is one difference
+MOST_LINES, MOST_CHANGES = 5000, 200
+# Fields of a source that may differ beside its tree.
+_OF_TREE = ("commit", "tree", "patch", "epoch", "file")
+
+
+class TreeFile(Struct, frozen=True, kw_only=True):
+    """A file or link of a tree, with its content."""
+
+    entry: TarEntry
+    content: bytes
+
+
+class SourceChange(Struct, frozen=True, kw_only=True):
+    """A change of one file between two trees.
+
+    Attributes:
+        path: of the file.
+        kind: a whole file, or a hunk of it.
+        first, second: the bounds of a hunk's lines in both files, from 0.
+    """
+
+    path: str
+    kind: Literal["file", "hunk"]
+    first: tuple[int, int] = (0, 0)
+    second: tuple[int, int] = (0, 0)
+
+    @property
+    def name(self) -> str:
+        """The path, with the first line of a hunk in A."""
+        return self.path if self.kind == "file" else f"{self.path}:{self.first[0] + 1}"
+
+
+class SourceChanges(Struct, frozen=True, kw_only=True):
+    """Two trees of one source, and the changes between them."""
+
+    first: Mapping[str, TreeFile]
+    second: Mapping[str, TreeFile]
+    changes: tuple[SourceChange, ...]
+
+    def mix(self, source: Source, chosen: Collection[int]) -> tuple[Source, bytes]:
+        """Return a source with these changes, and the tar of its tree.
+
+        Its tree id is of this mixture alone: no repository has the tree.
+        """
+        files = dict(self.first)
+        by_path: dict[str, list[SourceChange]] = {}
+        for number in sorted(chosen):
+            by_path.setdefault(self.changes[number].path, []).append(self.changes[number])
+        for path, changes in by_path.items():
+            if changes[0].kind == "file":
+                files.pop(path, None)
+                if path in self.second:
+                    files[path] = self.second[path]
+            else:
+                files[path] = _apply_hunks(self.first[path], self.second[path], changes)
+        content = _write_tree(files)
+        mark = hashlib.sha1(content, usedforsecurity=False).hexdigest()
+        file = Artefact(
+            filename=f"{source.name}-{mark[:12]}.tar", sha256=hashlib.sha256(content).hexdigest(), size=len(content)
+        )  # fmt: skip
+        return msgspec.structs.replace(source, tree=mark, file=file), content
+
+
+def find_changes(first: Source, second: Source, tars: tuple[IO[bytes], IO[bytes]]) -> SourceChanges | None:
+    """Return the changes of a source's trees, or None if it is one difference.
+
+    That is the case if more than its tree differs, or the trees are large or the same.
+
+    Args:
+        first, second: the source in A and in B.
+        tars: their trees, as the store has them.
+    """
+    if any(
+        getattr(first, name) != getattr(second, name)
+        for name in Source.__struct_fields__
+        if name not in _OF_TREE
+    ):
+        return None
+    if first.file.size + second.file.size > LARGEST_TREE:
+        return None
+    trees = _read_tree(tars[0]), _read_tree(tars[1])
+    if trees[0] is None or trees[1] is None:
+        return None
+    changes = tuple(_list_changes(trees[0], trees[1]))
+    if len(changes) > MOST_CHANGES:
+        changes = tuple(SourceChange(path=path, kind="file") for path in _changed_paths(trees[0], trees[1]))
+    if not 0 < len(changes) <= MOST_CHANGES:
+        return None
+    return SourceChanges(first=trees[0], second=trees[1], changes=changes)
+
+
+def _read_tree(stream: IO[bytes]) -> dict[str, TreeFile] | None:
+    try:
+        return {
+            entry.path: TreeFile(entry=msgspec.structs.replace(entry, sha256=""), content=content())
+            for entry, content in read_tar(stream)
+            if entry.type != "directory"
+        }
+    except (BuildError, *UNREADABLE):
+        return None  # the trial of the whole source reports it
+
+
+def _changed_paths(first: Mapping[str, TreeFile], second: Mapping[str, TreeFile]) -> list[str]:
+    return [path for path in sorted({*first, *second}) if first.get(path) != second.get(path)]
+
+
+def _list_changes(first: Mapping[str, TreeFile], second: Mapping[str, TreeFile]) -> Iterator[SourceChange]:
+    for path in _changed_paths(first, second):
+        lines = _text_lines(first.get(path)), _text_lines(second.get(path))
+        if lines[0] is None or lines[1] is None or first[path].entry.mode != second[path].entry.mode:
+            yield SourceChange(path=path, kind="file")
+            continue
+        matcher = SequenceMatcher(None, lines[0], lines[1], autojunk=True)  # bounded for repeated lines
+        hunks = [codes for codes in matcher.get_opcodes() if codes[0] != "equal"]
+        for _, start, end, other_start, other_end in hunks:
+            yield SourceChange(path=path, kind="hunk", first=(start, end), second=(other_start, other_end))
+
+
+def _text_lines(file: TreeFile | None) -> list[bytes] | None:
+    """Return the lines of a text file that is not too long."""
+    if file is None or file.entry.type != "file" or len(file.content) > LARGEST_TEXT or b"\0" in file.content:
+        return None
+    lines = file.content.splitlines(keepends=True)
+    return lines if len(lines) <= MOST_LINES else None
+
+
+def _apply_hunks(first: TreeFile, second: TreeFile, hunks: Sequence[SourceChange]) -> TreeFile:
+    lines, others = first.content.splitlines(keepends=True), second.content.splitlines(keepends=True)
+    for hunk in sorted(hunks, key=lambda hunk: hunk.first, reverse=True):
+        lines[hunk.first[0] : hunk.first[1]] = others[hunk.second[0] : hunk.second[1]]
+    content = b"".join(lines)
+    return TreeFile(entry=msgspec.structs.replace(first.entry, size=len(content)), content=content)
+
+
+def _write_tree(files: Mapping[str, TreeFile]) -> bytes:
+    """Return the tar of a tree, in the form that `resolve` gives it."""
+    stream = io.BytesIO()
+    writer = TarWriter(stream, EPOCH)
+    for directory in list_parents(files):
+        writer.directory(directory)
+    for path in sorted(files, key=lambda path: path.encode("utf-8", "surrogateescape")):
+        file = files[path]
+        writer.add(file.entry, file.content if file.entry.type == "file" else None)
+    writer.close()
+    return stream.getvalue()

@@ -1,0 +1,87 @@
+"""Changes of sources: any of them make a tree, and all of them make that of B."""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+from contextlib import nullcontext
+from pathlib import Path
+
+from reprobuild.bisect.mixture import Mixer, make_mixer
+from reprobuild.bisect.sources import MOST_CHANGES, find_changes
+from reprobuild.lock.python import Source
+from reprobuild.store.store import Store
+from tests.bisect.small import OTHER_TREE, TREE, add_source
+from tests.verify.samples import make_lock
+
+
+def mixer_of(folder: Path, first: dict[str, bytes], second: dict[str, bytes]) -> tuple[Mixer, list[bytes]]:
+    store = Store(folder / "store")
+    sources = [add_source(store, tree) for tree in (first, second)]
+    locks = [make_lock(sources=(source,)) for source in sources]
+    tars = {source.file.sha256: store.blob(source.file.sha256).read_bytes() for source in sources}
+
+    def open_tar(source: Source) -> nullcontext[io.BytesIO]:
+        return nullcontext(io.BytesIO(tars[source.file.sha256]))
+
+    return make_mixer(locks[0], locks[1], open_tar), list(tars.values())
+
+
+def contents(tar: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
+        return {
+            member.name: stream.read()
+            for member in archive
+            if (stream := archive.extractfile(member)) is not None
+        }
+
+
+def test_hunks_and_files_are_atoms(tmp_path: Path) -> None:
+    mixer, tars = mixer_of(tmp_path, TREE, OTHER_TREE)
+    assert [(atom.kind, atom.name) for atom in mixer.atoms.atoms] == [
+        ("hunk", "tool/code.py:4"), ("hunk", "tool/code.py:15"), ("hunk", "tool/code.py:30"),
+        ("hunk", "tool/data.txt:1"), ("file", "tool/more.bin"),
+    ]  # fmt: skip
+    assert mixer.mix(range(5)).lock == mixer.second
+    assert mixer.mix(()).lock == mixer.first
+    mixture = mixer.mix([1, 4])
+    (tar,) = mixture.tars
+    files = contents(tar)
+    assert files["data.txt"] == b"one"
+    assert files["more.bin"] == b"\0"
+    assert b"line14 = 41" in files["code.py"]
+    assert b"early" not in files["code.py"]
+    assert mixture.lock.sources[0].tree not in (mixer.first.sources[0].tree, mixer.second.sources[0].tree)
+    assert len(tars) == 2
+
+
+def test_random_trees_are_mixed(tmp_path: Path) -> None:
+    """All changes make the bytes of B, and none those of A, in the form that the lock has."""
+    rng = random.Random(4)
+
+    def text() -> bytes:
+        return b"".join(
+            rng.choice([b"a\n", b"b\n", b"c", b"\r\n", b"\xff\n"]) for _ in range(rng.randint(0, 30))
+        )
+
+    for number in range(60):
+        names = ["a", "b/c", "b/d", "e.txt"]
+        first, second = ({name: text() for name in names if rng.random() < 0.8} for _ in range(2))
+        mixer, tars = mixer_of(tmp_path / str(number), first, second)
+        if not mixer.changes:
+            continue
+        changes = mixer.changes["tool"]
+        everything = changes.mix(mixer.first.sources[0], range(len(changes.changes)))
+        assert everything[1] == tars[1]
+        assert changes.mix(mixer.first.sources[0], ())[1] == tars[0]
+        some = [index for index in range(len(changes.changes)) if rng.random() < 0.5]
+        assert contents(changes.mix(mixer.first.sources[0], some)[1]).keys() <= {*first, *second}
+
+
+def test_a_source_with_too_many_changes_or_a_damaged_tar_is_one_atom(tmp_path: Path) -> None:
+    many = {f"f{number}": b"x" for number in range(MOST_CHANGES + 1)}
+    mixer, tars = mixer_of(tmp_path, {}, many)
+    assert [(atom.kind, atom.name) for atom in mixer.atoms.atoms] == [("source", "tool")]
+    first, second = mixer.first.sources[0], mixer.second.sources[0]
+    assert find_changes(first, second, (io.BytesIO(b"no tar" * 200), io.BytesIO(tars[1]))) is None
