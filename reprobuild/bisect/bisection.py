@@ -109,10 +109,10 @@ class _Bench:
             for lock, part in ((self._mixer.first, "a"), (self._mixer.second, "b"))
         ]
         self.oracle.check(sides[0], sides[1])
-        found = search(len(self._mixer.atoms.atoms), self._test, self._mixer.atoms.needs)
+        outcome = search(len(self._mixer.atoms.atoms), self._test, self._mixer.atoms.needs)
         return msgspec.structs.replace(
-            blank, guilty=tuple(sorted(found.guilty)), groups=tuple(tuple(sorted(group)) for group in found.groups),
-            forward=found.forward, backward=found.backward, removed=tuple(sorted(found.removed)),
+            blank, guilty=tuple(sorted(outcome.guilty)), groups=tuple(tuple(sorted(group)) for group in outcome.groups),
+            forward=outcome.forward, backward=outcome.backward, removed=tuple(sorted(outcome.removed)),
             trials=tuple(self._records),
         )  # fmt: skip
 

@@ -103,8 +103,7 @@ class ExactOracle:
         if self._same(sides[0], sides[1]):
             raise InconclusiveError(
                 f"A and B give the same result: {self._describe(sides[0])}",
-                hint="what differed needs another command, input, GPU or machine, or another oracle: --output-file or "
-                "--metric",
+                hint="try another command or input, or compare output files or a number: --output-file, --metric",
             )
         self._sides = sides[0], sides[1]
 

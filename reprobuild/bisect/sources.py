@@ -28,7 +28,7 @@ MOST_LINES, MOST_CHANGES = 5000, 200
 _OF_TREE = ("commit", "tree", "patch", "epoch", "file")
 
 
-class TreeFile(Struct, frozen=True, kw_only=True):
+class SourceFile(Struct, frozen=True, kw_only=True):
     """A file or link of a tree, with its content."""
 
     entry: TarEntry
@@ -58,8 +58,8 @@ class SourceChange(Struct, frozen=True, kw_only=True):
 class SourceChanges(Struct, frozen=True, kw_only=True):
     """Two trees of one source, and the changes between them."""
 
-    first: Mapping[str, TreeFile]
-    second: Mapping[str, TreeFile]
+    first: Mapping[str, SourceFile]
+    second: Mapping[str, SourceFile]
     changes: tuple[SourceChange, ...]
 
     def mix(self, source: Source, chosen: Collection[int]) -> tuple[Source, bytes]:
@@ -114,10 +114,10 @@ def find_changes(first: Source, second: Source, tars: tuple[IO[bytes], IO[bytes]
     return SourceChanges(first=trees[0], second=trees[1], changes=changes)
 
 
-def _read_tree(stream: IO[bytes]) -> dict[str, TreeFile] | None:
+def _read_tree(stream: IO[bytes]) -> dict[str, SourceFile] | None:
     try:
         return {
-            entry.path: TreeFile(entry=msgspec.structs.replace(entry, sha256=""), content=content())
+            entry.path: SourceFile(entry=msgspec.structs.replace(entry, sha256=""), content=content())
             for entry, content in read_tar(stream)
             if entry.type != "directory"
         }
@@ -125,11 +125,13 @@ def _read_tree(stream: IO[bytes]) -> dict[str, TreeFile] | None:
         return None  # the trial of the whole source reports it
 
 
-def _changed_paths(first: Mapping[str, TreeFile], second: Mapping[str, TreeFile]) -> list[str]:
+def _changed_paths(first: Mapping[str, SourceFile], second: Mapping[str, SourceFile]) -> list[str]:
     return [path for path in sorted({*first, *second}) if first.get(path) != second.get(path)]
 
 
-def _list_changes(first: Mapping[str, TreeFile], second: Mapping[str, TreeFile]) -> Iterator[SourceChange]:
+def _list_changes(
+    first: Mapping[str, SourceFile], second: Mapping[str, SourceFile]
+) -> Iterator[SourceChange]:
     for path in _changed_paths(first, second):
         lines = _text_lines(first.get(path)), _text_lines(second.get(path))
         if lines[0] is None or lines[1] is None or first[path].entry.mode != second[path].entry.mode:
@@ -141,7 +143,7 @@ def _list_changes(first: Mapping[str, TreeFile], second: Mapping[str, TreeFile])
             yield SourceChange(path=path, kind="hunk", first=(start, end), second=(other_start, other_end))
 
 
-def _text_lines(file: TreeFile | None) -> list[bytes] | None:
+def _text_lines(file: SourceFile | None) -> list[bytes] | None:
     """Return the lines of a text file that is not too long."""
     if file is None or file.entry.type != "file" or len(file.content) > LARGEST_TEXT or b"\0" in file.content:
         return None
@@ -149,15 +151,15 @@ def _text_lines(file: TreeFile | None) -> list[bytes] | None:
     return lines if len(lines) <= MOST_LINES else None
 
 
-def _apply_hunks(first: TreeFile, second: TreeFile, hunks: Sequence[SourceChange]) -> TreeFile:
+def _apply_hunks(first: SourceFile, second: SourceFile, hunks: Sequence[SourceChange]) -> SourceFile:
     lines, others = first.content.splitlines(keepends=True), second.content.splitlines(keepends=True)
     for hunk in sorted(hunks, key=lambda hunk: hunk.first, reverse=True):
         lines[hunk.first[0] : hunk.first[1]] = others[hunk.second[0] : hunk.second[1]]
     content = b"".join(lines)
-    return TreeFile(entry=msgspec.structs.replace(first.entry, size=len(content)), content=content)
+    return SourceFile(entry=msgspec.structs.replace(first.entry, size=len(content)), content=content)
 
 
-def _write_tree(files: Mapping[str, TreeFile]) -> bytes:
+def _write_tree(files: Mapping[str, SourceFile]) -> bytes:
     """Return the tar of a tree, in the form that `resolve` gives it."""
     stream = io.BytesIO()
     writer = TarWriter(stream, EPOCH)

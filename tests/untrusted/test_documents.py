@@ -44,6 +44,7 @@ UNTYPED = {
     "ecosystems/conda/linking.py:run_rattler": "the answer of a process of this program; its callers give it a type",
     "ecosystems/conda/rattler_worker.py:main": "the other end of that process",
     "compare/environments/image.py:object": "of an image: each value is tested for text, and only displayed",
+    "bisect/metric.py:read_file": "of a container: one value is taken, and becomes a number or nothing",
     "infra/untrusted/json_documents.py:parse_image_json": "of an image: keys are checked; callers check the values",
     "infra/untrusted/json_documents.py:refuse_repeated_keys": "its values are not used: msgspec read the same bytes",
     "infra/untrusted/yaml_documents.py:load_yaml": "a bounded tree without aliases; its callers give it a type",

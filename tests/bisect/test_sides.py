@@ -1,0 +1,190 @@
+"""The environments and failures of the command, without a container."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprobuild.api.context import open_context
+from reprobuild.bisect.artefacts import artefact_oracle
+from reprobuild.bisect.bisection import Judging, bisect
+from reprobuild.bisect.mixture import make_mixer
+from reprobuild.bisect.oracle import LOOKS, ExactOracle, NoisyOracle, Outcome, Runs, exit_code_oracle
+from reprobuild.bisect.result import BisectionResult, TrialRecord, render_bisection
+from reprobuild.bisect.sides import bisect_sides
+from reprobuild.bisect.trial import MOST_SEARCHES, Laboratory, TrialCommand, reserve_name
+from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.config.overrides import Decisions
+from reprobuild.context import RunContext
+from reprobuild.engines import builtin
+from reprobuild.errors import EngineError, InconclusiveError, UsageError
+from reprobuild.lock.file import write_lock
+from reprobuild.run.options import RunOptions
+from reprobuild.store.store import Store
+from tests.bisect.locks import lock
+from tests.conftest import reprobuild
+
+COMMAND = TrialCommand(arguments=("true",), options=RunOptions())
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> RunContext:
+    return open_context(tmp_path / "store", offline=True, caches=False)
+
+
+def decide(_: Path) -> tuple[Decisions, RunContext]:
+    raise AssertionError("there is no snapshot")
+
+
+def sides(folder: Path, context: RunContext, first: str, second: str) -> BisectionResult:
+    return bisect_sides((first, second), folder, decide, COMMAND, Judging(), context)
+
+
+def test_a_path_that_is_not_there(tmp_path: Path, context: RunContext) -> None:
+    with pytest.raises(UsageError, match="there is nothing at") as error:
+        sides(tmp_path, context, str(tmp_path / "gone"), str(tmp_path / "gone"))
+    assert error.value.hint == "give a lock, an output directory, or a snapshot"
+
+
+def test_locks_of_two_platforms_are_not_mixed(tmp_path: Path, context: RunContext) -> None:
+    write_lock(lock(), tmp_path / "a")
+    write_lock(lock(platform="linux/arm64"), tmp_path / "b")
+    with pytest.raises(UsageError, match="A is for linux/amd64, and B for linux/arm64") as error:
+        sides(tmp_path, context, str(tmp_path / "a"), str(tmp_path / "b"))
+    assert error.value.hint == (
+        "lock one of them again for the other's platform: `reprobuild lock DIR --platform OS/ARCH`"
+    )
+
+
+def test_equal_locks_are_said_to_be_equal(context: RunContext) -> None:
+    blank = BisectionResult(first="a", second="b", command=("true",), oracle="")
+    result = bisect(make_mixer(lock(), lock()), COMMAND, Judging(), context, blank)
+    assert result.hint == "`reprobuild compare A B` lists all differences"
+
+
+def runs_of(*outcomes: Outcome) -> Runs:
+    return lambda number: outcomes[number % len(outcomes)]
+
+
+def code(number: int) -> Outcome:
+    return Outcome(code=number)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message", "hint"),
+    [
+        ((code(0), code(1)), (code(0),), "A differs from itself: exit code 0 and exit code 1",
+         "fix its seeds, or judge it by a noisy number: --metric with --noisy"),
+        ((code(0),), (code(2), code(1)), "B differs from itself: exit code 2 and exit code 1",
+         "fix its seeds, or judge it by a noisy number: --metric with --noisy"),
+        ((code(1),), (code(1),), "A and B give the same result: exit code 1",
+         "try another command or input, or compare output files or a number: --output-file, --metric"),
+        ((code(0),), (Outcome(code=None, why="no wheel"),), "B itself cannot be tested: no wheel",
+         "build it alone: `reprobuild build LOCK -o OUT`, and try the command with `reprobuild run`"),
+    ],
+)  # fmt: skip
+def test_sides_that_show_nothing(
+    first: tuple[Outcome, ...], second: tuple[Outcome, ...], message: str, hint: str
+) -> None:
+    with pytest.raises(InconclusiveError) as error:
+        exit_code_oracle().check(runs_of(*first), runs_of(*second))
+    assert (str(error.value), error.value.hint) == (message, hint)
+
+
+def test_hints_of_noisy_numbers() -> None:
+    with pytest.raises(InconclusiveError) as error:
+        NoisyOracle(0.05).check(runs_of(code(0)), runs_of(code(0)))
+    assert error.value.hint == (
+        "--metric is a regular expression for standard output, whose group is the number"
+    )
+    equal = runs_of(Outcome(code=0, number=1), Outcome(code=0, number=2))
+    with pytest.raises(InconclusiveError, match=f"in {LOOKS[-1]} runs of each") as error:
+        NoisyOracle(0.05).check(equal, equal)
+    assert error.value.hint == "let the command measure for longer, or choose a number with less noise"
+
+
+def test_names_of_images_are_of_one_search(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reprobuild.bisect.trial.MOST_SEARCHES", 2)
+    assert MOST_SEARCHES == 64
+    with reserve_name(context) as first, reserve_name(context) as second:
+        assert first != second
+        with (
+            pytest.raises(InconclusiveError, match="2 searches use the store") as error,
+            reserve_name(context),
+        ):
+            pass
+        assert error.value.hint == "wait until one of them ends"
+    with reserve_name(context) as name:
+        assert name == first
+
+
+def laboratory(context: RunContext, **more: Any) -> Laboratory:
+    return Laboratory(msgspec.structs.replace(COMMAND, **more), builtin, context, "reprobuild-bisect:test")
+
+
+def test_a_mount_that_changes_ends_the_search(
+    tmp_path: Path, context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").write_text("1")
+    place = laboratory(context, options=RunOptions(volumes=(f"{tmp_path / 'data'}:/data",)))
+    (tmp_path / "data").write_text("22")
+    monkeypatch.setattr(place, "image_name", lambda *_: "image")
+    monkeypatch.setattr("reprobuild.bisect.trial.image_key", lambda *_: "key")
+    with pytest.raises(InconclusiveError, match="the mount /data changed while the search ran") as error:
+        place.runs(lock())(0)
+    assert error.value.hint == "mount a copy that no other program changes"
+
+
+def test_a_damaged_record_of_files(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = laboratory(context, artefacts=("x",))
+    monkeypatch.setattr(place, "image_name", lambda *_: "image")
+    oracle: ExactOracle = artefact_oracle(place, lock(), ())
+    digest = Store(context.store.root).add(b"no index")
+    outcomes = [Outcome(code=0, content=mark * 64, files={"index.json": digest}) for mark in "ab"]
+    with pytest.raises(EngineError, match="the list of a trial's files is damaged") as error:
+        oracle.check(runs_of(*outcomes), runs_of(code(1)))
+    assert error.value.hint == "run it again with --afresh"
+
+
+def result(**more: Any) -> BisectionResult:
+    atoms = make_mixer(lock(), lock(seed=7, environment=())).atoms.atoms
+    fields: dict[str, Any] = {
+        "first": "a.lock", "second": "b\x1b[1m.lock", "command": ("true",), "oracle": "exit code", "differences": atoms,
+        "guilty": (0,), "groups": ((0,),), "forward": "B", "backward": "A", "removed": (0,), "runs": 12,
+        "trials": (
+            TrialRecord(differences=(0,), answer="B"), TrialRecord(differences=(1,), answer="untestable", why="x"),
+        ),
+        **more,
+    }  # fmt: skip
+    return BisectionResult(**fields)
+
+
+def test_the_report() -> None:
+    gpu = EnvironmentDifference(
+        rank=1, group="GPU", reason="", kind="gpu", name="GPU", one="A100", other="H100"
+    )
+    text = render_bisection(result(untestable=(gpu,)), everything=True)
+    assert text.startswith("cannot be tested: 1 differences of the machines, which may be the cause, too")
+    assert "guilty: 1 of 3 differences\n  variable  PYTHONPATH  /a:/b  ->  (absent)" in text
+    assert "A with it gives the result of B: proved" in text
+    assert "B without it gives the result of A: proved" in text
+    assert "untestable mixtures: 1, which accuse no difference" in text
+    assert "\x1b" not in text
+    text = render_bisection(result(backward="other", removed=(0, 1), guilty=(0, 2), groups=((0,), (2,))))
+    assert "guilty: 2 of 3 differences, together" in text
+    assert "and, hidden behind the former:" in text
+    assert "and what needs them (OMP_NUM_THREADS) gives the result of A: NOT proved (another result)" in text
+    assert "no answer: why" in render_bisection(result(guilty=(), reason="why", hint="how"))
+
+
+def test_exit_codes_and_the_document(tmp_path: Path) -> None:
+    write_lock(lock(), tmp_path / "a")
+    done = reprobuild(
+        "bisect", tmp_path / "a", tmp_path / "a", "--json", "--store", tmp_path / "s", "--", "true"
+    )
+    assert done.returncode != 0
+    assert "error" in json.loads(done.stdout) or json.loads(done.stdout)["reason"]
