@@ -179,7 +179,7 @@ def test_help_lists_the_commands_in_groups(said: Said) -> None:
         f"{title}: " + " ".join(f"{name} {text}" for name, text in group.items())
         for title, group in cli.GROUPS.items()
     )
-    assert list(cli.GROUPS) == ["Everyday", "Steps", "Hand over", "Cluster"]
+    assert list(cli.GROUPS) == ["Everyday", "Steps", "Explain", "Hand over", "Cluster"]
     assert said("--version") == 0
     assert said.out.startswith("reprobuild, version ")
 
