@@ -19,8 +19,10 @@ from tests.conftest import PROGRAM
 
 # Each run leaves a line that identifies its mixture.
 SCRIPT = (
-    PROLOGUE + "versions = alpha, beta, delta, v('gamma'), v('epsilon'), open('/src/tool/data.txt').read()\n"
-    "line = repr((sys.argv[1], versions, sorted(os.environ.items()), os.getcwd(), os.stat('/opt/env/bin').st_mtime))\n"
+    PROLOGUE + "versions = alpha, beta, delta, v('gamma'), v('epsilon')\n"
+    "files = [(n, open('/src/tool/' + n).read()) for n in sorted(os.listdir('/src/tool'))]\n"
+    "times = os.stat('/opt/env/bin').st_mtime\n"
+    "line = repr((sys.argv[1], versions, files, sorted(os.environ.items()), os.getcwd(), times))\n"
     "open('/log/runs', 'a').write(line + chr(10))\n"
     "import time; time.sleep(0.2)\n"
     "sys.exit(alpha == 2 and omp == '4')\n"
