@@ -67,7 +67,9 @@ def _decide(captured: Path, store: Path | None, *, offline: bool) -> tuple[Decis
     help="The number varies from run to run: run until the answer is wrong with this probability at most.",
 )  # fmt: skip
 @click.option("--seed", type=common.SEED, help="Seed of CMD. [default: that of each lock, else 42]")
-@click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD.")
+@click.option(
+    "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD."
+)
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,
     help="Pass a variable without its value on any command line.",
@@ -77,7 +79,7 @@ def _decide(captured: Path, store: Path | None, *, offline: bool) -> tuple[Decis
     help="Mount a directory, read-only unless `:rw` is given.",
 )  # fmt: skip
 @click.option(
-    "--workdir", default="", metavar="DIR", help="Directory in which CMD starts. [default: the image's]"
+    "-w", "--workdir", default="", metavar="DIR", help="Directory in which CMD starts. [default: the image's]"
 )
 @click.option(
     "--shm-size", metavar="SIZE", help="Size of the shared memory, as 8g. [default: that of this machine]"

@@ -27,9 +27,7 @@ Decide = Callable[[Path], tuple[Decisions, RunContext]]
 _GIVE = "give a lock, an output directory, or a snapshot"
 
 
-def lock_side(
-    name: str, folder: Path, decide: Decide, context: RunContext
-) -> Lock:  # fmt: skip
+def lock_side(name: str, folder: Path, decide: Decide, context: RunContext) -> Lock:
     """Return the lock of an environment; a snapshot is locked now.
 
     Args:

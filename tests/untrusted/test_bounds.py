@@ -75,6 +75,7 @@ LINKED = {
     "compare/environments/open.py": (1, "512 bytes, which decide what the user's argument is"),
     "compare/images/explain.py": (2, "contents that were extracted into a private directory"),
     "distribute/unbundle.py": (1, "a file of the bundle, whose bytes were compared"),
+    "pipeline/locked_side.py": (1, "a file of the store, whose bytes were compared"),
 }  # fmt: skip
 
 
