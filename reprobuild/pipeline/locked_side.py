@@ -21,6 +21,7 @@ from reprobuild.snapshot.importers.import_snapshot import can_import, import_int
 from reprobuild.snapshot.importers.own_snapshot import find_own_snapshot
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.roots import gc_root
+from reprobuild.store.salvage import take_context
 
 # Returns the overrides of a snapshot's directory, and the context for them.
 Decide = Callable[[Path], tuple[Decisions, RunContext]]
@@ -29,6 +30,8 @@ _GIVE = "give a lock, an output directory, or a snapshot"
 
 def lock_side(name: str, folder: Path, decide: Decide, context: RunContext) -> Lock:
     """Return the lock of an environment; a snapshot is locked now.
+
+    Files that only an output directory has are taken into the store.
 
     Args:
         name: its path.
@@ -44,7 +47,9 @@ def lock_side(name: str, folder: Path, decide: Decide, context: RunContext) -> L
     if not path.exists():
         raise UsageError(f"there is nothing at {name}", hint=_GIVE)
     if path.is_dir() and (path / LOCK).is_file():
-        return read_lock(path / LOCK)
+        lock = read_lock(path / LOCK)
+        take_context(path, lock, context.store)
+        return lock
     if path.is_file() and not can_import(path):
         return read_lock(path)
     captured = find_own_snapshot(path) or path
