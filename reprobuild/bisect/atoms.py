@@ -1,4 +1,4 @@
-"""Atoms: the differences of two locks, each of which can be applied to the first alone.
+"""Atoms: the differences of two locks, to be applied one by one.
 
 An atom holds the slots that only make sense together: the packages of one source release, an interpreter with the
 packages that bring it. `needs` are the atoms without which an atom could not be installed: its version requires theirs.
@@ -35,7 +35,7 @@ _UNLIKELY = ("epoch", "build_base", "tools")
 
 
 class Atom(Struct, frozen=True, kw_only=True):
-    """A difference that can be applied alone.
+    """A difference, to be applied alone.
 
     Attributes:
         kind, name: of the thing that differs; of several, the likeliest.
@@ -114,7 +114,7 @@ def _sort_key(atom: Atom) -> tuple[int, str, int, str]:
 
 
 class _Groups:
-    """Slots in disjoint groups, which can be united."""
+    """Slots in disjoint groups, with their union."""
 
     def __init__(self, slots: Iterable[Slot]) -> None:
         self._parents: dict[Slot, Slot] = {slot: slot for slot in slots}
@@ -136,7 +136,7 @@ class _Groups:
 
 
 def _bonds(differing: Sequence[Slot], slots: tuple[Slots, Slots]) -> list[list[Slot]]:
-    """Return the slots that only make sense together."""
+    """Return the slots of inseparable parts."""
     bonds = []
     by_project: dict[str, list[Slot]] = defaultdict(list)
     by_versions: dict[tuple[str | None, ...], list[Slot]] = defaultdict(list)
@@ -177,7 +177,7 @@ def _is_universal(wheel: Wheel) -> bool:
 
 
 def _cycles(groups: _Groups, links: Sequence[tuple[Slot, Slot]]) -> list[list[Slot]]:
-    """Return groups of slots that need each other."""
+    """Return groups of mutually required slots."""
     direct: dict[Slot, set[Slot]] = defaultdict(set)
     for slot, other in links:
         direct[groups.root(slot)].add(groups.root(other))

@@ -1,4 +1,4 @@
-"""Oracles: whose result a run has, that of A, that of B, or another one.
+"""Oracles: comparison of a run's result with those of A and B.
 
 An oracle first looks at runs of A and of B alone. If A differs from itself, or equals B, no difference is searched for.
 """
@@ -72,7 +72,7 @@ class Oracle(Protocol):
         ...
 
     def answer(self, runs: Runs) -> Answer:
-        """Return whose result a mixture has."""
+        """Compare a mixture's result with those of A and B."""
         ...
 
 
@@ -80,7 +80,7 @@ Same = Callable[[Outcome, Outcome], bool]
 
 
 class ExactOracle:
-    """An oracle that compares a run with those of A and B."""
+    """An oracle of exact results."""
 
     def __init__(self, name: str, same: Same, describe: Callable[[Outcome], str]) -> None:
         self.name = name
@@ -108,7 +108,7 @@ class ExactOracle:
         self._sides = sides[0], sides[1]
 
     def answer(self, runs: Runs) -> Answer:
-        """Return whose result the first run has."""
+        """Compare the first run with those of A and B."""
         assert self._sides is not None
         outcome = runs(0)
         if outcome.is_untestable:
@@ -136,7 +136,7 @@ def exit_code_oracle() -> ExactOracle:
 
 
 class Tolerance(Struct, frozen=True, kw_only=True):
-    """The distance within which two numbers are the same."""
+    """The largest distance of two equal numbers."""
 
     size: float = 0.0
     relative: bool = False
@@ -164,7 +164,7 @@ def read_tolerance(text: str) -> Tolerance:
 
 
 def number_oracle(tolerance: Tolerance) -> ExactOracle:
-    """Return the oracle of a number that is the same in each run, within a tolerance."""
+    """Return the oracle of a stable number, with a tolerance."""
 
     def same(first: Outcome, second: Outcome) -> bool:
         if first.number is None or second.number is None:
@@ -178,7 +178,7 @@ def number_oracle(tolerance: Tolerance) -> ExactOracle:
 
 
 class NoisyOracle:
-    """An oracle of a number that varies from run to run.
+    """An oracle of a number with noise.
 
     A and B are run in turn until Welch's test tells them apart. A mixture is run until Wald's sequential test decides.
     """
@@ -227,7 +227,7 @@ class NoisyOracle:
         return outcome.number
 
     def answer(self, runs: Runs) -> Answer:
-        """Return whose level a mixture has."""
+        """Compare a mixture's level with those of A and B."""
         assert self.levels is not None
         bound = math.log((1 - self._bound) / self._bound)
         values: list[float] = []

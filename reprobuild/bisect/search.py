@@ -1,4 +1,4 @@
-"""The search for the smallest set of differences that changes a result.
+"""The search for the smallest set of differences behind another result.
 
 Differences are numbers, the likeliest first. A set of them is tested by applying it to A; all of them make B. The
 search cuts an ordered list in two by the weight of its parts: the shortest prefix with the result of B ends with a
@@ -68,7 +68,7 @@ def rank_weights(count: int) -> list[float]:
 def search(
     count: int, test: Test, needs: Sequence[Iterable[int]] = (), weights: Sequence[float] = ()
 ) -> SearchResult:  # fmt: skip
-    """Find the smallest set of differences that changes the result.
+    """Find the smallest set of differences behind the other result.
 
     Args:
         count: the number of differences; none of them has the result A, and all have B.
@@ -124,7 +124,7 @@ class _Search:
         return frozenset(number for number in self._all if self._needs[number] & chosen)
 
     def _order(self, numbers: Chosen) -> list[int]:
-        """Return differences by weight, each after those that it needs."""
+        """Return differences by weight, each after its requirements."""
         order: dict[int, None] = {}
         for number in sorted(numbers, key=lambda number: (-self._weights[number], number)):
             needed = sorted(self._needs[number] & numbers, key=lambda other: (len(self._needs[other]), other))
@@ -153,7 +153,7 @@ class _Search:
     def _shortest_prefix(
         self, chosen: Chosen, candidates: Sequence[int], hits: Callable[[Answer], bool]
     ) -> tuple[int, int]:
-        """Return the bounds of the last difference that is needed.
+        """Return the bounds of the last needed difference.
 
         The prefix of the first length does not hit, that of the second does. They differ by more than 1 if all tested
         prefixes between them are untestable.
@@ -173,7 +173,7 @@ class _Search:
         return low, high
 
     def _cut(self, candidates: Sequence[int], low: int, high: int, skips: Sequence[int]) -> int | None:
-        """Return the place that halves the weight, but for untestable ones."""
+        """Return the place at half of the weight, but for untestable ones."""
         places = [place for place in range(low + 1, high) if place not in skips]
         if not places or len(skips) >= MOST_SKIPS:
             return None
@@ -186,7 +186,7 @@ class _Search:
         return places[max(range(len(places)), key=lambda index: (near[index], -distance[index]))]
 
     def _minimise(self, chosen: Chosen, hits: Callable[[Answer], bool]) -> Chosen:
-        """Leave out what the result does not need, one by one."""
+        """Leave out unneeded differences, one by one."""
         for number in sorted(chosen, reverse=True):
             smaller = chosen - self._with_dependents(frozenset([number]))
             if number in chosen and len(chosen) > 1 and smaller and hits(self._ask(smaller)):
@@ -195,7 +195,7 @@ class _Search:
 
 
 def _reach(number: int, direct: Sequence[Chosen]) -> Chosen:
-    """Return what a difference needs, and itself."""
+    """Return the requirements of a difference, and itself."""
     reached, waiting = {number}, [number]
     while waiting:
         more = direct[waiting.pop()] - reached

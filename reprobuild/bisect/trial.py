@@ -39,7 +39,7 @@ MOST_SEARCHES = 64  # of one user at once
 
 
 class TrialCommand(Struct, frozen=True, kw_only=True):
-    """The command of each trial, and what is collected.
+    """The command of each trial, and its outputs.
 
     Attributes:
         arguments: the command; `{out}` represents an existing, empty directory.
@@ -55,7 +55,7 @@ class TrialCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def collected(self) -> tuple[str, ...]:
-        """All files that leave the container."""
+        """All files to collect from the container."""
         more = (self.metric.file,) if self.metric and self.metric.file else ()
         return (*self.artefacts, *more)
 
@@ -86,7 +86,7 @@ class Laboratory:
     def __init__(
         self, command: TrialCommand, engine: Engine, context: RunContext, name: str, *, afresh: bool = False
     ) -> None:
-        """Read the contents of the mounts; `afresh` runs trials again that the store remembers."""
+        """Read the contents of the mounts; `afresh` repeats remembered trials."""
         self.command, self.engine, self.context = command, engine, context
         self.started = 0  # trials that were run, and not remembered
         self._name, self._afresh = name, afresh
@@ -99,7 +99,7 @@ class Laboratory:
         self._mounts = Mounts(volumes, read_only, context.say)
 
     def image_name(self, lock: Lock, part: str) -> str:
-        """Return the name of a lock's image in the engine, which is loaded if necessary.
+        """Load a lock's image if necessary, and return its name in the engine.
 
         Raises:
             LockError, BuildError: the lock gives no image.
@@ -132,7 +132,7 @@ class Laboratory:
         return run
 
     def _task(self, lock: Lock, arguments: tuple[str, ...]) -> Task:
-        """Return the task of a trial, whose volumes are read-only unless the user says otherwise."""
+        """Return the task of a trial; its volumes are read-only without `:rw`."""
         options = self.command.options
         volumes = tuple(text if text.endswith((":ro", ":rw")) else f"{text}:ro" for text in options.volumes)
         seed = check_seed(lock) if options.seed is None else options.seed
@@ -151,7 +151,7 @@ class Laboratory:
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).hexdigest()
 
     def _recall(self, key: str) -> Outcome | None:
-        """Return a remembered outcome whose files are in the store."""
+        """Return a remembered outcome with all its files, or None."""
         try:
             outcome = msgspec.convert(self.context.store.recall(key), Outcome)
         except msgspec.ValidationError:
@@ -220,7 +220,7 @@ class Laboratory:
 
 
 def _mount_facts(mount: Mount) -> list[str]:
-    """Return what a trial depends on.
+    """Return a mount's facts for the key of a trial.
 
     A mount without a digest is of this moment alone. A writable one changes with each trial, as the user allowed.
     """
