@@ -257,13 +257,49 @@ def test_changes_stay_readable(made: Made, tmp_path: Path) -> None:
     assert subjects(recipe) == ["debian:bookworm"]
 
 
-def test_a_captured_bundle_is_fetched_from(made: Made, tmp_path: Path) -> None:
-    bundle = b"# v2 git bundle\n\0\1"
-    (tmp_path / "project.bundle").write_bytes(bundle)
+@pytest.mark.parametrize("binary", [False, True])
+def test_no_history_is_in_a_recipe(made: Made, tmp_path: Path, binary: bool) -> None:
+    """A bundle has what unpushed commits removed, packed, so that no search finds a secret in it."""
+    (tmp_path / "attributes").write_text("*.py binary\n")
+    token = "ghp_" + "pLIix6MEOLeMa61EqJ" + "omTEI1JEzO3joOj37H"
+    git(tmp_path, "init", "--quiet")
+    for content in (f"TOKEN = '{token}'\n", "pass\n"):
+        (tmp_path / "project.py").write_text(content)
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "--quiet", "--message", "x")
+    git(tmp_path, "bundle", "create", "--quiet", "project.patch", "HEAD")
+    if binary:
+        git(
+            tmp_path,
+            "-c",
+            "core.attributesFile=attributes",
+            "diff",
+            "--binary",
+            "--output=project.patch",
+            "HEAD~",
+        )
+    bundle = (tmp_path / "project.patch").read_bytes()
     source = project(made, url="https://git.example.org/project.git", patch=sha256(bundle))
-    for text in both(render(made, tmp_path, sources=(source,))):
-        assert base64.b64encode(bundle).decode() in text
-        assert "git fetch --quiet /build/project.bundle 'refs/reprobuild/*:refs/reprobuild/*'" in text
+    recipe = render(made, tmp_path, sources=(source,))
+    reason = {gap.subject: gap.reason for gap in recipe.gaps}["source project"]
+    assert reason == (
+        "its changes are a bundle or binary, which can hold removed content: "
+        "the recipe has a copy of its tree instead of a clone"
+    )
+    packed = embed("x", bz2.compress(made.store.verified(source.file.sha256, "x").read_bytes())).text
+    for text in both(recipe):
+        assert base64.b64encode(bundle).decode() not in text.replace("\n", "")
+        assert "GIT binary" not in text
+        assert packed in text
+        assert "git " not in text.partition("\nFROM")[2]
+    key = project(made, f"TOKEN = '{token}'\n".encode(), url=source.url, patch=sha256(bundle))
+    with pytest.raises(BuildError, match=r"source project, line \d+: this looks like a secret"):
+        render(made, tmp_path, sources=(key,))
+
+
+def git(folder: Path, *words: str) -> None:
+    names = ("-c", "user.name=x", "-c", "user.email=x")
+    subprocess.run(["git", "-C", folder, *names, *words], check=True, capture_output=True)
 
 
 def test_a_source_without_a_clone_is_a_copy(made: Made) -> None:

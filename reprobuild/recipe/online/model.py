@@ -97,7 +97,7 @@ class EmbeddedFile(Struct, frozen=True, kw_only=True):
 class Checkout(Struct, frozen=True, kw_only=True):
     """A source tree: a commit of a repository and its changes, or an archive in the recipe.
 
-    Without an `argument`, `archive` has the whole tree. `changes` is a diff or a git bundle.
+    Without an `argument`, `archive` has the whole tree. `changes` is a diff.
     """
 
     name: str
@@ -106,7 +106,6 @@ class Checkout(Struct, frozen=True, kw_only=True):
     tree: str
     argument: BuildArgument | None
     changes: EmbeddedFile | None = None
-    bundle: bool = False
     archive: EmbeddedFile | None = None
 
 

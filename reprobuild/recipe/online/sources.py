@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from reprobuild_portable import secrets
 # Of a file in the recipe, in bytes before base64; a Dockerfile is read and edited by people.
 MOST = 256 << 10
 _LARGEST = 8 << 20  # of an unpacked tree, in bytes
-_BUNDLE = (b"# v2 git bundle\n", b"# v3 git bundle\n")
+# A bundle of git, or a diff of a binary file: both have old content, packed, where no search for secrets finds it.
+_PACKED = re.compile(rb"\A# v\d+ git bundle\n|^GIT binary patch$", re.MULTILINE)
 
 
 def read_changes(snapshot: Path) -> dict[str, bytes]:
-    """Return the files of a snapshot that a recipe can embed, by sha256.
+    """Return the small files of a snapshot by sha256.
 
     Locks name diffs and bundles by their sha256; the store has the changed trees alone.
     """
@@ -55,6 +57,8 @@ def plan_checkouts(
             why = "the lock has no address of its repository that other machines reach"
         elif source.patch is not None and source.patch not in changes:
             why = "its changes are a file of the snapshot, up to 256 KiB, which `--snapshot DIR` names"
+        elif source.patch is not None and _PACKED.search(changes[source.patch]):
+            why = "its changes are a bundle or binary, which can hold removed content"
         else:
             checkouts.append(_clone(source, url, changes))
             continue
@@ -75,15 +79,14 @@ def _clone(source: Source, url: str, changes: Mapping[str, bytes]) -> Checkout:
         value=url,
         note=f"the repository of {source.name}",
     )
-    embedded, bundle = None, False
+    embedded = None
     if source.patch is not None:
         content = changes[source.patch]
         _refuse_secrets(content, f"the changes of {source.name}")
-        bundle = content.startswith(_BUNDLE)
-        embedded = embed(f"{WORK}/{source.name}.{'bundle' if bundle else 'diff'}", content)
+        embedded = embed(f"{WORK}/{source.name}.diff", content)
     return Checkout(
         name=source.name, path=source.path, commit=source.commit, tree=source.tree, argument=argument,
-        changes=embedded, bundle=bundle,
+        changes=embedded,
     )  # fmt: skip
 
 
