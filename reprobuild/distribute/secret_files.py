@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import DistributionError
-from reprobuild.infra.display import escape_text
+from reprobuild.infra.display import display_path, escape_text
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.tars import UNREADABLE, members, open_stream
 from reprobuild.lock.model import Lock
@@ -39,10 +39,12 @@ def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None])
     for source in lock.sources:
         place = place_of(source.file)
         for path in _secret_files(place) if place else ():
-            if f"{source.name}/{escape_text(path)}" not in accepted:
-                word = shlex.quote(f"{source.name}/{path}")
+            shown = display_path(path)
+            if f"{source.name}/{shown}" not in accepted:
+                whole = shown == escape_text(path)
+                word = shlex.quote(f"{source.name}/{path}") if whole else SECRET_FILE
                 raise DistributionError(
-                    f"{source.name}/{escape_text(path)}: files of this name hold secrets, and are not handed to others",
+                    f"{source.name}/{shown}: files of this name hold secrets, and are not handed to others",
                     hint=f"take it out of the source, or accept it with `reprobuild lock --accept {word}`",
                 )
 

@@ -28,6 +28,14 @@ def display_text(text: str) -> str:
     return plain if len(plain) <= _SHOWN else plain[:_SHOWN] + "…"
 
 
+def display_path(path: str) -> str:
+    """Return a path safe to print, whole unless it holds a secret."""
+    shown = secrets.redact(path)
+    if secrets.find(shown.encode("utf-8", "surrogateescape"), most=1):
+        shown = secrets.GONE
+    return escape_text(shown)
+
+
 def display_error(err: Exception) -> str:
     """Return a decoding error safe to print, in one bounded line that keeps the place it names."""
     text = str(err)

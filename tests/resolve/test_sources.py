@@ -606,3 +606,23 @@ def test_files_that_are_secrets_by_name_are_refused_until_accepted(project: Proj
         ]
     with pytest.raises(SnapshotError, match=r"a key\.pem"):
         resolve(store, commit, origins=origins, accept=words[1:2])
+
+
+def test_a_secret_in_a_path_is_refused_and_never_printed(project: Project, store: Store) -> None:
+    token = "ghp_" + "pLIix6MEOLeMa61EqJ" + "omTEI1JEzO3joOj37H"
+    project.write(f"cache/{token}/a.txt", b"hi\n")
+    commit = line(project.commit())
+    origins = {"proj": str(project.path)}
+    with pytest.raises(SnapshotError) as caught:
+        resolve(store, commit, origins=origins)
+    assert str(caught.value) == (
+        "proj: cache/***/a.txt: its path looks like a secret (github); it would stay in the image for ever"
+    )
+    assert caught.value.hint == (
+        "remove it from the source and revoke it; a file that may be public stays with --accept secret-file"
+    )
+    for accept in ("secret-file", f"proj/cache/{token}/a.txt"):
+        (source,), rulings = resolve(store, commit, origins=origins, accept=[accept])
+        assert f"cache/{token}/a.txt" in content(store, source)
+        assert [(r.subject, r.kind) for r in rulings[1:]] == [("proj/cache/***/a.txt", "secret-file")]
+        assert token not in repr(rulings[1:])

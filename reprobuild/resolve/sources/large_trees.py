@@ -6,7 +6,7 @@ Sizes are known before a file is read, and only a part is in memory at a time.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 from reprobuild.ecosystems.git.repository import AT_ONCE, GitRepository
@@ -51,6 +51,15 @@ def list_tree_blobs(repository: GitRepository, tree: str, name: str, packed: int
     if links:
         raise LockError(f"{name} holds {links[0].path!r}, a link of {links[0].size} bytes", hint=HOSTILE)
     return blobs
+
+
+def find_secret_paths(blobs: Sequence[Blob]) -> dict[str, str]:
+    """Return the paths that hold a secret themselves, with the rule."""
+    paths = [blob.path.encode("utf-8", "surrogateescape") for blob in blobs]
+    if not secrets.find(b"\n".join(paths), most=1):  # one search is many times as fast as one for each path
+        return {}
+    matches = ((blob.path, secrets.find(path, most=1)) for blob, path in zip(blobs, paths, strict=True))
+    return {path: f": its path looks like a secret ({rules[0][1]})" for path, rules in matches if rules}
 
 
 def find_secret(blob: Blob, stream: IO[bytes]) -> str:

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escape_text
+from reprobuild.infra.display import display_path, escape_text
 from reprobuild.infra.git.addresses import RepositoryAddress, without_login
 from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.lock.model import Resolution
@@ -96,13 +96,17 @@ def rule_secret_files(
     A file that looks like a secret and was not accepted is an error.
 
     Raises:
-        SnapshotError: such a file was found. The message has file, line and rule, but not the text.
+        SnapshotError: such a file was found. The message has file, line and rule, but no secret.
     """
     refused = [path for path in doubtful if not {_SECRET, f"{name}/{path}"} & set(accept)]
     if refused:
-        named = [f"{name}: {escape_text(path)}{doubtful[path]}" for path in refused[:_NAMED]]
+        named = [f"{name}: {display_path(path)}{doubtful[path]}" for path in refused[:_NAMED]]
         more = f"\nand {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
-        words = " ".join(f"--accept {shlex.quote(f'{name}/{path}')}" for path in refused[:_NAMED])
+        accepts = [
+            f"{name}/{path}" if display_path(path) == escape_text(path) else _SECRET
+            for path in refused[:_NAMED]
+        ]
+        words = " ".join(f"--accept {shlex.quote(word)}" for word in dict.fromkeys(accepts))
         raise SnapshotError(
             "\n".join(named) + f"{more}; it would stay in the image for ever",
             hint=f"remove it from the source and revoke it; a file that may be public stays with {words}",
@@ -111,11 +115,11 @@ def rule_secret_files(
         Resolution(
             file="",
             line=0,
-            subject=f"{name}/{escape_text(path)}",
+            subject=f"{name}/{display_path(path)}",
             outcome="pinned",
             kind=_SECRET,
             accepted=True,
-            reason=f"{escape_text(path)}{why}, and was accepted",
+            reason=f"{display_path(path)}{why}, and was accepted",
         )
         for path, why in sorted(doubtful.items())
     )

@@ -37,7 +37,7 @@ from reprobuild.resolve.python.unreachable import check_availability
 from reprobuild.resolve.sources import missing
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.fetch_commit import NotFetchedError, fetch_commit
-from reprobuild.resolve.sources.large_trees import find_secret, list_tree_blobs
+from reprobuild.resolve.sources.large_trees import find_secret, find_secret_paths, list_tree_blobs
 from reprobuild.resolve.sources.patch_sizes import check_patch
 from reprobuild.resolve.sources.patching import apply_patch, patch_of
 from reprobuild.resolve.sources.resolutions import (
@@ -322,7 +322,7 @@ def _store_source(
             hint="install the submodule's project as an editable of its own, or add its files to the repository",
         )
     path = folder / "tree.tar"
-    doubtful: dict[str, str] = {}
+    doubtful = find_secret_paths(blobs)
     with path.open("wb") as stream:
         writer = TarWriter(stream, EPOCH)
         for directory in list_parents(blob.path for blob in blobs):
