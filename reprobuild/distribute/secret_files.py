@@ -42,7 +42,7 @@ def refuse_secret_files(lock: Lock, place_of: Callable[[Artefact], Path | None])
             shown = display_path(path)
             if f"{source.name}/{shown}" not in accepted:
                 whole = shown == escape_text(path)
-                word = shlex.quote(f"{source.name}/{path}") if whole else SECRET_FILE
+                word = shlex.quote(f"{source.name}/{path}" if whole else SECRET_FILE)
                 raise DistributionError(
                     f"{source.name}/{shown}: files of this name hold secrets, and are not handed to others",
                     hint=f"take it out of the source, or accept it with `reprobuild lock --accept {word}`",

@@ -7,6 +7,7 @@ import base64
 import bz2
 import hashlib
 import io
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -143,6 +144,17 @@ def test_without_an_image_it_says_so(made: Made) -> None:
         assert "# gap       debian:bookworm: the lock installs its 0 packages into an empty directory" in text
 
 
+def downloads(text: str) -> list[list[str]]:
+    """Return the rows of the list of downloads: sha256, path, project, address."""
+    return [
+        row.split()
+        for row in text.partition("/build/distributions.txt")[2]
+        .partition("\n")[2]
+        .partition("EOF\n")[0]
+        .splitlines()
+    ]
+
+
 def test_files_of_other_indexes_have_their_address(made: Made) -> None:
     wheels = (
         wheel("one", f"{PYPI}one-1.0-py3-none-any.whl"),
@@ -153,12 +165,70 @@ def test_files_of_other_indexes_have_their_address(made: Made) -> None:
     recipe = render(made, wheels=wheels, decisions=decisions)
     assert subjects(recipe) == ["debian:bookworm", "three 1.0"]
     for text in both(recipe):
-        assert "\n--find-links https://download.example.org/whl/cu124/two-1.0%20%24%7BX%7D.whl\n" in text
+        assert downloads(text) == [
+            ["a" * 64, f"requirements/{name}", project, address]
+            for name, project, address in (
+                ("one-1.0-py3-none-any.whl", "one", f"{PYPI}one-1.0-py3-none-any.whl"),
+                ("three-1.0-py3-none-any.whl", "three", "-"),
+                (
+                    "two-1.0%20%24%7BX%7D.whl",
+                    "two",
+                    "https://download.example.org/whl/cu124/two-1.0%20%24%7BX%7D.whl",
+                ),
+            )
+        ]
         assert f"\none==1.0 --hash=sha256:{'a' * 64}\n" in text
         assert "PIP_EXTRA_INDEX_URL" in text
         assert "index.example.org/simple" in text
         assert "pa55w0rd" not in text
-    assert "--mount=type=secret,id=netrc,target=/root/.netrc" in recipe.texts["Dockerfile"]
+
+
+def steps(dockerfile: str) -> list[tuple[str, str]]:
+    """Return the options and the script of each RUN."""
+    return re.findall(r"^RUN ?([^\n]*) ?<<'SCRIPT'\n(.*?)^SCRIPT$", dockerfile, re.M | re.S)
+
+
+def test_no_package_runs_beside_a_login(made: Made) -> None:
+    """One step has the netrc and the agent, and only downloads; another one builds, without a network."""
+    source = project(made, url="ssh://git@git.example.org/project.git")
+    sdist = Sdist(name="old", version="2", file=artefact(f"{PYPI}old-2.tar.gz"), building=Building())
+    recipe = render(made, sources=(source,), sdists=(sdist,), wheels=(wheel("one", f"{PYPI}one-1.0.whl"),))
+    found = steps(recipe.texts["Dockerfile"])
+    login = [script for options, script in found if "--mount" in options]
+    assert [options.strip() for options, _ in found if options.strip()] == [
+        "--mount=type=secret,id=netrc,target=/root/.netrc --mount=type=ssh",
+        "--network=none",
+    ]
+    assert [line for line in "".join(login).splitlines() if not line.startswith("#")] == [
+        "set -eu",
+        "umask 022",
+        "export HOME=/root SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt GIT_ALLOW_PROTOCOL=https:ssh:file",
+        'export GIT_SSH_COMMAND="ssh -o StrictHostKeyChecking=accept-new"',
+        '[ -e /src/project/.git ] || git clone --quiet --no-checkout -- "$SOURCE_PROJECT" /src/project',
+        "/usr/bin/python3.11 -I -S /build/download.py /build/distributions.txt /build/files",
+    ]
+    for options, script in found:
+        assert ("pip install" in script) == ("--network=none" in options)
+    for text in both(recipe):
+        assert "--no-index" in text
+        assert ".netrc:/root" not in text
+
+
+def test_a_clone_without_tls_has_no_login(made: Made, tmp_path: Path) -> None:
+    """An address is known when the image is built: it can be an argument."""
+    recipe = render(made, sources=(project(made, url="http://git.example.org/project.git"),))
+    for text in both(recipe):
+        clone = text.partition("case ")[2].partition("esac")[0]
+        for address, home in (
+            ("http://h/x", "/build/none"),
+            ("git://h/x", "/build/none"),
+            ("https://h/x", ""),
+        ):
+            script = f'git() {{ echo "$HOME"; }}\ncase {clone}esac'
+            words = ["env", f"SOURCE_PROJECT={address}", "HOME=/root", "bash", "-c", script]
+            assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == home
+    first = next(script for options, script in steps(recipe.texts["Dockerfile"]) if "case " in script)
+    assert "http:* | git:*) HOME=/build/none git clone" in first
 
 
 def test_projects_are_built_with_their_locked_requirements(made: Made) -> None:
@@ -173,8 +243,12 @@ def test_projects_are_built_with_their_locked_requirements(made: Made) -> None:
     wheels = (wheel("setuptools", f"{PYPI}setuptools.whl", "build", "b"),)
     compilers = debian(deb("gcc", "12", "http://deb.example.org/debian/pool/main/g/gcc.deb"))
     for text in both(render(made, wheels=wheels, sdists=sdists, build_base=compilers)):
-        assert f"--no-binary :all:\nOld_One==2 --hash=sha256:{'a' * 64}\n" in text
-        assert "late @ https://host.example.org/late.zip#subdirectory=lib --hash" in text
+        assert f"--find-links /build/files/sdist-old-one\nOld_One==2 --hash=sha256:{'a' * 64}\n" in text
+        assert "late @ file:///build/files/sdist-late/late.zip#subdirectory=lib --hash" in text
+        assert ["a" * 64, "sdist-late/late.zip", "late", "https://host.example.org/late.zip"] in downloads(
+            text
+        )
+        assert ["b" * 64, "build-1/setuptools.whl", "setuptools", f"{PYPI}setuptools.whl"] in downloads(text)
         assert f"setuptools==1.0 --hash=sha256:{'b' * 64}" in text
         assert "    gcc=12\n" in text
         first = text.index("/build/sdist-old-one.txt\n$install")
@@ -291,7 +365,7 @@ def test_no_history_is_in_a_recipe(made: Made, tmp_path: Path, binary: bool) -> 
         assert base64.b64encode(bundle).decode() not in text.replace("\n", "")
         assert "GIT binary" not in text
         assert packed in text
-        assert "git " not in text.partition("\nFROM")[2]
+        assert "git clone" not in text
     key = project(made, f"TOKEN = '{token}'\n".encode(), url=source.url, patch=sha256(bundle))
     with pytest.raises(BuildError, match=r"source project, line \d+: this looks like a secret"):
         render(made, tmp_path, sources=(key,))

@@ -38,7 +38,12 @@ def make_plan(
     wheels, wheel_gaps = python.plan_wheels(lock)
     places, build_tools = python.plan_build_tools(lock)
     checkouts, source_gaps = plan_checkouts(lock.sources, store, changes)
-    files = [wheels, *(file for _, file in build_tools), *python.plan_sdists(lock)]
+    files = [
+        wheels,
+        *(file for _, file in build_tools),
+        *python.plan_sdists(lock),
+        *python.plan_downloads(lock),
+    ]
     files += [interpreter.packages] if interpreter.packages else []
     files += [file for checkout in checkouts for file in (checkout.changes, checkout.archive) if file]
     login = any(_is_ssh(checkout.argument.value) for checkout in checkouts if checkout.argument)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from packaging.utils import canonicalize_name
 
@@ -23,7 +23,7 @@ from reprobuild.recipe.online.model import (
     PythonInterpreter,
     RemoteFile,
 )
-from reprobuild.recipe.render import check_value
+from reprobuild.recipe.render import check_value, template_folder
 from reprobuild_portable import secrets
 
 MICROMAMBA = BuildArgument(
@@ -31,6 +31,9 @@ MICROMAMBA = BuildArgument(
     value="https://github.com/mamba-org/micromamba-releases/releases/latest/download/micromamba-linux-64",
     note="the program that installs the packages of conda, which have their own hashes; no file of it is in the image",
 )
+# The downloaded files: a directory for each requirements file.
+FILES = f"{WORK}/files"
+_ENVIRONMENT = "requirements"
 # The layout of PyPI's files and of its mirrors, whose index has them, by the hash of their content
 _INDEX_FILE = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+")
 # pip and what `python -m venv` puts beside it.
@@ -92,10 +95,10 @@ def venv_packages(lock: SealedLock) -> tuple[str, ...]:
 def plan_indexes(lock: SealedLock) -> tuple[BuildArgument, ...]:
     """Return the addresses of indexes that a build can replace.
 
-    An address has no login: pip reads `~/.netrc`, which the build receives as a secret.
+    An address has no login: `download.py` reads `~/.netrc`, which its step of the build receives as a secret.
     """
     extra = sorted({secrets.strip_credentials(url)[0] for url in lock.decisions.indexes.values()})
-    note = "the index of the lock's files, or a mirror of it; empty for that of pip itself"
+    note = "the index of the lock's files, or a mirror of it; empty for https://pypi.org/simple"
     note_extra = "further indexes, separated by blanks" + (
         ": those that the lock's overrides name" if extra else ""
     )
@@ -107,8 +110,11 @@ def plan_indexes(lock: SealedLock) -> tuple[BuildArgument, ...]:
 
 def plan_wheels(lock: SealedLock) -> tuple[EmbeddedFile, tuple[Gap, ...]]:
     """Return the requirements of the environment, and all wheels without an address."""
-    wheels = [wheel for wheel in lock.wheels if wheel.role == "environment"]
-    return _requirements("requirements.txt", wheels), missing_files(lock.wheels)
+    return _requirements(_ENVIRONMENT, _environment(lock)), missing_files(lock.wheels)
+
+
+def _environment(lock: SealedLock) -> list[Wheel]:
+    return [wheel for wheel in lock.wheels if wheel.role == "environment"]
 
 
 def missing_files(distributions: Iterable[Wheel | Sdist]) -> tuple[Gap, ...]:
@@ -131,15 +137,37 @@ def plan_build_tools(
 
     A set is a tuple of sha256.
     """
+    sets = _build_sets(lock)
+    files = [(f"{WORK}/{name}", _requirements(name, wheels)) for name, wheels in sets.values()]
+    return {requires: f"{WORK}/{name}" for requires, (name, _) in sets.items()}, tuple(files)
+
+
+def _build_sets(lock: SealedLock) -> dict[tuple[str, ...], tuple[str, list[Wheel]]]:
+    """Return the name and the wheels of each set of build requirements."""
     projects: list[Sdist | Source] = [*lock.sdists, *lock.sources]
-    buildings = [project.building for project in projects]
-    sets = sorted({building.requires for building in buildings if building.requires})
-    places = {requires: f"{WORK}/build-{number}" for number, requires in enumerate(sets, 1)}
-    files = []
-    for requires, place in places.items():
-        wheels = [wheel for wheel in lock.wheels if wheel.file.sha256 in requires]
-        files.append((place, _requirements(f"{place.rpartition('/')[2]}.txt", wheels)))
-    return places, tuple(files)
+    sets = sorted({project.building.requires for project in projects} - {()})
+    return {
+        requires: (f"build-{number}", [wheel for wheel in lock.wheels if wheel.file.sha256 in requires])
+        for number, requires in enumerate(sets, 1)
+    }
+
+
+def plan_downloads(lock: SealedLock) -> tuple[EmbeddedFile, EmbeddedFile]:
+    """Return the program that downloads distributions, and its list.
+
+    A directory has the files of one requirements file.
+    """
+    sets: list[tuple[str, Sequence[Wheel | Sdist]]] = [(_ENVIRONMENT, _environment(lock))]
+    sets += _build_sets(lock).values()
+    sets += [(_sdist_set(sdist), [sdist]) for sdist in lock.sdists]
+    rows = {
+        f"{item.file.sha256} {name}/{quote(item.file.filename)} {canonicalize_name(item.name)} "
+        f"{quote_address(item.file.url) if _is_remote(item.file) else '-'}"
+        for name, items in sets
+        for item in items
+    }
+    program = (template_folder() / "online" / "download.py").read_bytes()
+    return embed(f"{WORK}/download.py", program), _text_file("distributions.txt", sorted(rows))
 
 
 def plan_sdists(lock: SealedLock) -> tuple[EmbeddedFile, ...]:
@@ -172,44 +200,39 @@ def _is_remote(file: Artefact) -> bool:
 
 
 def _requirements(name: str, wheels: Sequence[Wheel]) -> EmbeddedFile:
-    """Return a requirements file.
-
-    PyPI finds its own files by name. pip takes the address of any other file as a page with this one link.
-    """
-    unique = {(wheel.name, wheel.file.sha256): wheel for wheel in wheels}
-    ordered = sorted(unique.values(), key=lambda wheel: (wheel.name, wheel.file.sha256))
-    addresses = [
-        "--find-links " + quote_address(wheel.file.url)
-        for wheel in ordered
-        if _is_remote(wheel.file) and not _is_index_file(wheel.file)
-    ]
-    pins = [
+    """Return a requirements file."""
+    pins = {
         f"{check_value('project', wheel.name)}=={check_value('version', wheel.version)} {_hash_option(wheel.file)}"
-        for wheel in ordered
-    ]
-    return _text_file(name, ["--only-binary :all:", *addresses, *pins])
+        for wheel in wheels
+    }
+    return _text_file(
+        f"{name}.txt", ["--only-binary :all:", "--find-links " + f"{FILES}/{name}", *sorted(pins)]
+    )
 
 
 def _sdist_requirements(sdist: Sdist) -> EmbeddedFile:
     known = sdist.version and (not _is_remote(sdist.file) or _is_index_file(sdist.file))
-    name = check_value("project", sdist.name)
+    name, place = check_value("project", sdist.name), f"{FILES}/{_sdist_set(sdist)}"
     part = f"#subdirectory={quote_address(sdist.subdirectory)}" if sdist.subdirectory else ""
     origin = (
-        f"=={check_value('version', sdist.version)}" if known else f" @ {quote_address(sdist.file.url)}{part}"
+        f"=={check_value('version', sdist.version)}"
+        if known
+        else f" @ file://{place}/{quote(sdist.file.filename)}{part}"
     )
-    return _text_file(_sdist_file(sdist), ["--no-binary :all:", f"{name}{origin} {_hash_option(sdist.file)}"])
+    lines = ["--no-binary :all:", "--find-links " + place, f"{name}{origin} {_hash_option(sdist.file)}"]
+    return _text_file(f"{_sdist_set(sdist)}.txt", lines)
 
 
 def _hash_option(file: Artefact) -> str:
     return "--hash=sha256:" + str(check_value("digest", file.sha256))
 
 
-def _sdist_file(sdist: Sdist) -> str:
-    return f"sdist-{canonicalize_name(sdist.name)}.txt"
+def _sdist_set(sdist: Sdist) -> str:
+    return f"sdist-{canonicalize_name(sdist.name)}"
 
 
 def _plan_sdist(sdist: Sdist, tools: dict[tuple[str, ...], str]) -> ProjectBuild:
-    return _plan_project(sdist.name, f"{WORK}/{_sdist_file(sdist)}", sdist.building, tools, sdist=True)
+    return _plan_project(sdist.name, f"{WORK}/{_sdist_set(sdist)}.txt", sdist.building, tools, sdist=True)
 
 
 def _plan_source(source: Source, tools: dict[tuple[str, ...], str]) -> ProjectBuild:
