@@ -32,6 +32,7 @@ ALLOWED = {
     "compare/images/diffoscope.py": (3, "the extraction is bounded, and so is what diffoscope writes of it"),
     "image/layers/wheel.py": (1, "a text that the installer made in memory"),
     "recipe/payload.py": (1, "our own package"),
+    "recipe/online/python.py": (1, "our own program"),
     "doctor/preflight/preflight.py": (1, _HOST),
     "infra/proc/stream.py": (2, "the output of a program that was started for it; it has a time limit"),
     "realise/normalise.py": (1, _MEMBER),
