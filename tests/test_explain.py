@@ -8,6 +8,8 @@ import io
 import json
 import os
 import re
+import socket
+import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +28,7 @@ from reprobuild.compare.images import tree as difference
 from reprobuild.compare.images.attribute import list_causes, read_origins
 from reprobuild.compare.images.explain import ImageDiff, compare_images
 from reprobuild.compare.images.tree import LEVELS, FileChange, compare_trees, describe_entry, format_time
-from reprobuild.errors import UsageError
+from reprobuild.errors import EngineError, UsageError
 from reprobuild.image.layering.merge import merge
 from reprobuild.image.oci.read import layout_tree, open_layer, read_layout
 from reprobuild.infra.tar.entries import TarEntry
@@ -582,64 +584,115 @@ def program(folder: Path, script: str) -> dict[str, str]:
     """A program of the name on PATH that takes diffoscope's options."""
     folder.mkdir()
     path = folder / "diffoscope"
-    path.write_text(f"#!{sys.executable} -IS\nimport sys, time\n{script}\n")
+    path.write_text(f"#!{sys.executable} -IS\nimport os, resource, socket, sys, time\n{script}\n")
     path.chmod(0o755)
-    return {**NO_ENGINE, "PATH": str(folder)}
+    return {**NO_ENGINE, "PATH": str(folder), "TOKEN": "x"}
 
 
 WRITES = """
-out = open(sys.argv[sys.argv.index("--text") + 1], "w")
-out.write(f"--- {sys.argv[-2]}\\n+++ {sys.argv[-1]}\\n" + open(sys.argv[-2]).read())
-out.write("password = 'aB3dE5fG7hI9jK1lM3'\\n" + "more\\n" * 100)
+assert sys.argv[1:5] == ["--text", "-", "--text-color", "never"]
+print(f"--- {sys.argv[-2]}\\n+++ {sys.argv[-1]}\\n" + open(sys.argv[-2]).read())
+print("password = 'aB3dE5fG7hI9jK1lM3'\\n" + "more\\n" * 100)
 sys.exit(1)
 """
 
 
-def different(tmp_path: Path, env: Mapping[str, str], say: Callable[[str], None] = print) -> ImageDiff:
+def different(
+    tmp_path: Path, env: Mapping[str, str], say: Callable[[str], None] = print, diffoscope: bool = True
+) -> ImageDiff:
     sides = [
         make_layout(tmp_path / name, [file("a.txt", name.encode()), file("secret", name.encode(), 0o600)])
         for name in ("one", "other")
     ]
-    return compare_images(str(sides[0]), str(sides[1]), env, say)
+    return compare_images(str(sides[0]), str(sides[1]), env, say, diffoscope=diffoscope)
 
 
-def test_diffoscope_is_asked_where_it_is_installed(tmp_path: Path) -> None:
+def test_diffoscope_is_not_started_unless_the_user_asks(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    env = program(tmp_path / "bin", f"open({str(mark)!r}, 'w')")
+    subprocess.run([tmp_path / "bin/diffoscope"], check=True)
+    mark.unlink()
+    found = different(tmp_path, env, diffoscope=False)
+    assert (found.diffoscope, found.notes) == ((), ())
+    argv = [sys.executable, "-m", "reprobuild.cli", "diff", tmp_path / "one", tmp_path / "other"]
+    path = {**os.environ, **env, "PATH": f"{env['PATH']}:{os.environ['PATH']}"}
+    done = subprocess.run([*argv, "-v"], env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "diffoscope on" not in done.stderr
+    assert not mark.exists()
+    done = subprocess.run([*argv, "--diffoscope"], env=path, capture_output=True, text=True, check=False)
+    assert "diffoscope said nothing of 'a.txt'" in done.stdout
+    assert not mark.exists()  # it was started, in the sandbox
+
+
+def test_diffoscope_is_asked_if_the_user_wants_it(tmp_path: Path) -> None:
     said: list[str] = []
     found = different(tmp_path, program(tmp_path / "bin", WRITES), said.append)
     (answer,) = found.diffoscope
     assert answer.path == "a.txt"
     assert answer.text.startswith("--- one\n+++ other\none")
     assert "aB3dE5" not in answer.text
-    assert answer.text.endswith("... and 43 lines more")
+    assert answer.text.endswith("... and 45 lines more")
     assert "diffoscope on '/a.txt', at most 60 s" in said
     assert "diffoscope of /a.txt:\n  --- one" in render_image_diff(found)
+
+
+CONFINED = """
+print(sorted(os.environ), os.environ["HOME"], os.environ["TMPDIR"], os.getcwd())
+for place in PLACES:
+    try:
+        print(os.path.exists(place), open(place, "r+"))
+    except OSError as err:
+        print(place == sys.argv[0], err.strerror)
+try:
+    print(socket.create_connection(("127.0.0.1", PORT), 5))
+except OSError as err:
+    print(err.strerror)
+print([resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU)])
+print(sorted(os.listdir("/input")), os.path.exists("/etc/passwd"))
+open("/tmp/x", "w").write("x")
+"""
+
+
+def test_diffoscope_is_confined(tmp_path: Path) -> None:
+    secret = tmp_path / "of the user"
+    secret.write_text("x")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        values = f"PORT = {server.getsockname()[1]}\nPLACES = [{str(secret)!r}, sys.argv[0], sys.argv[-1]]\n"
+        (answer,) = different(tmp_path, program(tmp_path / "bin", values + CONFINED)).diffoscope
+    assert answer.text.splitlines() == [
+        "['HOME', 'LC_ALL', 'PATH', 'PWD', 'SOURCE_DATE_EPOCH', 'TMPDIR', 'TZ'] /tmp /tmp /tmp",
+        "False No such file or directory", "True Read-only file system", "False Read-only file system",
+        "Network is unreachable",
+        f"[{4 << 30}, {1 << 30}, 60]",
+        "['one', 'other'] False",
+    ]  # fmt: skip
+    assert secret.read_text() == "x"
 
 
 @pytest.mark.parametrize(
     ("script", "note"),
     [
         ("sys.exit('broken')", "diffoscope said nothing of 'a.txt'"),
-        (
-            "time.sleep(30)",
-            "diffoscope on 'a.txt': could not look into a file: `diffoscope` did not end within 1 s",
-        ),
+        ("print(1); sys.exit(2)", "diffoscope on 'a.txt': could not look into a file: `/bin/sh` exited 1"),
+        ("time.sleep(30)", "diffoscope on 'a.txt' did not end within 2 s"),
     ],
 )
 def test_diffoscope_that_fails_is_noted(
     script: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diffoscope, "SECONDS", 1)
+    monkeypatch.setattr(diffoscope, "SECONDS", 2)
     found = different(tmp_path, program(tmp_path / "bin", script))
     assert (found.diffoscope, found.notes) == ((), (note,))
     assert note in render_image_diff(found)
 
 
 def test_without_diffoscope(tmp_path: Path) -> None:
-    found = different(tmp_path, NO_ENGINE)
-    note = "diffoscope is not on PATH, so it was not asked"
-    assert found.notes == (note,)
-    assert note in render_image_diff(found, everything=True)
-    assert note not in render_image_diff(found)
+    with pytest.raises(EngineError, match="diffoscope is not on PATH") as caught:
+        different(tmp_path, NO_ENGINE)
+    assert (
+        caught.value.hint == "install it with `pip install 'reprobuild[diff]'`, or leave out `--diffoscope`"
+    )
 
 
 # --- the verb --------------------------------------------------------------------------------

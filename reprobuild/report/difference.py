@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from reprobuild.compare.images.attribute import Cause
-from reprobuild.compare.images.diffoscope import ABSENT
 from reprobuild.compare.images.explain import ImageDiff, ImageSummary
 from reprobuild.compare.images.tree import FileChange
 from reprobuild.lock.diff import Change
@@ -32,7 +31,7 @@ def render_image_diff(diff: ImageDiff, *, everything: bool = False) -> str:
 
     Args:
         diff: the differences.
-        everything: list all, and report a missing diffoscope, too.
+        everything: list all.
     """
     most = None if everything else SHOWN
     lines = [*_side_lines(diff.one), *_side_lines(diff.other), "", _LEVELS[diff.level]]
@@ -51,9 +50,8 @@ def render_image_diff(diff: ImageDiff, *, everything: bool = False) -> str:
     for deeper in diff.diffoscope:
         lines += ["", f"diffoscope of /{safe_text(deeper.path)}:"]
         lines += [f"  {safe_text(line)}" for line in deeper.text.splitlines()]
-    notes = [note for note in diff.notes if everything or note != ABSENT]
-    if notes:
-        lines += ["", *(safe_text(note, 4 * LONGEST) for note in notes)]
+    if diff.notes:
+        lines += ["", *(safe_text(note, 4 * LONGEST) for note in diff.notes)]
     return "\n".join(lines)
 
 

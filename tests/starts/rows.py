@@ -17,7 +17,6 @@ from reprobuild.builders import docker as docker_builder
 from reprobuild.builders import podman as podman_builder
 from reprobuild.capture import launch as capturing
 from reprobuild.cluster import slurm, slurm_allocation, slurm_step
-from reprobuild.compare.images import diffoscope
 from reprobuild.config.overrides import Decisions
 from reprobuild.distribute import signing
 from reprobuild.distribute.standalone import unbundle
@@ -139,17 +138,6 @@ def follow(scene: Scene) -> object:
     )
     cache.call("x", digest)
     return apptainer.run("x", TASK, scene.env)
-
-
-def look_deeper(scene: Scene) -> object:
-    """Ask diffoscope of two files."""
-    folder = empty(scene, "contents")
-    files = [folder / name for name in ("a", "b")]
-    for file in files:
-        file.write_text(file.name)
-    scene.monkeypatch.setattr(diffoscope, "_select_files", lambda *_: [("x", *files)])
-    pair: Any = ()  # the replaced function above is the only reader
-    return diffoscope.run_diffoscope(pair, (), scene.folder, scene.env, nothing)
 
 
 def run_in_root(scene: Scene) -> object:
@@ -296,7 +284,6 @@ ROWS = {
         "podman", lambda s: podman.run_podman(s.env, "info", purpose="test")
     ),
     f"{_ENGINE}/podman.py:version": Row("podman", lambda s: podman.version(s.env)),
-    "reprobuild/compare/images/diffoscope.py:run_diffoscope": Row("diffoscope", look_deeper),
     "reprobuild/cluster/slurm_allocation.py:_open_allocation": Row("salloc", granted),
     "reprobuild/cluster/slurm.py:run_slurm": Row("squeue", lambda s: slurm.run_slurm("squeue", env=s.env)),
     "reprobuild/cluster/slurm.py:cancel_job": Row("scancel", lambda s: slurm.cancel_job("7", s.env)),

@@ -28,7 +28,7 @@ from reprobuild.compare.images.attribute import (
     origin_file_hashes,
     read_origins,
 )
-from reprobuild.compare.images.diffoscope import DiffoscopeResult, run_diffoscope
+from reprobuild.compare.images.diffoscope import DiffoscopeResult, find_diffoscope, run_diffoscope
 from reprobuild.compare.images.excerpt import quote_difference, quoting_obstacle
 from reprobuild.compare.images.scan import Known, Scanned, choose_pairs, fetch_contents, scan_image
 from reprobuild.compare.images.tree import (
@@ -92,7 +92,9 @@ class ImageDiff(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def compare_images(first: str, second: str, env: Mapping[str, str], say: Say) -> ImageDiff:
+def compare_images(
+    first: str, second: str, env: Mapping[str, str], say: Say, *, diffoscope: bool = False
+) -> ImageDiff:  # fmt: skip
     """Compare two images.
 
     Args:
@@ -101,12 +103,15 @@ def compare_images(first: str, second: str, env: Mapping[str, str], say: Say) ->
         second: likewise.
         env: the user's environment, for the engine's address and PATH.
         say: called with each step.
+        diffoscope: run diffoscope on files that differ, in a sandbox. It executes parsers of their formats.
 
     Raises:
         UsageError: one of them is not an image.
         BuildError: one of them is damaged.
-        EngineError: it is not a file, and no engine has it.
+        EngineError: it is not a file, and no engine has it; or diffoscope cannot be run.
     """
+    if diffoscope:
+        find_diffoscope(env)
     with tempfile.TemporaryDirectory(prefix="reprobuild-diff-") as folder:
         scratch, known = Path(folder), Known()
         sides: list[Scanned] = []
@@ -117,7 +122,7 @@ def compare_images(first: str, second: str, env: Mapping[str, str], say: Say) ->
             say(f"reading {name}: {image.form}, {len(image.layers)} layers")
             sides.append(scan_image(image, known))
         known.clear()
-        return _compare_scanned((sides[0], sides[1]), scratch, env, say)
+        return _compare_scanned((sides[0], sides[1]), scratch, env, say, diffoscope)
 
 
 def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> OciImage:
@@ -152,7 +157,9 @@ def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Oc
     return msgspec.structs.replace(opened, form=f"{opened.form} of {docker.NAME}")
 
 
-def _compare_scanned(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say) -> ImageDiff:
+def _compare_scanned(
+    pair: Pair, scratch: Path, env: Mapping[str, str], say: Say, diffoscope: bool
+) -> ImageDiff:  # fmt: skip
     locks, notes = _read_locks(pair)
     notes += [
         f"{scanned.image.name} states no configuration, so what runs is not known of it"
@@ -174,9 +181,10 @@ def _compare_scanned(pair: Pair, scratch: Path, env: Mapping[str, str], say: Say
         files, more = _with_excerpts(pair, files, contents)
         files, blamed = _with_culprits(pair, files, contents, locks)
         notes += more
-        unexplained_first = sorted(files, key=lambda file: file.culprit != NONE)
-        deeper, more = run_diffoscope(pair, unexplained_first, contents, env, say)
-        notes += more
+        if diffoscope:
+            unexplained_first = sorted(files, key=lambda file: file.culprit != NONE)
+            deeper, more = run_diffoscope(pair, unexplained_first, contents, env, say)
+            notes += more
     sides = [_summarise_image(scanned, lock) for scanned, lock in zip(pair, locks, strict=True)]
     return ImageDiff(
         one=sides[0], other=sides[1], level=find_level(*pair), changes=changes,
