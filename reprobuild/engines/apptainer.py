@@ -298,15 +298,14 @@ def _program_environment(program: str, task: Task, env: Mapping[str, str]) -> di
     """Return the environment of the program.
 
     A container sees its variables that have the program's prefix. Proxies would be passed to the container,
-    and with them a password in their address.
+    and with them a password in their address; a task names those that it needs.
     """
     prefixes = tuple(prefix for _, prefix in PROGRAMS.values())
     prefix = PROGRAMS[program][1]
     environment = {
         name: value
         for name, value in env.items()
-        if (not name.startswith(prefixes) or name in _SETTINGS)
-        and not (task.network == "none" and name.lower().endswith("_proxy"))
+        if (not name.startswith(prefixes) or name in _SETTINGS) and not name.lower().endswith("_proxy")
     }
     variables = {**visible_gpu_variables(task.gpus, env), **task.environment}
     for name in variables:

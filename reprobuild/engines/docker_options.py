@@ -29,6 +29,8 @@ def container_options(
         "stdin_open": task.stdin, "tty": task.terminal,
         "ports": {f"{port.inside}/tcp": (port.address, port.host) for port in task.ports},
         "environment": {**visible, **identity_variables(user), **task.environment},
+        # The proxies of the user may have a password.
+        "use_config_proxy": False,
         "network_mode": task.network, "shm_size": task.shared_memory, "log_config": {"Type": "none"},
         "mounts": [
             Mount(target=inside, source=host, type="bind", read_only=inside in task.read_only)

@@ -151,6 +151,18 @@ def test_the_environment_arrives_byte_for_byte_and_nothing_of_the_host(
     assert sh(loaded, env, "cat /etc/hello").stdout == b"hello\n"
 
 
+@pytest.mark.parametrize("network", ["none", "host", "bridge"])
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy", "all_proxy", "NO_PROXY"])
+def test_no_proxy_of_the_user_reaches_a_container_unless_a_task_names_it(network: str, name: str) -> None:
+    env = {"PATH": "/bin", name: f"http://me:{SECRET}@proxy.example:3128"}
+    task = Task(arguments=("env",), network=network)
+    assert apptainer._program_environment("apptainer", task, env) == {"PATH": "/bin"}
+    task = Task(arguments=("env",), network=network, environment={name: env[name]})
+    assert apptainer._program_environment("apptainer", task, env) == {
+        "PATH": "/bin", f"APPTAINERENV_{name}": env[name],
+    }  # fmt: skip
+
+
 def test_the_library_path_of_an_image_stays_as_it_is(apptainer_env: Env, tmp_path: Path) -> None:
     """Apptainer adds a directory for libraries of the host; here there are none."""
     image = make_tiny(tmp_path, "name:1", variables=["LD_LIBRARY_PATH=/x:/y"])

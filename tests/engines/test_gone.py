@@ -251,3 +251,20 @@ def test_podman_that_was_killed() -> None:
         killed.hint
         == "start the command again; `podman ps --all --external` lists what an interrupted one left"
     )
+
+
+def test_a_container_gets_no_proxy_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = "http://me:pass" + "word@proxy.example:3128"
+    (tmp_path / "config.json").write_text(json.dumps({"proxies": {"default": {"httpProxy": proxy}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    bodies: list[dict[str, object]] = []
+
+    def reply(request: http.server.BaseHTTPRequestHandler) -> None:
+        bodies.append(json.loads(request.rfile.read(int(request.headers["Content-Length"]))))
+        request.wfile.write(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")
+
+    with fake_daemon(tmp_path, reply) as env:
+        for task in (TASK, Task(arguments=("env",), environment={"http_proxy": proxy})):
+            with pytest.raises(EngineError, match="Docker refused"):
+                docker.run("image:1", task, env)
+    assert [body["Env"] for body in bodies] == [[], [f"http_proxy={proxy}"]]
