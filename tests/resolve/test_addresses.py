@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -175,3 +176,52 @@ def _left(port: str) -> list[str]:
         if not found or time.monotonic() > until:
             return found
         time.sleep(0.1)
+
+
+ENDLESS = """
+import sys, time
+folder = next(word for word in sys.argv if word.startswith("--git-dir=")).partition("=")[2]
+if "ls-remote" in sys.argv:
+    print(sys.argv[-1])
+else:
+    with open(folder + "/objects/pack/tmp_pack", "wb") as stream:
+        while True:
+            stream.write(b"x" * (1 << 16))
+            stream.flush()
+            time.sleep(0.001)
+"""
+
+
+def test_a_remote_that_sends_without_end_is_left(
+    repository: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    git = tmp_path / "bin/git"
+    git.write_text(f"#!{sys.executable} -IS\n{ENDLESS}")
+    git.chmod(0o755)
+    env = {**ENV, "PATH": str(git.parent)}
+    monkeypatch.setattr(program, "MOST", 5 << 20)
+    begin = time.monotonic()
+    with pytest.raises(EngineError) as caught:
+        program.fetch(
+            tmp_path / "scratch/git", "https://example.org/x.git", "main", env=env, purpose="fetch x"
+        )
+    assert str(caught.value) == "could not fetch x: the remote sent more than 5 MiB"
+    assert caught.value.hint == "clone it by hand, and name the clone with --source NAME=PATH"
+    assert time.monotonic() - begin < 20
+    assert (tmp_path / "scratch/git/objects/pack/tmp_pack").stat().st_size < 1 << 30
+    repository.has("0" * 40)  # the repository is still one
+
+
+def test_the_bound_of_a_fetch_counts_what_it_adds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(program, "MOST", 10)
+    watch = program._watch_size(scratch, "fetch x")
+    (scratch / "pack").write_bytes(b"x" * 10)
+    watch()
+    watch = program._watch_size(scratch, "fetch x")
+    (scratch / "pack").write_bytes(b"x" * 21)
+    with pytest.raises(EngineError, match="the remote sent more than 0 MiB") as caught:
+        watch()
+    assert not isinstance(caught.value, ProcessFailedError)  # after which `fetch_remote` tries again

@@ -9,12 +9,14 @@ https://git-scm.com/docs/git-config).
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shutil
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from reprobuild.errors import ReproError
+from reprobuild.errors import EngineError, ReproError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.credentials import REFUSED, login_for, login_options, take_login, without_netrc
@@ -33,6 +35,9 @@ _FETCH = ("fetch", "--progress", "--no-tags", "--update-shallow", "--no-recurse-
 SLOWEST, PATIENCE = 1000, 120
 SILENCE = 180  # seconds without progress output, for any transport
 TOO_SLOW = "Operation too slow"  # libcurl's text
+# The bytes that a remote may send, or a half of the free space: git has no limit for a fetch.
+MOST = 16 << 30
+_LARGE = "clone it by hand, and name the clone with --source NAME=PATH"
 _KEPT = 64 << 10  # of git's output
 _LACKING = " missing"
 _SCHEMES = (*PROTOCOLS, "ssh+git", "git+ssh")
@@ -143,13 +148,14 @@ def fetch(
 
     Raises:
         ProcessFailedError: git exited with another code than 0. ProcessTimeoutError: it was silent.
+        EngineError: a remote sent more than `MOST`.
     """
     few = [f"--depth={depth}"] if depth else []
     place, url_login = take_login(place)
     words = [f"--git-dir={repository.absolute()}", *_FETCH, *few, "--", place, *refs]
     address = _effective_address(repository, place, env)
     if not address.startswith(("http://", "https://")):
-        _fetch(repository, words, env, purpose)
+        _fetch(repository, words, env, purpose, local=is_local(address))
         return
     with without_netrc(env) as clean_env:
         if url_login and origin(address) == origin(place):
@@ -189,7 +195,9 @@ def _effective_address(repository: Path, place: str, env: Mapping[str, str]) -> 
     return output.decode(errors="surrogateescape").rstrip("\n")
 
 
-def _fetch(repository: Path, words: Sequence[str], env: Mapping[str, str], purpose: str) -> None:
+def _fetch(
+    repository: Path, words: Sequence[str], env: Mapping[str, str], purpose: str, *, local: bool = False
+) -> None:  # fmt: skip
     output = bytearray()
 
     def take(stream: int, data: bytes) -> None:
@@ -206,9 +214,31 @@ def _fetch(repository: Path, words: Sequence[str], env: Mapping[str, str], purpo
         silence=SILENCE,
         cwd=repository,
         terminal=True,
+        watch=None if local else _watch_size(repository, purpose),
     )  # ssh asks for the passphrase of a key
     if code:
         raise exit_error(argv, purpose, code, _without_progress(bytes(output)))
+
+
+def _watch_size(repository: Path, purpose: str) -> Callable[[], None]:
+    """Return a function that raises if a repository has grown too much."""
+    begin, most = _measure(repository), min(MOST, shutil.disk_usage(repository).free // 2)
+
+    def check() -> None:
+        if _measure(repository) - begin > most:
+            raise EngineError(f"could not {purpose}: the remote sent more than {most >> 20} MiB", hint=_LARGE)
+
+    return check
+
+
+def _measure(repository: Path) -> int:
+    """Return the bytes of a repository's files, some of which come and go."""
+    size = 0
+    for folder, _, names in os.walk(repository):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += Path(folder, name).lstat().st_size
+    return size
 
 
 def _without_progress(output: bytes) -> bytes:

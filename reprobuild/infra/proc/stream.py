@@ -22,6 +22,9 @@ from reprobuild.infra.proc.session import GRACE_SECONDS, end_program, kill_progr
 from reprobuild.infra.proc.signals import LAST_SECONDS, SignalForwarding, forward_signals
 
 PIECE = 1 << 16
+WATCH_SECONDS = 1.0
+
+Watch = Callable[[], None]
 
 
 def feed(
@@ -91,10 +94,11 @@ def stream(
     terminal: bool = False,
     hint: str = "",
     handing: SignalForwarding | None = None,
+    watch: Watch | None = None,
 ) -> int:
     """Run a program, pass on its output; return its code.
 
-    The exit code is negative for a signal. If `sink` raises, or the wait is interrupted, the program is
+    The exit code is negative for a signal. If `sink` or `watch` raises, or the wait is interrupted, the program is
     ended: it gets SIGTERM before SIGKILL, so that it can end its own children.
 
     Args:
@@ -110,6 +114,7 @@ def stream(
         terminal: it asks the user for a password, and stays on the terminal.
         hint: the remedy when it is absent.
         handing: the way in which it gets this program's signals; without it it gets none.
+        watch: called each `WATCH_SECONDS`, whether there is output or not.
 
     Raises:
         ProcessTimeoutError: it ran past `timeout`, or was silent for `silence`.
@@ -141,7 +146,7 @@ def stream(
             try:
                 with stack, contextlib.suppress(subprocess.TimeoutExpired):
                     streams = {child.stdout.fileno(): 1, child.stderr.fileno(): 2}
-                    if forward_output(streams, sink, deadline, silence or None):
+                    if forward_output(streams, sink, deadline, silence or None, watch):
                         return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
             except KeyboardInterrupt:
                 end_program(child, LAST_SECONDS if handing else GRACE_SECONDS)
@@ -179,24 +184,24 @@ def forward_output(
     sink: Callable[[int, bytes], None],
     deadline: float | None,
     silence: float | None,
+    watch: Watch | None = None,
 ) -> bool:
     """Pass on output until both streams end.
 
     Return False if the deadline or a silence comes first.
     """
+    clock = _OutputClock(deadline, silence, watch)
     if os.name == "nt":
-        return _forward_by_threads(streams, sink, deadline, silence)
+        return _forward_by_threads(streams, sink, clock)
     with selectors.DefaultSelector() as selector:
         for descriptor, number in streams.items():
             selector.register(descriptor, selectors.EVENT_READ, number)
         while selector.get_map():
-            rest = None if deadline is None else deadline - time.monotonic()
+            rest = clock.check()
             if rest is not None and rest <= 0:
                 return False
-            ready = selector.select(min((seconds for seconds in (rest, silence) if seconds), default=None))
-            if not ready and silence:
-                return False
-            for key, _ in ready:
+            for key, _ in selector.select(rest):
+                clock.note_output()
                 piece = os.read(key.fd, PIECE)
                 if piece:
                     sink(key.data, piece)
@@ -205,12 +210,37 @@ def forward_output(
     return True
 
 
+class _OutputClock:
+    """The time until output must come, or the watch is called."""
+
+    def __init__(self, deadline: float | None, silence: float | None, watch: Watch | None) -> None:
+        self._deadline, self._silence, self._watch = deadline, silence, watch
+        self._latest = self._watched = time.monotonic()
+
+    def note_output(self) -> None:
+        self._latest = time.monotonic()
+
+    def check(self) -> float | None:
+        """Call the watch if it is due; return the seconds to wait.
+
+        They are None if unlimited, and not positive if the time is over.
+        """
+        now = time.monotonic()
+        ends = [] if self._deadline is None else [self._deadline]
+        ends += [] if self._silence is None else [self._latest + self._silence]
+        if ends and min(ends) <= now:
+            return 0
+        if self._watch:
+            if now - self._watched >= WATCH_SECONDS:
+                self._watch()
+                self._watched = time.monotonic()
+            ends.append(self._watched + WATCH_SECONDS)
+        return max(0.001, min(ends) - time.monotonic()) if ends else None
+
+
 def _forward_by_threads(
-    streams: Mapping[int, int],
-    sink: Callable[[int, bytes], None],
-    deadline: float | None,
-    silence: float | None,
-) -> bool:
+    streams: Mapping[int, int], sink: Callable[[int, bytes], None], clock: _OutputClock
+) -> bool:  # fmt: skip
     """Do the work of `forward_output` on Windows, whose `select` takes no pipes."""
     pieces: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
 
@@ -227,12 +257,14 @@ def _forward_by_threads(
         threading.Thread(target=read, args=stream, daemon=True).start()
     unread = len(streams)
     while unread:
-        rest = None if deadline is None else max(0.0, deadline - time.monotonic())
-        limits = [seconds for seconds in (rest, silence) if seconds is not None]
-        try:
-            number, piece = pieces.get(timeout=min(limits, default=None))
-        except queue.Empty:
+        rest = clock.check()
+        if rest is not None and rest <= 0:
             return False
+        try:
+            number, piece = pieces.get(timeout=rest)
+        except queue.Empty:
+            continue
+        clock.note_output()
         if piece:
             sink(number, piece)
         else:
