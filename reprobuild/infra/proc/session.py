@@ -14,6 +14,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 GRACE_SECONDS = 10.0  # from SIGTERM to SIGKILL
 
@@ -51,13 +52,14 @@ def kill_program(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def end_program(child: subprocess.Popen[bytes], seconds: float) -> None:
+def end_program(child: subprocess.Popen[bytes], seconds: float, *, tree: bool = False) -> None:
     """Terminate a program, and kill it after some seconds.
 
-    Its children are killed in any case.
+    Its children are killed in any case if it has a group of its own, or with `tree`.
     """
     if child.poll() is not None:
         return
+    below = _find_descendants(child.pid) if tree else []
     child.terminate()
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -66,6 +68,35 @@ def end_program(child: subprocess.Popen[bytes], seconds: float) -> None:
         _kill_group(child)
         child.kill()  # no effect on an ended program
         child.wait()
+        for pid, begin in below:
+            if begin and _read_parent(pid)[1] == begin:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _find_descendants(pid: int) -> list[tuple[int, str]]:
+    """Return the processes below another, each with the time of its start.
+
+    A program on the user's terminal has no group of its own, and its children can outlive it: git's do, which
+    unpack what a server sends. Without Linux's /proc there are none.
+    """
+    processes = {int(path.name): _read_parent(int(path.name)) for path in Path("/proc").glob("[1-9]*")}
+    found, level = [], {pid}
+    while level := {number for number, (parent, _) in processes.items() if parent in level}:
+        found += [(number, processes[number][1]) for number in level]
+    return found
+
+
+def _read_parent(pid: int) -> tuple[int, str]:
+    """Return the parent of a process and the time of its start, or 0 and "".
+
+    https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[1]), fields[19].decode()
+    except (OSError, IndexError, ValueError):
+        return 0, ""
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:

@@ -98,7 +98,7 @@ def stream(
 ) -> int:
     """Run a program, pass on its output; return its code.
 
-    The exit code is negative for a signal. If `sink` or `watch` raises, or the wait is interrupted, the program is
+    The exit code is negative for a signal. If `sink` raises, or the wait is interrupted, the program is
     ended: it gets SIGTERM before SIGKILL, so that it can end its own children.
 
     Args:
@@ -114,7 +114,7 @@ def stream(
         terminal: it asks the user for a password, and stays on the terminal.
         hint: the remedy when it is absent.
         handing: the way in which it gets this program's signals; without it it gets none.
-        watch: called each `WATCH_SECONDS`, whether there is output or not.
+        watch: called each `WATCH_SECONDS`, whether there is output or not. If it raises, the program is killed at once.
 
     Raises:
         ProcessTimeoutError: it ran past `timeout`, or was silent for `silence`.
@@ -140,19 +140,28 @@ def stream(
             raise start_error(err, argv, env, purpose, cwd, EngineError, hint) from None
         begun.begin(child)
         deadline = time.monotonic() + timeout if timeout else None
+        grace = GRACE_SECONDS
+
+        def check() -> None:
+            nonlocal grace
+            grace, before = 0.0, grace
+            if watch:
+                watch()
+            grace = before
+
         assert child.stdout is not None
         assert child.stderr is not None
         with child.stdout, child.stderr:
             try:
                 with stack, contextlib.suppress(subprocess.TimeoutExpired):
                     streams = {child.stdout.fileno(): 1, child.stderr.fileno(): 2}
-                    if forward_output(streams, sink, deadline, silence or None, watch):
+                    if forward_output(streams, sink, deadline, silence or None, watch and check):
                         return child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
             except KeyboardInterrupt:
-                end_program(child, LAST_SECONDS if handing else GRACE_SECONDS)
+                end_program(child, LAST_SECONDS if handing else GRACE_SECONDS, tree=terminal)
                 raise
             finally:
-                end_program(child, GRACE_SECONDS)
+                end_program(child, grace, tree=terminal)
     passed = deadline is not None and time.monotonic() >= deadline
     raise timeout_error(argv, purpose, timeout if passed else silence, silent=not passed)
 
