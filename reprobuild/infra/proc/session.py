@@ -81,10 +81,10 @@ def _find_descendants(pid: int) -> list[tuple[int, str]]:
     unpack what a server sends. Without Linux's /proc there are none.
     """
     processes = {int(path.name): _read_parent(int(path.name)) for path in Path("/proc").glob("[1-9]*")}
-    found, level = [], {pid}
+    descendants, level = [], {pid}
     while level := {number for number, (parent, _) in processes.items() if parent in level}:
-        found += [(number, processes[number][1]) for number in level]
-    return found
+        descendants += [(number, processes[number][1]) for number in level]
+    return descendants
 
 
 def _read_parent(pid: int) -> tuple[int, str]:
