@@ -83,7 +83,7 @@ def _find_descendants(pid: int) -> list[tuple[int, str]]:
     processes = {int(path.name): _read_parent(int(path.name)) for path in Path("/proc").glob("[1-9]*")}
     descendants, level = [], {pid}
     while level := {number for number, (parent, _) in processes.items() if parent in level}:
-        descendants += [(number, processes[number][1]) for number in level]
+        descendants += [(number, processes.pop(number)[1]) for number in level]  # numbers can be reused
     return descendants
 
 
