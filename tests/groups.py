@@ -18,6 +18,8 @@ from xdist.scheduler import LoadScopeScheduling
 _FILE = "REPROBUILD_TEST_GROUPS"  # the path of {test: group}, which the processes write after collection
 # Tests with one of these fixtures are a group: they share what is made once and takes minutes.
 _SHARED = {"test_store": "the example's store", "bookworm": "Debian's packages"}
+# These count the images and the build cache of the one engine in use.
+_ENGINES, _IN_USE = "tests/engines/", "the engine in use"
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
@@ -54,4 +56,5 @@ def sort_by_group(items: list[pytest.Item]) -> None:
 def _group_of(item: pytest.Item) -> str:
     fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
     shared = (group for fixture, group in _SHARED.items() if fixture in fixtures)
-    return next(shared, item.nodeid.partition("::")[0])
+    alone = _IN_USE if item.nodeid.startswith(_ENGINES) else item.nodeid.partition("::")[0]
+    return next(shared, alone)

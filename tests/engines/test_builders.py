@@ -77,12 +77,16 @@ def test_each_builder_makes_the_native_tree(engine: Running, small: Small, tmp_p
 
 
 def kept(engine: Running) -> object:
-    """Return what stays in an engine from a build: images, containers, the build cache."""
+    """Return what stays in an engine from a build: images without a name, containers, the build cache.
+
+    Named images are of other tests, which run at the same time.
+    """
     if engine.module.NAME == "podman":
         return engine.client("images", "--all", "--quiet"), engine.client(
             "ps", "--all", "--external", "--quiet"
         )
-    return docker_images.image_ids(engine.env), docker_images.cache_ids(engine.env)
+    unnamed = engine.client("images", "--all", "--quiet", "--no-trunc", "--filter", "dangling=true")
+    return unnamed, docker_images.cache_ids(engine.env)
 
 
 @pytest.mark.long
