@@ -20,6 +20,7 @@ from tests.test_cli import said as said
 # Of each command, arguments with which it fails; `{}` is a directory that is not there.
 FAILING = {
     "bundle": ["{}", "-o", "{}.tar"],
+    "bisect": ["{}", "{}"],
     "build": ["{}"],
     "cluster gather": ["{}", "{}"],
     "cluster gather-pods": ["{}", "{}", "--nodes", "2"],

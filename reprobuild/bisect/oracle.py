@@ -19,7 +19,7 @@ from reprobuild.infra.untrusted.strings import OptionalSha256, Sha256, Text
 UNTESTABLE_CODE = 125  # of the command, as in `git bisect run`
 REPEATS = 2  # runs of A and of B before the search
 LOOKS = (4, 6, 9, 14, 21, 32, 48, 72, 108, 162, 243, 365, 550)
-# How many standard errors lie between A and B before a mixture is judged; `tests/bisect/test_oracle.py` measures the
+# How many standard errors lie between A and B before a mixture is judged; `tests/bisecting/test_oracle.py` measures the
 # error rates that this gives.
 DISTANCE = 6.0
 MOST_RUNS = 1000  # of one mixture

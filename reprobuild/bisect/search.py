@@ -58,8 +58,8 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 def rank_weights(count: int) -> list[float]:
     """Return how likely each difference is guilty, by its place.
 
-    Half of the weight is equal for all, so that a bad order costs one more test at most. `tests/bisect/test_search.py`
-    measures the runs.
+    Half of the weight is equal for all, so that a bad order costs one more test at most.
+    `tests/bisecting/test_search.py` measures the runs.
     """
     places = [1 / (place + 4) for place in range(count)]
     return [0.5 / count + 0.5 * place / sum(places) for place in places]

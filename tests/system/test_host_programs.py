@@ -89,3 +89,21 @@ def test_a_writable_mount_inside_is_refused(tmp_path: Path, monkeypatch: pytest.
 def _empty(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+def test_optional_directories_are_left_out_for_a_writable_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "opt" / "inner").mkdir(parents=True)
+    (tmp_path / "usr").mkdir()
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"3 1 0:2 / {tmp_path}/opt/inner rw,relatime - ext4 x rw\n")
+    monkeypatch.setattr(host_programs, "_MOUNTS", mounts)
+    assert host_programs._find_writable_mount(tmp_path / "opt") == tmp_path / "opt" / "inner"
+    assert host_programs._find_writable_mount(tmp_path / "usr") is None
+    mounts.write_text("3 1 0:2 / /opt/inner rw,relatime - ext4 x rw\n")
+    monkeypatch.setattr(host_programs.os, "access", lambda *_: True)
+    folder = tmp_path / "root"
+    folder.mkdir()
+    root = host_programs.make_program_root(folder, "/bin/sh", {})
+    assert "/opt" not in {bind.target for bind in root.binds}

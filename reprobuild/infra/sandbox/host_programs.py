@@ -18,6 +18,7 @@ from reprobuild.infra.sandbox.namespaces import can_mount_overlay, check_namespa
 
 # Directories of programs and libraries; Nix and Guix have their own.
 _SYSTEM = ("bin", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr")
+_ADDED = ("gnu", "nix", "opt")  # without another mount inside; a program of theirs is shown by itself
 # Settings without which libraries, alternatives of Debian, R, fonts and Ghostscript are not found.
 _SETTINGS = ("R", "alternatives", "fonts", "ghostscript", "ld.so.cache", "magic")
 _MOST_LINKS = 40  # as the kernel follows, https://man7.org/linux/man-pages/man7/path_resolution.7.html
@@ -45,13 +46,18 @@ def make_program_root(folder: Path, program: str, env: Mapping[str, str]) -> Roo
         place = Path("/", name)
         if place.is_symlink():
             (folder / name).symlink_to(place.readlink())
-        elif place.is_dir():
+        elif place.is_dir() and not (name in _ADDED and _find_writable_mount(place)):
             shown.append(place)
     shown += [place for name in _SETTINGS if (place := Path("/etc", name)).exists()]
     for place in sorted({*_program_places(program, env)}):  # parents before their directories
         if not any(place.is_relative_to(outer) for outer in (Path("/etc"), *shown)):
             shown.append(place)
-    _check_mounts(shown)
+    for place in shown:
+        if point := _find_writable_mount(place):
+            raise EngineError(
+                f"{place} has another mount inside, {point}, which a sandbox cannot protect",
+                hint="leave --diffoscope out, or run it where this mount is read-only",
+            )
     binds = tuple(Bind(source=place, target=str(place)) for place in shown)
     return Root(folder=folder, layered=can_mount_overlay(), binds=binds)
 
@@ -90,13 +96,11 @@ def _interpreter(script: Path, env: Mapping[str, str]) -> str:
     return os.fsdecode(words[0]) if words and words[0].startswith(b"/") else ""
 
 
-def _check_mounts(shown: list[Path]) -> None:
-    """Refuse mounts below a directory that would stay writable."""
+def _find_writable_mount(place: Path) -> Path | None:
+    """Return a mount below a directory that would stay writable, or None."""
     for line in _MOUNTS.read_text().splitlines():
         point = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4]))
-        for place in shown:
-            inside = point != place.resolve() and point.is_relative_to(place.resolve())
-            if inside and os.access(point, os.W_OK):
-                raise EngineError(
-                    f"{place} has another mount inside, {point}, which a sandbox cannot protect"
-                )
+        inside = point != place.resolve() and point.is_relative_to(place.resolve())
+        if inside and os.access(point, os.W_OK):
+            return point
+    return None

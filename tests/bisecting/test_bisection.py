@@ -9,7 +9,7 @@ from reprobuild.bisect.bisection import Judging
 from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.oracle import Tolerance
 from reprobuild.bisect.result import render_bisection
-from tests.bisect.small import Bench, guilty_names
+from tests.bisecting.small import Bench, guilty_names
 
 # The images seed `random`, even without an argument.
 NOISE = "import random; noise = random.Random(os.urandom(8)).gauss(0, 1); "

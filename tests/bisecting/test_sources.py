@@ -12,7 +12,7 @@ from reprobuild.bisect.mixture import Mixer, make_mixer
 from reprobuild.bisect.sources import MOST_CHANGES, find_changes
 from reprobuild.lock.python import Source
 from reprobuild.store.store import Store
-from tests.bisect.small import OTHER_TREE, TREE, add_source
+from tests.bisecting.small import OTHER_TREE, TREE, add_source
 from tests.verify.samples import make_lock
 
 

@@ -25,7 +25,7 @@ from reprobuild.errors import EngineError, InconclusiveError, UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.run.options import RunOptions
 from reprobuild.store.store import Store
-from tests.bisect.locks import lock
+from tests.bisecting.locks import lock
 from tests.conftest import reprobuild
 
 COMMAND = TrialCommand(arguments=("true",), options=RunOptions())

@@ -6,7 +6,7 @@ import pytest
 
 from reprobuild.lock.system import Base
 from reprobuild.store.store import Store
-from tests.bisect.small import Bench, pair
+from tests.bisecting.small import Bench, pair
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.model import Lock, canonical, unseal
 from reprobuild.lock.python import Building, Interpreter, Sdist
 from reprobuild.lock.system import Base
-from tests.bisect.locks import deb, lock, random_other, variable
+from tests.bisecting.locks import deb, lock, random_other, variable
 from tests.recipe.full_lock import full_lock
 from tests.verify.samples import artefact, wheel
 

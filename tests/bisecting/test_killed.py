@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reprobuild.lock.file import write_lock
-from tests.bisect.small import PROLOGUE, Bench
+from tests.bisecting.small import PROLOGUE, Bench
 from tests.conftest import PROGRAM
 
 # Each run leaves a line that identifies its mixture.
