@@ -9,6 +9,7 @@ cannot be tested, delta debugging takes over (`ddmin`). The answer is 1-minimal,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Literal
 
@@ -123,6 +124,9 @@ class _Search:
     def _with_dependents(self, chosen: Chosen) -> Chosen:
         return frozenset(number for number in self._all if self._needs[number] & chosen)
 
+    def _extends(self, base: Chosen, hits: Callable[[Answer], bool], more: Sequence[int]) -> bool:
+        return hits(self._ask(base | frozenset(more)))
+
     def _order(self, numbers: Chosen) -> list[int]:
         """Return differences by weight, each after its requirements."""
         order: dict[int, None] = {}
@@ -145,7 +149,7 @@ class _Search:
             base = chosen | frozenset(candidates[:low])
             part = candidates[low:high]
             if len(part) > 1:  # no prefix between them can be tested
-                part = ddmin(part, lambda items, base=base: hits(self._ask(base | frozenset(items))))  # type: ignore[misc]
+                part = ddmin(part, partial(self._extends, base, hits))
             chosen = chosen.union(*(self._needs[number] for number in part))
             candidates = [number for number in candidates[:low] if number not in chosen]
         return self._minimise(chosen, hits)

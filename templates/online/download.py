@@ -2,8 +2,9 @@
 
     download.py LIST FOLDER
 
-Each line of LIST has the sha256, the path in FOLDER, the project, and the locked address or `-`. This program starts
-on each Python of a lock, without its site packages. It has the user's logins, so nothing else runs beside it.
+Each line of LIST has the sha256, the path in FOLDER, the project, and the locked address or `-`. The file `index`
+beside LIST has the index of pip, for a build without another one. This program starts on each Python of a lock, without
+its site packages. It has the user's logins, so nothing else runs beside it.
 """
 
 import base64
@@ -20,7 +21,6 @@ from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urljoin, urlsplit
 from urllib.request import BaseHandler, Request, build_opener
 
-PYPI = "https://pypi.org/simple"
 LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 ERRORS = (OSError, ValueError, http.client.HTTPException)
 
@@ -86,7 +86,7 @@ def attempt(action, *arguments):
 
 def main(listed, folder):
     """Download each file of a list from an index, or else from its locked address."""
-    index = os.getenv("PIP_INDEX_URL") or PYPI
+    index = os.getenv("PIP_INDEX_URL") or Path(listed).with_name("index").read_text().strip()
     indexes = [index, *os.getenv("PIP_EXTRA_INDEX_URL", "").split()]
     if any("@" in urlsplit(address).netloc for address in indexes):
         sys.exit("an index has a login in its address: put it into ~/.netrc")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,10 +92,11 @@ def test_a_noisy_run_without_a_number_is_refused() -> None:
 def test_a_mixture_without_a_number_has_another_result() -> None:
     oracle = number_oracle(Tolerance(size=0.1))
     oracle.check(lambda _: Outcome(code=0, number=1), lambda _: Outcome(code=0, number=2))
-    answers = [oracle.answer(lambda _, run=run: run) for run in (  # type: ignore[misc]
+    outcomes = (
         Outcome(code=0, number=1.05), Outcome(code=0, number=2.05), Outcome(code=0, number=1.5), Outcome(code=1),
         Outcome(code=125), Outcome(code=None, why="no image"),
-    )]  # fmt: skip
+    )  # fmt: skip
+    answers = [oracle.answer({0: outcome}.__getitem__) for outcome in outcomes]
     assert answers == ["A", "B", "other", "other", "untestable", "untestable"]
 
 
@@ -127,9 +129,9 @@ def test_the_last_match_is_the_number(tmp_path: Path) -> None:
 
 
 def test_contradicting_options_are_refused() -> None:
-    def refused(*arguments: object) -> tuple[str, str | None]:
+    def refused(*arguments: Any) -> tuple[str, str | None]:
         with pytest.raises(UsageError) as error:
-            read_judging(*arguments)  # type: ignore[arg-type]
+            read_judging(*arguments)
         return str(error.value), error.value.hint
 
     assert refused(None, "m.json", "0", None, (), ()) == (

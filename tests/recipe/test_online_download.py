@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.server
+import re
 import runpy
 import subprocess
 import sys
@@ -56,6 +57,22 @@ def download(folder: Path, index: str, *rows: str) -> subprocess.CompletedProces
         [sys.executable, "-I", "-S", PROGRAM, folder / "list", folder / "files"],
         env={"HOME": str(folder), "PIP_INDEX_URL": index}, capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def test_without_an_index_that_of_pip_is_asked(tmp_path: Path) -> None:
+    with Loopback(Index) as server:
+        (tmp_path / "index").write_text(f"{server.url}/simple\n")
+        done = download(tmp_path, "", f"{sha256(b'content')} requirements/a%20b.whl odd-name -")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "files/requirements/a b.whl").read_bytes() == b"content"
+
+
+def test_pip_names_its_index() -> None:
+    """The recipe asks pip this way."""
+    steps = (template_folder() / "online" / "steps.j2").read_text()
+    (code,) = re.findall(r"python -c '(from pip[^']*)'", steps)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"https://[a-z.]+/simple\n", done.stdout)
 
 
 def test_files_come_from_the_index_or_their_address(tmp_path: Path) -> None:

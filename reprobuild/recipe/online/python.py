@@ -98,7 +98,7 @@ def plan_indexes(lock: SealedLock) -> tuple[BuildArgument, ...]:
     An address has no login: `download.py` reads `~/.netrc`, which its step of the build receives as a secret.
     """
     extra = sorted({secrets.strip_credentials(url)[0] for url in lock.decisions.indexes.values()})
-    note = "the index of the lock's files, or a mirror of it; empty for https://pypi.org/simple"
+    note = "the index of the lock's files, or a mirror of it; empty for that of pip itself"
     note_extra = "further indexes, separated by blanks" + (
         ": those that the lock's overrides name" if extra else ""
     )
