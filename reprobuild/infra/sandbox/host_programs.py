@@ -1,4 +1,4 @@
-"""A root with this machine's programs, for one of them that reads untrusted files.
+"""A root with this machine's programs, for a reader of untrusted files.
 
 It shows the directories of the system, a few settings, and the Python of the program, all read-only. The user's home
 directory and the machine's other files are not in it.
