@@ -64,6 +64,7 @@ newest:
 	@$(MAKE) --no-print-directory check VENV=.venv-newest
 
 check:
+	@$(PYTHON) dev/check_space.py
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m mypy
