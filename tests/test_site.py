@@ -147,6 +147,7 @@ def test_the_search_finds_a_variable(browser: Browser, pages: list[str]) -> None
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_every_page_fits_a_phone(browser: Browser, pages: list[str]) -> None:
     """No page scrolls sideways, complains, or asks another host."""
     for page in pages:

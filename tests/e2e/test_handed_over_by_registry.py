@@ -44,6 +44,7 @@ def done(*arguments: str | Path, env: dict[str, str]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_the_example_through_a_registry(
     built_example: Built, registry: Registry, example_copy: Path, tmp_path: Path
 ) -> None:

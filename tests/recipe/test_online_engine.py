@@ -146,6 +146,7 @@ def test_docker_runs_it_like_the_frozen_image(online: Online, layout: Layout, ex
     assert done.stdout.decode() == expected
 
 
+@pytest.mark.long
 def test_apptainer_builds_and_runs_the_definition(
     online: Online, apptainer_env: Mapping[str, str], expected: str, tmp_path: Path
 ) -> None:

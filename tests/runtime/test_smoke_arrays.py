@@ -32,9 +32,9 @@ KMEANS = "sklearn_kmeans"
 def environment(folder: Path, *requirements: str) -> Path:
     """Install real libraries beside the start-up hook, and return the interpreter."""
     made = make_environment(folder)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(made.python)]
     subprocess.run(
-        [*pip, "--only-binary", ":all:", "--target", str(made.site), *requirements], check=True, timeout=600
+        [*uv, "--only-binary", ":all:", "--target", str(made.site), *requirements], check=True, timeout=600
     )
     return made.python
 
@@ -65,6 +65,7 @@ def seen(found: dict[str, Any], mode: str, key: str = "verdict") -> dict[str, An
     return {probe["name"]: probe["modes"][mode][key] for probe in found["probes"]}
 
 
+@pytest.mark.long
 def test_every_probe_and_every_control(libraries: Path) -> None:
     """As `verify` asks for it: first in full, then in short, which must give the same digests."""
     full = smoke(libraries, {"seed": 7})

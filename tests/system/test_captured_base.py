@@ -129,6 +129,7 @@ def test_packages_that_no_code_calls_are_named_with_the_options_that_install_the
     assert name in read_lock(tmp_path / "lock").base.installed
 
 
+@pytest.mark.long
 def test_root_and_an_ordinary_user_a_year_later_get_the_same_bytes(
     captured: tuple[Base, tuple[Resolution, ...]], store: Store, digest: str, shared_tmp: Path, tmp_path: Path
 ) -> None:
