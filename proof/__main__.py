@@ -32,6 +32,9 @@ from proof import (
     planted,
     torch_tests,
 )
+from proof.bisection import experiment as bisections
+from proof.bisection import kills, published
+from proof.bisection.differences import World
 from proof.environments import cases, experiment
 from proof.evidence import FOLDER, document, machine
 from proof.kinds import DOCUMENTS, FUZZED, READ
@@ -321,6 +324,19 @@ def run_sdists(place: Place) -> bool:
     return tables.held(found)
 
 
+def run_bisect(place: Place) -> bool:
+    """Bisect pairs with planted causes, without a cause, and with noise; kill searches; find published regressions."""
+    about, work = machine(), place.work / "bisect"
+    world = World(Store(place.store), work / "world")
+    found = bisections.Bisections(world, work).measure(place.shard, place.only)
+    killed = kills.measure(world, work / "kills")
+    others = published.measure(work / "published", place.store)
+    print(bisections.describe(found), killed, others, sep="\n")
+    findings = {"shard": place.shard, "bisections": found, "kills": killed, "published": others}
+    place.write("bisect", bisections.MODULES, findings, about)
+    return bisections.held(found) and kills.held(killed) and all(each["right"] for each in others)
+
+
 def run_long_tests(place: Place) -> bool:
     """Run the tests that `make test` leaves out because of their length."""
     about = machine()
@@ -336,7 +352,7 @@ EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
     "fuzz-documents": run_fuzz_documents, "planted": run_planted, "cluster": run_cluster, "torch": run_torch,
     "gpu-train": run_gpu_train, "environments": run_environments, "as-of": run_as_of,
-    "as-of-untimed": run_as_of_untimed, "sdists": run_sdists, "long-tests": run_long_tests,
+    "as-of-untimed": run_as_of_untimed, "bisect": run_bisect, "sdists": run_sdists, "long-tests": run_long_tests,
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proof import as_of, as_of_untimed, gpu_train
+from proof.bisection import experiment as bisections
 from proof.circumstances import LEVELS
 from proof.environments import experiment
 from proof.evidence import FOLDER, ROOT
@@ -197,6 +198,23 @@ def _sdists(evidence: Mapping[str, Any]) -> str:
     return f"{tables.describe(found)} {_where(evidence)}\n\n{classes}\n{failures}"
 
 
+def _bisect(evidence: Mapping[str, Any]) -> str:
+    killed, found = evidence["kills"], evidence["bisections"]
+    text = (
+        f"{bisections.describe(found)} After {killed['kills']} kills, {killed['runs again']} trials ran again. "
+        f"{_where(evidence)}\n\n"
+    )
+    rows = [
+        [
+            f"[{each['package']}]({each['source']})", " to ".join(each["days"]), str(each["differences"]),
+            "; ".join(each["guilty"]), ", ".join(each["required"]), str(each["runs"]), str(each["untestable"]),
+        ]
+        for each in evidence["published"]
+    ]  # fmt: skip
+    head = ["regression", "locks of", "differences", "found", "of them required", "runs", "untestable"]
+    return text + _table(bisections.HEAD, bisections.rows(found)) + "\n" + _table(head, rows)
+
+
 def _long_tests(evidence: Mapping[str, Any]) -> str:
     files: dict[str, list[Mapping[str, Any]]] = {}
     for test in evidence["tests"]:
@@ -218,7 +236,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "benchmarks": _benchmarks,
     "planted": _planted, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
     "environments": _environments, "as-of": _as_of,
-    "as-of-untimed": _as_of_untimed, "long-tests": _long_tests, "sdists": _sdists,
+    "as-of-untimed": _as_of_untimed, "long-tests": _long_tests, "sdists": _sdists, "bisect": _bisect,
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from reprobuild.bisect.oracle import (
     number_oracle,
 )
 from reprobuild.bisect.result import BisectionResult, TrialRecord
-from reprobuild.bisect.search import Answer, Chosen, search
+from reprobuild.bisect.search import Answer, Chosen, find_required, search
 from reprobuild.bisect.trial import Laboratory, TrialCommand, reserve_name
 from reprobuild.context import RunContext
 from reprobuild.engines.gpu import parse_gpu_option
@@ -109,11 +109,12 @@ class _Bench:
             for lock, part in ((self._mixer.first, "a"), (self._mixer.second, "b"))
         ]
         self.oracle.check(sides[0], sides[1])
-        outcome = search(len(self._mixer.atoms.atoms), self._test, self._mixer.atoms.needs)
+        needs = self._mixer.atoms.needs
+        outcome = search(len(self._mixer.atoms.atoms), self._test, needs)
         return msgspec.structs.replace(
-            blank, guilty=tuple(sorted(outcome.guilty)), groups=tuple(tuple(sorted(group)) for group in outcome.groups),
-            forward=outcome.forward, backward=outcome.backward, removed=tuple(sorted(outcome.removed)),
-            trials=tuple(self._records),
+            blank, guilty=tuple(sorted(outcome.guilty)), required=tuple(find_required(outcome.guilty, needs)),
+            groups=tuple(tuple(sorted(group)) for group in outcome.groups), forward=outcome.forward,
+            backward=outcome.backward, removed=tuple(sorted(outcome.removed)), trials=tuple(self._records),
         )  # fmt: skip
 
     def _count(self, runs: Runs, outcomes: list[Outcome]) -> Runs:

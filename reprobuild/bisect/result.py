@@ -47,6 +47,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
         untestable: differences that no mixture can have: GPU, driver, kernel, processor.
         differences: those that can be applied alone, the likeliest first.
         guilty: the numbers of the smallest set; empty without an answer.
+        required: pairs of the set: the first cannot be left out, as the second requires it.
         groups: parts of it; the first suffices alone, each other one changes the result without the former ones.
         forward: the result of A with the set; `B` if it is proved.
         backward: the result of B without the set; `A` if it is proved.
@@ -66,6 +67,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
     untestable: tuple[EnvironmentDifference, ...] = ()
     differences: tuple[Atom, ...] = ()
     guilty: tuple[int, ...] = ()
+    required: tuple[tuple[int, int], ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
     forward: Answer = "untestable"
     backward: Answer = "untestable"
@@ -114,17 +116,27 @@ def _untestable_lines(differences: Sequence[EnvironmentDifference]) -> Iterator[
 
 
 def _guilty_lines(result: BisectionResult) -> Iterator[str]:
-    count = len(result.guilty)
+    count, required = len(result.guilty), dict(result.required)
     yield f"guilty: {count} of {len(result.differences)} differences" + (", together" if count > 1 else "")
     for number, group in enumerate(result.groups):
         if number:
             yield "and, hidden behind the former:"
-        yield from align([_atom_row(result.differences[index]) for index in group])
+        yield from align(
+            [
+                _atom_row(
+                    result.differences[index],
+                    result.differences[required[index]] if index in required else None,
+                )
+                for index in group
+            ]
+        )
 
 
-def _atom_row(atom: Atom) -> list[str]:
+def _atom_row(atom: Atom, requiring: Atom | None) -> list[str]:
     more = [display_line(name) for name in atom.names if name != atom.name]
     beside = f"(with {', '.join(more[:SHOWN])})" if more else ""
+    if requiring:
+        beside = f"{beside} (required by {display_line(requiring.name)})".lstrip()
     return [f"  {atom.kind}", display_line(atom.name), _value(atom.first), "->", _value(atom.second), beside]
 
 

@@ -80,6 +80,17 @@ def search(
     return _Search(count, test, needs, weights or rank_weights(count)).result()
 
 
+def find_required(guilty: Chosen, needs: Sequence[Iterable[int]]) -> list[tuple[int, int]]:
+    """Return pairs of a set: the first must be applied with the second, which requires it."""
+    direct = [frozenset(numbers) for numbers in needs]
+    reached = {number: _reach(number, direct) for number in guilty}
+    return [
+        (number, min(requiring))
+        for number in sorted(guilty)
+        if (requiring := [other for other in guilty if other != number and number in reached[other]])
+    ]
+
+
 class _Search:
     """The tests so far, and the steps of the search."""
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprobuild.bisect.ddmin import ddmin
-from reprobuild.bisect.search import Answer, Chosen, SearchResult, rank_weights, search
+from reprobuild.bisect.search import Answer, Chosen, SearchResult, find_required, rank_weights, search
 
 BASELINE = 4  # A and B are run twice
 Rule = Callable[[Chosen, Chosen], Answer]
@@ -175,3 +175,10 @@ def test_ddmin_is_minimal() -> None:
         count = rng.randint(2, 40)
         guilty = set(rng.sample(range(count), rng.randint(1, min(3, count))))
         assert set(ddmin(range(count), guilty.issubset)) == guilty
+
+
+def test_the_required_differences_of_a_set() -> None:
+    needs = [(), (0,), (1,), ()]
+    assert find_required(frozenset({0, 2, 3}), needs) == [(0, 2)]
+    assert find_required(frozenset({0, 1, 2}), needs) == [(0, 1), (1, 2)]
+    assert find_required(frozenset({0, 3}), needs) == []

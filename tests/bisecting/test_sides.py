@@ -178,6 +178,8 @@ def test_the_report() -> None:
     assert "guilty: 2 of 3 differences, together" in text
     assert "and, hidden behind the former:" in text
     assert "and what needs them (OMP_NUM_THREADS) gives the result of A: NOT proved (another result)" in text
+    text = render_bisection(result(guilty=(0, 2), groups=((0, 2),), required=((0, 2),)))
+    assert "PYTHONPATH  /a:/b     ->  (absent)  (required by seed)" in text
     assert "no answer: why" in render_bisection(result(guilty=(), reason="why", hint="how"))
 
 
