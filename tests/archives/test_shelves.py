@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from reprobuild.config.overrides import ArchiveDecision, Decisions
+from reprobuild.config.services import Service, read_services
 from reprobuild.ecosystems.apt.first_seen import FirstSeen
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.launchpad import Launchpad
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.model import Resolution
+from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.system.base import find_base
 from reprobuild.resolve.system.fallback_sources import (
     FoundVersion,
@@ -24,10 +28,11 @@ from reprobuild.resolve.system.fallback_sources import (
     MirrorPool,
     PackageSource,
     StoreSource,
+    list_further_archives,
     list_user_debs,
 )
 from reprobuild.resolve.system.version_search import Search
-from reprobuild.snapshot.model import SystemPackage
+from reprobuild.snapshot.model import AptList, Snapshot, SystemPackage
 from reprobuild.store.store import Store
 from tests.resolve.served import Reply, Served
 from tests.system.samples import ar_bytes, member, package, stanza, tar_bytes
@@ -97,10 +102,52 @@ def test_what_an_earlier_lock_pinned_is_in_the_own_store(store: Store) -> None:
 
 
 def test_a_damaged_memory_of_the_store_is_no_obstacle(store: Store) -> None:
-    folder = store.root / "packages" / "debian-made"
-    folder.mkdir(parents=True)
-    (folder / "x.json").write_bytes(b"{")
+    keep_one(store, StoreSource(store, "debian", "made"))
+    (path,) = (store.root / "packages").glob("debian-made-*/*.json")
+    path.write_bytes(b"{")
     assert resolve(StoreSource(store, "debian", "made"), mirror())[0][0] == "1.0-2"
+
+
+def keep_one(store: Store, own: StoreSource, label: str = "Launchpad") -> str:
+    """Remember version 1.0-1 of `tool`, and return its digest."""
+    sha256 = store.add(deb())
+    content = stanza("tool", "1.0-1").replace("0" * 64, sha256).encode()
+    then = SystemIndex("debian", "made", [PackagesFile(uri="http://then.test/", content=content)])
+    own.keep(then.versions("tool"), then, {("tool", "1.0-1", "amd64"): FoundVersion(label=label)})
+    return sha256
+
+
+def test_the_archive_of_another_lock_provides_no_package(store: Store) -> None:
+    foreign, own = ("ppa:mallory/tools",), ()
+    keep_one(store, StoreSource(store, "debian", "made", foreign))
+    assert resolve(StoreSource(store, "debian", "made", own), mirror())[0][0] == "1.0-2"
+    assert resolve(StoreSource(store, "debian", "made", ("ppa:alice/tools",)), mirror())[0][0] == "1.0-2"
+    assert resolve(StoreSource(store, "debian", "made", foreign), mirror())[0][0] == "1.0-1"
+
+
+def test_a_file_of_the_user_is_for_that_lock_alone(store: Store) -> None:
+    keep_one(store, StoreSource(store, "debian", "made"), LocalDebs.label)
+    assert resolve(StoreSource(store, "debian", "made"), mirror())[0][0] == "1.0-2"
+
+
+def test_the_archives_of_a_lock_are_those_of_its_snapshot_decisions_and_services(tmp_path: Path) -> None:
+    apt_list = AptList(file="ppa.launchpadcontent.net_a_b_ubuntu_dists_jammy_InRelease", date=1, fetched=1)
+    decisions = Decisions(archives=(ArchiveDecision(url="https://apt.example/", key="A" * 40),))
+    usual = make_context(tmp_path, read_services({}))
+    other = make_context(tmp_path, read_services({"debian-archive": "https://mirror.example/{time}/"}))
+    assert list_further_archives(Snapshot(digest=""), Decisions(), usual) == []
+    assert list_further_archives(Snapshot(digest="", apt_lists=(apt_list,)), decisions, other) == [
+        '{"url":"ppa:a/b"}',
+        f'{{"url":"https://apt.example/","key":"{"A" * 40}"}}',
+        "debian-archive https://mirror.example/{time}/",
+    ]
+
+
+def make_context(folder: Path, services: Mapping[str, Service]) -> ResolveContext:
+    return ResolveContext(
+        store=Store(folder), net=NET, env={}, folder=folder, say=lambda _: None, now=0, services=services,
+        indexes=PackageIndexes(find_links=(), simple=(), credentials={}),
+    )  # fmt: skip
 
 
 def test_a_file_that_only_the_pool_has_must_be_accepted(served: Served, store: Store) -> None:

@@ -33,6 +33,7 @@ from reprobuild.resolve.system.fallback_sources import (
     MirrorPool,
     PackageSource,
     StoreSource,
+    list_further_archives,
     list_user_debs,
 )
 from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
@@ -77,7 +78,8 @@ class ReleaseBase:
         self._snapshot, self._wanted, self._drop = snapshot, request, decisions.drop
         self._only_needed = decisions.system != "all"
         self.roots = request.roots
-        self._own = StoreSource(context.store, release.distribution, release.codename)
+        archives = list_further_archives(snapshot, decisions, context)
+        self._own = StoreSource(context.store, release.distribution, release.codename, archives)
         foreign = foreign_architectures(snapshot.packages, request.architecture, decisions.drop)
         lost: LockError | None = None
         try:

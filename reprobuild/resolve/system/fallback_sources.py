@@ -16,6 +16,9 @@ import msgspec
 from debian.deb822 import Deb822
 from msgspec import Struct
 
+from reprobuild.config.overrides import Decisions
+from reprobuild.config.services import read_services
+from reprobuild.ecosystems.apt.archives import ppas_of
 from reprobuild.ecosystems.apt.deb import control_text
 from reprobuild.ecosystems.apt.index import Candidate, PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.launchpad import Launchpad
@@ -26,7 +29,8 @@ from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Href, Line
 from reprobuild.lock.system import Artefact, dpkg_name
-from reprobuild.snapshot.model import SystemPackage
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.snapshot.model import Snapshot, SystemPackage
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 
@@ -71,15 +75,31 @@ class _Kept(Struct, frozen=True):
     found: FoundVersion
 
 
+def list_further_archives(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> list[str]:
+    """Return what decides the archives of a lock, beside its release and this machine's apt."""
+    archives = [*ppas_of(snapshot.apt_lists), *decisions.archives]
+    usual = read_services({})
+    services = [
+        f"{name} {service.url}" for name, service in context.services.items() if service != usual.get(name)
+    ]
+    return [*(msgspec.json.encode(archive).decode() for archive in archives), *services]
+
+
 class StoreSource:
-    """Packages pinned by earlier locks, if the store has the files."""
+    """Packages pinned by earlier locks with the same archives, if the store has the files.
+
+    Another lock's archives do not count: a foreign snapshot names its own PPA, which must not provide the packages of
+    the user's next lock. Files that a user gave are not remembered, either.
+    """
 
     label = "the own store"
     before_past = True
 
-    def __init__(self, store: Store, distribution: str, release: str) -> None:
+    def __init__(self, store: Store, distribution: str, release: str, archives: Iterable[str] = ()) -> None:
+        """Open the memory of a release; `archives` are those beside its own, with their keys."""
         self._store = store
-        self._folder = store.root / "packages" / f"{distribution}-{release}"
+        scope = hashlib.sha256("\n".join(sorted(archives)).encode()).hexdigest()[:32]
+        self._folder = store.root / "packages" / f"{distribution}-{release}-{scope}"
         self._known: dict[tuple[str, str, str], _Kept] | None = None
 
     def find(self, package: SystemPackage, mirror: SystemIndex) -> Answer | None:
@@ -114,6 +134,7 @@ class StoreSource:
             for candidate in candidates
             for uri, stanza in index.find_stanza(candidate)
         ]
+        entries = [entry for entry in entries if entry.found.label != LocalDebs.label]
         content = msgspec.json.encode(entries)
         path = self._folder / f"{hashlib.sha256(content).hexdigest()}.json"
         if self._store.signed(path) is None:

@@ -25,7 +25,7 @@ from reprobuild.resolve.system.base import (
     with_version_source,
 )
 from reprobuild.resolve.system.base_image import OverlayRequest, resolve_image_base
-from reprobuild.resolve.system.fallback_sources import StoreSource
+from reprobuild.resolve.system.fallback_sources import StoreSource, list_further_archives
 from reprobuild.resolve.system.image_environment import inherit_environment
 from reprobuild.resolve.system.image_packages import ImageSystem, read_system
 from reprobuild.resolve.system.packages import foreign_architectures
@@ -71,7 +71,8 @@ class ImageBase:
         self.index = _index(self._system, request.architecture, foreign, context)
         self._packages, self.roots, self._drop = snapshot.packages, request.roots, decisions.drop
         self._only_needed = decisions.system != "all"
-        self._own = StoreSource(context.store, self.index.distribution, self.index.release)
+        archives = list_further_archives(snapshot, decisions, context)
+        self._own = StoreSource(context.store, self.index.distribution, self.index.release, archives)
         self._search = make_search(snapshot, self.index, self._own, decisions, context)
 
     def has(self, name: str) -> bool:
