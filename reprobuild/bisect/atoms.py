@@ -19,9 +19,11 @@ from reprobuild.bisect.sources import SourceChanges
 from reprobuild.compare.environments.model import Kind, compare_entries
 from reprobuild.compare.environments.ranking import rank_difference
 from reprobuild.infra.untrusted.wheels import parse_wheel_filename
+from reprobuild.lock.fields import display_variable
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Interpreter, Source, Wheel
 from reprobuild.lock.system import Deb, EnvVar
+from reprobuild_portable.secrets import redact
 
 AtomKind = Literal[
     "interpreter", "python", "conda", "system", "release", "variable", "preload", "order", "profile", "seed", "source",
@@ -29,6 +31,7 @@ AtomKind = Literal[
 ]  # fmt: skip
 PRELOADS = ("LD_PRELOAD", "LD_AUDIT")
 _ABSENT = "(absent)"
+LONGEST = 200  # characters of another value
 _LAST = 10_000  # after every rank of the table
 # Fields that change an image seldom: files' times, tools of builds.
 _UNLIKELY = ("epoch", "build_base", "tools")
@@ -254,11 +257,11 @@ def _same_entries(name: str, first: EnvVar | None, second: EnvVar | None) -> boo
 
 
 def _text(value: Any) -> str | None:
-    """Return the value of a slot, as a person reads it."""
+    """Return the value of a slot, as a person reads it, without secrets."""
     if value is None:
         return None
     if isinstance(value, EnvVar):
-        return value.value
+        return display_variable(value)
     if isinstance(value, Source):
         return f"commit {value.commit[:12]}, tree {value.tree[:12]}"
     if isinstance(value, Interpreter):
@@ -266,6 +269,4 @@ def _text(value: Any) -> str | None:
     if isinstance(value, (Deb, Wheel)) or hasattr(value, "version"):
         build = f" {value.build}" if hasattr(value, "build") else ""
         return f"{value.version}{build}"
-    if isinstance(value, (str, int)):
-        return str(value)
-    return str(msgspec.to_builtins(value))[:200]
+    return redact(str(msgspec.to_builtins(value))[:LONGEST])

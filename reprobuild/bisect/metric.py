@@ -13,15 +13,16 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.untrusted.regular_files import read_plain
 
 LARGEST = 16 << 20  # bytes of a file with numbers
-LONGEST = 1 << 20  # bytes at the end of standard output
+LONGEST = 1 << 18  # bytes at the end of standard output
+LONGEST_LINE = 4096  # characters; an expression may take the square of it
 
 
 class Metric(Struct, frozen=True, kw_only=True):
     """The place of a number.
 
     Attributes:
-        pattern: a regular expression, whose first group is the number in its last match; in a file of JSON, keys with
-            dots between them.
+        pattern: a regular expression for a part of a line, whose first group is the number in its last match; in a file
+            of JSON, keys with dots between them.
         file: the file's path, as `--output-file` has it; empty for standard output.
     """
 
@@ -56,10 +57,10 @@ class Metric(Struct, frozen=True, kw_only=True):
         return _read_number(value)
 
     def _match(self, text: str) -> float | None:
-        matches = list(re.finditer(self.pattern, text, re.MULTILINE))
-        if not matches:
-            return None
-        return _read_number(matches[-1][1 if matches[-1].re.groups else 0])
+        for line in reversed(text.splitlines()):
+            if matches := list(re.finditer(self.pattern, line[:LONGEST_LINE])):
+                return _read_number(matches[-1][1 if matches[-1].re.groups else 0])
+        return None
 
 
 def _read_number(value: object) -> float | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import IO, Literal
@@ -24,6 +25,7 @@ from reprobuild.lock.system import EPOCH, Artefact
 
 LARGEST_TREE, LARGEST_TEXT = 256 << 20, 1 << 20  # bytes, beyond which a source or a file is one difference
 MOST_LINES, MOST_CHANGES = 5000, 200
+MOST_STEPS = 100_000_000  # of the comparison of lines, in all files of a source: some seconds
 # Fields of a source that may differ beside its tree.
 _OF_TREE = ("commit", "tree", "patch", "epoch", "file")
 
@@ -132,15 +134,44 @@ def _changed_paths(first: Mapping[str, SourceFile], second: Mapping[str, SourceF
 def _list_changes(
     first: Mapping[str, SourceFile], second: Mapping[str, SourceFile]
 ) -> Iterator[SourceChange]:
+    steps = MOST_STEPS
     for path in _changed_paths(first, second):
         lines = _text_lines(first.get(path)), _text_lines(second.get(path))
         if lines[0] is None or lines[1] is None or first[path].entry.mode != second[path].entry.mode:
             yield SourceChange(path=path, kind="file")
             continue
-        matcher = SequenceMatcher(None, lines[0], lines[1], autojunk=True)  # bounded for repeated lines
-        hunks = [codes for codes in matcher.get_opcodes() if codes[0] != "equal"]
-        for _, start, end, other_start, other_end in hunks:
-            yield SourceChange(path=path, kind="hunk", first=(start, end), second=(other_start, other_end))
+        start, middles = _differing_lines(lines[0], lines[1])
+        if (needed := _count_steps(*middles)) > steps:
+            yield SourceChange(path=path, kind="file")
+            continue
+        steps -= needed
+        for kind, *bounds in SequenceMatcher(None, *middles, autojunk=True).get_opcodes():
+            if kind != "equal":
+                ends = [start + bound for bound in bounds]
+                yield SourceChange(
+                    path=path, kind="hunk", first=(ends[0], ends[1]), second=(ends[2], ends[3])
+                )
+
+
+def _differing_lines(first: list[bytes], second: list[bytes]) -> tuple[int, tuple[list[bytes], list[bytes]]]:
+    """Return the number of common lines at the start, and the lines before those at the end."""
+    most = min(len(first), len(second))
+    start = next((number for number in range(most) if first[number] != second[number]), most)
+    end = next(
+        (number for number in range(most - start) if first[-1 - number] != second[-1 - number]), most - start
+    )
+    return start, (first[start : len(first) - end], second[start : len(second) - end])
+
+
+def _count_steps(first: list[bytes], second: list[bytes]) -> int:
+    """Return the most steps of difflib: for each block, each line is held against its equals.
+
+    Lines that are more than 1 % of at least 200 do not count: https://docs.python.org/3/library/difflib.html
+    """
+    counts = Counter(second)
+    most = 1 + len(second) // 100 if len(second) >= 200 else len(second)
+    pairs = sum(1 + (counts[line] if counts[line] <= most else 0) for line in first)
+    return pairs * (1 + min(len(first), len(second)))
 
 
 def _text_lines(file: SourceFile | None) -> list[bytes] | None:

@@ -142,9 +142,12 @@ class Laboratory:
     def _key(self, lock: Lock, image: str, number: int) -> str:
         options = msgspec.to_builtins(self.command.options)
         task = self._task(lock, ())
-        visible = {name: value for name, value in task.environment.items() if name not in task.hidden}
+        visible = {
+            name: self.context.store.conceal(value) if name in task.hidden else value
+            for name, value in task.environment.items()
+        }
         facts = [
-            "trial, 1", image, self.command.arguments, self.command.collected, sorted(visible.items()),
+            "trial, 2", image, self.command.arguments, self.command.collected, sorted(visible.items()),
             sorted(task.hidden), options, [_mount_facts(record) for record in self._mounts.records],
             msgspec.to_builtins(self.command.metric), self.engine.NAME, machine_name(), number,
         ]  # fmt: skip

@@ -166,6 +166,11 @@ def _subtract_items(items: list[Struct], others: list[Struct]) -> list[Struct]:
 # --- values, for the eyes ---------------------------------------------------------------------
 
 
+def display_variable(setting: EnvVar) -> str:
+    """Return the text of a variable's value, without secrets."""
+    return _Eyes().setting(setting)
+
+
 class _Eyes:
     """Converts values to text for display.
 

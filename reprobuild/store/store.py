@@ -311,6 +311,13 @@ class Store(StoreDirectory):
                 doubt(self)
         return self._key
 
+    def conceal(self, secret: str) -> str:
+        """Return a digest (hex) of a secret, under the store's key; without a trusted key it is a new one each time."""
+        self._hold(make=True)
+        self._key = self._trusted_key() or make_key(self.root, self.known)
+        key = self._key or os.urandom(32)
+        return sign(key, "secret", secret.encode("utf-8", "surrogateescape")).partition(b"\n")[0].decode()
+
     def keep_signed(self, path: Path, content: bytes) -> None:
         """Write a signed file of the store, outside of `blobs`.
 

@@ -25,7 +25,7 @@ from reprobuild.errors import EngineError, InconclusiveError, UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.run.options import RunOptions
 from reprobuild.store.store import Store
-from tests.bisecting.locks import lock
+from tests.bisecting.locks import lock, variable
 from tests.conftest import reprobuild
 
 COMMAND = TrialCommand(arguments=("true",), options=RunOptions())
@@ -137,6 +137,37 @@ def test_a_mount_that_changes_ends_the_search(
     with pytest.raises(InconclusiveError, match="the mount /data changed while the search ran") as error:
         place.runs(lock())(0)
     assert error.value.hint == "mount a copy that no other program changes"
+
+
+@pytest.mark.parametrize("options", [{"hidden": ("DATA",)}, {"variables": ("DATA_TOKEN",)}])
+def test_another_value_of_a_hidden_variable_is_another_trial(
+    options: dict[str, Any], context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reprobuild.bisect.trial.image_key", lambda *_: "key")
+    ran = []
+    for value in ("hf_" + "a" * 34, "hf_" + "b" * 34, "hf_" + "a" * 34):
+        env = {**context.env, "DATA": value, "DATA_TOKEN": value}
+        place = laboratory(msgspec.structs.replace(context, env=env), options=RunOptions(**options))
+        monkeypatch.setattr(
+            place, "_run", lambda lock, part, value=value: ran.append(value) or Outcome(code=0)
+        )
+        place.runs(lock())(0)
+    assert ran == ["hf_" + "a" * 34, "hf_" + "b" * 34]
+    remembered = b"".join(path.read_bytes() for path in (context.store.root / "made").iterdir())
+    assert b"aaaa" not in remembered
+
+
+def test_values_that_are_secrets_are_not_shown() -> None:
+    secret = "hf_" + "x" * 34
+    variables = [
+        variable("WANDB_API_KEY", secret),
+        variable("https_proxy", f"http://bob:{secret}@proxy.example"),
+    ]
+    mixer = make_mixer(lock(), lock(environment=tuple(variables)))
+    text = render_bisection(result(differences=mixer.atoms.atoms, guilty=(0, 1, 2)), everything=True)
+    assert secret not in text
+    assert secret not in repr(msgspec.to_builtins(mixer.atoms))
+    assert "(secret)" in [atom.second for atom in mixer.atoms.atoms]
 
 
 def test_a_damaged_record_of_files(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,3 +85,25 @@ def test_a_source_with_too_many_changes_or_a_damaged_tar_is_one_atom(tmp_path: P
     assert [(atom.kind, atom.name) for atom in mixer.atoms.atoms] == [("source", "tool")]
     first, second = mixer.first.sources[0], mixer.second.sources[0]
     assert find_changes(first, second, (io.BytesIO(b"no tar" * 200), io.BytesIO(tars[1]))) is None
+
+
+def test_files_that_take_long_to_compare_are_one_change_each(tmp_path: Path) -> None:
+    def lines(side: int) -> bytes:
+        return b"".join(b"%d%d\n%d\n" % (side, number, number % 50) for number in range(2000))
+
+    names = [f"f{number}" for number in range(30)]
+    trees = [
+        {name: lines(side) for name in names} | {"same": b"1\n2\n", "few": b"%d\n2\n" % side}
+        for side in (1, 2)
+    ]
+    mixer, _ = mixer_of(tmp_path, *trees)
+    assert [(atom.kind, atom.name) for atom in mixer.atoms.atoms if atom.name.startswith(("tool/f7", "tool/few"))] == [
+        ("file", "tool/f7"), ("hunk", "tool/few:1"),
+    ]  # fmt: skip
+
+
+def test_distant_changes_of_a_long_file_are_hunks(tmp_path: Path) -> None:
+    rows = [b"line %d" % number if number % 5 else b"" for number in range(4000)]
+    changed = [b"first", *rows[1:2000], b"second", *rows[2001:-1], b"last"]
+    mixer, _ = mixer_of(tmp_path, {"long.py": b"\n".join(rows)}, {"long.py": b"\n".join(changed)})
+    assert [atom.name for atom in mixer.atoms.atoms] == [f"tool/long.py:{line}" for line in (1, 2001, 4000)]
