@@ -220,3 +220,12 @@ def test_files_of_the_user_stay_in_a_store_of_his_own_alone(tmp_path: Path) -> N
     assert own_files(root, StoreKeyring(None)) == []
     root.chmod(0o770)
     assert own_files(root, known) == []
+
+
+def test_a_concealed_secret_is_known_to_its_store_alone(tmp_path: Path) -> None:
+    known = StoreKeyring(tmp_path / "keys")
+    first, other = Store(tmp_path / "a", known), Store(tmp_path / "b", known)
+    assert first.conceal("hunter2") == Store(tmp_path / "a", known).conceal("hunter2")
+    assert first.conceal("hunter2") not in (first.conceal("hunter3"), other.conceal("hunter2"))
+    untrusted = Store(tmp_path / "a", StoreKeyring(None))
+    assert untrusted.conceal("hunter2") != untrusted.conceal("hunter2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -82,8 +83,14 @@ def test_a_writable_mount_inside_is_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(host_programs, "_MOUNTS", mounts)
     with pytest.raises(
         EngineError, match=r"bin has another mount inside, .*/a b, which a sandbox cannot protect"
-    ):
+    ) as error:
         shown(tmp_path, "#!/bin/sh\n")
+    assert error.value.hint == "leave --diffoscope out, or run it where this mount is read-only"
+    shutil.rmtree(tmp_path / "root")
+    monkeypatch.setattr(
+        "reprobuild.infra.sandbox.host_programs.os.access", lambda *_: False
+    )  # it is read-only
+    assert tmp_path / "bin" in shown(tmp_path, "#!/bin/sh\n")
 
 
 def _empty(folder: Path) -> Path:
