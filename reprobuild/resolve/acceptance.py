@@ -149,7 +149,8 @@ def _resolution_facts(ruling: Resolution) -> dict[str, object]:
 
 
 def _format_resolution(ruling: Resolution) -> str:
-    return f"  {ruling.place}: {ruling.subject}: {ruling.outcome} ({ruling.kind}): {ruling.reason}"
+    name = "" if ruling.subject == ruling.place else f"{ruling.subject}: "  # a file that is absent as a whole
+    return f"  {ruling.place}: {name}{ruling.outcome} ({ruling.kind}): {ruling.reason}"
 
 
 def _python_advice(pythons: Sequence[str]) -> list[str]:

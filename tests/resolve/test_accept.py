@@ -72,6 +72,12 @@ def test_what_nobody_accepted_is_listed_with_the_way_on() -> None:
     accept_deviations([TORN, *FINE, GONE], ["suspect-value", "withdrawn"])
 
 
+def test_an_absent_file_is_named_once() -> None:
+    with pytest.raises(LockError) as error:
+        accept_deviations([ruling("env.txt", "replaced", "no-list", 0)], [])
+    assert str(error.value).splitlines()[1] == "  env.txt: replaced (no-list): because"
+
+
 def test_an_install_from_a_directory_may_be_of_a_repository() -> None:
     with pytest.raises(LockError) as caught:
         accept_deviations([ruling("my-lib", "unresolved", "directory-line")], [])
