@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    bisecting,
     capturing,
     change,
     containers,
@@ -46,6 +47,7 @@ NAMES = (
     "merging",
     "native_build",
     "change",
+    "bisecting",
     "sif",
     "smoke",
     "containers",
@@ -134,6 +136,9 @@ def main(argv: Sequence[str]) -> int:
             options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
         ),
         "change": lambda: change.measure(
+            options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
+        ),
+        "bisecting": lambda: bisecting.measure(
             options.store.absolute(), options.results.absolute(), options.folder.absolute(), options.rounds
         ),
         "sif": lambda: sif.measure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import (
+    bisecting,
     capturing,
     change,
     difference,
@@ -22,6 +23,7 @@ from proof.evidence import Kind
 from proof.fault_injection.faults import MODULES as FAULTS
 
 _BENCHMARKS = (
+    bisecting,
     capturing,
     change,
     difference,

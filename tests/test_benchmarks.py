@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from benchmarks import (
+    bisecting,
     capturing,
     change,
     difference,
@@ -35,6 +36,7 @@ from benchmarks.measure import Figure, NotRunError, Sample
 from benchmarks.native import LOCK, Native, forget_layers, layer_count
 from proof import factors
 from proof.evidence import machine, module_hash
+from reprobuild.bisect.atoms import find_atoms
 from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.oci.read import layout_digest
 from reprobuild.infra.tar.reading import read_tar
@@ -247,6 +249,16 @@ def test_the_figures_of_changes(tmp_path: Path) -> None:
     assert (seconds.value, seconds.limit, seconds.unit) == (4.0, change.LIMIT_SECONDS, "s")
     assert (layers.value, layers.limit) == (1.0, 1.0)
     assert (added.value, added.limit) == (0.005, change.LIMIT_BYTES)
+
+
+def test_the_sides_of_a_bisection(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.source("proj", [file("proj.py", b"A = 1\n")])
+    atoms = find_atoms(*bisecting.make_sides(made.lock(), made.store)).atoms
+    assert len(atoms) == bisecting.VARIABLES + 1
+    assert {atom.kind for atom in atoms} == {"variable", "source"}
+    with pytest.raises(NotRunError, match="make demo"):
+        bisecting.measure(tmp_path, tmp_path, tmp_path, 1)
 
 
 class FakeNative:
