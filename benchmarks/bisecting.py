@@ -82,9 +82,8 @@ def _figures(lock: Lock, results: Path, scratch: Path, rounds: int) -> list[Figu
     memory, seconds, output = peak_of(search)
     added = _bytes(store) - before
     result = json.loads(output)
-    alone = [
-        time_process([*PROGRAM, "run", str(results), *options, "--", "true"]).wall for _ in range(1 + rounds)
-    ][1:]
+    run = [*PROGRAM, "run", str(results), *engine, "--", "python", "-c", ""]
+    alone = [time_process(run).wall for _ in range(1 + rounds)][1:]
     setups = [trial["setup"] for trial in result["trials"]]
     about = {
         "differences": len(result["differences"]), "runs": result["runs"], "seconds": round(seconds, 1),
