@@ -137,7 +137,7 @@ def _install_packages(base: Base, store: Store, folder: Path, epoch: int) -> Pat
         flat.unlink()
     else:
         _bootstrap(base, store, root)
-    for deb in base.tools:
+    for deb in sorted(base.tools, key=_deb_sort_key):
         _unpack(deb, store, tools)
     _write_plan(base, store, plan, debs)
     _run_installer(store, folder, epoch)
@@ -150,16 +150,23 @@ def _key(base: Base, epoch: int) -> str:
     return hashlib.sha256(b"base\0" + json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def ingredients(base: Base) -> dict[str, list[Any]]:
-    """Return the sources of a base's files, as JSON.
+def ingredients(base: Base) -> dict[str, list[Any] | None]:
+    """Return all of a base that its tree follows from, as JSON.
 
-    Each package and tool counts: a script of any of them can change what runs in the base.
+    Each package and tool counts: a script of any of them can change what runs in the base. The packages of the image
+    decide the native architecture, and so the order of the installation.
     """
+    image = base.image
     return {
-        "packages": [[d.file.sha256, d.essential] for d in sorted(base.packages, key=_deb_sort_key)],
-        "tools": sorted(d.file.sha256 for d in base.tools),
-        "layers": [layer.diff_id for layer in base.image.layers] if base.image else [],
+        "packages": [_deb_facts(deb) for deb in sorted(base.packages, key=_deb_sort_key)],
+        "tools": [_deb_facts(deb) for deb in sorted(base.tools, key=_deb_sort_key)],
+        "layers": [layer.diff_id for layer in image.layers] if image else None,
+        "below": sorted([p.name, p.architecture] for p in image.packages) if image else [],
     }
+
+
+def _deb_facts(deb: Deb) -> list[Any]:
+    return [deb.name, deb.architecture, deb.file.sha256, deb.essential]
 
 
 def _deb_sort_key(deb: Deb) -> tuple[str, str]:
@@ -202,7 +209,7 @@ def _write_plan(base: Base, store: Store, plan: Path, debs: Path) -> None:
     native = base.native
     controls: list[DebControl] = []
     files: dict[str, str] = {}
-    for deb in base.packages:
+    for deb in sorted(base.packages, key=_deb_sort_key):  # a lock may list them in any order
         path = store.verified(deb.file.sha256, deb.file.filename)
         control = read_control(path, deb.file.filename)
         if (control.name, control.architecture) != (deb.name, deb.architecture):

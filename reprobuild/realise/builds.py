@@ -70,4 +70,4 @@ def _required_wheels(project: Source | Sdist, lock: Lock, built_wheels: Sequence
         present = [wheel for wheel in lock.wheels if wheel.role == "environment"]
         present += [other.wheel for other in built_wheels if not other.built.parts]
         needs |= {wheel.file.sha256: wheel for wheel in present}
-    return sorted(needs.values(), key=lambda wheel: wheel.file.filename)
+    return sorted(needs.values(), key=lambda wheel: (wheel.file.filename, wheel.file.sha256))

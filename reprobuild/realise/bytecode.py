@@ -51,9 +51,13 @@ def compiled_key(source: str, place: str, base: Base, interpreter: Interpreter, 
 
     `tree` is that of an interpreter outside the base. The interpreter runs in the whole base.
     """
-    python = [interpreter.version, interpreter.executable, tree]
-    parts = ["bytecode", RECIPE, source, place, python, ingredients(base)]
+    parts = ["bytecode", RECIPE, source, place, interpreter_facts(interpreter, tree), ingredients(base)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def interpreter_facts(interpreter: Interpreter, tree: str) -> list[str]:
+    """Return what a program that an interpreter runs depends on, for a key."""
+    return [interpreter.version, interpreter.executable, interpreter.home, tree]
 
 
 def compile_wheels(

@@ -60,7 +60,8 @@ def link_conda(lock: Lock, tree: Path, root: Callable[[], Root], store: Store) -
     """
     link_packages(lock.conda, lock.interpreter.minor, lock.platform, tree, root, store, lock.epoch)
     prefix, names = tree / PREFIX[1:], find_replaced_projects(lock)
-    packages = [package for package in lock.conda if names & set(package.distributions)]
+    in_order = sorted(lock.conda, key=lambda package: package.name)  # a lock may list them in any order
+    packages = [package for package in in_order if names & set(package.distributions)]
     files_by_name: dict[str, tuple[str, ...]] = {}
     for package in packages:
         record = f"conda-meta/{filename_stem(package.file.filename)}.json"
@@ -108,13 +109,13 @@ def find_replaced_projects(lock: Lock) -> set[str]:
 def conda_key(lock: Lock) -> list[Any]:
     """Return the linked tree's other inputs, as JSON.
 
-    They are in addition to the interpreter, the base and the epoch.
+    They are in addition to the interpreter, the base and the epoch. Each field of a package counts: the records that
+    are written have its address and its size, and its distributions decide what pip replaced.
     """
-    packages = sorted(
-        [package.file.filename, package.file.sha256, package.subdir, package.channel, package.file.url]
-        for package in lock.conda
-    )
-    return [RECIPE, version("py-rattler"), packages, sorted(find_replaced_projects(lock))]
+    in_order = sorted(lock.conda, key=lambda package: package.name)
+    packages = [msgspec.to_builtins(package) for package in in_order]
+    replaced = sorted(find_replaced_projects(lock))
+    return [RECIPE, version("py-rattler"), lock.platform, packages, replaced]
 
 
 def link_packages(

@@ -32,6 +32,7 @@ from reprobuild.lock.python import Sdist, Source, Wheel
 from reprobuild.lock.system import PREFIX, Artefact, Base, EnvVar
 from reprobuild.realise.base import ingredients
 from reprobuild.realise.build_outputs import keep_parts, paths_below
+from reprobuild.realise.bytecode import interpreter_facts
 from reprobuild.realise.canonical import canonical_wheel
 from reprobuild.realise.editable import make_editable_wheel
 from reprobuild.realise.prefix import make_prefix
@@ -71,10 +72,10 @@ def wheel_key(project: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree:
 
     It depends on the project's files and path, its name and version, the build's tools, and the base.
 
+    The tools have their names, in the order of their installation: a later one replaces files of an earlier one.
     `tree` is that of an interpreter outside the base, or empty.
     """
-    python = [lock.interpreter.version, lock.interpreter.executable, tree]
-    python += ["shared"] if lock.interpreter.shared else []
+    python = [*interpreter_facts(lock.interpreter, tree), lock.interpreter.shared, lock.platform]
     place = [project_directory(project), isinstance(project, Source) and project.editable]
     identity = [
         project.name,
@@ -82,7 +83,8 @@ def wheel_key(project: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree:
         project.subdirectory,
         project.version if isinstance(project, Sdist) else "",
     ]
-    tools = sorted(need.file.sha256 for need in needs)
+    tools = [[need.name, need.version, need.file.filename, need.file.sha256] for need in needs]
+    conda = [[package.file.sha256, package.file.filename, package.distributions] for package in lock.conda]
     building = [msgspec.to_builtins(project.building), sorted(_variables(project, lock).items())]
     parts = [
         "wheel",
@@ -91,6 +93,7 @@ def wheel_key(project: Source | Sdist, needs: Iterable[Wheel], lock: Lock, tree:
         identity,
         place,
         tools,
+        sorted(conda) if project.building.environment else [],
         building,
         ingredients(_choose_base(project, lock)),
         python,

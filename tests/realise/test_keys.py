@@ -11,10 +11,12 @@ import pytest
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Interpreter, Sdist
 from reprobuild.lock.system import Artefact, Base, Deb
+from reprobuild.realise.base import _write_plan
 from reprobuild.realise.bytecode import bytecode_key
 from reprobuild.realise.interpreter import _key, recall_interpreter
 from reprobuild.realise.wheels import wheel_key
 from tests.image.made import Made
+from tests.system.samples import ar_bytes, member, tar_bytes
 
 
 @pytest.fixture
@@ -42,6 +44,33 @@ def test_what_an_interpreter_makes_is_remembered_for_its_own_base_alone(made: Ma
         assert recall_interpreter(moved, made.store) is None
     sdist = Sdist(name="p", version="1", file=Artefact(filename="p-1.tar.gz", sha256="1" * 64, size=1))
     assert len({wheel_key(sdist, [], replace(own, base=base), "") for base in bases}) == len(bases)
+
+
+def test_the_order_of_a_locks_packages_decides_no_plan(made: Made, tmp_path: Path) -> None:
+    """Two packages can have one name for dpkg; a foreign lock lists them in either order under the same key."""
+    debs = tuple(packed_deb(made, architecture) for architecture in ("all", "amd64", "i386"))
+    base = Base(distribution="debian", release="bookworm", packages=debs)
+    plans = []
+    for number, packages in enumerate((debs, debs[::-1])):
+        plan, folder = tmp_path / f"plan-{number}", tmp_path / f"debs-{number}"
+        plan.mkdir()
+        folder.mkdir()
+        _write_plan(msgspec.structs.replace(base, packages=packages), made.store, plan, folder)
+        plans.append({path.name: path.read_text() for path in plan.iterdir()})
+    assert plans[0] == plans[1]
+
+
+def packed_deb(made: Made, architecture: str) -> Deb:
+    """Return a package in the store."""
+    control = f"Package: users\nVersion: 1\nArchitecture: {architecture}\n".encode()
+    parts = [
+        ("debian-binary", b"2.0\n"),
+        ("control.tar", tar_bytes([(member("./control"), control)])),
+        ("data.tar", tar_bytes([])),
+    ]
+    content = ar_bytes(parts)
+    file = Artefact(filename=f"users_{architecture}.deb", sha256=made.store.add(content), size=len(content))
+    return Deb(name="users", version="1", architecture=architecture, essential=False, file=file)
 
 
 def standing_alone(made: Made) -> Lock:
