@@ -234,7 +234,7 @@ def test_the_command_of_an_image_with_torch_draws_numbers() -> None:
 
 # Values in attributes that this program makes: numbers, ids, tones and names of sections.
 OURS = {
-    "answer.tone", "icons[loop.index0]", "section.id", "note.tone", "note.section", "tones[word]", "kind",
+    "answer.tone", "icons[answer.icon]", "section.id", "note.tone", "note.section", "tones[word]", "kind",
     "list.name", "list.id", "letter", "x", "y", "y - 6", "x - 4", "y - 4", "x - 3", "own", "picture.width",
     "picture.height", "label.x", "label.y", "bar.width", "id", "part.x", "part.width", "part.number",
     "loop.index0", "tab.id", "probe.id", "column.row", "strip.id", "strip.height", "block.x", "block.width",

@@ -31,9 +31,7 @@ from reprobuild.report.html.requirements import view_requirements
 from reprobuild.report.html.run import view_run_box
 from reprobuild.report.html.sizes import view_sizes
 from reprobuild.report.html.summary import (
-    KNOW,
     Note,
-    ReportAnswer,
     answer_same_environment,
     answer_same_results,
     summarise_remarks,
@@ -75,20 +73,16 @@ def render_html(
     sections = tuple(_list_sections(lock, image, verdict, remarks, cluster, build))
     facts = {
         "title": view_title(lock, image, verdict, build.layers), "image": image, "verdict": verdict, "answers": answers,
-        "icons": [_find_icon(answer) for answer in answers],
         "run": view_run_box(lock, image, verdict, name or image.reference),
         "sections": sections, "titles": {section.id: section.title for section in sections},
         "policy": content_security_policy(),
     }  # fmt: skip
-    return _templates().render("page.html.j2", facts) + "\n"
-
-
-def _find_icon(answer: ReportAnswer) -> str:
-    return _ICONS["know" if answer.question == KNOW and answer.tone != "good" else answer.tone]
+    return page_templates().render("page.html.j2", facts) + "\n"
 
 
 @cache
-def _templates() -> Templates:
+def page_templates() -> Templates:
+    """Return the templates of all pages."""
     filters: dict[str, Callable[[str], str]] = {
         "attr": lambda value: escape(attribute_text(value)),  # an attribute takes no element
         "prose": prose,
@@ -97,7 +91,7 @@ def _templates() -> Templates:
     }
     facts = {
         "tones": TONES, "most_rows": MOST_ROWS, "modes": MODES, "seen_words": SEEN, "brief_digest": brief_digest,
-        "count": format_count, "format_bytes": format_bytes,
+        "count": format_count, "format_bytes": format_bytes, "icons": _ICONS,
     }  # fmt: skip
     return html_templates(Path(str(files(_PACKAGE).joinpath("templates"))), text, filters, facts)
 
@@ -152,4 +146,4 @@ def _content_hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-__all__ = ["content_security_policy", "render_html"]
+__all__ = ["content_security_policy", "page_templates", "render_html"]

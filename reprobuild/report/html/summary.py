@@ -53,6 +53,11 @@ class ReportAnswer(Struct, frozen=True, kw_only=True):
     word: str
     sentence: str
 
+    @property
+    def icon(self) -> str:
+        """The name of its picture."""
+        return "know" if self.question == KNOW and self.tone != "good" else self.tone
+
 
 class Note(Struct, frozen=True, kw_only=True):
     """One remark, with its section and a short form."""
