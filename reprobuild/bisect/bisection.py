@@ -26,6 +26,7 @@ from reprobuild.context import RunContext
 from reprobuild.engines.gpu import parse_gpu_option
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import InconclusiveError
+from reprobuild.lock.model import Lock
 
 
 class Judging(Struct, frozen=True, kw_only=True):
@@ -80,9 +81,7 @@ def bisect(
         except InconclusiveError as err:
             result = msgspec.structs.replace(blank, reason=str(err), hint=err.hint)
     context.say("")
-    return msgspec.structs.replace(
-        result, runs=bench.runs, remembered=bench.runs - laboratory.started, seconds=time.monotonic() - began
-    )
+    return msgspec.structs.replace(bench.complete(result), seconds=time.monotonic() - began)
 
 
 def _make_oracle(laboratory: Laboratory, mixer: Mixer, command: TrialCommand, judging: Judging) -> Oracle:
@@ -97,52 +96,71 @@ class _Bench:
     """The trials of a search, with a record of each."""
 
     def __init__(self, mixer: Mixer, laboratory: Laboratory, oracle: Oracle) -> None:
-        self.oracle, self.runs = oracle, 0
+        self.oracle = oracle
         self._mixer, self._laboratory = mixer, laboratory
-        self._records: list[TrialRecord] = []
+        self._outcomes: dict[Chosen, list[Outcome]] = {}
+        self._records: dict[Chosen, TrialRecord] = {}
+        self._all = frozenset(range(len(mixer.atoms.atoms)))
 
     def search(self, blank: BisectionResult) -> BisectionResult:
         say = self._laboratory.context.say
         say(f"running A and B: {shlex.join(blank.command)}")
-        sides = [
-            self._count(self._laboratory.runs(lock, part), [])
-            for lock, part in ((self._mixer.first, "a"), (self._mixer.second, "b"))
-        ]
-        self.oracle.check(sides[0], sides[1])
+        sides = (
+            self._runs(frozenset(), self._mixer.first, "a"),
+            self._runs(self._all, self._mixer.second, "b"),
+        )
+        try:
+            self.oracle.check(*sides)
+        finally:
+            self._record(frozenset(), "A", self._mixer.first)
+            self._record(self._all, "B", self._mixer.second)
         needs = self._mixer.atoms.needs
-        outcome = search(len(self._mixer.atoms.atoms), self._test, needs)
+        outcome = search(len(self._all), self._test, needs)
         return msgspec.structs.replace(
             blank, guilty=tuple(sorted(outcome.guilty)), required=tuple(find_required(outcome.guilty, needs)),
-            groups=tuple(tuple(sorted(group)) for group in outcome.groups), forward=outcome.forward,
-            backward=outcome.backward, removed=tuple(sorted(outcome.removed)), trials=tuple(self._records),
+            groups=tuple(tuple(sorted(group)) for group in outcome.groups), forward=outcome.forward, backward=outcome.backward, removed=tuple(sorted(outcome.removed)),
+            trials=tuple(self._records[trial.chosen] for trial in outcome.trials),
         )  # fmt: skip
 
-    def _count(self, runs: Runs, outcomes: list[Outcome]) -> Runs:
-        """Return runs that are counted and kept."""
+    def complete(self, result: BisectionResult) -> BisectionResult:
+        """Return a result with what is known of all runs."""
+        outcomes = [outcome for runs in self._outcomes.values() for outcome in runs]
+        records = dict(self._records)
+        sides = [records.pop(side) for side in (frozenset[int](), self._all) if side in records]
+        return msgspec.structs.replace(
+            result, engine=self._laboratory.engine.NAME, sides=tuple(sides), runs=len(outcomes),
+            remembered=sum(outcome.remembered for outcome in outcomes), trials=result.trials or tuple(records.values()),
+        )  # fmt: skip
+
+    def _runs(self, chosen: Chosen, lock: Lock, part: str) -> Runs:
+        """Return runs whose outcomes are kept."""
+        runs, outcomes = self._laboratory.runs(lock, part), self._outcomes.setdefault(chosen, [])
 
         def run(number: int) -> Outcome:
-            self.runs += 1
             outcomes.append(runs(number))
             return outcomes[-1]
 
         return run
 
     def _test(self, chosen: Chosen) -> Answer:
-        count = len(self._mixer.atoms.atoms)
         self._laboratory.context.say(
-            f"trial {len(self._records) + 1}: A with {len(chosen)} of {count} differences"
+            f"trial {len(self._records) - 1}: A with {len(chosen)} of {len(self._all)} differences"
         )
-        outcomes: list[Outcome] = []
-        mixture = self._mixer.mix(sorted(chosen))
+        mixture = self._mixer.mix(chosen)
         for tar in mixture.tars:
             self._laboratory.context.store.add(tar)
-        answer = self.oracle.answer(self._count(self._laboratory.runs(mixture.lock), outcomes))
+        answer = self.oracle.answer(self._runs(chosen, mixture.lock, "trial"))
+        self._record(chosen, answer, mixture.lock)
+        return answer
+
+    def _record(self, chosen: Chosen, answer: Answer, lock: Lock) -> None:
+        outcomes = self._outcomes[chosen]
         failed = next((outcome for outcome in outcomes if outcome.is_untestable), None)
         why = "" if failed is None else failed.why or f"the command exited {failed.code}"
-        self._records.append(
-            TrialRecord(
-                differences=tuple(sorted(chosen)), answer=answer, runs=len(outcomes), why=why,
+        if outcomes:
+            self._records[chosen] = TrialRecord(
+                differences=tuple(sorted(chosen)), answer="untestable" if failed else answer, runs=len(outcomes),
+                remembered=sum(outcome.remembered for outcome in outcomes), why=why, seed=self._laboratory.seed(lock),
                 seconds=sum(outcome.seconds for outcome in outcomes), setup=outcomes[0].setup,
-            )
-        )  # fmt: skip
-        return answer
+                result="" if failed else self.oracle.describe(outcomes),
+            )  # fmt: skip

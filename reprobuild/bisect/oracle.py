@@ -38,6 +38,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         files: the sha256 of the collected files and of their index, by the name in their directory.
         seconds: of the command.
         setup: seconds before it.
+        remembered: whether an earlier search ran it.
     """
 
     code: int | None
@@ -47,6 +48,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     files: dict[Text, Sha256] = {}
     seconds: float = 0.0
     setup: float = 0.0
+    remembered: bool = False
 
     @property
     def is_untestable(self) -> bool:
@@ -73,6 +75,10 @@ class Oracle(Protocol):
 
     def answer(self, runs: Runs) -> Answer:
         """Compare a mixture's result with those of A and B."""
+        ...
+
+    def describe(self, outcomes: Sequence[Outcome]) -> str:
+        """Return the result of the runs of a mixture in words."""
         ...
 
 
@@ -116,6 +122,10 @@ class ExactOracle:
         if self._same(outcome, self._sides[0]):
             return "A"
         return "B" if self._same(outcome, self._sides[1]) else "other"
+
+    def describe(self, outcomes: Sequence[Outcome]) -> str:
+        """Return the result of the first run."""
+        return self._describe(outcomes[0])
 
 
 def _refuse_untestable(side: str, outcomes: Sequence[Outcome]) -> None:
@@ -242,3 +252,12 @@ class NoisyOracle:
             if len(values) > 1 and abs(likelihood) >= bound:
                 return "B" if likelihood > 0 else "A"
         return "other"
+
+    def describe(self, outcomes: Sequence[Outcome]) -> str:
+        """Return the mean of all runs with a number."""
+        values = [outcome.number for outcome in outcomes if outcome.number is not None]
+        return (
+            f"{sum(values) / len(values):g}, the mean"
+            if values
+            else f"exit code {outcomes[0].code} without the number"
+        )

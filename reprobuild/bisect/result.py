@@ -24,17 +24,25 @@ class TrialRecord(Struct, frozen=True, kw_only=True):
         differences: their numbers, from 0.
         answer: whose result it has.
         runs: how often the command ran in it.
+        remembered: how many of these runs an earlier search had made.
         seconds: of these runs.
         setup: seconds until the first of them began.
         why: the reason if it is untestable.
+        result: the result of the command in words.
+        seed: of the command.
+        lock: the path of its lock, if that was written.
     """
 
     differences: tuple[int, ...]
     answer: Answer
     runs: int = 1
+    remembered: int = 0
     seconds: float = 0.0
     setup: float = 0.0
     why: str = ""
+    result: str = ""
+    seed: int = 0
+    lock: str = ""
 
 
 class BisectionResult(Struct, frozen=True, kw_only=True):
@@ -44,6 +52,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
         first, second: the names of A and B, as the user gave them.
         command: the command.
         oracle: what the results are compared by.
+        engine: the engine that ran the command.
         untestable: differences that no mixture can have: GPU, driver, kernel, processor.
         differences: those that can be applied alone, the likeliest first.
         guilty: the numbers of the smallest set; empty without an answer.
@@ -52,6 +61,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
         forward: the result of A with the set; `B` if it is proved.
         backward: the result of B without the set; `A` if it is proved.
         removed: the set, with the differences that cannot stay without it.
+        sides: A and B alone.
         trials: the tested mixtures, in order.
         runs: how often the command ran, with those of A and B.
         remembered: how many of these runs an earlier search had made.
@@ -64,6 +74,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
     second: str
     command: tuple[str, ...]
     oracle: str
+    engine: str = ""
     untestable: tuple[EnvironmentDifference, ...] = ()
     differences: tuple[Atom, ...] = ()
     guilty: tuple[int, ...] = ()
@@ -72,6 +83,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
     forward: Answer = "untestable"
     backward: Answer = "untestable"
     removed: tuple[int, ...] = ()
+    sides: tuple[TrialRecord, ...] = ()
     trials: tuple[TrialRecord, ...] = ()
     runs: int = 0
     remembered: int = 0
@@ -108,7 +120,13 @@ def _untestable_lines(differences: Sequence[EnvironmentDifference]) -> Iterator[
     if differences:
         yield f"cannot be tested: {len(differences)} differences of the machines, which may be the cause, too"
         rows = [
-            [f"  {item.kind}", display_line(item.name), _value(item.one), "->", _value(item.other)]
+            [
+                f"  {item.kind}",
+                display_line(item.name),
+                describe_value(item.one),
+                "->",
+                describe_value(item.other),
+            ]
             for item in differences[:SHOWN]
         ]
         yield from align(rows)
@@ -137,28 +155,42 @@ def _atom_row(atom: Atom, requiring: Atom | None) -> list[str]:
     beside = f"(with {', '.join(more[:SHOWN])})" if more else ""
     if requiring:
         beside = f"{beside} (required by {display_line(requiring.name)})".lstrip()
-    return [f"  {atom.kind}", display_line(atom.name), _value(atom.first), "->", _value(atom.second), beside]
+    return [
+        f"  {atom.kind}",
+        display_line(atom.name),
+        describe_value(atom.first),
+        "->",
+        describe_value(atom.second),
+        beside,
+    ]
 
 
-def _value(value: str | None) -> str:
+def describe_value(value: str | None, longest: int = LONGEST) -> str:
+    """Return a value of A or B in one line."""
     if value is None:
         return _ABSENT
     line = display_line(value)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def _proof_lines(result: BisectionResult) -> Iterator[str]:
     it = "it" if len(result.guilty) == 1 else "them"
-    forward = "proved" if result.forward == "B" else f"NOT proved ({_words(result.forward)})"
-    backward = "proved" if result.backward == "A" else f"NOT proved ({_words(result.backward)})"
-    more = set(result.removed) - set(result.guilty)
-    names = ", ".join(display_line(result.differences[number].name) for number in sorted(more))
-    beside = f" and what needs {it} ({names})" if more else ""
+    forward = "proved" if result.forward == "B" else f"NOT proved ({answer_words(result.forward)})"
+    backward = "proved" if result.backward == "A" else f"NOT proved ({answer_words(result.backward)})"
+    names = removed_names(result)
+    beside = f" and what needs {it} ({names})" if names else ""
     yield f"A with {it} gives the result of B: {forward}"
     yield f"B without {it}{beside} gives the result of A: {backward}"
 
 
-def _words(answer: Answer) -> str:
+def removed_names(result: BisectionResult) -> str:
+    """Return the names of the differences that cannot stay without the guilty ones."""
+    more = set(result.removed) - set(result.guilty)
+    return ", ".join(display_line(result.differences[number].name) for number in sorted(more))
+
+
+def answer_words(answer: Answer) -> str:
+    """Return whose result a mixture has, in words."""
     return {"A": "the result of A", "B": "the result of B", "other": "another result"}.get(answer, answer)
 
 
@@ -178,6 +210,12 @@ def _trial_lines(result: BisectionResult) -> list[str]:
         names = [display_line(result.differences[number].name) for number in trial.differences]
         text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         rows.append(
-            [f"  {text}", _words(trial.answer), str(trial.runs), f"{trial.seconds:.1f}", f"{trial.setup:.1f}"]
+            [
+                f"  {text}",
+                answer_words(trial.answer),
+                str(trial.runs),
+                f"{trial.seconds:.1f}",
+                f"{trial.setup:.1f}",
+            ]
         )
     return align(rows)

@@ -59,6 +59,11 @@ class TrialCommand(Struct, frozen=True, kw_only=True):
         more = (self.metric.file,) if self.metric and self.metric.file else ()
         return (*self.artefacts, *more)
 
+    @property
+    def volumes(self) -> tuple[str, ...]:
+        """Its mounts, read-only without `:rw`."""
+        return tuple(text if text.endswith((":ro", ":rw")) else f"{text}:ro" for text in self.options.volumes)
+
 
 @contextlib.contextmanager
 def reserve_name(context: RunContext) -> Iterator[str]:
@@ -88,7 +93,6 @@ class Laboratory:
     ) -> None:
         """Read the contents of the mounts; `afresh` repeats remembered trials."""
         self.command, self.engine, self.context = command, engine, context
-        self.started = 0  # trials that were run, and not remembered
         self._name, self._afresh = name, afresh
         self._loaded: dict[str, str] = {}
         volumes, _ = read_volumes(command.options.volumes)
@@ -124,19 +128,22 @@ class Laboratory:
             key = self._key(lock, image, number)
             outcome = None if self._afresh else self._recall(key)
             if outcome is None:
-                self.started += 1
                 outcome = self._run(lock, part)
                 self.context.store.remember(key, msgspec.to_builtins(outcome))
             return outcome
 
         return run
 
+    def seed(self, lock: Lock) -> int:
+        """Return the seed of the command in a lock's image."""
+        seed = self.command.options.seed
+        return check_seed(lock) if seed is None else seed
+
     def _task(self, lock: Lock, arguments: tuple[str, ...]) -> Task:
-        """Return the task of a trial; its volumes are read-only without `:rw`."""
-        options = self.command.options
-        volumes = tuple(text if text.endswith((":ro", ":rw")) else f"{text}:ro" for text in options.volumes)
-        seed = check_seed(lock) if options.seed is None else options.seed
-        options = msgspec.structs.replace(options, volumes=volumes, seed=seed)
+        """Return the task of a trial."""
+        options = msgspec.structs.replace(
+            self.command.options, volumes=self.command.volumes, seed=self.seed(lock)
+        )
         return prepare(lock, arguments, options, self.context.env).task
 
     def _key(self, lock: Lock, image: str, number: int) -> str:
@@ -159,7 +166,9 @@ class Laboratory:
             outcome = msgspec.convert(self.context.store.recall(key), Outcome)
         except msgspec.ValidationError:
             return None
-        return outcome if all(map(self.context.store.has, outcome.files.values())) else None
+        if not all(map(self.context.store.has, outcome.files.values())):
+            return None
+        return msgspec.structs.replace(outcome, remembered=True)
 
     def _run(self, lock: Lock, part: str) -> Outcome:
         """Run the command once in a new container.
