@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from reprobuild.bisect.bisection import Judging, bisect
 from reprobuild.bisect.metric import Metric, check_metric
-from reprobuild.bisect.mixture import make_mixer
+from reprobuild.bisect.mixture import Mixer, make_mixer
 from reprobuild.bisect.oracle import read_tolerance
-from reprobuild.bisect.result import BisectionResult
+from reprobuild.bisect.result import BisectionResult, TrialRecord
 from reprobuild.bisect.trial import TrialCommand
 from reprobuild.compare.environments.difference import EnvironmentDifference
 from reprobuild.compare.environments.model import Kind
 from reprobuild.compare.environments.open import Running, compare
 from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
+from reprobuild.lock.model import Lock
 from reprobuild.pipeline.locked_side import Decide, keep_inputs, lock_side, open_source
+from reprobuild.pipeline.trial_image import keep_trial_lock
 
 # Differences of machines, which no image has.
 MACHINE: tuple[Kind, ...] = ("gpu", "machine")
@@ -23,7 +27,7 @@ MACHINE: tuple[Kind, ...] = ("gpu", "machine")
 
 def bisect_sides(
     names: tuple[str, str], folder: Path, decide: Decide, command: TrialCommand, judging: Judging,
-    context: RunContext, *, afresh: bool = False,
+    context: RunContext, *, afresh: bool = False, trials: Path | None = None,
 ) -> BisectionResult:  # fmt: skip
     """Bisect two environments that the user names.
 
@@ -32,17 +36,14 @@ def bisect_sides(
         folder: an empty directory for the locks of snapshots.
         decide: returns the overrides of a snapshot's directory, and the context for them.
         command, judging, context, afresh: as `bisect` has them.
+        trials: the directory for the lock of each trial; None if they are not needed.
 
     Raises:
         UsageError: a path is absent, or the two are of different platforms.
         LockError, SnapshotError: an environment is damaged, or cannot be locked.
     """
-    locks = []
-    for number, name in enumerate(names):
-        place = folder / str(number)
-        place.mkdir()
-        locks.append(lock_side(name, place, decide, context))
-    first, second = locks
+    first = _lock(names[0], folder / "first", decide, context)
+    second = _lock(names[1], folder / "second", decide, context)
     if first.platform != second.platform:
         raise UsageError(
             f"A is for {first.platform}, and B for {second.platform}: no mixture of them is an image",
@@ -54,7 +55,27 @@ def bisect_sides(
     )  # fmt: skip
     with keep_inputs((first, second), folder, context):
         mixer = make_mixer(first, second, lambda source: open_source(source, context))
-        return bisect(mixer, command, judging, context, blank, afresh=afresh)
+        result = bisect(mixer, command, judging, context, blank, afresh=afresh)
+        return result if trials is None else _keep_locks(result, mixer, trials, context)
+
+
+def _lock(name: str, folder: Path, decide: Decide, context: RunContext) -> Lock:
+    folder.mkdir()
+    return lock_side(name, folder, decide, context)
+
+
+def _keep_locks(
+    result: BisectionResult, mixer: Mixer, folder: Path, context: RunContext
+) -> BisectionResult:  # fmt: skip
+    """Write the lock of each trial, and return the result with their paths."""
+
+    def keep(trial: TrialRecord) -> TrialRecord:
+        path = keep_trial_lock(mixer.mix(trial.differences).lock, folder, context)
+        return msgspec.structs.replace(trial, lock="" if path is None else str(path))
+
+    return msgspec.structs.replace(
+        result, sides=tuple(map(keep, result.sides)), trials=tuple(map(keep, result.trials))
+    )
 
 
 def _machine_differences(names: tuple[str, str], context: RunContext) -> tuple[EnvironmentDifference, ...]:

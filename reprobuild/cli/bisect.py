@@ -86,6 +86,10 @@ def _decide(captured: Path, store: Path | None, *, offline: bool) -> tuple[Decis
 )
 @click.option("--afresh", is_flag=True, help="Run trials again that the store remembers.")
 @click.option("--trials", "everything", is_flag=True, help="List every trial.")
+@click.option(
+    "--explain", "page", type=common.PATH, metavar="FILE.html",
+    help="Write a page with the trials, and their locks into FILE.trials.",
+)  # fmt: skip
 @common.gpu_option
 @common.engine_option
 @common.store_option
@@ -95,7 +99,8 @@ def _decide(captured: Path, store: Path | None, *, offline: bool) -> tuple[Decis
 def command(
     first: str, second: str, artefacts: tuple[str, ...], ignored: tuple[str, ...], pattern: str | None,
     metric_file: str | None, tolerance: str, error_rate: float | None, arguments: tuple[str, ...], afresh: bool,
-    everything: bool, store: Path | None, offline: bool, as_json: bool, **options: Any,
+    everything: bool, page: Path | None, store: Path | None,
+    offline: bool, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Find the smallest set of differences between A and B that changes the result of CMD.
 
@@ -108,24 +113,33 @@ def command(
       reprobuild bisect monday friday --output-file out.pt -- python train.py --out out.pt
       reprobuild bisect a.lock b.lock --metric 'loss=([0-9.]+)' --tolerance 1e-6 -- python train.py
       reprobuild bisect a.lock b.lock --metric 'img/s: ([0-9.]+)' --noisy 0.01 -- python bench.py
+      reprobuild bisect monday friday --explain why.html -- python train.py
     """
+    from reprobuild.bisect.explanation import explain_bisection, prepare_page
     from reprobuild.bisect.result import render_bisection
     from reprobuild.bisect.sides import bisect_sides, read_judging
     from reprobuild.bisect.trial import TrialCommand
+    from reprobuild.infra.atomic import write_file
+    from reprobuild.report.html.explanation import render_explanation
     from reprobuild.run.options import RunOptions
 
     metric, judging = read_judging(pattern, metric_file, tolerance, error_rate, artefacts, ignored)
     trial = TrialCommand(
         arguments=arguments, options=RunOptions(**options), artefacts=artefacts, metric=metric
     )
+    trials = None if page is None else prepare_page(page)
     context = common.make_context(store, offline=offline)
     with context.store.scratch() as scratch:
         folder = scratch / "sides"
         folder.mkdir()
         result = bisect_sides(
-            (first, second), folder, lambda captured: _decide(captured, store, offline=offline), trial, judging,
-            context, afresh=afresh,
+            (first, second), folder,
+            lambda captured: _decide(captured, store, offline=offline), trial, judging, context,
+            afresh=afresh, trials=trials,
         )  # fmt: skip
+    if page is not None:
+        write_file(page, render_explanation(explain_bisection(result, trial, store)).encode())
+        context.say(f"explained in {page}")
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:

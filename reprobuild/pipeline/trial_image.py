@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 from reprobuild.builders.native import build_image
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Engine
+from reprobuild.errors import LockError
+from reprobuild.lock.file import write_new_lock
 from reprobuild.lock.model import Lock, SealedLock, unseal
 from reprobuild.lock.system import FILES
 from reprobuild.pipeline.fetch_inputs import fetch_inputs
 from reprobuild.pipeline.render import refuse_secrets
 from reprobuild.realise.realise import realise
 from reprobuild.recipe.payload import pack_runtime, payload_files
+from reprobuild.store.roots import record_lock
 
 _RUNTIME = f"{FILES[1:]}/lib/"  # this program's own package, which has no value of the user
 
@@ -51,3 +55,20 @@ def load_trial_image(lock: Lock, name: str, engine: Engine, context: RunContext)
             folder / image.layout, name, (image.config, image.manifest), context.env, context.progress
         )
     return sealed
+
+
+def keep_trial_lock(lock: Lock, folder: Path, context: RunContext) -> Path | None:
+    """Write the lock of a mixture, and let the store keep its files.
+
+    Its name follows from its content: a later search does not change it.
+
+    Returns:
+        Its path; None if it looks as if it held a secret.
+    """
+    path = folder / f"{lock.digest[:12]}.lock"
+    try:
+        write_new_lock(lock, path)
+    except LockError:
+        return None
+    record_lock(lock, path, context.store, "bisect")
+    return path

@@ -238,7 +238,7 @@ OURS = {
     "list.name", "list.id", "letter", "x", "y", "y - 6", "x - 4", "y - 4", "x - 3", "own", "picture.width",
     "picture.height", "label.x", "label.y", "bar.width", "id", "part.x", "part.width", "part.number",
     "loop.index0", "tab.id", "probe.id", "column.row", "strip.id", "strip.height", "block.x", "block.width",
-    "block.shade", "column.x", "column.y", "picture.step", "picture.step * modes | length",
+    "block.shade", "column.x", "column.y", "loop.index", "picture.step", "picture.step * modes | length",
 }  # fmt: skip
 
 
