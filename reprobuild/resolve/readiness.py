@@ -16,13 +16,14 @@ from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.infra.display import escape_text
 from reprobuild.resolve.acceptance import names_of
-from reprobuild.resolve.as_of import SOLVED, describe_moment, parse_moment
+from reprobuild.resolve.as_of import SOLVED, parse_moment
 from reprobuild.resolve.environment.path_mapping import place_repositories, unquote_directory
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.resolve.interpreter.proposal import PythonLimits, propose_python
 from reprobuild.resolve.line_resolutions import UNREAD, unread_remarks
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
+from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.sources.captured_sources import rule_losses
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Requirement, Snapshot

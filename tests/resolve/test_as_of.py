@@ -18,13 +18,14 @@ from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
 from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.infra.http.client import Net
-from reprobuild.resolve import as_of
-from reprobuild.resolve.as_of import describe_moment, parse_moment, parse_past_moment, solve_open_lines
+from reprobuild.resolve import as_of, solve_versions
+from reprobuild.resolve.as_of import parse_moment, parse_past_moment, solve_open_lines
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.resolve.python.misspelt import suggest_project
 from reprobuild.resolve.readiness import list_questions
+from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.static_requires import parse_requires_text
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.model import Snapshot
@@ -133,7 +134,7 @@ def test_requirements_without_a_solution_are_refused_with_the_words_of_uv(index:
 )
 def test_the_interpreter_of_uv_runs_nothing_else(arguments: tuple[str, ...], tmp_path: Path) -> None:
     interpreter = tmp_path / "python"
-    interpreter.write_text(as_of._INTERPRETER.format(python=sys.executable, own=str(interpreter)))
+    interpreter.write_text(solve_versions._INTERPRETER.format(python=sys.executable, own=str(interpreter)))
     interpreter.chmod(0o700)
     done = subprocess.run(
         [interpreter, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -278,7 +279,7 @@ def test_the_logins_of_indexes_are_in_the_private_file_only() -> None:
         find_links=(), simple=("https://a.test/simple", "https://b.test/simple"),
         credentials={"https://a.test/simple": ("me", "p@ss")},
     )  # fmt: skip
-    assert as_of._configure(indexes, {}) == {
+    assert solve_versions._configure(indexes, {}) == {
         "index": [
             {"url": "https://" + ":".join(["me", "p%40ss@a.test/simple"]), "default": False},
             {"url": "https://b.test/simple", "default": True},

@@ -37,7 +37,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.sandbox import command, namespaces
 from reprobuild.infra.sandbox.model import Root
 from reprobuild.infra.tar.entries import TarEntry
-from reprobuild.resolve import as_of
+from reprobuild.resolve import solve_versions
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter import local, standalone
 from reprobuild.resolve.python.context import make_file_lists
@@ -106,7 +106,7 @@ def choose_versions(scene: Scene) -> None:
     """Let uv choose versions for no requirement, which it must."""
     context = around(scene)
     files = make_file_lists(Decisions(), context.services, context)
-    assert as_of._compile([], "2024-01-15T00:00:00Z", "3.11.2", "x86_64", files, context) == {}
+    assert solve_versions.solve_versions([], "2024-01-15T00:00:00Z", "3.11.2", "x86_64", files, context) == {}
 
 
 def listen(scene: Scene) -> object:
@@ -308,7 +308,7 @@ ROWS = {
     ),
     "reprobuild/resolve/interpreter/standalone.py:_fetch_build": Row("own-python", bring),
     "reprobuild/resolve/interpreter/standalone.py:_list_builds": Row("own-python", list_builds),
-    "reprobuild/resolve/as_of.py:_compile": Row("own-python", choose_versions),
+    "reprobuild/resolve/solve_versions.py:solve_versions": Row("own-python", choose_versions),
     "reprobuild/snapshot/importers/uv_lock.py:_export": Row("own-python", export_lock),
     "reprobuild/ecosystems/git/repository.py:GitRepository._git": Row("git", listen),
     "reprobuild/ecosystems/git/restore/restore.py:_Restored.git": Row("git", restored),

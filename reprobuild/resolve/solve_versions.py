@@ -1,0 +1,209 @@
+"""Versions of requirements, chosen by uv among the files of this machine's indexes."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import tomli_w
+from packaging.utils import canonicalize_name
+
+from reprobuild.ecosystems.pypi.files import FileLists
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
+from reprobuild.errors import LockError
+from reprobuild.infra.display import display_text
+from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.proc.own_python import own_module
+from reprobuild.infra.proc.run import run
+from reprobuild.resolve.ages.dated_indexes import DatedIndexes
+from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.python.misspelt import suggest_project
+from reprobuild.resolve.static_requires import read_static_requires
+from reprobuild.snapshot.model import Requirement
+from reprobuild_portable.secrets import redact
+
+_MOST_ARCHIVES = 100  # releases whose requirements are read here
+_UNBUILT = re.compile(r"Failed to build `(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.!+_-]+)`")
+_UNKNOWN = re.compile(r"Because (?P<name>[A-Za-z0-9._-]+) was not found in the package registry")
+# Variables of uv's environment; a netrc file is not among them, because an index chooses the hosts of its files.
+_KEPT = (
+    "PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+)  # fmt: skip
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)")
+_LABEL = re.compile(r"\+.*")  # a local version, which only the index of its build has
+_OPTIONS = (
+    "--no-header", "--no-annotate", "--no-cache", "--no-python-downloads", "--index-strategy", "unsafe-best-match",
+    "--quiet", "--no-build-isolation",  # else uv runs code in an environment of its own, by another interpreter
+)  # fmt: skip
+# uv reads the requirements of most source archives from their files; for the rest it would run their code. This
+# interpreter answers uv's question about itself, names itself in the answer, and runs nothing else.
+_INTERPRETER = """\
+#!/bin/sh
+case "$1 $2 $3 $4" in
+"-I -B -c import sys; sys.path = ["*"from python.get_interpreter_info import main; main()")
+    exec {python} -I -B -c "import sys; sys.executable = sys._base_executable = {own!r}; $4" ;;
+esac
+echo "reprobuild runs no code of a source archive" >&2
+exit 1
+"""
+
+
+def describe_moment(moment: str) -> str:
+    """Return a moment of `parse_moment` for people: midnight is the end of the day before."""
+    day, _, time = moment.partition("T")
+    if time != "00:00:00Z" or day == "0001-01-01":
+        return moment
+    return f"the end of {datetime.date.fromisoformat(day) - datetime.timedelta(days=1)}"
+
+
+def solve_versions(
+    lines: Sequence[Requirement],
+    moment: str,
+    python: str,
+    machine: str,
+    files: FileLists,
+    context: ResolveContext,
+    dated: DatedIndexes | None = None,
+) -> dict[str, str]:
+    """Return the version of each distribution by canonical name, as uv chooses them.
+
+    Args:
+        lines: requirements with or without a version.
+        moment: of RFC 3339; files that came later do not count. Empty for all files.
+        python: the version of the image's interpreter.
+        machine: in the kernel's spelling, `x86_64`.
+        files: the file lists of the machine's indexes.
+        context: of the resolution.
+        dated: indexes without upload times, with those of the evidence.
+
+    Raises:
+        LockError: no set of versions fits; the message is uv's.
+        FetchError: an index is unavailable.
+    """
+    addresses = dated.addresses if dated else {}
+    known: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory(prefix="reprobuild-solve-") as name:
+        folder = Path(name)
+        (folder / "requirements.in").write_text("".join(f"{row}\n" for row in _inputs(lines)))
+        interpreter = folder / "python"
+        interpreter.write_text(_INTERPRETER.format(python=shlex.quote(sys.executable), own=str(interpreter)))
+        interpreter.chmod(0o700)
+        argv = own_module(
+            "uv", "pip", "compile", "requirements.in", *_OPTIONS,
+            "--python", str(interpreter), *(("--exclude-newer", moment) if moment else ()),
+            "--config-file", str(folder / "uv.toml"), "--python-version", python,
+            "--python-platform", f"{machine}-unknown-linux-gnu",
+        )  # fmt: skip
+        for _ in range(_MOST_ARCHIVES):
+            _write_settings(folder / "uv.toml", context.indexes, known, addresses)
+            try:
+                output = run(
+                    argv, env=_environment(context.env, name, served=bool(addresses)), cwd=folder, timeout=1800,
+                    purpose="choose versions",
+                )  # fmt: skip
+            except ProcessFailedError as err:
+                _raise_index_error(dated)
+                known.append(_read_archive_facts(err, moment, files, context, dated))
+            else:
+                break
+        else:
+            raise _solution_error(moment, f"more than {_MOST_ARCHIVES} releases have only a source archive")
+    _raise_index_error(dated)
+    pins = (_PIN.fullmatch(row.strip()) for row in output.decode(errors="replace").splitlines())
+    return {str(canonicalize_name(pin["name"])): pin["version"] for pin in pins if pin}
+
+
+def _read_archive_facts(
+    err: ProcessFailedError,
+    moment: str,
+    files: FileLists,
+    context: ResolveContext,
+    dated: DatedIndexes | None,
+) -> dict[str, object]:
+    """Return the facts on the release that uv would have to build, as its settings have them.
+
+    Raises:
+        LockError: uv failed for another reason, or the files of the release do not state its requirements.
+    """
+    match = _UNBUILT.search(str(err))
+    requires = (
+        read_static_requires(match["name"], match["version"], files, context.store, context.net)
+        if match
+        else None
+    )
+    if match is None or requires is None:
+        raise _solution_error(moment, str(err), dated) from None
+    return {"name": match["name"], "version": match["version"], "requires-dist": list(requires)}
+
+
+def _raise_index_error(dated: DatedIndexes | None) -> None:
+    if dated and dated.error:
+        raise dated.error
+
+
+def _solution_error(moment: str, text: str, dated: DatedIndexes | None = None) -> LockError:
+    unknown = _UNKNOWN.search(text)
+    rows = map(display_text, redact(dated.restore(text) if dated else text).splitlines())
+    undated = dated.undated() if dated else []
+    return LockError(
+        f"no versions as of {describe_moment(moment) if moment else 'today'} fit together"
+        + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
+        + (f"\n  {unknown['name']}{suggest_project(unknown['name'])}" if unknown else "")
+        + (f"\n  releases without evidence of their age: {', '.join(undated)}" if undated else ""),
+        hint=f"write a version into requirements.txt, as in {undated[0].partition(' ')[0]}==VERSION"
+        if undated
+        else "choose a later date or another Python, or write versions that you know into requirements.txt",
+    )  # fmt: skip
+
+
+def _environment(env: Mapping[str, str], home: str, *, served: bool) -> dict[str, str]:
+    """Return the environment of uv: its settings name all indexes, and no other variable may hold a login."""
+    variables = {name: env[name] for name in _KEPT if name in env}
+    if served:  # no proxy knows the loopback, and a page of many releases takes minutes
+        for name in ("NO_PROXY", "no_proxy"):
+            variables[name] = ",".join(filter(None, [env.get(name, ""), "127.0.0.1"]))
+        variables["UV_HTTP_TIMEOUT"] = "1200"
+    return {**variables, "UV_NO_PROGRESS": "1", "HOME": home, "TMPDIR": home}
+
+
+def _write_settings(
+    path: Path, indexes: PackageIndexes, known: list[dict[str, object]], addresses: Mapping[str, str]
+) -> None:
+    path.touch(mode=0o600)  # it holds the logins of indexes
+    path.write_text(tomli_w.dumps({**_configure(indexes, addresses), "dependency-metadata": known}))
+
+
+def _inputs(lines: Iterable[Requirement]) -> Iterator[str]:
+    """Yield a requirement for each line of an index: its version if it has one, else its own text."""
+    for line in lines:
+        if line.kind != "index":
+            continue
+        marker = f" ; {line.marker}" * bool(line.marker)
+        yield f"{line.name}=={_LABEL.sub('', line.version)}{marker}" if line.version else line.text
+
+
+def _configure(indexes: PackageIndexes, addresses: Mapping[str, str]) -> dict[str, object]:
+    """Return a uv.toml with the machine's places for distributions, with their logins.
+
+    `addresses` has the loopback addresses of indexes without upload times.
+    """
+    simple = [addresses.get(url) or _with_login(url, indexes) for url in indexes.simple]
+    entries = [{"url": url, "default": number == len(simple) - 1} for number, url in enumerate(simple)]
+    return {"index": entries, "find-links": [_with_login(url, indexes) for url in indexes.find_links]}
+
+
+def _with_login(url: str, indexes: PackageIndexes) -> str:
+    whole = indexes.tokens.get(url.rstrip("/"), url)
+    login = indexes.credentials.get(url.rstrip("/"))
+    if login is None:
+        return whole
+    parts = urlsplit(whole)
+    user, password = (quote(word, safe="") for word in login)
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
