@@ -120,7 +120,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     base, interpreter = ground.base, ground.interpreter
 
     target = WheelTarget(
-        python=interpreter.version, glibc=_base_glibc(base), machine=subject.machine,
+        python=interpreter.version, glibc=base_glibc(base), machine=subject.machine,
         free_threaded=interpreter.free_threaded,
     )  # fmt: skip
     context.say(f"python: {len(subject.lines)} lines of the freeze, for Python {target.python}")
@@ -146,7 +146,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         *rule_unread(snapshot),
         *other_pip,
         *elsewhere,
-        *(subject.conda.too_new(_base_glibc(base)) if subject.conda else ()),
+        *(subject.conda.too_new(base_glibc(base)) if subject.conda else ()),
     ]
     files.save()
     check_availability(
@@ -170,7 +170,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     )  # fmt: skip
     linked = subject.conda.distributions if subject.conda else {}
     shelf = BuildWheelSource(
-        files, target, context.store, _make_fetcher(context), python.wheels, toolkit, linked,
+        files, target, context.store, make_fetcher(context), python.wheels, toolkit, linked,
         PastReleases(solved.moment, files, context, (target.python, subject.machine)) if solved.moment else None,
     )  # fmt: skip
     built = lock_build_wheels(sources, python.sdists, decisions.build, shelf)
@@ -278,7 +278,12 @@ def _index_names(subject: ResolveRequest) -> set[str]:
     return {str(canonicalize_name(line.name)) for line in subject.lines if line.kind == "index"} - decided
 
 
-def _base_glibc(base: Base) -> tuple[int, int]:
+def base_glibc(base: Base) -> tuple[int, int]:
+    """Return the version of a base's C library.
+
+    Raises:
+        LockError: it has none.
+    """
     if "libc6" not in base.installed:
         raise LockError("the base has no libc6", hint="choose another with --base")
     version = glibc_of(base.installed["libc6"])
@@ -290,7 +295,9 @@ def _base_glibc(base: Base) -> tuple[int, int]:
     return version
 
 
-def _make_fetcher(context: ResolveContext) -> Callable[[Artefact], None]:
+def make_fetcher(context: ResolveContext) -> Callable[[Artefact], None]:
+    """Return a function that fetches a file into the store."""
+
     def bring(artefact: Artefact) -> None:
         fetch([artefact], context.store, context.net)
 
