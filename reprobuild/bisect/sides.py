@@ -18,7 +18,7 @@ from reprobuild.compare.environments.open import Running, compare
 from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.lock.model import Lock
-from reprobuild.pipeline.locked_side import Decide, keep_inputs, lock_side, open_source
+from reprobuild.pipeline.locked_side import Decide, keep_inputs, lock_side, open_source, update_side
 from reprobuild.pipeline.trial_image import keep_trial_lock
 
 # Differences of machines, which no image has.
@@ -26,32 +26,36 @@ MACHINE: tuple[Kind, ...] = ("gpu", "machine")
 
 
 def bisect_sides(
-    names: tuple[str, str], folder: Path, decide: Decide, command: TrialCommand, judging: Judging,
-    context: RunContext, *, afresh: bool = False, trials: Path | None = None,
+    names: tuple[str, str | None], folder: Path, decide: Decide, command: TrialCommand, judging: Judging,
+    context: RunContext, *, afresh: bool = False, trials: Path | None = None, update: Path | None = None,
 ) -> BisectionResult:  # fmt: skip
     """Bisect two environments that the user names.
 
     Args:
-        names: paths of locks, output directories or snapshots.
+        names: paths of locks, output directories or snapshots; None for today's versions of the first.
         folder: an empty directory for the locks of snapshots.
         decide: returns the overrides of a snapshot's directory, and the context for them.
         command, judging, context, afresh: as `bisect` has them.
         trials: the directory for the lock of each trial; None if they are not needed.
+        update: the file for the lock of today's versions.
 
     Raises:
         UsageError: a path is absent, or the two are of different platforms.
         LockError, SnapshotError: an environment is damaged, or cannot be locked.
     """
     first = _lock(names[0], folder / "first", decide, context)
-    second = _lock(names[1], folder / "second", decide, context)
+    if names[1] is None:
+        second, shown = update_side(first, update, context)
+    else:
+        second, shown = _lock(names[1], folder / "second", decide, context), names[1]
     if first.platform != second.platform:
         raise UsageError(
             f"A is for {first.platform}, and B for {second.platform}: no mixture of them is an image",
             hint="lock one of them again for the other's platform: `reprobuild lock DIR --platform OS/ARCH`",
         )
     blank = BisectionResult(
-        first=names[0], second=names[1], command=command.arguments, oracle="",
-        untestable=_machine_differences(names, context),
+        first=names[0], second=shown, command=command.arguments, oracle="",
+        untestable=() if names[1] is None else _machine_differences((names[0], names[1]), context),
     )  # fmt: skip
     with keep_inputs((first, second), folder, context):
         mixer = make_mixer(first, second, lambda source: open_source(source, context))

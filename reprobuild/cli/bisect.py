@@ -10,6 +10,7 @@ import msgspec
 
 from reprobuild.cli import common, documents
 from reprobuild.cli.run import CommandAfterDashes
+from reprobuild.errors import UsageError
 
 if TYPE_CHECKING:
     from reprobuild.config.overrides import Decisions
@@ -39,9 +40,25 @@ def _decide(captured: Path, store: Path | None, *, offline: bool) -> tuple[Decis
     return decisions, common.make_context(store, offline=offline, folder=folder, doubted=doubted)
 
 
-@click.command(cls=CommandAfterDashes)
+class _BisectCommand(CommandAfterDashes):
+    """A command whose two names `--since LOCK` replaces."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before = args[: args.index("--")] if "--" in args else args
+        if any(word.partition("=")[0] == "--since" for word in before):
+            args = ["", "", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_BisectCommand)
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
+@click.option(
+    "--since", metavar="LOCK", help="Take LOCK as A, and today's versions of its requirements as B."
+)
+@click.option(
+    "-o", "--output", "update", type=common.PATH, metavar="FILE", help="Write the lock of today's versions."
+)
 @click.option(
     "--output-file", "artefacts", metavar="PATH|GLOB", multiple=True,
     help="Compare this output of CMD: a file, a directory, or a pattern of files.",
@@ -99,7 +116,7 @@ def _decide(captured: Path, store: Path | None, *, offline: bool) -> tuple[Decis
 def command(
     first: str, second: str, artefacts: tuple[str, ...], ignored: tuple[str, ...], pattern: str | None,
     metric_file: str | None, tolerance: str, error_rate: float | None, arguments: tuple[str, ...], afresh: bool,
-    everything: bool, page: Path | None, store: Path | None,
+    everything: bool, page: Path | None, since: str | None, update: Path | None, store: Path | None,
     offline: bool, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Find the smallest set of differences between A and B that changes the result of CMD.
@@ -114,6 +131,7 @@ def command(
       reprobuild bisect a.lock b.lock --metric 'loss=([0-9.]+)' --tolerance 1e-6 -- python train.py
       reprobuild bisect a.lock b.lock --metric 'img/s: ([0-9.]+)' --noisy 0.01 -- python bench.py
       reprobuild bisect monday friday --explain why.html -- python train.py
+      reprobuild bisect --since monday.lock -o today.lock -- python train.py
     """
     from reprobuild.bisect.explanation import explain_bisection, prepare_page
     from reprobuild.bisect.result import render_bisection
@@ -127,15 +145,20 @@ def command(
     trial = TrialCommand(
         arguments=arguments, options=RunOptions(**options), artefacts=artefacts, metric=metric
     )
+    if update is not None and since is None:
+        raise UsageError(
+            "-o is for the lock that --since makes",
+            hint="leave -o out, or name one lock: --since LOCK -o FILE",
+        )
     trials = None if page is None else prepare_page(page)
     context = common.make_context(store, offline=offline)
     with context.store.scratch() as scratch:
         folder = scratch / "sides"
         folder.mkdir()
         result = bisect_sides(
-            (first, second), folder,
+            (first, second) if since is None else (since, None), folder,
             lambda captured: _decide(captured, store, offline=offline), trial, judging, context,
-            afresh=afresh, trials=trials,
+            afresh=afresh, trials=trials, update=update,
         )  # fmt: skip
     if page is not None:
         write_file(page, render_explanation(explain_bisection(result, trial, store)).encode())

@@ -11,20 +11,22 @@ from typing import IO
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import UsageError
-from reprobuild.lock.file import read_lock
+from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Source
 from reprobuild.output.directory import LOCK
 from reprobuild.pipeline.choose_lock import choose_lock
 from reprobuild.pipeline.fetch_inputs import fetch_inputs
+from reprobuild.resolve.updates import update_lock
 from reprobuild.snapshot.importers.import_snapshot import can_import, import_into, needs_import
 from reprobuild.snapshot.importers.own_snapshot import find_own_snapshot
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild.store.roots import gc_root
+from reprobuild.store.roots import gc_root, record_lock
 from reprobuild.store.salvage import take_context
 
 # Returns the overrides of a snapshot's directory, and the context for them.
 Decide = Callable[[Path], tuple[Decisions, RunContext]]
+_SHOWN = 10  # changed versions in one line
 _GIVE = "give a lock, an output directory, or a snapshot"
 
 
@@ -61,6 +63,35 @@ def lock_side(name: str, folder: Path, decide: Decide, context: RunContext) -> L
     out = folder / "out"
     out.mkdir()
     return choose_lock(read_snapshot(captured), captured, out, decisions, deciding, None)
+
+
+def update_side(lock: Lock, target: Path | None, context: RunContext) -> tuple[Lock, str]:
+    """Return a lock with today's versions, and a line on them.
+
+    Args:
+        lock: whose top-level requirements are solved again.
+        target: the file to write it to, for the user; None for no file.
+        context: of the run.
+
+    Raises:
+        UsageError, LockError, FetchError: see `update_lock`.
+    """
+    update = update_lock(lock, f"{context.today}", context.resolve_context())
+    if target is not None:
+        write_new_lock(update.lock, target)
+        record_lock(update.lock, target, context.store, "bisect")
+    changes = [
+        f"{name} {' -> '.join(version or '(absent)' for version in pair)}"
+        for name, pair in update.changes.items()
+    ]
+    more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+    line = (
+        f"today's versions of {', '.join(update.requirements)}: "
+        + (", ".join(changes[:_SHOWN]) or "no other")
+        + more
+    )
+    context.say(line)
+    return update.lock, line
 
 
 @contextlib.contextmanager
