@@ -118,7 +118,8 @@ class _Bench:
         outcome = search(len(self._all), self._test, needs)
         return msgspec.structs.replace(
             blank, guilty=tuple(sorted(outcome.guilty)), required=tuple(find_required(outcome.guilty, needs)),
-            groups=tuple(tuple(sorted(group)) for group in outcome.groups), forward=outcome.forward, backward=outcome.backward, removed=tuple(sorted(outcome.removed)),
+            groups=tuple(tuple(sorted(group)) for group in outcome.groups), forward=outcome.forward,
+            backward=outcome.backward, removed=tuple(sorted(outcome.removed)),
             trials=tuple(self._records[trial.chosen] for trial in outcome.trials),
         )  # fmt: skip
 
