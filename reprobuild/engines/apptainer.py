@@ -214,6 +214,7 @@ def _follow(
                 purpose="run a container",
                 timeout=task.timeout,
                 handing=handing,
+                watch=task.check,
             )
     except ProcessTimeoutError:
         raise EngineError(

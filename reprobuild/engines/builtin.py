@@ -130,8 +130,9 @@ def _follow(
             )
         else:
             code = stream(
-                argv, sink=sink, env=variables, purpose=purpose, timeout=task.timeout, handing=handing
-            )
+                argv, sink=sink, env=variables, purpose=purpose, timeout=task.timeout, handing=handing,
+                watch=task.check,
+            )  # fmt: skip
     except ProcessTimeoutError:
         raise EngineError(
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",

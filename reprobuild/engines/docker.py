@@ -37,6 +37,7 @@ from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.formats.docker_archive import write_docker_archive
 from reprobuild.image.oci.read import layout_size, read_layout
+from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.proc.signals import SignalForwarding, forward_signals
 from reprobuild.infra.progress import Progress, ignore_progress
 
@@ -197,7 +198,7 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 
     def work(client: docker.DockerClient, pool: Executor, gpus: Mapping[str, Any]) -> Finished:
         with _create_container(client, reference, task, gpus) as container:
-            return _run(container, task, pool)
+            return _run(container, task, pool, env)
 
     # The container is removed before the thread that reads its output, because the thread ends with it.
     with ThreadPoolExecutor(1) as pool, open_client(env) as client:
@@ -240,15 +241,21 @@ def _forward_signals(container: str, env: Mapping[str, str]) -> AbstractContextM
     Each signal uses its own connection, because the other one is busy with the output.
     """
 
-    def send(signum: int) -> None:
+    def tell(signum: int) -> None:
+        _send_signal(container, signum, env)
+
+    return forward_signals(tell, lambda: tell(signal.SIGKILL), SignalForwarding())
+
+
+def _send_signal(container: str, signum: int, env: Mapping[str, str]) -> None:
+    """Send a signal to a container from another thread."""
+
+    def send() -> None:
         # The daemon refuses if the container has just ended.
         with contextlib.suppress(EngineError), open_client(env, ANSWER_SECONDS) as client:
             cast(Any, client.api).kill(container, int(signum))
 
-    def tell(signum: int) -> None:
-        threading.Thread(target=send, args=(signum,), daemon=True, name="signal").start()
-
-    return forward_signals(tell, lambda: tell(signal.SIGKILL), SignalForwarding())
+    threading.Thread(target=send, daemon=True, name="signal").start()
 
 
 @contextlib.contextmanager
@@ -272,14 +279,16 @@ def _create_container(
         container.remove(force=True, v=True)
 
 
-def _run(container: Container, task: Task, pool: Executor) -> Finished:
+def _run(container: Container, task: Task, pool: Executor, env: Mapping[str, str]) -> Finished:
     if task.outputs:
         container.put_archive("/", directory_tar(task.outputs))
     streams, output = Streams(), ContainerStreams(container)
     reading = pool.submit(_read_output, output, streams)
     container.start()
     try:
-        code = int(container.wait(timeout=task.timeout or None)["StatusCode"])
+        cancel = task.cancel or CancelToken()
+        with cancel.ending(lambda: _send_signal(str(container.id), signal.SIGKILL, env)):
+            code = int(container.wait(timeout=task.timeout or None)["StatusCode"])
     except (requests.ReadTimeout, requests.ConnectionError) as err:
         if "timed out" not in str(err):
             raise
@@ -287,6 +296,7 @@ def _run(container: Container, task: Task, pool: Executor) -> Finished:
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",
             hint="is the command waiting for input or for the network? There is none in a check",
         ) from None
+    cancel.check()
     reading.result()
     return Finished(
         code=code, stdout=streams.read(1), stderr=streams.read(2),

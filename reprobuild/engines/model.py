@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.progress import Progress, ignore_progress
 
 DEFAULT_NETWORK = "default"  # the engine's own choice for a container with a network
@@ -59,7 +60,8 @@ class Task(Struct, frozen=True, kw_only=True):
     of /dev/shm in bytes. `generous` raises limits as far as training needs, `limits` are the requested ones.
     The values of the variables in `hidden` must not appear on a command line. `attach` passes this process's
     standard input on if `stdin` is true, and gives the command a terminal if `terminal` is true, too. `ports` need
-    the network `DEFAULT_NETWORK`, or another one that the engine can publish from.
+    the network `DEFAULT_NETWORK`, or another one that the engine can publish from. `cancel` ends the container of
+    `run` from another thread, which raises `CancelledError`.
     """
 
     arguments: tuple[str, ...]
@@ -81,6 +83,12 @@ class Task(Struct, frozen=True, kw_only=True):
     stdin: bool = False
     terminal: bool = False
     ports: tuple[Port, ...] = ()
+    cancel: CancelToken | None = None
+
+    @property
+    def check(self) -> Callable[[], None] | None:
+        """The function that raises `CancelledError` when the container must end, if any."""
+        return None if self.cancel is None else self.cancel.check
 
 
 def identity_variables(user: str) -> dict[str, str]:

@@ -289,8 +289,9 @@ def _start(
             )
         else:
             code = proc.stream(
-                argv, env=env, purpose="run a container", sink=keep, timeout=task.timeout, handing=handing
-            )
+                argv, env=env, purpose="run a container", sink=keep, timeout=task.timeout, handing=handing,
+                watch=task.check,
+            )  # fmt: skip
     except proc.ProcessTimeoutError:
         raise EngineError(
             f"a container did not end within {task.timeout} s: {' '.join(task.arguments)}",
