@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from typing import cast
 
 import msgspec
 from msgspec import Struct
@@ -11,6 +12,7 @@ from msgspec import Struct
 from reprobuild.bisect.artefacts import artefact_oracle
 from reprobuild.bisect.mixture import Mixer
 from reprobuild.bisect.oracle import (
+    REPEATS,
     NoisyOracle,
     Oracle,
     Outcome,
@@ -21,6 +23,7 @@ from reprobuild.bisect.oracle import (
 )
 from reprobuild.bisect.result import BisectionResult, TrialRecord
 from reprobuild.bisect.search import Answer, Chosen, find_required, search
+from reprobuild.bisect.together import Crew, search_together
 from reprobuild.bisect.trial import Laboratory, TrialCommand, reserve_name
 from reprobuild.context import RunContext
 from reprobuild.engines.gpu import parse_gpu_option
@@ -45,7 +48,7 @@ class Judging(Struct, frozen=True, kw_only=True):
 
 def bisect(
     mixer: Mixer, command: TrialCommand, judging: Judging, context: RunContext, blank: BisectionResult, *,
-    afresh: bool = False,
+    afresh: bool = False, jobs: int = 1,
 ) -> BisectionResult:  # fmt: skip
     """Find the smallest set of differences that changes the result of a command.
 
@@ -56,6 +59,7 @@ def bisect(
         context: its store has the trials.
         blank: the result so far: names, and the differences that no mixture can have.
         afresh: run trials again that the store remembers.
+        jobs: how many trials run at the same time.
 
     Returns:
         The result; it has a `reason` if there is no answer.
@@ -73,11 +77,11 @@ def bisect(
         )  # fmt: skip
     engine = find_engine(command.options.engine, context.env, gpus=parse_gpu_option(command.options.gpus))
     with reserve_name(context) as name:
-        laboratory = Laboratory(command, engine, context, name, afresh=afresh)
+        laboratory = Laboratory(command, engine, context, name, afresh=afresh, together=jobs > 1)
         bench = _Bench(mixer, laboratory, _make_oracle(laboratory, mixer, command, judging))
         blank = msgspec.structs.replace(blank, oracle=bench.oracle.name)
         try:
-            result = bench.search(blank)
+            result = bench.search(blank, jobs)
         except InconclusiveError as err:
             result = msgspec.structs.replace(blank, reason=str(err), hint=err.hint)
     context.say("")
@@ -102,26 +106,41 @@ class _Bench:
         self._records: dict[Chosen, TrialRecord] = {}
         self._all = frozenset(range(len(mixer.atoms.atoms)))
 
-    def search(self, blank: BisectionResult) -> BisectionResult:
+    def search(self, blank: BisectionResult, jobs: int) -> BisectionResult:
         say = self._laboratory.context.say
         say(f"running A and B: {shlex.join(blank.command)}")
         sides = (
             self._runs(frozenset(), self._mixer.first, "a"),
             self._runs(self._all, self._mixer.second, "b"),
         )
-        try:
-            self.oracle.check(*sides)
-        finally:
-            self._record(frozenset(), "A", self._mixer.first)
-            self._record(self._all, "B", self._mixer.second)
-        needs = self._mixer.atoms.needs
-        outcome = search(len(self._all), self._test, needs)
+        count, needs = len(self._all), self._mixer.atoms.needs
+        if jobs == 1:
+            self._check(*sides)
+            outcome = search(count, self._test, needs)
+        else:
+            with Crew(jobs, self._laboratory.cancel) as crew:
+                self._check(*(self._start(runs, crew) for runs in sides))
+                outcome = search_together(count, self._test, needs, crew, self._laboratory.save)
         return msgspec.structs.replace(
             blank, guilty=tuple(sorted(outcome.guilty)), required=tuple(find_required(outcome.guilty, needs)),
             groups=tuple(tuple(sorted(group)) for group in outcome.groups), forward=outcome.forward,
             backward=outcome.backward, removed=tuple(sorted(outcome.removed)),
             trials=tuple(self._records[trial.chosen] for trial in outcome.trials),
         )  # fmt: skip
+
+    def _check(self, first: Runs, second: Runs) -> None:
+        """Let the oracle run A and B, and record both."""
+        try:
+            self.oracle.check(first, second)
+            self._laboratory.save()
+        finally:
+            self._record(frozenset(), "A", self._mixer.first)
+            self._record(self._all, "B", self._mixer.second)
+
+    def _start(self, runs: Runs, crew: Crew) -> Runs:
+        """Start the first runs of a side, and return them."""
+        futures = [crew.submit(runs, number) for number in range(REPEATS)]
+        return lambda number: cast(Outcome, futures[number].result())
 
     def complete(self, result: BisectionResult) -> BisectionResult:
         """Return a result with what is known of all runs."""
@@ -143,14 +162,14 @@ class _Bench:
 
         return run
 
-    def _test(self, chosen: Chosen) -> Answer:
+    def _test(self, chosen: Chosen, place: int = 0) -> Answer:
         self._laboratory.context.say(
             f"trial {len(self._records) - 1}: A with {len(chosen)} of {len(self._all)} differences"
         )
         mixture = self._mixer.mix(chosen)
         for tar in mixture.tars:
             self._laboratory.context.store.add(tar)
-        answer = self.oracle.answer(self._runs(chosen, mixture.lock, "trial"))
+        answer = self.oracle.answer(self._runs(chosen, mixture.lock, f"trial{place or ''}"))
         self._record(chosen, answer, mixture.lock)
         return answer
 

@@ -27,7 +27,8 @@ MACHINE: tuple[Kind, ...] = ("gpu", "machine")
 
 def bisect_sides(
     names: tuple[str, str | None], folder: Path, decide: Decide, command: TrialCommand, judging: Judging,
-    context: RunContext, *, afresh: bool = False, trials: Path | None = None, update: Path | None = None,
+    context: RunContext, *, afresh: bool = False, jobs: int = 1, trials: Path | None = None,
+    update: Path | None = None,
 ) -> BisectionResult:  # fmt: skip
     """Bisect two environments that the user names.
 
@@ -35,7 +36,7 @@ def bisect_sides(
         names: paths of locks, output directories or snapshots; None for today's versions of the first.
         folder: an empty directory for the locks of snapshots.
         decide: returns the overrides of a snapshot's directory, and the context for them.
-        command, judging, context, afresh: as `bisect` has them.
+        command, judging, context, afresh, jobs: as `bisect` has them.
         trials: the directory for the lock of each trial; None if they are not needed.
         update: the file for the lock of today's versions.
 
@@ -59,7 +60,7 @@ def bisect_sides(
     )  # fmt: skip
     with keep_inputs((first, second), folder, context):
         mixer = make_mixer(first, second, lambda source: open_source(source, context))
-        result = bisect(mixer, command, judging, context, blank, afresh=afresh)
+        result = bisect(mixer, command, judging, context, blank, afresh=afresh, jobs=jobs)
         return result if trials is None else _keep_locks(result, mixer, trials, context)
 
 
@@ -94,7 +95,7 @@ def _machine_differences(names: tuple[str, str], context: RunContext) -> tuple[E
 
 def read_judging(
     pattern: str | None, metric_file: str | None, tolerance: str, error_rate: float | None,
-    artefacts: tuple[str, ...], ignored: tuple[str, ...],
+    artefacts: tuple[str, ...], ignored: tuple[str, ...], jobs: int = 1,
 ) -> tuple[Metric | None, Judging]:  # fmt: skip
     """Return the number to read, and how results are compared.
 
@@ -114,6 +115,11 @@ def read_judging(
         raise UsageError(
             "--ignore-key is about output files, and --output-file is missing",
             hint="name them: --output-file out.json",
+        )
+    if error_rate is not None and jobs > 1:
+        raise UsageError(
+            "--noisy and --jobs: trials at the same time disturb each other's number",
+            hint="leave --jobs out: trials of a noisy number run one at a time",
         )
     metric = None if pattern is None else check_metric(Metric(pattern=pattern, file=metric_file or ""))
     return metric, Judging(ignored=ignored, tolerance=read_tolerance(tolerance), error_rate=error_rate or 0.0)

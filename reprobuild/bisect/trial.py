@@ -11,7 +11,9 @@ import contextlib
 import hashlib
 import json
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from reprobuild.bisect.oracle import Outcome, Runs
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import BuildError, InconclusiveError, LockError
+from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import machine_name, try_lock
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.trial_image import image_key, load_trial_image
@@ -89,12 +92,23 @@ class Laboratory:
     """The trials of one search."""
 
     def __init__(
-        self, command: TrialCommand, engine: Engine, context: RunContext, name: str, *, afresh: bool = False
-    ) -> None:
-        """Read the contents of the mounts; `afresh` repeats remembered trials."""
+        self, command: TrialCommand, engine: Engine, context: RunContext, name: str, *, afresh: bool = False,
+        together: bool = False,
+    ) -> None:  # fmt: skip
+        """Read the contents of the mounts.
+
+        Args:
+            command, engine, context: of the trials.
+            name: of their images.
+            afresh: repeat remembered trials.
+            together: threads run trials, and the main thread calls `save`.
+        """
         self.command, self.engine, self.context = command, engine, context
-        self._name, self._afresh = name, afresh
+        self.cancel = CancelToken()
+        self._name, self._afresh, self._together = name, afresh, together
         self._loaded: dict[str, str] = {}
+        self._guards: dict[str, threading.Lock] = {}
+        self._unsaved: deque[tuple[str, Outcome]] = deque()
         volumes, _ = read_volumes(command.options.volumes)
         read_only = frozenset(
             inside for text, (_, inside) in zip(command.options.volumes, volumes, strict=True)
@@ -109,10 +123,11 @@ class Laboratory:
             LockError, BuildError: the lock gives no image.
         """
         name, key = f"{self._name}-{part}", image_key(lock, self.context)
-        if self._loaded.get(name) != key:
-            self._loaded.pop(name, None)
-            load_trial_image(lock, name, self.engine, self.context)
-            self._loaded[name] = key
+        with self._guards.setdefault(name, threading.Lock()):
+            if self._loaded.get(name) != key:
+                self._loaded.pop(name, None)
+                load_trial_image(lock, name, self.engine, self.context)
+                self._loaded[name] = key
         return name
 
     def runs(self, lock: Lock, part: str = "trial") -> Runs:
@@ -120,7 +135,7 @@ class Laboratory:
 
         Args:
             lock: of the image.
-            part: of its name in the engine: `a`, `b` or `trial`.
+            part: of its name in the engine: `a`, `b` or `trial`; no other thread uses it.
         """
         image = image_key(lock, self.context)
 
@@ -128,11 +143,24 @@ class Laboratory:
             key = self._key(lock, image, number)
             outcome = None if self._afresh else self._recall(key)
             if outcome is None:
+                self.cancel.check()
                 outcome = self._run(lock, part)
-                self.context.store.remember(key, msgspec.to_builtins(outcome))
+                self.cancel.check()
+                self._unsaved.append((key, outcome))
+                if not self._together:
+                    self.save()
             return outcome
 
         return run
+
+    def save(self) -> None:
+        """Remember the trials that ended.
+
+        The main thread calls it: after a signal it does not, so that no program is remembered which the signal ended.
+        """
+        while self._unsaved:
+            key, outcome = self._unsaved.popleft()
+            self.context.store.remember(key, msgspec.to_builtins(outcome))
 
     def seed(self, lock: Lock) -> int:
         """Return the seed of the command in a lock's image."""
@@ -182,6 +210,7 @@ class Laboratory:
         except (LockError, BuildError) as err:
             return Outcome(code=None, why=display_line(str(err)), setup=time.monotonic() - began)
         setup = time.monotonic() - began
+        self.cancel.check()
         if changed := self._mounts.changed(writable=False):
             raise InconclusiveError(
                 f"{changed[0]} while the search ran", hint="mount a copy that no other program changes"
@@ -193,7 +222,7 @@ class Laboratory:
         arguments = self.command.arguments
         if collected:
             arguments = collecting_command(collected, arguments)
-        task = self._task(lock, arguments)
+        task = msgspec.structs.replace(self._task(lock, arguments), cancel=self.cancel)
         began = time.monotonic()
         with self.context.store.scratch() as scratch:
             folder = scratch / "outputs"

@@ -101,6 +101,10 @@ class _BisectCommand(CommandAfterDashes):
 @click.option(
     "--shm-size", metavar="SIZE", help="Size of the shared memory, as 8g. [default: that of this machine]"
 )
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
+    help="Run N trials at the same time.",
+)  # fmt: skip
 @click.option("--afresh", is_flag=True, help="Run trials again that the store remembers.")
 @click.option("--trials", "everything", is_flag=True, help="List every trial.")
 @click.option(
@@ -115,8 +119,8 @@ class _BisectCommand(CommandAfterDashes):
 @click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
 def command(
     first: str, second: str, artefacts: tuple[str, ...], ignored: tuple[str, ...], pattern: str | None,
-    metric_file: str | None, tolerance: str, error_rate: float | None, arguments: tuple[str, ...], afresh: bool,
-    everything: bool, page: Path | None, since: str | None, update: Path | None, store: Path | None,
+    metric_file: str | None, tolerance: str, error_rate: float | None, arguments: tuple[str, ...], jobs: int,
+    afresh: bool, everything: bool, page: Path | None, since: str | None, update: Path | None, store: Path | None,
     offline: bool, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Find the smallest set of differences between A and B that changes the result of CMD.
@@ -141,7 +145,7 @@ def command(
     from reprobuild.report.html.explanation import render_explanation
     from reprobuild.run.options import RunOptions
 
-    metric, judging = read_judging(pattern, metric_file, tolerance, error_rate, artefacts, ignored)
+    metric, judging = read_judging(pattern, metric_file, tolerance, error_rate, artefacts, ignored, jobs)
     trial = TrialCommand(
         arguments=arguments, options=RunOptions(**options), artefacts=artefacts, metric=metric
     )
@@ -158,7 +162,7 @@ def command(
         result = bisect_sides(
             (first, second) if since is None else (since, None), folder,
             lambda captured: _decide(captured, store, offline=offline), trial, judging, context,
-            afresh=afresh, trials=trials, update=update,
+            afresh=afresh, jobs=jobs, trials=trials, update=update,
         )  # fmt: skip
     if page is not None:
         write_file(page, render_explanation(explain_bisection(result, trial, store)).encode())

@@ -110,7 +110,7 @@ class Bench:
 
     def bisect(
         self, script: str, judging: Judging | None = None, *, second: Lock | None = None,
-        afresh: bool = False, **more: Any,
+        afresh: bool = False, jobs: int = 1, **more: Any,
     ) -> BisectionResult:  # fmt: skip
         """Bisect by a Python script."""
         command = TrialCommand(
@@ -119,7 +119,7 @@ class Bench:
         context = open_context(self.store, offline=True, caches=False)
         mixer = make_mixer(self.first, second or self.second, lambda source: open_source(source, context))
         blank = BisectionResult(first="A", second="B", command=command.arguments, oracle="")
-        return bisect(mixer, command, judging or Judging(), context, blank, afresh=afresh)
+        return bisect(mixer, command, judging or Judging(), context, blank, afresh=afresh, jobs=jobs)
 
 
 def guilty_names(result: BisectionResult) -> set[str]:
