@@ -399,6 +399,8 @@ def test_files_of_a_foreign_package_are_its_own() -> None:
         f"{info}/libz:i386.md5sums": "", f"{info}/dpkg.list": "/usr/bin/dpkg\n",
     }  # fmt: skip
     tree = {path: file(path, text.encode())[0] for path, text in contents.items()}
+    for path in ("usr/lib/x86_64", "usr/lib/i386", "usr/bin"):
+        tree[path] = TarEntry(path=path, type="directory", mode=0o755)
     found = read_origins(tree, lambda entry: contents[entry.path].encode(), None)
     assert found.versions["system", "wine32:i386"] == "3"
     assert {path: found.paths[path][1] for path in found.paths if not path.endswith(".list")} == {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.compare.images.attribute import NONE, folder_owners, read_origins
 from reprobuild.compare.images.scan import Known, scan_image
 from reprobuild.errors import BuildError
 from reprobuild.image.formats.squashfs_read import open_squashed
@@ -118,3 +119,25 @@ def test_a_long_key_above_many_values(tmp_path: Path) -> None:
         write_image(tmp_path / "image", [[]], **{"k" * 60_000: [0] * 30_000})
     with pytest.raises(BuildError, match="the places of values in its JSON"):
         open_path(tmp_path / "image", tmp_path)
+
+
+@pytest.mark.parametrize("number", [80_000, 4_000_000])
+def test_lists_of_packages_with_paths_of_many_steps(number: int) -> None:
+    """A line of 160 kB took 6 GB: only a directory of the image has an owner."""
+    steps = "a/" * number
+    lists = {
+        "var/lib/dpkg/info/first.list": f"/{steps}f\n/etc/first/x\n/etc/first/gone/x\n",
+        "var/lib/dpkg/info/other.list": f"/{steps}f\n/etc/other\n/etc/other/x\n",
+        "opt/env/lib/pkg-1.dist-info/RECORD": f"{steps[:100_000]}f,,\npkg/a.py,,\npkg/removed.py,,\n",
+        "opt/env/conda-meta/c-1-0.json": f'{{"files": ["{steps[:4000]}f", "share/c"]}}',
+    }
+    paths = [*lists, "etc/first/x", "etc/other/x", "opt/env/lib/pkg/a.py", "opt/env/share/c"]
+    tree = merge([[file(path, lists.get(path, "").encode())[0] for path in paths]])
+    origins = read_origins(tree, lambda entry: lists[entry.path].encode(), None)
+    removed = {"opt/env/lib/pkg/removed.py"}
+    assert set(origins.paths) == {*paths, "opt/env/lib/pkg-1.dist-info"} | removed
+    owners = folder_owners(origins, tree)
+    assert owners.keys() <= tree.keys()
+    assert owners["etc"] == owners["opt/env"] == NONE
+    assert owners["etc/first"] == ("system", "first")
+    assert owners["opt/env/lib/pkg"] == owners["opt/env/lib"] == ("python", "pkg")

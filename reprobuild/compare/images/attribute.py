@@ -11,7 +11,7 @@ import csv
 import io
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -92,14 +92,15 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
             continue
         content = read(entry) or b""
         if _CONDA.fullmatch(path):
-            conda.update(
-                dict.fromkeys((path, *_parse_conda_record(content)), ("conda", _CONDA.sub(r"\1", path)))
-            )
+            conda_paths = _near((path, *_parse_conda_record(content)), tree)
+            conda.update(dict.fromkeys(conda_paths, ("conda", _CONDA.sub(r"\1", path))))
         elif path.startswith(_INFO):
             name = _dpkg_package(path[len(_INFO) : -len(".list")], names)
-            paths.update((file, ("system", name)) for file in _parse_dpkg_list(content, tree))
+            system_paths = _near(_parse_dpkg_list(content, tree), tree)
+            paths.update(dict.fromkeys(system_paths, ("system", name)))
         else:
-            paths.update(_parse_wheel_record(path, content))
+            owner, files = _parse_wheel_record(path, content)
+            paths.update(dict.fromkeys(_near(files, tree), owner))
     paths.update(
         conda
     )  # its Python packages have a RECORD, too; a file that pip installed over one has no RECORD of conda
@@ -115,6 +116,15 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
                 paths.setdefault(path, ("system", name))
     sources = {f"{s.path.strip('/')}": ("source", s.name) for s in lock.sources} if lock else {}
     return Origins(paths, versions, sources, lock, built_paths(lock))
+
+
+def _near(paths: Iterable[str], tree: Tree) -> Iterator[str]:
+    """Yield the paths that the tree has, or whose directory it has.
+
+    The lists of an image can name any other path, of any length. A removed file still tells the origin of its
+    directory, and of its bytecode.
+    """
+    return (path for path in paths if path in tree or path.rpartition("/")[0] in tree)
 
 
 def _parse_dpkg_status(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
@@ -174,7 +184,8 @@ def _parse_conda_record(content: bytes) -> list[str]:
         return []
 
 
-def _parse_wheel_record(path: str, content: bytes) -> Iterator[tuple[str, Input]]:
+def _parse_wheel_record(path: str, content: bytes) -> tuple[Input, Iterator[str]]:
+    """Return the project of a RECORD, and the paths in it."""
     match = _DIST_INFO.match(path)
     assert match is not None
     owner = ("python", str(canonicalize_name(match[2])))
@@ -182,10 +193,9 @@ def _parse_wheel_record(path: str, content: bytes) -> Iterator[tuple[str, Input]
     try:
         rows = list(csv.reader(io.StringIO(content.decode("utf-8", "surrogateescape"), newline="")))
     except csv.Error:
-        return
-    for row in rows:
-        if row and not row[0].startswith("/"):
-            yield posixpath.normpath(posixpath.join(site, row[0])), owner
+        rows = []
+    names = (row[0] for row in rows if row and not row[0].startswith("/"))
+    return owner, (posixpath.normpath(posixpath.join(site, name)) for name in names)
 
 
 def candidate_inputs(path: str, origins: Origins) -> list[Input]:
@@ -253,17 +263,16 @@ def _runtime_inputs(path: str, lock: Lock | None) -> list[Input]:
     return []
 
 
-def folder_owners(origins: Origins) -> dict[str, Input]:
-    """Return the single input of each directory's files, or `NONE`."""
+def folder_owners(origins: Origins, tree: Tree) -> dict[str, Input]:
+    """Return the single input of the files of each directory of a tree, or `NONE`."""
     owners: dict[str, Input] = {}
     for path, owner in origins.paths.items():
         above = path.rpartition("/")[0]
-        while above:
-            former = owners.setdefault(above, owner)
-            if former != owner:
-                if former == NONE:
-                    break  # and so are all its parents
-                owners[above] = NONE
+        while above in tree and above:
+            former = owners.get(above)
+            if former in (owner, NONE):
+                break  # and all its parents have this owner or none
+            owners[above] = owner if former is None else NONE
             above = above.rpartition("/")[0]
     return owners
 

@@ -267,7 +267,7 @@ def _with_culprits(
     for scanned, lock in zip(pair, locks, strict=True):
         origins.append(read_origins(scanned.tree, read, lock))
     changed, same = _compare_inputs(origins, locks)
-    folders = [folder_owners(side) for side in origins]
+    folders = [folder_owners(side, scanned.tree) for side, scanned in zip(origins, pair, strict=True)]
     changes = []
     for file in files:
         known = [item for side in reversed(origins) for item in candidate_inputs(file.path, side)]
