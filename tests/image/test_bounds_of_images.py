@@ -16,8 +16,10 @@ from reprobuild.errors import BuildError
 from reprobuild.image.formats.squashfs_read import open_squashed
 from reprobuild.image.layering import merge as merging
 from reprobuild.image.layering.merge import merge
+from reprobuild.image.layers.content import arrange_items, tar_items
 from reprobuild.image.oci.open import open_path
 from reprobuild.image.oci.read import layout_digest, read_layout
+from reprobuild.infra.tar import entries as tar_entries
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted import budget
 from reprobuild.infra.untrusted.names import HOSTILE, most_bytes
@@ -141,3 +143,17 @@ def test_lists_of_packages_with_paths_of_many_steps(number: int) -> None:
     assert owners["etc"] == owners["opt/env"] == NONE
     assert owners["etc/first"] == ("system", "first")
     assert owners["opt/env/lib/pkg"] == owners["opt/env/lib"] == ("python", "pkg")
+
+
+def test_deep_files_of_a_source(tmp_path: Path) -> None:
+    """A tar of 10 kB took 2 GB: a layer has each directory above a file."""
+    for number in (2, 20):
+        (tmp_path / "source.tar").write_bytes(deep(number))
+        with tar_items(tmp_path / "source.tar", "the source x", prefix="src/x") as items:
+            if number == 2:
+                assert len(arrange_items(items)) == 2 * 2044 + 2
+                continue
+            words = f"more than {tar_entries.MOST_CHARACTERS} characters together, at src/x/0000"
+            with pytest.raises(BuildError, match=words) as caught:
+                arrange_items(items)
+            assert caught.value.hint == HOSTILE

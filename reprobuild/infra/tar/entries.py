@@ -10,10 +10,15 @@ from typing import IO, Literal
 import msgspec
 from msgspec import Struct
 
+from reprobuild.errors import BuildError
 from reprobuild.infra.display import display_text
+from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.strings import Hex, Line, LinkTarget, OptionalSha256, TreePath
 
 CHUNK = 1 << 20
+MOST_CHARACTERS = (
+    64 << 20
+)  # of the paths of all directories above files; the largest images have some million
 
 EntryType = Literal["file", "directory", "symlink", "hardlink", "char", "block", "fifo"]
 
@@ -112,11 +117,23 @@ def list_parents(paths: Iterable[str]) -> list[str]:
     """Return every directory above the given paths.
 
     Each is listed once, parents first.
+
+    Raises:
+        BuildError: the names of the directories are too long together. A path of 4096 characters has up to 2047 of
+            them, with four million characters.
     """
     directories: set[str] = set()
+    characters = 0
     for path in paths:
         above = path.rpartition("/")[0]
         while above and above not in directories:
             directories.add(above)
+            characters += len(above)
+            if characters > MOST_CHARACTERS:
+                raise BuildError(
+                    f"the paths of the directories have more than {MOST_CHARACTERS} characters together, at "
+                    f"{display_text(path[:60])}...",
+                    hint=HOSTILE,
+                )
             above = above.rpartition("/")[0]
     return sorted(directories)
