@@ -56,10 +56,12 @@ def add_lists(draft: Draft, source: ImportSource, file: str) -> None:
     Raises:
         SnapshotError: a list is not text, or there are too many.
     """
-    _add_list(draft, source, file, [])
+    _add_list(draft, source, file, [], {})
 
 
-def _add_list(draft: Draft, source: ImportSource, file: str, above: list[str]) -> None:
+def _add_list(
+    draft: Draft, source: ImportSource, file: str, above: list[str], refusals: dict[str, str]
+) -> None:
     above.append(file)
     if len(above) > _MOST:
         raise SnapshotError(
@@ -78,10 +80,13 @@ def _add_list(draft: Draft, source: ImportSource, file: str, above: list[str]) -
         other = posixpath.normpath(posixpath.join(posixpath.dirname(file), match["name"]))
         if other in above:
             draft.leave(f"line {number}", "the list is already read")
-        elif reason := _refusal(source, other):
+            continue
+        if other not in refusals:  # the search for secrets takes seconds, and many rows can name the list
+            refusals[other] = _refusal(source, other)
+        if reason := refusals[other]:
             _leave_row(draft, number, reason.format(match["name"]))
         else:
-            _add_list(draft, source, other, above)
+            _add_list(draft, source, other, above, refusals)
 
 
 def _leave_row(draft: Draft, number: int, reason: str) -> None:

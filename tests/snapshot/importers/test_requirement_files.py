@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from reprobuild.resolve.line_resolutions import unread_remarks
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild_portable import secrets
 
 BOM = b"\xef\xbb\xbf"
 
@@ -113,6 +115,25 @@ def test_a_list_with_a_secret_is_not_followed(tmp_path: Path) -> None:
     reason = "more.txt holds a secret, which must be taken out of it first"
     assert lines == ["numpy==1.26.4", f"(line 2 of requirements.txt is not imported: {reason})"]
     assert [entry.reason for entry in facts.unused] == [reason]
+
+
+def test_a_refused_list_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[bytes] = []
+
+    def find(data: bytes, **more: Any) -> Any:
+        searches.append(data)
+        return real(data, **more)
+
+    real = secrets.find
+    monkeypatch.setattr(secrets, "find", find)
+    content = ("six==1.16.0\n# ghp" + "_aB3dE5fG7hI9kL1mN3pQ5rS7tU9vW1xY3zA5\n").encode()
+    rows = ["-r more.txt", "-r ./more.txt", "-r a/../more.txt"]
+    files = {"more.txt": content, "requirements.txt": "\n".join(rows).encode()}
+    facts, _ = imported(tmp_path, files, "requirements.txt")
+    names = [row.removeprefix("-r ") for row in rows]
+    reasons = [f"{name} holds a secret, which must be taken out of it first" for name in names]
+    assert [entry.reason for entry in facts.unused] == reasons
+    assert len([data for data in searches if b"six" in data]) == 1
 
 
 def test_a_list_with_a_login_is_followed_without_it(tmp_path: Path) -> None:
