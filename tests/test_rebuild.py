@@ -30,9 +30,11 @@ from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.diff import Change
 from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.model import unseal
 from reprobuild.lock.system import EPOCH
 from reprobuild.output.directory import read_image
 from reprobuild.pipeline.rebuild.causes import explain_differences
+from reprobuild.store import salvage
 from reprobuild.store.salvage import take_context, take_runtime
 from reprobuild.store.store import Store
 from reprobuild.store.tar_listing import keep_listing, recall_listing
@@ -145,6 +147,35 @@ def test_a_context_deeper_than_the_stack_is_passed_over(
     deep(out / "context" / "aside")
     lock, empty = read_lock(out / "reprobuild.lock"), Store(tmp_path / "empty")
     assert take_context(out, lock, empty) >= len(stored(out))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_only_files_that_can_be_missing_are_read(
+    out: Path, tmp_path: Path, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of many terabytes has one block on the disk, and another can have many names."""
+    lock, wheels = read_lock(out / "reprobuild.lock"), out / "context" / "wheels"
+    first, other = sorted(wheels.iterdir())
+    for place, size in ((out / "context" / "0-hole", 1 << 43), (wheels / "0-hole", first.stat().st_size)):
+        place.touch()
+        os.truncate(place, size)
+    (out / "context" / "0-other").write_bytes(b"x" * 9)
+    for number in range(3):
+        (out / "context" / f"1-{number}").hardlink_to(out / "context" / "0-other")
+    read = []
+
+    def copy(source: Any, target: Any, size: int) -> str:
+        read.append(size)
+        return real(source, target, size)
+
+    real = salvage._copy
+    monkeypatch.setattr(salvage, "_copy", copy)
+    taken = take_context(out, lock if whole else unseal(lock), Store(tmp_path / "empty"))
+    assert taken >= len((first, other))
+    assert read.count(9) == whole  # a sealed lock does not state the sizes of trees
+    assert max(read) <= max(
+        path.stat().st_size for path in (out / "context").rglob("*") if path.stat().st_blocks
+    )
 
 
 def stored(out: Path) -> list[Path]:

@@ -3,11 +3,13 @@
 Its context has all files of the image.
 
 The directory is untrusted: each file is copied while its hash is computed, and kept only if the lock has that hash. No
-link in the directory is followed: it could lead to any file of the caller.
+link in the directory is followed: it could lead to any file of the caller. A file is read only if it can be one that is
+missing: it has the size that the lock states, if it states one, and it is not mostly a hole.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -21,9 +23,11 @@ from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.names import RATIO
 from reprobuild.infra.untrusted.regular_files import open_within
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.system import EPOCH, FILES
+from reprobuild.store.fetch import list_artefacts
 from reprobuild.store.roots import list_lock_files
 from reprobuild.store.store import Store
 
@@ -45,6 +49,8 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
         The number of files that were taken.
     """
     missing = {sha256 for sha256 in list_lock_files(lock) if not store.has(sha256)}
+    sizes = _find_sizes(lock, missing)
+    identities: set[tuple[int, int]] = set()
     taken = 0
     top = str(out).count("/")
     for folder, folders, names in os.walk(out / CONTEXT):
@@ -53,8 +59,10 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
             if not missing:
                 return taken
             path = Path(folder, name).relative_to(out).as_posix()
-            take = _runtime if name == _PAYLOAD else _store_missing
-            digest = take(out, path, missing, store)
+            if name == _PAYLOAD:
+                digest = _runtime(out, path, missing, store)
+            else:
+                digest = _store_missing(out, path, missing, sizes, identities, store)
             missing.discard(digest)
             taken += bool(digest)
     return taken
@@ -73,29 +81,65 @@ def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
     return store.has(runtime) or any(_runtime(out, path, (runtime,), store) for path in paths)
 
 
-def _store_missing(out: Path, path: str, missing: Collection[str], store: Store) -> str:
+def _find_sizes(lock: Lock, missing: Collection[str]) -> frozenset[int]:
+    """Return the sizes of missing files; 0 is among them if a lock does not state one."""
+    stated = {file.sha256: file.size for file in list_artefacts(lock)}
+    stated |= {wheel.file.sha256: wheel.file.size for wheel in lock.built_wheels}
+    return frozenset(stated.get(sha256, 0) for sha256 in missing)
+
+
+def _store_missing(
+    out: Path,
+    path: str,
+    missing: Collection[str],
+    sizes: Collection[int],
+    identities: set[tuple[int, int]],
+    store: Store,
+) -> str:
     """Return the sha256 of a file newly added to the store.
 
-    It is empty if the file was not missing.
+    It is empty if the file was not missing. `identities` has the device and the inode of each file that was read: a
+    file of many names is read once.
     """
     try:
-        source, _ = open_within(out, path)
+        source, size = open_within(out, path)
     except OSError:
         return ""
     with source:
-        if _copy(source, None) not in missing:
+        facts = os.fstat(source.fileno())
+        known = (facts.st_dev, facts.st_ino)
+        if known in identities or not (0 in sizes or size in sizes) or _is_hole(source, size):
+            return ""
+        identities.add(known)
+        if _copy(source, None, size) not in missing:
             return ""
         source.seek(0)
         with store.scratch() as folder:
             part = folder / "taken"
             with add_path_to_errors(part), part.open("wb") as target:
-                digest = _copy(source, target)
+                digest = _copy(source, target, size)
             return store.adopt(part, digest) if digest in missing else ""  # changed since the first reading
 
 
-def _copy(source: IO[bytes], target: IO[bytes] | None) -> str:
+def _is_hole(source: IO[bytes], size: int) -> bool:
+    """Return whether a file is mostly holes, which no file of ours is: to read them takes days.
+
+    A file system that does not know holes states one piece of data (lseek(2)).
+    """
+    number, place, data = source.fileno(), 0, 0
+    with contextlib.suppress(OSError):  # ENXIO: no data follows
+        while data * RATIO < size:
+            begin = os.lseek(number, place, os.SEEK_DATA)
+            place = os.lseek(number, begin, os.SEEK_HOLE)
+            data += place - begin
+    source.seek(0)
+    return data * RATIO < size
+
+
+def _copy(source: IO[bytes], target: IO[bytes] | None, size: int) -> str:
     digest = hashlib.sha256()
-    while chunk := source.read(CHUNK):
+    while size > 0 and (chunk := source.read(min(CHUNK, size))):
+        size -= len(chunk)
         digest.update(chunk)
         if target:
             target.write(chunk)
