@@ -135,8 +135,9 @@ def held(found: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether every planted cause was found, no innocent was accused, and noise kept to the stated rate."""
     noisy = [each for each in found if each["kind"] == "noisy"]
     others = [each for each in found if each["kind"] != "noisy"]
-    wrong = sum(not each["right"] for each in noisy)
-    return all(each["right"] for each in others) and wrong <= max(1, RATE * len(noisy))
+    wrong = sum(bool(each["found"]) and not each["right"] for each in noisy)
+    missing = sum(not each["found"] for each in noisy)
+    return all(each["right"] for each in others) and max(wrong, missing) <= max(1, RATE * len(noisy))
 
 
 def rows(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -162,10 +163,12 @@ def describe(found: Sequence[Mapping[str, Any]]) -> str:
         kind: f"{sum(each['right'] for each in group)} of {len(group)}" for kind, group in by_kind.items()
     }
     accused = sum(bool(each["found"]) for each in by_kind["innocent"])
+    wrong = sum(bool(each["found"]) and not each["right"] for each in by_kind["noisy"])
     return (
         f"{right['planted']} planted causes are found exactly (of {PAIRS} pairs). {len(by_kind['innocent'])} pairs "
         f"without a cause: {accused} accusations. {right['noisy']} causes of 2 to 10 % under noise of 1 to 5 % are "
-        f"found, with {_median(each['runs'] for each in by_kind['noisy'])} runs in the median."
+        f"found, with {_median(each['runs'] for each in by_kind['noisy'])} runs in the median; {wrong} answers are "
+        "wrong, the others are missing."
     )
 
 

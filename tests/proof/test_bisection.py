@@ -57,9 +57,12 @@ def test_wrong_answers_are_counted() -> None:
     assert experiment.held([right])
     assert not experiment.held([right, wrong])
     assert experiment.rows([right, wrong]) == [["5", "1 of 2", "10", "-", "-", "0.2"]]
-    noisy = [{**right, "kind": "noisy", "right": number > 0} for number in range(20)]
+    noisy = [{**right, "kind": "noisy", "right": number > 0, "found": ["V001"]} for number in range(20)]
     assert experiment.held(noisy)
     assert not experiment.held([*noisy, noisy[0]])
+    missing = {**noisy[0], "found": []}
+    assert experiment.held([*noisy, missing])
+    assert not experiment.held([*noisy, missing, missing])
     assert "0 accusations" in experiment.describe([right, *noisy])
 
 
