@@ -30,7 +30,7 @@ from reprobuild.engines import gpu
 from reprobuild.engines.docker_gpus import run_with_gpus
 from reprobuild.engines.docker_options import container_options
 from reprobuild.engines.docker_streams import ContainerStreams
-from reprobuild.engines.limits import REFUSED
+from reprobuild.engines.limits import REFUSED, start_with_limits
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.output_files import Pieces, directory_tar, keep_tar, read_files, spool_small
 from reprobuild.errors import EngineError
@@ -196,43 +196,40 @@ def _stream_writes(write: Callable[[IO[bytes]], None]) -> Generator[bytes, None,
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and always remove it."""
 
-    def work(client: docker.DockerClient, pool: Executor, gpus: Mapping[str, Any]) -> Finished:
-        with _create_container(client, reference, task, gpus) as container:
-            return _run(container, task, pool, env)
+    def start(task: Task) -> Finished:
+        def work(gpus: Mapping[str, Any]) -> Finished:
+            with _create_container(client, reference, task, gpus) as container:
+                return _run(container, task, pool, env)
 
-    # The container is removed before the thread that reads its output, because the thread ends with it.
-    with ThreadPoolExecutor(1) as pool, open_client(env) as client:
-        return run_with_gpus(client, task.gpus, lambda gpus: work(client, pool, gpus))
+        # The container is removed before the thread that reads its output, because the thread ends with it.
+        with ThreadPoolExecutor(1) as pool, open_client(env) as client:
+            return run_with_gpus(client, task.gpus, work)
+
+    return start_with_limits(start, task)
 
 
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container, and pass on its output.
 
-    The output goes to `sink` as it arrives. The container is always removed. A daemon that may not raise
-    limits (inside a container) applies its own instead of generous ones.
+    The output goes to `sink` as it arrives. The container is always removed.
     """
-    try:
-        return _attach(reference, task, env, sink)
-    except EngineError as err:  # the command has not run yet: limits are set before it
-        if not (task.generous and REFUSED in str(err)):
-            raise
-    return _attach(reference, msgspec.structs.replace(task, generous=False), env, sink)
 
+    def start(task: Task) -> int:
+        def work(gpus: Mapping[str, Any]) -> int:
+            with (
+                _create_container(client, reference, task, gpus) as container,
+                contextlib.closing(ContainerStreams(container, task)) as output,
+            ):
+                container.start()
+                with _forward_signals(str(container.id), env), output.forward_keyboard():
+                    for stream, data in output:
+                        sink(stream, data)
+                    return int(container.wait()["StatusCode"])
 
-def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
-    def work(client: docker.DockerClient, gpus: Mapping[str, Any]) -> int:
-        with (
-            _create_container(client, reference, task, gpus) as container,
-            contextlib.closing(ContainerStreams(container, task)) as output,
-        ):
-            container.start()
-            with _forward_signals(str(container.id), env), output.forward_keyboard():
-                for stream, data in output:
-                    sink(stream, data)
-                return int(container.wait()["StatusCode"])
+        with open_client(env) as client:
+            return run_with_gpus(client, task.gpus, work)
 
-    with open_client(env) as client:
-        return run_with_gpus(client, task.gpus, lambda gpus: work(client, gpus))
+    return start_with_limits(start, task)
 
 
 def _forward_signals(container: str, env: Mapping[str, str]) -> AbstractContextManager[None]:

@@ -7,7 +7,11 @@ https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshme
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from reprobuild.engines.model import Limit, Task
 from reprobuild.errors import EngineError
@@ -15,6 +19,7 @@ from reprobuild.errors import EngineError
 GENEROUS = (Limit(name="memlock", soft=-1, hard=-1), Limit(name="stack", soft=64 << 20, hard=-1))
 REFUSED = "error setting rlimit"  # runc and crun report it before any command of the container
 _CAP_SYS_RESOURCE = 24
+T = TypeVar("T")
 
 
 def task_limits(task: Task) -> list[Limit]:
@@ -24,6 +29,20 @@ def task_limits(task: Task) -> list[Limit]:
     """
     by_name = {limit.name: limit for limit in task.limits}
     return [*(limit for limit in GENEROUS if task.generous and limit.name not in by_name), *task.limits]
+
+
+def start_with_limits(start: Callable[[Task], T], task: Task) -> T:
+    """Start a task; an engine that may not raise limits (inside a container) applies its own, not generous ones.
+
+    Raises:
+        EngineError: of `start`; also if the user's own limits are refused.
+    """
+    try:
+        return start(task)
+    except EngineError as err:  # the command has not run yet: limits are set before it
+        if not (task.generous and REFUSED in str(err)):
+            raise
+    return start(msgspec.structs.replace(task, generous=False))
 
 
 def limits_of_caller(task: Task) -> list[Limit]:

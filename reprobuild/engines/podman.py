@@ -15,10 +15,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from reprobuild.engines import gpu
-from reprobuild.engines.limits import REFUSED
+from reprobuild.engines.limits import start_with_limits
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.output_files import directory_tar, keep_tar, read_files, refuse_large
 from reprobuild.engines.podman_options import container_options, gpu_options
@@ -160,6 +158,10 @@ def _find_image_id(reference: str, env: Mapping[str, str]) -> str:
 
 def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     """Run a container to its end, and always remove it."""
+    return start_with_limits(lambda task: _run(reference, task, env), task)
+
+
+def _run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
     streams = Streams()
     with _create_container(reference, task, env) as container:
         if task.outputs:
@@ -173,15 +175,9 @@ def run(reference: str, task: Task, env: Mapping[str, str]) -> Finished:
 def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:
     """Run a container, and pass on its output.
 
-    The output goes to `sink` as it arrives. The container is always removed. If generous limits are refused,
-    which is before the command, it gets those of podman's settings.
+    The output goes to `sink` as it arrives. The container is always removed.
     """
-    try:
-        return _attach(reference, task, env, sink)
-    except EngineError as err:
-        if not (task.generous and REFUSED in str(err)):
-            raise
-    return _attach(reference, msgspec.structs.replace(task, generous=False), env, sink)
+    return start_with_limits(lambda task: _attach(reference, task, env, sink), task)
 
 
 def _attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from reprobuild.engines import apptainer
 from reprobuild.engines.docker_options import container_user as docker_user
-from reprobuild.engines.limits import hard_limit, limits_of_caller, may_raise
+from reprobuild.engines.limits import REFUSED, hard_limit, limits_of_caller, may_raise, start_with_limits
 from reprobuild.engines.model import Finished, Limit, Port, Task, identity_variables
 from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import EngineError
@@ -86,11 +86,39 @@ def test_generous_limits_as_far_as_the_engine_may(loaded: Tiny, engine: Running)
     code = engine.module.attach(loaded.reference, task, engine.env, lambda _, data: lines.append(data))
     found = limits(b"".join(lines))
     assert code == 0
+    done = engine.module.run(loaded.reference, task, engine.env)
+    assert (done.code, limits(done.stdout)) == (0, found)
     if may_raise():
         assert found["locked memory"] == ["unlimited", "unlimited"]
         assert found["stack size"] == [str(64 << 20), "unlimited"]
     elif engine.module.NAME == "podman":
         assert found["locked memory"][1] == str(hard_limit("memlock")).replace("-1", "unlimited")
+
+
+def test_refused_generous_limits_are_left_out() -> None:
+    started: list[bool] = []
+
+    def start(task: Task) -> str:
+        started.append(task.generous)
+        if task.generous:
+            raise EngineError(f"{REFUSED} type 8: operation not permitted", hint="x")
+        return "done"
+
+    task = Task(arguments=("true",), generous=True)
+    assert start_with_limits(start, task) == "done"
+    assert started == [True, False]
+
+
+def test_another_refusal_is_not_tried_again() -> None:
+    started: list[bool] = []
+
+    def start(task: Task) -> str:
+        started.append(task.generous)
+        raise EngineError("no space left on device", hint="x")
+
+    with pytest.raises(EngineError, match="no space"):
+        start_with_limits(start, Task(arguments=("true",), generous=True))
+    assert started == [True]
 
 
 def test_limits_that_no_engine_may_raise(loaded: Tiny, engine: Running) -> None:
