@@ -10,6 +10,7 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.bisect.atoms import AtomSet, find_atoms
+from reprobuild.bisect.debs import ReadControl
 from reprobuild.bisect.slots import join_slots, split_lock
 from reprobuild.bisect.sources import SourceChanges, find_changes
 from reprobuild.lock.model import Lock, canonical, unseal
@@ -62,16 +63,21 @@ class Mixer(Struct, frozen=True, kw_only=True):
         return Mixture(lock=join_slots(slots, inert, (self.first, self.second)), tars=tuple(tars))
 
 
-def make_mixer(first: Lock, second: Lock, open_tar: OpenTar = lambda _: None) -> Mixer:
+def make_mixer(
+    first: Lock, second: Lock, open_tar: OpenTar = lambda _: None, read_control: ReadControl = lambda _: None
+) -> Mixer:  # fmt: skip
     """Return the mixer of two locks of one platform.
 
     Args:
         first, second: the locks.
         open_tar: opens the tree of a source, to tell its changes apart.
+        read_control: returns the control file of a system package, which has its requirements.
     """
     locks = canonical(unseal(first)), canonical(unseal(second))
     changes = _find_all_changes(locks, open_tar)
-    return Mixer(first=locks[0], second=locks[1], atoms=find_atoms(*locks, changes), changes=changes)
+    return Mixer(
+        first=locks[0], second=locks[1], atoms=find_atoms(*locks, changes, read_control), changes=changes
+    )
 
 
 def _find_all_changes(locks: tuple[Lock, Lock], open_tar: OpenTar) -> dict[str, SourceChanges]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.bisect.bisection import Judging, bisect
+from reprobuild.bisect.debs import open_control
 from reprobuild.bisect.metric import Metric, check_metric
 from reprobuild.bisect.mixture import Mixer, make_mixer
 from reprobuild.bisect.oracle import read_tolerance
@@ -18,7 +19,13 @@ from reprobuild.compare.environments.open import Running, compare
 from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.lock.model import Lock
-from reprobuild.pipeline.locked_side import Decide, keep_inputs, lock_side, open_source, update_side
+from reprobuild.pipeline.locked_side import (
+    Decide,
+    keep_inputs,
+    lock_side,
+    open_source,
+    update_side,
+)
 from reprobuild.pipeline.trial_image import keep_trial_lock
 
 # Differences of machines, which no image has.
@@ -59,7 +66,12 @@ def bisect_sides(
         untestable=() if names[1] is None else _machine_differences((names[0], names[1]), context),
     )  # fmt: skip
     with keep_inputs((first, second), folder, context):
-        mixer = make_mixer(first, second, lambda source: open_source(source, context))
+        mixer = make_mixer(
+            first,
+            second,
+            lambda source: open_source(source, context),
+            lambda deb: open_control(deb, context),
+        )
         result = bisect(mixer, command, judging, context, blank, afresh=afresh, jobs=jobs)
         return result if trials is None else _keep_locks(result, mixer, trials, context)
 

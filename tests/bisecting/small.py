@@ -11,6 +11,7 @@ from typing import Any
 
 from reprobuild.api.context import open_context
 from reprobuild.bisect.bisection import Judging, bisect
+from reprobuild.bisect.debs import open_control
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.result import BisectionResult
 from reprobuild.bisect.trial import TrialCommand
@@ -109,7 +110,7 @@ class Bench:
     second: Lock
 
     def bisect(
-        self, script: str, judging: Judging | None = None, *, second: Lock | None = None,
+        self, script: str, judging: Judging | None = None, *, first: Lock | None = None, second: Lock | None = None,
         afresh: bool = False, jobs: int = 1, **more: Any,
     ) -> BisectionResult:  # fmt: skip
         """Bisect by a Python script."""
@@ -117,7 +118,10 @@ class Bench:
             arguments=("python", "-c", PROLOGUE + script), options=RunOptions(engine="builtin"), **more
         )
         context = open_context(self.store, offline=True, caches=False)
-        mixer = make_mixer(self.first, second or self.second, lambda source: open_source(source, context))
+        mixer = make_mixer(
+            first or self.first, second or self.second, lambda source: open_source(source, context),
+            lambda deb: open_control(deb, context),
+        )  # fmt: skip
         blank = BisectionResult(first="A", second="B", command=command.arguments, oracle="")
         return bisect(mixer, command, judging or Judging(), context, blank, afresh=afresh, jobs=jobs)
 

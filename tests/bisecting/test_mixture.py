@@ -11,6 +11,8 @@ import pytest
 from reprobuild.bisect.atoms import Atom, find_atoms
 from reprobuild.bisect.mixture import Mixer, make_mixer
 from reprobuild.bisect.slots import INERT, SINGLE, split_lock
+from reprobuild.ecosystems.apt.deb import DebControl
+from reprobuild.ecosystems.apt.relations import parse_relations
 from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.model import Lock, canonical, unseal
 from reprobuild.lock.python import Building, Interpreter, Sdist
@@ -101,6 +103,47 @@ def test_packages_of_one_source_release_are_one_atom() -> None:
     )  # fmt: skip
     atoms = find_atoms(lock(), second).atoms
     assert sorted(atom.names for atom in atoms) == [("bash",), ("libc-bin", "libc6")]
+
+
+def control(name: str, needs: str = "", before: str = "", provides: tuple[str, ...] = ()) -> DebControl:
+    return DebControl(
+        name=name, architecture="amd64", multi_arch="", before=parse_relations(before), needs=parse_relations(needs),
+        provides=provides,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "controls", "expected"),
+    [
+        # A new package comes with those that it requires.
+        ([], [("app", "1"), ("lib", "5")], [control("app", "lib (>= 1)"), control("lib")], {"app": ["lib"], "lib": []}),
+        # A requirement that both versions meet is no reason.
+        ([("app", "1"), ("lib", "5")], [("app", "2"), ("lib", "6")], [control("app", "lib"), control("lib")],
+         {"app": [], "lib": []}),
+        # Each requires the other's version.
+        ([("app", "1"), ("tool", "5")], [("app", "2"), ("tool", "6")],
+         [control("app", "tool (>= 6)"), control("tool", before="app (>= 2)")], {"app": []}),
+        # The old one breaks without the old library, so the library goes last.
+        ([("app", "1"), ("lib", "5")], [], [control("app", "lib"), control("lib")], {"app": [], "lib": ["app"]}),
+        # An alternative, and a virtual package.
+        ([], [("app", "1"), ("mta", "5")], [control("app", "exim | mail"), control("mta", provides=("mail",))],
+         {"app": ["mta"], "mta": []}),
+        # A package of both meets it already.
+        ([], [("app", "1"), ("dash", "5")], [control("app", "dash | bash"), control("dash")], {"app": [], "dash": []}),
+    ],
+)  # fmt: skip
+def test_system_packages_come_with_those_that_they_require(
+    first: list[tuple[str, str]], second: list[tuple[str, str]], controls: list[DebControl],
+    expected: dict[str, list[str]],
+) -> None:  # fmt: skip
+    bash, by_name = deb("bash", "5.2"), {item.name: item for item in controls}
+    locks = [lock(**base_with(bash, *(deb(*pair) for pair in side))) for side in (first, second)]
+    found = find_atoms(*locks, read_control=lambda item: by_name.get(item.name))
+    names = [atom.name for atom in found.atoms]
+    assert {
+        name: sorted(names[number] for number in needed)
+        for name, needed in zip(names, found.needs, strict=True)
+    } == expected
 
 
 def test_another_release_is_one_atom() -> None:
