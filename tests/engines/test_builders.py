@@ -79,12 +79,13 @@ def test_each_builder_makes_the_native_tree(engine: Running, small: Small, tmp_p
 def kept(engine: Running) -> object:
     """Return what stays in an engine from a build: images without a name, containers, the build cache.
 
-    Named images are of other tests, which run at the same time.
+    Named images and containers of another kind are of other tests, which run at the same time.
     """
     if engine.module.NAME == "podman":
-        return engine.client("images", "--all", "--quiet"), engine.client(
-            "ps", "--all", "--external", "--quiet"
-        )
+        images = engine.client("images", "--all", "--format", "{{.Id}} {{.Repository}}").splitlines()
+        containers = engine.client("ps", "--all", "--external", "--format", "{{.Names}}").splitlines()
+        unnamed = [line for line in images if line.endswith(" <none>")]
+        return unnamed, [name for name in containers if "working-container" in name]  # as Buildah names them
     unnamed = engine.client("images", "--all", "--quiet", "--no-trunc", "--filter", "dangling=true")
     return unnamed, docker_images.cache_ids(engine.env)
 
