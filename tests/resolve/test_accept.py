@@ -200,12 +200,12 @@ def test_a_platform_that_is_not_known(around: ResolveContext) -> None:
 
 def test_a_base_without_a_c_library() -> None:
     with pytest.raises(LockError, match="the base has no libc6") as caught:
-        resolver._base_glibc(Base(distribution="debian", release="x", packages=()))
+        resolver.base_glibc(Base(distribution="debian", release="x", packages=()))
     assert caught.value.hint == "choose another with --base"
     file = Artefact(filename="libc6.deb", sha256="0" * 64, size=1)
     libc = Deb(name="libc6", version="1:2", architecture="amd64", essential=True, file=file)
     with pytest.raises(LockError, match="the base has libc6 1:2, which is no version") as caught:
-        resolver._base_glibc(Base(distribution="debian", release="x", packages=(libc,)))
+        resolver.base_glibc(Base(distribution="debian", release="x", packages=(libc,)))
     assert caught.value.hint == "choose another with --base"
 
 
