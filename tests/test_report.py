@@ -104,7 +104,7 @@ def test_no_line_zero_is_shown() -> None:
     )
     assert describe_resolution(line) == "python: python: replaced (x): r"
     assert describe_resolution(msgspec.structs.replace(line, line=3)).startswith("python:3: python: ")
-    with pytest.raises(LockError, match=r"\n  python: python: replaced \(x\): r") as caught:
+    with pytest.raises(LockError, match=r"\n  python: replaced \(x\): r") as caught:
         accept_deviations([line], [])
     assert ":0" not in str(caught.value)
     with pytest.raises(LockError) as many:
