@@ -20,6 +20,7 @@ from reprobuild.lock.system import Artefact, Base, EnvVar
 from reprobuild.resolve.system.packages import resolve_base
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
+from tests.bisecting.small import PROLOGUE as SMALL
 from tests.bisecting.small import add_source, add_wheel
 from tests.interpreters import MINOR, VERSION, make_build
 from tests.verify.samples import make_lock
@@ -28,14 +29,7 @@ ROOTS = ("python3.11", "passwd")
 _HUNK_GAP = 8  # lines between two changed ones, so that each is a hunk
 _LIBM = "/lib/x86_64-linux-gnu/libm.so.6"
 # What the expressions use.
-PROLOGUE = """
-import os, sys
-def v(name):
-    try:
-        return __import__(name).VERSION
-    except ImportError:
-        return 0
-e = os.environ.get
+PROLOGUE = f"""{SMALL}
 def path(name):
     return [p for p in sys.path if p.startswith("/src/tool/")][:1] == ["/src/tool/" + name]
 code = open("/src/tool/code.py").read()

@@ -143,7 +143,7 @@ class _Bench:
         return lambda number: cast(Outcome, futures[number].result())
 
     def complete(self, result: BisectionResult) -> BisectionResult:
-        """Return a result with what is known of all runs."""
+        """Return a result with the facts of all runs."""
         outcomes = [outcome for runs in self._outcomes.values() for outcome in runs]
         records = dict(self._records)
         sides = [records.pop(side) for side in (frozenset[int](), self._all) if side in records]
@@ -153,7 +153,7 @@ class _Bench:
         )  # fmt: skip
 
     def _runs(self, chosen: Chosen, lock: Lock, part: str) -> Runs:
-        """Return runs whose outcomes are kept."""
+        """Return runs, and keep their outcomes."""
         runs, outcomes = self._laboratory.runs(lock, part), self._outcomes.setdefault(chosen, [])
 
         def run(number: int) -> Outcome:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_the_result_is_that_of_one_at_a_time(rule: Rule, jobs: int) -> None:
         needs = [set[int]() if number % 7 else {(number + 1) % count} - {number} for number in range(count)]
         saves: list[int] = []
         with Crew(jobs, CancelToken()) as crew:
-            result = search_together(count, test, needs, crew, lambda saves=saves: saves.append(1))  # type: ignore[misc]
+            result = search_together(count, test, needs, crew, partial(saves.append, 1))
         assert result == search(count, test, needs)
         assert len(saves) >= len(result.trials)
 
@@ -64,7 +65,7 @@ def test_the_rounds_are_fewer() -> None:
     for _ in range(20):
         guilty = frozenset([rng.randrange(256)])
         for jobs in rounds:
-            rounds[jobs] += count_rounds(256, lambda chosen, guilty=guilty: together(chosen, guilty), jobs)  # type: ignore[misc]
+            rounds[jobs] += count_rounds(256, partial(together, guilty=guilty), jobs)
     assert rounds[2] <= 0.8 * rounds[1]
     assert rounds[3] <= 0.6 * rounds[1]
     assert rounds[7] <= 0.45 * rounds[1]
