@@ -27,6 +27,7 @@ from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import BuildError, InconclusiveError, LockError
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import machine_name, try_lock
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.trial_image import image_key, load_trial_image
 from reprobuild.run.options import RunOptions, read_volumes
@@ -191,7 +192,7 @@ class Laboratory:
     def _recall(self, key: str) -> Outcome | None:
         """Return a remembered outcome with all its files, or None."""
         try:
-            outcome = msgspec.convert(self.context.store.recall(key), Outcome)
+            outcome = decode_value(self.context.store.recall(key), Outcome)
         except msgspec.ValidationError:
             return None
         if not all(map(self.context.store.has, outcome.files.values())):

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import Key, Line, Text
 
 PODS = "pods.json"
@@ -103,7 +104,7 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
     """
     try:
         with path.open("rb") as stream:
-            pod_list = msgspec.json.decode(stream.read(LARGEST), type=_List)
+            pod_list = decode_json(stream.read(LARGEST), _List)
     except FileNotFoundError:
         raise UsageError(f"there is no {path}", hint=HINT) from None
     except (msgspec.MsgspecError, RecursionError, ValueError):

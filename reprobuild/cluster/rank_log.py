@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from reprobuild.cluster.shared_dir import ENDED, LOG, LOST, TOLD, describe_exit_code, read_small
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.verify.determinism.document import Count, Digest, Name, Text
 
 LAUNCHES = 2  # of torchrun
@@ -129,7 +130,7 @@ def read_node(folder: Path, name: str) -> Node:
         lines, node.failed = [], f"what it said cannot be read: {err.strerror}"
     for text in lines:
         try:
-            line = msgspec.json.decode(text, type=_Line)
+            line = decode_json(text, _Line)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             continue
         node.came |= line.came

@@ -26,6 +26,7 @@ from reprobuild.context import RunContext
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import is_unlinked, read_plain
 from reprobuild.infra.untrusted.strings import Digest, Line, OptionalAbsolutePath, Text
 from reprobuild.lock.model import Lock
@@ -81,7 +82,7 @@ def read_nodes(lock: Lock, image: Image, out: Path, context: RunContext) -> Node
     """
     try:
         document = read_plain(out / CLUSTER_RESULT, _LARGEST)
-        cluster = msgspec.json.decode(document, type=_Former)
+        cluster = decode_json(document, _Former)
         if cluster.tree != image.tree:
             return None
         if not is_document_of_here(CLUSTER_RESULT, image, document, context.store):

@@ -11,6 +11,7 @@ import msgspec
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import display_error, display_text
+from reprobuild.infra.untrusted.decode import decode_value
 
 
 def check_decisions(decisions: Decisions) -> Decisions:
@@ -20,7 +21,7 @@ def check_decisions(decisions: Decisions) -> Decisions:
         UsageError: a field has another form; the hint has the right one.
     """
     try:
-        return msgspec.convert(msgspec.to_builtins(decisions), type=Decisions)
+        return decode_value(msgspec.to_builtins(decisions), Decisions)
     except msgspec.ValidationError as err:
         match = re.search(r"at `\$\.(\w+)", str(err))
         field = match[1] if match else ""

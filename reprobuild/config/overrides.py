@@ -22,6 +22,7 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.display import display_error
 from reprobuild.infra.git.addresses import read_origin, without_login
 from reprobuild.infra.suggest import did_you_mean
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import (
     Label,
@@ -176,7 +177,7 @@ def read_decisions(path: Path) -> Decisions:
             f"{path}: python: {raw['python']} is a number in YAML", hint='write it in quotes: python: "3.10"'
         )
     try:
-        decisions = msgspec.convert(raw, type=Decisions)
+        decisions = decode_value(raw, Decisions)
     except msgspec.ValidationError as err:
         raise UsageError(f"{path}: {display_error(err)}", hint=_key_hint(str(err))) from None
     _check_spellings(decisions, path)

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import display_text
+from reprobuild.infra.untrusted.decode import decode_json
 
 DEFAULT = "torch"
 
@@ -46,7 +46,7 @@ class _Data(Struct, frozen=True):
 @cache
 def _read_data() -> _Data:
     content = files("reprobuild_runtime").joinpath("profiles/profiles.json").read_bytes()
-    return msgspec.json.decode(content, type=_Data)
+    return decode_json(content, _Data)
 
 
 def read_profiles() -> dict[str, Profile]:

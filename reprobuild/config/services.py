@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.infra.untrusted.decode import decode_toml
 
 
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,8 +39,8 @@ def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
     Raises:
         UsageError: an override names an unknown service, or its address is not valid.
     """
-    shipped = msgspec.toml.decode(
-        files("reprobuild.config").joinpath("services.toml").read_bytes(), type=dict[str, Service]
+    shipped = decode_toml(
+        files("reprobuild.config").joinpath("services.toml").read_bytes(), dict[str, Service]
     )
     for name, url in overrides.items():
         if name not in shipped:

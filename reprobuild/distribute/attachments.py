@@ -23,6 +23,7 @@ from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor
 from reprobuild.errors import DistributionError, UsageError
 from reprobuild.image.engine_name import own_name
 from reprobuild.image.model import Image
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Text
 from reprobuild.lock.model import Lock, encode
@@ -175,7 +176,7 @@ def read_artifact(content: bytes, kind: Kind, subject: str) -> Descriptor | None
     None means that the manifest is not an attachment of this kind to this image.
     """
     try:
-        manifest = msgspec.json.decode(content, type=_Artifact)
+        manifest = decode_json(content, _Artifact)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
     stated = manifest.artifact_type or manifest.config.media_type

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.errors import DistributionError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import BundlePath, Digest, ImageName, Sha256, ShortLine, Word
 
 _HINT = "is it a file that `reprobuild bundle` wrote?"
@@ -55,7 +56,7 @@ def read_manifest(content: bytes) -> Manifest:
         DistributionError: a field of it is missing or has another grammar; the message names the field.
     """
     try:
-        return msgspec.json.decode(content, type=Manifest)
+        return decode_json(content, Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         message = str(err).encode("unicode_escape").decode()[:300]
         raise DistributionError(f"its bundle.json is damaged or hostile: {message}", hint=_HINT) from None

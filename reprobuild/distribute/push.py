@@ -35,6 +35,7 @@ from reprobuild.image.layering.packed import parse_digest
 from reprobuild.image.model import Image
 from reprobuild.image.oci.open import LARGEST_JSON
 from reprobuild.image.oci.read import read_layout
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock
 from reprobuild_portable.hashing import hash_file
@@ -153,7 +154,7 @@ def _read_manifest(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]
     """
     try:
         content = read_plain(layout / "blobs" / "sha256" / parse_digest(image.manifest), LARGEST_JSON)
-        manifest = msgspec.json.decode(content, type=_Image)
+        manifest = decode_json(content, _Image)
         if digest_of(content) != image.manifest:
             raise ValueError("its bytes are others")
         parts = {descriptor.digest: descriptor for descriptor in (*manifest.layers, manifest.config)}

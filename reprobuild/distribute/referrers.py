@@ -36,6 +36,7 @@ from reprobuild.image.model import NATIVE, Image
 from reprobuild.image.oci.open import LARGEST_JSON
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Key, Text
 from reprobuild.lock.file import read_lock
@@ -104,7 +105,7 @@ def read_lock_digest(repository: OciRepository, image: BaseImage, store: Store) 
     """
     content = read_plain(store.verified(image.config.sha256, "the configuration"), LARGEST_JSON)
     try:
-        runtime = msgspec.json.decode(content, type=_Config).config
+        runtime = decode_json(content, _Config).config
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise DistributionError(
             f"the configuration of {repository.reference} cannot be read", hint=OTHER

@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 
 from reprobuild.doctor.model import Host
+from reprobuild.infra.untrusted.decode import decode_toml
 
 
 class _Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,4 +74,4 @@ def list_managers() -> tuple[str, ...]:
 
 @cache
 def _read_table() -> _Table:
-    return msgspec.toml.decode(files("reprobuild.doctor").joinpath("fixes.toml").read_bytes(), type=_Table)
+    return decode_toml(files("reprobuild.doctor").joinpath("fixes.toml").read_bytes(), _Table)

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from reprobuild.engines import gpu
 from reprobuild.errors import EngineError
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import AbsolutePath, OptionalAbsolutePath, ShortLine, Value, Word
 from reprobuild.infra.untrusted.yaml_documents import load_yaml
@@ -138,6 +139,6 @@ def _read_folder(folder: Path) -> Iterator[Description]:
     for path in sorted(folder.glob("*")) if folder.is_dir() else ():
         if path.suffix in (".json", ".yaml", ".yml"):
             try:
-                yield msgspec.convert(load_yaml(read_plain(path, _LARGEST).decode()), Description)
+                yield decode_value(load_yaml(read_plain(path, _LARGEST).decode()), Description)
             except (OSError, ValueError) as err:
                 raise EngineError(f"{path} cannot be read: {err}", hint=_HINT) from None

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Digest
 from reprobuild_portable.host import fcntl
@@ -99,7 +100,7 @@ class ImageRecords(Struct, Generic[Record], frozen=True):
             return None
         try:
             content = read_plain(self.folder / f"{digest}.json", _LARGEST)
-            record = msgspec.json.decode(content, type=self.kind)
+            record = decode_json(content, self.kind)
         except (OSError, msgspec.DecodeError):
             return None
         return record if record.manifest == f"sha256:{digest}" else None

@@ -11,6 +11,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from reprobuild.errors import LockError
 from reprobuild.infra.display import display_error
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.wheels import read_wheel_filename
 from reprobuild.lock.keys import identity
 from reprobuild.lock.model import AnyLock, Lock, SealedLock, canonical, encode
@@ -52,9 +53,7 @@ def check_readable(lock: AnyLock) -> AnyLock:
     try:
         text = encode(lock)
         sealed = isinstance(lock, SealedLock)
-        check_consistency(
-            msgspec.json.decode(text, type=SealedLock) if sealed else msgspec.json.decode(text, type=Lock)
-        )
+        check_consistency(decode_json(text, SealedLock) if sealed else decode_json(text, Lock))
     except (msgspec.MsgspecError, ValueError) as err:
         raise LockError(f"a lock cannot hold a value: {display_error(err)}", hint=_HINT) from None
     return lock

@@ -11,6 +11,7 @@ from msgspec import Struct
 from reprobuild.errors import LockError
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.display import display_error
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.consistent import check_consistency
@@ -48,7 +49,7 @@ def read_lock(path: Path) -> Lock:
     except OSError as err:
         raise _unreadable_error(path, err) from None
     try:
-        header = msgspec.json.decode(raw, type=_Header)
+        header = decode_json(raw, _Header)
         if bytes(header.interpreter) == b"null" and header.version != VERSION:
             raise LockError(f"{path} is not a lock: it names no interpreter", hint=_AGAIN)
         lock = _decode(raw, sealed=bytes(header.realised) != b"null") if header.version == VERSION else None
@@ -69,7 +70,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def _decode(raw: bytes, *, sealed: bool) -> Lock:
-    return msgspec.json.decode(raw, type=SealedLock) if sealed else msgspec.json.decode(raw, type=Lock)
+    return decode_json(raw, SealedLock) if sealed else decode_json(raw, Lock)
 
 
 def _unreadable_error(path: Path, err: OSError) -> LockError:

@@ -18,6 +18,7 @@ from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.infra.display import display_error, escape_text
 from reprobuild.infra.suggest import find_close
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
@@ -50,7 +51,7 @@ def _read_record(out: Path) -> Image:
     except OSError as err:
         raise _record_error(out, err) from None
     try:
-        image = msgspec.json.decode(raw, type=Image)
+        image = decode_json(raw, Image)
         refuse_repeated_keys(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise UsageError(

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Digest
 
@@ -38,7 +39,7 @@ class _StageTimes(Struct, frozen=True, kw_only=True):
 def read_times(out: Path, image: Image) -> dict[str, float]:
     """Return the seconds of each stage in the order of the stages; empty without a file of this image."""
     try:
-        document = msgspec.json.decode(read_plain(out / TIMES, _LARGEST), type=_StageTimes)
+        document = decode_json(read_plain(out / TIMES, _LARGEST), _StageTimes)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return {}
     seconds = document.seconds if document.image == image.manifest else {}

@@ -17,6 +17,7 @@ import msgspec
 from reprobuild.errors import BuildError
 from reprobuild.infra.tar.entries import TarEntry, list_parents
 from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.names import HOSTILE, check_path, most_bytes
 from reprobuild.infra.untrusted.strings import MemberPath
 from reprobuild.lock.system import EPOCH
@@ -111,7 +112,7 @@ def _check_names(paths: Collection[str], origin: str) -> None:
     for path in paths:
         try:
             path.encode()
-            msgspec.convert(path, MemberPath)
+            decode_value(path, MemberPath)
         except (UnicodeEncodeError, msgspec.ValidationError):
             raise BuildError(
                 f"{origin} left {path[:200]!r}, a name that no lock can hold", hint=HOSTILE

@@ -25,6 +25,7 @@ from reprobuild.errors import BuildError
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox.command import run_in_root
 from reprobuild.infra.sandbox.model import Bind, Root
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain
 from reprobuild.infra.untrusted.strings import TreePath
@@ -89,7 +90,7 @@ def _files(prefix: Path, record: str) -> tuple[str, ...]:
             raise OSError(errno.ELOOP, "a link leads there")
         stream, _ = open_plain(prefix / record, links=False)
         with stream:
-            return msgspec.json.decode(stream.read(_MOST), type=_Record).files
+            return decode_json(stream.read(_MOST), _Record).files
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BuildError(
             f"a script of conda's packages left something else than {record}", hint=_ODD

@@ -25,6 +25,7 @@ from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.sandbox.command import run_in_root
 from reprobuild.infra.sandbox.model import Bind, Root, check_output_file
 from reprobuild.infra.sandbox.namespaces import PATH
+from reprobuild.infra.untrusted.decode import decode_json, decode_value
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.lock.model import BuildRecord, Lock
@@ -107,7 +108,7 @@ def recall_wheel(key: str, store: Store) -> BuiltWheel | None:
     known = store.recall(key)
     if known is None:
         return None
-    built_wheel = msgspec.convert(known, type=BuiltWheel)
+    built_wheel = decode_value(known, BuiltWheel)
     hashes = [built_wheel.wheel.file.sha256, *([built_wheel.built.parts] if built_wheel.built.parts else [])]
     return built_wheel if all(store.has(sha256) for sha256 in hashes) else None
 
@@ -213,7 +214,7 @@ def _answer(out: Path) -> _Answer:
     with stream:
         raw = stream.read(_MOST)  # the size of a file with holes is not that of its content
     try:
-        return msgspec.json.decode(raw, type=_Answer)
+        return decode_json(raw, _Answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Answer()
 

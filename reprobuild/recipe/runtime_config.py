@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.strings import Key, Line, Text, Value
 
 # `Test` has the words of the command, the other keys times in nanoseconds and counts.
@@ -100,7 +101,7 @@ def read_runtime_config(config: object) -> RuntimeConfig:
     Raises:
         ValueError: it is no object, or a value has another type than in the specification; the message has its path.
     """
-    document = msgspec.convert({"config": config}, _Image).config or _Document()  # its error is a ValueError
+    document = decode_value({"config": config}, _Image).config or _Document()  # its error is a ValueError
     return RuntimeConfig(
         env=tuple(sort_settings(document.env or ())),
         entrypoint=tuple(document.entrypoint or ()),

@@ -17,6 +17,7 @@ from reprobuild.ecosystems.pypi.requires import with_requires
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.display import display_error
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.strings import AbsolutePath, is_valid
 from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.distributions import distributions
@@ -325,7 +326,7 @@ def _choose_workdir(snapshot: Snapshot, places: PathMap, sources: Sequence[Sourc
 
 def _record_decisions(decisions: Decisions) -> RecordedDecisions:
     try:
-        return msgspec.convert(decisions.lock_document(), RecordedDecisions)
+        return decode_value(decisions.lock_document(), RecordedDecisions)
     except msgspec.ValidationError as err:
         raise LockError(
             f"a lock cannot hold a decision: {display_error(err)}", hint="write it in printable words"

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild_portable import secrets
 from reprobuild_portable.launchers import JOB, LAUNCHERS, NAMESPACE, WORKER_OF_TORCHRUN
 
@@ -47,7 +47,7 @@ class SiteEnv(Struct, frozen=True, kw_only=True):
 def read_rules() -> tuple[tuple[re.Pattern[str], SiteRule], ...]:
     """Return the table, each rule with one compiled pattern."""
     raw = files("reprobuild.run").joinpath("site.toml").read_bytes()
-    table = msgspec.toml.decode(raw, type=dict[str, tuple[SiteRule, ...]])["rule"]
+    table = decode_toml(raw, dict[str, tuple[SiteRule, ...]])["rule"]
     return tuple((re.compile("|".join(f"(?:{name})" for name in rule.names)), rule) for rule in table)
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_error
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import Hex, Line, Size
 
 FILE = "import.json"
@@ -86,7 +87,7 @@ def read_import_facts(data: bytes) -> ImportFacts:
         SnapshotError: it is damaged.
     """
     try:
-        return msgspec.json.decode(data, type=ImportFacts)
+        return decode_json(data, ImportFacts)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise SnapshotError(
             f"{FILE} is damaged: {display_error(err)}",

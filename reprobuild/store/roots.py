@@ -23,6 +23,7 @@ from msgspec import Struct
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import hold_file_lock
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import EncodedPath, Line, Sha256
 from reprobuild.lock.file import read_lock
@@ -235,6 +236,6 @@ def recorded_lock_path(record: GcRoot) -> Path:
 
 def _read_record(place: Path) -> GcRoot | None:
     try:
-        return msgspec.json.decode(read_plain(place, LARGEST_MEMORY), type=GcRoot)
+        return decode_json(read_plain(place, LARGEST_MEMORY), GcRoot)
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return None

@@ -14,6 +14,7 @@ import zstandard
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.untrusted.decode import decode_value, json_decoder
 from reprobuild.store.store import Store
 
 _LEVEL = 3
@@ -35,12 +36,12 @@ def encode_listing(listing: Iterable[TarEntry]) -> bytes:
 
 def decode_listing(content: bytes) -> Iterator[TarEntry]:
     """Yield the entries of an encoded listing."""
-    decoder = msgspec.json.Decoder(TarEntry)
+    decoder = json_decoder(TarEntry)
     for line in zstandard.ZstdDecompressor().decompress(content).splitlines():
         try:
             yield decoder.decode(line)
         except msgspec.DecodeError:
-            yield msgspec.convert(json.loads(line), TarEntry)
+            yield decode_value(json.loads(line), TarEntry)
 
 
 def keep_listing(tar: str, listing: Iterable[TarEntry], store: Store) -> str:

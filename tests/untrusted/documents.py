@@ -19,6 +19,7 @@ GENERIC = {
     "ecosystems/conda/package.py": {"decode_document": 2},
 }
 DECODERS = {
+    "decode_json", "decode_toml", "decode_value", "json_decoder",
     "msgspec.json.decode", "msgspec.json.Decoder", "msgspec.convert", "msgspec.yaml.decode", "msgspec.toml.decode",
     "json.loads", "json.load", "yaml.safe_load", "yaml.load", "yaml.compose",
 }  # fmt: skip
@@ -53,7 +54,7 @@ def _of_file(path: Path) -> Iterator[Place]:
         name = called.rpartition(".")[2]
         wanted: ast.expr | None = None
         if called in DECODERS:
-            first = node.args[:1] if called == "msgspec.json.Decoder" else node.args[1:2]
+            first = node.args[:1] if called in {"msgspec.json.Decoder", "json_decoder"} else node.args[1:2]
             wanted = next((word.value for word in node.keywords if word.arg == "type"), *first or [None])
         elif name in generic and (used := _generic(file, name)) is not None and len(node.args) > used:
             wanted, called = node.args[used], name

@@ -45,6 +45,11 @@ UNTYPED = {
     "ecosystems/conda/rattler_worker.py:main": "the other end of that process",
     "compare/environments/image.py:object": "of an image: each value is tested for text, and only displayed",
     "bisect/metric.py:read_file": "of a container: one value is taken, and becomes a number or nothing",
+    "infra/untrusted/decode.py:decode_json": "the type is an argument: its callers are in the list",
+    "infra/untrusted/decode.py:decode_toml": "the type is an argument: its callers are in the list",
+    "infra/untrusted/decode.py:decode_value": "the type is an argument: its callers are in the list",
+    "infra/untrusted/decode.py:json_decoder": "the type is an argument: its callers are in the list",
+    "infra/untrusted/decode.py:_prepare": "it reads nothing: it prepares a type",
     "infra/untrusted/json_documents.py:parse_image_json": "of an image: keys are checked; callers check the values",
     "infra/untrusted/json_documents.py:refuse_repeated_keys": "its values are not used: msgspec read the same bytes",
     "infra/untrusted/yaml_documents.py:load_yaml": "a bounded tree without aliases; its callers give it a type",
@@ -64,18 +69,18 @@ UNTYPED = {
 }
 # What stands for a document of its own, and the type that reads it: one odd entry loses no other.
 ENTRIES = {
-    "lock/file.py:read_lock:msgspec.json.decode $.interpreter": "only whether it is there",
-    "lock/file.py:read_lock:msgspec.json.decode $.realised": "only whether it is there",
+    "lock/file.py:read_lock:decode_json $.interpreter": "only whether it is there",
+    "lock/file.py:read_lock:decode_json $.realised": "only whether it is there",
     "ecosystems/apt/launchpad.py:published:_ask $.entries[...]": "_Publication",
     "ecosystems/apt/launchpad.py:published:_ask $[...]": "_File",
     "ecosystems/oci_registry/manifest.py:find_image:_decode_document $.manifests[...]": "_Descriptor",
     "ecosystems/oci_registry/manifest.py:kind:_decode_document $.manifests": "only whether it is there",
-    "ecosystems/oci_registry/repository.py:_read:msgspec.json.decode $.manifests[...]": "Descriptor",
-    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.files[...]": "_File",
-    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.core-metadata": "_METADATA",
-    "ecosystems/pypi/json_page.py::msgspec.json.Decoder $.dist-info-metadata": "_METADATA",
-    "snapshot/importers/source.py:fields:msgspec.json.decode $[...]": "only whether it is there",
-    "verify/certificate/read.py:_read_version:msgspec.json.decode $.determinism": "only whether it is there",
+    "ecosystems/oci_registry/repository.py:_read:decode_json $.manifests[...]": "Descriptor",
+    "ecosystems/pypi/json_page.py::json_decoder $.files[...]": "_File",
+    "ecosystems/pypi/json_page.py::json_decoder $.core-metadata": "_METADATA",
+    "ecosystems/pypi/json_page.py::json_decoder $.dist-info-metadata": "_METADATA",
+    "snapshot/importers/source.py:fields:decode_json $[...]": "only whether it is there",
+    "verify/certificate/read.py:_read_version:decode_json $.determinism": "only whether it is there",
 }
 
 PLACES = places()
@@ -110,6 +115,12 @@ def test_what_is_read_without_a_type_is_named_with_a_reason() -> None:
     assert without == set(UNTYPED)
 
 
+def test_one_module_gives_types_to_decoders() -> None:
+    """msgspec prepares a type at its first use, and two threads that do so at once end the process."""
+    typed = {place.file for place in PLACES if place.call.startswith("msgspec.") and place.written}
+    assert typed == {"infra/untrusted/decode.py"}
+
+
 def test_the_lists_name_what_is_there() -> None:
     there = {_where(place) for place in PLACES}
     assert there >= SHIPPED | OWN | set(UNTYPED)
@@ -120,7 +131,7 @@ def test_the_lists_name_what_is_there() -> None:
 def test_shipped_documents_are_read_from_this_package() -> None:
     """Each is TOML or JSON beside a module: a foreign document could not hide among them."""
     calls = {place.call for place in PLACES if _where(place) in SHIPPED}
-    assert calls <= {"msgspec.toml.decode", "msgspec.json.decode"}
+    assert calls <= {"decode_toml", "decode_json"}
     assert all(place.type is not None for place in PLACES if _where(place) in SHIPPED)
 
 
@@ -138,5 +149,5 @@ class _Loose(msgspec.Struct):
 
 
 def test_a_document_without_a_grammar_is_seen() -> None:
-    place = Place("x.py", "read", "msgspec.json.decode", _Loose, "_Loose")
+    place = Place("x.py", "read", "decode_json", _Loose, "_Loose")
     assert loose(place) == ["$.name", "$.rest{key}", "$.rest[...][...]"]

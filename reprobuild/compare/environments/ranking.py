@@ -9,10 +9,10 @@ import re
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 
 from reprobuild.compare.environments.model import KINDS, Kind
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.resolve.environment import environment
 
 
@@ -31,7 +31,7 @@ class RankingRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 def ranking_rules() -> tuple[RankingRule, ...]:
     """Return the rules in their order."""
     raw = files("reprobuild.compare.environments").joinpath("ranking.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=dict[str, tuple[RankingRule, ...]])["rule"]
+    return decode_toml(raw, dict[str, tuple[RankingRule, ...]])["rule"]
 
 
 @cache

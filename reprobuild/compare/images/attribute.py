@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.layers.plan import virtual_environment_parts
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import TreePath
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.system import FILES, PREFIX, dpkg_name
@@ -179,7 +180,7 @@ def _parse_conda_record(content: bytes) -> list[str]:
     The result is empty for a damaged record.
     """
     try:
-        return [f"{PREFIX[1:]}/{path}" for path in msgspec.json.decode(content, type=_Record).files]
+        return [f"{PREFIX[1:]}/{path}" for path in decode_json(content, _Record).files]
     except (msgspec.DecodeError, ValueError, RecursionError):
         return []
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.lock.model import Lock
 
 
@@ -28,7 +28,7 @@ def check_processor(lock: Lock, has: Collection[str]) -> Iterator[str]:
     Without known flags it yields no wheel.
     """
     content = files("reprobuild.doctor.preflight").joinpath("processors.toml").read_bytes()
-    table = msgspec.toml.decode(content, type=dict[str, _Needs])
+    table = decode_toml(content, dict[str, _Needs])
     for wheel in lock.wheels if has else ():
         needs = table.get(canonicalize_name(wheel.name))
         if needs is None or wheel.role != "environment" or not _is_at_least(wheel.version, needs.since):

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 
 from reprobuild.config.overrides import ArchiveDecision
 from reprobuild.config.services import Service
 from reprobuild.ecosystems.apt.index import without_credentials
 from reprobuild.errors import LockError
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.snapshot.model import AptList
 
 _PPA = re.compile(r"ppa:([a-z0-9][a-z0-9.+-]{0,99})/([a-z0-9][a-z0-9.+-]{0,99})")
@@ -110,9 +110,7 @@ def present_archives(
 
 def _read_archives(distribution: str) -> list[_Known]:
     text = files("reprobuild.ecosystems.apt").joinpath("archives.toml").read_bytes()
-    return [
-        entry for entry in msgspec.toml.decode(text, type=_File).archive if entry.distribution == distribution
-    ]
+    return [entry for entry in decode_toml(text, _File).archive if entry.distribution == distribution]
 
 
 def _service_archive(known: _Known, service: Service, codename: str) -> AptArchive:

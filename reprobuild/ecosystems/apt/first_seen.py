@@ -17,6 +17,7 @@ from reprobuild.errors import FetchError
 from reprobuild.infra.display import display_error
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import Key, Line
 
 _LONGEST = 8 << 20  # bytes of an answer
@@ -50,8 +51,8 @@ class FirstSeen:
         """
         url = self._url.replace("{name}", quote(name, safe="")).replace("{version}", quote(version, safe=""))
         try:
-            answer = msgspec.json.decode(
-                self._net.page(url, accept="application/json", most=_LONGEST).content, type=_Answer
+            answer = decode_json(
+                self._net.page(url, accept="application/json", most=_LONGEST).content, _Answer
             )
         except NotFoundError:
             return ()

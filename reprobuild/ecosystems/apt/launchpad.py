@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from reprobuild.errors import FetchError
 from reprobuild.infra.display import display_error
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.untrusted.decode import decode_json, decode_value
 from reprobuild.infra.untrusted.strings import FileName, Hex, Sha256, Url
 from reprobuild.lock.system import Artefact
 
@@ -83,8 +84,8 @@ class Launchpad:
             files = f"{publication.self_link}?ws.op=binaryFileUrls&include_meta=true"
             for entry in self._ask(files, list[msgspec.Raw]):
                 with contextlib.suppress(msgspec.ValidationError):  # an odd file must not hide the others
-                    file = msgspec.json.decode(entry, type=_File)
-                    filename = msgspec.convert(file.url.rpartition("/")[2], FileName)
+                    file = decode_json(entry, _File)
+                    filename = decode_value(file.url.rpartition("/")[2], FileName)
                     if filename.endswith(".deb"):
                         artefacts[file.sha256] = Artefact(
                             filename=filename, sha256=file.sha256, size=file.size, url=file.url
@@ -107,7 +108,7 @@ class Launchpad:
     @staticmethod
     def _read(content: bytes | msgspec.Raw, kind: type[_T], url: str) -> _T:
         try:
-            return msgspec.json.decode(content, type=kind)
+            return decode_json(content, kind)
         except (msgspec.DecodeError, RecursionError) as err:
             raise FetchError(f"{url} answered something else: {display_error(err)}", hint=_HINT) from None
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.infra.http.model import split_credentials
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
 from reprobuild_portable.secrets.words import CONDA_TOKEN
 
@@ -189,7 +190,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
 
 def _read_toml(path: Path) -> Mapping[str, Any]:
     try:
-        settings: Mapping[str, Any] = msgspec.toml.decode(_read_text(path), type=dict[str, Any])
+        settings: Mapping[str, Any] = decode_toml(_read_text(path), dict[str, Any])
     except msgspec.DecodeError as err:
         raise LockError(f"{path}: {err}", hint=_HINT) from None
     return settings

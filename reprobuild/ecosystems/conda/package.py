@@ -23,6 +23,7 @@ from msgspec import Struct
 from reprobuild.errors import BuildError
 from reprobuild.infra.display import display_error, display_text
 from reprobuild.infra.untrusted import tars, zips
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.names import HOSTILE, check_path
 from reprobuild.infra.untrusted.strings import CondaName, Line, LinkTarget, Sha256, TreePath, Word
 
@@ -178,7 +179,7 @@ def decode_document(documents: dict[str, bytes], name: str, kind: type[T], origi
     if name not in documents:
         raise BuildError(f"{origin} has no info/{name}", hint=HOSTILE)
     try:
-        return msgspec.json.decode(documents[name], type=kind)
+        return decode_json(documents[name], kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise BuildError(f"{origin}: info/{name}: {display_error(err)}", hint=HOSTILE) from None
 

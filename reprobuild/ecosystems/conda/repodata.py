@@ -20,6 +20,7 @@ from reprobuild.ecosystems.conda.package import split_filename
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.strings import CondaName, FileName, Hex, Key, OptionalSha256, Text
 
 # linux-64 of conda-forge has some 300 MB in 2025, 50 MB compressed.
@@ -85,7 +86,7 @@ class Repodata:
             job = {"file": str(file), "channel": channel, "subdir": subdir, "names": missing}
             try:
                 answer = run_rattler({"find": job}, self._folder, f"read the packages of {url}")
-                entries = msgspec.convert(answer, type=list[dict[Key, Text | int]])
+                entries = decode_value(answer, list[dict[Key, Text | int]])
                 records = [record for entry in entries if (record := _parse_entry(entry))]
             except (BuildError, msgspec.ValidationError) as err:
                 raise FetchError(f"{url} is not a channel's list of packages: {err}", hint=_HINT) from None
@@ -123,7 +124,7 @@ def _parse_entry(entry: dict[str, str | int]) -> RepodataEntry | None:
     An odd entry must not hide the others.
     """
     try:
-        return msgspec.convert(entry, type=RepodataEntry)
+        return decode_value(entry, RepodataEntry)
     except msgspec.ValidationError:
         return None
 

@@ -24,6 +24,7 @@ from reprobuild.ecosystems.oci_registry.reference import is_loopback
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import CrossHostRedirectError
+from reprobuild.infra.untrusted.decode import decode_json
 
 if TYPE_CHECKING:
     from reprobuild.ecosystems.oci_registry.login_entries import Login
@@ -129,7 +130,7 @@ class Logins:
         address = urllib.parse.urlunsplit((realm.scheme, host, realm.path, urllib.parse.urlencode(query), ""))
         try:
             page = net.page(address, accept="application/json", most=_LARGEST_TOKEN, alone=True)
-            answer = msgspec.json.decode(page.content, type=_Answer)
+            answer = decode_json(page.content, _Answer)
             token = answer.token or answer.access_token
         except CrossHostRedirectError:
             raise

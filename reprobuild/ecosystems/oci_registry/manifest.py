@@ -20,6 +20,7 @@ from reprobuild.ecosystems.oci_registry.reference import Reference
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import Digest, Text, Value
 from reprobuild.lock.system import BaseImage, ImageBlob, ImageLayer
 from reprobuild.store.store import Store
@@ -264,7 +265,7 @@ def _descriptors(index: _Index) -> Iterator[_Descriptor]:
     """
     for entry in index.manifests:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            yield msgspec.json.decode(entry, type=_Descriptor)
+            yield decode_json(entry, _Descriptor)
 
 
 def _check_descriptor(stated: _Descriptor, reference: Reference, largest: int) -> str:
@@ -283,6 +284,6 @@ def display_text(text: str, most: int = 80) -> str:
 
 def _decode_document(content: bytes, kind: type[T], reference: Reference) -> T:
     try:
-        return msgspec.json.decode(content, type=kind)
+        return decode_json(content, kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as err:
         raise FetchError(f"{reference} cannot be read: {display_text(str(err), 200)}", hint=OTHER) from None

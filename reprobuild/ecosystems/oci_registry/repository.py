@@ -27,6 +27,7 @@ from reprobuild.errors import DistributionError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.http.request import Body, Response
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import Digest, Key, Text
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -198,7 +199,7 @@ class OciRepository:
     def _read(self, content: bytes) -> tuple[msgspec.Raw, ...]:
         """Return the raw entries of a list."""
         try:
-            entries = msgspec.json.decode(content, type=_Index).manifests
+            entries = decode_json(content, _Index).manifests
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             raise self._lie("gives a list that is none") from None
         if len(entries) > MOST_REFERRERS:
@@ -213,7 +214,7 @@ class OciRepository:
         descriptors = []
         for entry in entries:
             try:
-                descriptors.append(msgspec.json.decode(entry, type=Descriptor))
+                descriptors.append(decode_json(entry, Descriptor))
             except msgspec.ValidationError:  # another form, or an unknown kind of digest
                 continue
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

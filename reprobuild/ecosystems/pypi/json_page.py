@@ -11,6 +11,7 @@ from reprobuild.ecosystems.pypi.core_metadata import parse_core_metadata
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.ecosystems.pypi.page_text import MOST_LINKS, check_count, join_link
 from reprobuild.infra.http.model import Page
+from reprobuild.infra.untrusted.decode import decode_value, json_decoder
 from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Line, Text, Word, is_valid
 
 
@@ -71,12 +72,10 @@ class _Entries(Struct, frozen=True):
     meta: _Meta = _Meta()
 
 
-_ENTRIES = msgspec.json.Decoder(_Entries)
-_CHOICE = msgspec.json.Decoder(_Choice)
-_FILE = msgspec.json.Decoder(_File)
-_METADATA: msgspec.json.Decoder[bool | dict[str, str] | None] = msgspec.json.Decoder(
-    bool | dict[Word, Hex] | None
-)
+_ENTRIES = json_decoder(_Entries)
+_CHOICE = json_decoder(_Choice)
+_FILE = json_decoder(_File)
+_METADATA: msgspec.json.Decoder[bool | dict[str, str] | None] = json_decoder(bool | dict[Word, Hex] | None)
 
 
 def _decode_files(entries: Sequence[msgspec.Raw], selection: FileFilter) -> Iterator[_File]:
@@ -134,6 +133,6 @@ def convert_file(**fields: object) -> ListedFile | None:
     Its name and its address must be valid.
     """
     try:
-        return msgspec.convert(fields, type=ListedFile)
+        return decode_value(fields, ListedFile)
     except msgspec.ValidationError:
         return None

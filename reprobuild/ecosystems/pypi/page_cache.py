@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from reprobuild.infra.http.model import split_credentials
 from reprobuild.infra.http.redaction import redact_address
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.strings import FileName, Hex, Href, Key, Line, OptionalSha256, Text, Word
 from reprobuild.store.store import Store
 
@@ -95,7 +96,7 @@ class PageMemory:
     def _all(self) -> dict[str, CachedPage]:
         if self._known is None:
             try:
-                read = msgspec.convert(self._store.recall(_KEY) or {}, dict[Key, CachedPage])
+                read = decode_value(self._store.recall(_KEY) or {}, dict[Key, CachedPage])
             except msgspec.ValidationError:  # of another version, or damaged
                 read = {}
             self._known = {key: page for key, page in read.items() if page.until > self._now}

@@ -26,6 +26,7 @@ from reprobuild.errors import BuildError
 from reprobuild.infra.display import display_text
 from reprobuild.infra.http.model import split_credentials
 from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.metadata import read_metadata
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.python import Wheel
@@ -95,7 +96,7 @@ def read_requires(file: Artefact, store: Store) -> tuple[str, ...]:
     """
     key = hashlib.sha256(f"requires {VERSION} {file.sha256}".encode()).hexdigest()
     try:
-        return msgspec.convert(store.recall(key), type=_Texts)
+        return decode_value(store.recall(key), _Texts)
     except msgspec.ValidationError:  # not there yet, or damaged
         texts = _read_metadata(file, store)
         store.remember(key, texts)

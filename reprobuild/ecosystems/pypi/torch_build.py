@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.elf import MAGIC
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip, read_text
@@ -59,7 +60,7 @@ def recall_torch_build(file: Artefact, store: Store) -> TorchBuild | None:
     The wheel is not read.
     """
     try:
-        return msgspec.convert(store.recall(_key(file)), type=TorchBuild)
+        return decode_value(store.recall(_key(file)), TorchBuild)
     except msgspec.ValidationError:  # not there yet, or damaged
         return None
 

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.regular_files import read_plain
 
 _FLAT = "flat"  # a page or a directory of links: https://docs.astral.sh/uv/concepts/indexes/#flat-indexes
@@ -162,7 +163,7 @@ class _File(_Pip, frozen=True, rename="kebab"):
 def _read_layer(path: Path) -> _Layer:
     try:
         raw: dict[str, Any] = msgspec.toml.decode(read_plain(path, _LARGEST))
-        read = msgspec.convert(raw, type=_File)
+        read = decode_value(raw, _File)
     except (msgspec.DecodeError, msgspec.ValidationError) as err:
         raise LockError(f"{path}: {err}", hint="uv itself will refuse this file; mend it") from None
     return _Layer(

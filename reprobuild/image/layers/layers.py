@@ -29,6 +29,7 @@ from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import hold_file_lock
 from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.names import check_path
 from reprobuild.store.store import Store
 
@@ -146,7 +147,7 @@ def _recall_layer(value: Any, title: str, store: Store, *, blob: bool = True) ->
     It gets its present title.
     """
     try:
-        layer = msgspec.structs.replace(msgspec.convert(value, Layer), title=title)
+        layer = msgspec.structs.replace(decode_value(value, Layer), title=title)
         store.verified(layer.listing, f"the listing of the layer `{title}`")
         if blob:
             store.verified(layer.blob, f"the layer `{title}`")

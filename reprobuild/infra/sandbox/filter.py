@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
+from reprobuild.infra.untrusted.decode import decode_toml
 
 # linux/bpf_common.h: load a word of `struct seccomp_data`, jump, return.
 _LOAD, _JUMP, _EQUAL, _AT_LEAST, _HAS, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
@@ -61,7 +62,7 @@ class SyscallTable(Struct, frozen=True, forbid_unknown_fields=True):
 def read_table() -> SyscallTable:
     """Return the table of system calls."""
     raw = files("reprobuild.infra.sandbox").joinpath("syscalls.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=SyscallTable)
+    return decode_toml(raw, SyscallTable)
 
 
 def make_filter(machine: str, *, durable: bool = True) -> bytes:

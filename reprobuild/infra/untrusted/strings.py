@@ -12,6 +12,8 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from reprobuild.infra.untrusted.decode import decode_value
+
 # Linux: NAME_MAX, and PATH_MAX without its final NUL (limits.h).
 _NAME, _PATH = 255, 4095
 # A line of a log, an explanation, a command. A document has its own bound on bytes.
@@ -269,7 +271,7 @@ def is_valid(value: object, kind: Any) -> bool:
         kind: the type.
     """
     try:
-        msgspec.convert(value, kind)
+        decode_value(value, kind)
     except msgspec.ValidationError:
         return False
     return True

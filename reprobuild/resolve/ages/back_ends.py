@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from packaging.version import InvalidVersion, Version
 
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.resolve.ages.age import FAR, Age, day
 
 _GENERATOR = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,60})[ (]+(?P<version>[0-9][0-9A-Za-z.]{0,30})\)?")
@@ -50,7 +50,7 @@ def built_age(generator: str, *, free: bool) -> Age:
 def _releases() -> Mapping[str, tuple[tuple[Version, int], ...]]:
     """Return the releases of each back end, in order, with their times."""
     raw = files("reprobuild.resolve.ages").joinpath("back_ends.toml").read_bytes()
-    read = msgspec.toml.decode(raw, type=dict[str, dict[str, datetime.datetime]])
+    read = decode_toml(raw, dict[str, dict[str, datetime.datetime]])
     return {
         name: tuple(sorted((Version(version), int(when.timestamp())) for version, when in rows.items()))
         for name, rows in read.items()

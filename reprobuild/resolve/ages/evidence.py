@@ -22,6 +22,7 @@ from reprobuild.ecosystems.pypi.core_metadata import PublishedMetadata, read_pub
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.ecosystems.pypi.wheel_tail import WheelFacts, read_wheel_facts
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.resolve.ages.age import DAY, Age, day, is_constant, parse_time
 from reprobuild.resolve.ages.back_ends import built_age
 from reprobuild.resolve.ages.sdist_facts import SdistFacts, read_sdist_facts
@@ -169,7 +170,7 @@ class AgeReader:
         """Return the facts of an earlier reading."""
         if key := _key(kind, file):
             with suppress(msgspec.ValidationError):  # not there yet, or damaged
-                return msgspec.convert(self._store.recall(key), form)
+                return decode_value(self._store.recall(key), form)
         return None
 
 

@@ -9,11 +9,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
 
 from reprobuild.errors import LockError
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.resolve.builds.projects import Project, setup_requires
 
 DEFAULT = ("setuptools>=40.8.0", "wheel")  # https://peps.python.org/pep-0518/#build-system-table
@@ -33,7 +33,7 @@ class BackendRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 def read_backend_rules() -> tuple[BackendRule, ...]:
     """Return the table of the back ends' requirements."""
     text = (files("reprobuild.resolve.builds") / "backends.toml").read_bytes()
-    return msgspec.toml.decode(text, type=dict[str, tuple[BackendRule, ...]])["rule"]
+    return decode_toml(text, dict[str, tuple[BackendRule, ...]])["rule"]
 
 
 def requirements_of(project: Project) -> list[Requirement]:

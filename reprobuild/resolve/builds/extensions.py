@@ -7,11 +7,11 @@ import shlex
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reprobuild.config.overrides import BuildDecision
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.lock.model import Resolution
 
 # The system packages with nvcc: of NVIDIA's own archive, and of Debian and Ubuntu.
@@ -45,7 +45,7 @@ def _read_extensions() -> dict[str, _Extension]:
     text = (files("reprobuild.resolve.builds") / "extensions.toml").read_bytes()
     return {
         extension.name: extension
-        for extension in msgspec.toml.decode(text, type=dict[str, tuple[_Extension, ...]])["project"]
+        for extension in decode_toml(text, dict[str, tuple[_Extension, ...]])["project"]
     }
 
 

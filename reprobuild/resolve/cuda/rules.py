@@ -11,8 +11,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
+
+from reprobuild.infra.untrusted.decode import decode_toml
 
 _ARCHITECTURE = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d{1,3})(?P<minor>\d)(?P<only>[af]?)")
 
@@ -223,4 +224,4 @@ def _version_numbers(version: str) -> tuple[int, ...]:
 @cache
 def _read_table() -> _Table:
     raw = files("reprobuild.resolve.cuda").joinpath("cuda.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=_Table)
+    return decode_toml(raw, _Table)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from reprobuild.config.overrides import is_named, is_pattern
 from reprobuild.errors import UsageError
 from reprobuild.infra.suggest import did_you_mean
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import EnvVar
 from reprobuild.resolve.environment.modules import LoadedModules
@@ -53,7 +54,7 @@ class EnvironmentRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def read_environment_rules() -> tuple[tuple[re.Pattern[str], EnvironmentRule], ...]:
     """Return the table, each rule with one compiled pattern."""
     raw = files("reprobuild.resolve.environment").joinpath("environment.toml").read_bytes()
-    table = msgspec.toml.decode(raw, type=dict[str, tuple[EnvironmentRule, ...]])["rule"]
+    table = decode_toml(raw, dict[str, tuple[EnvironmentRule, ...]])["rule"]
     return tuple((re.compile("|".join(f"(?:{name})" for name in rule.names)), rule) for rule in table)
 
 

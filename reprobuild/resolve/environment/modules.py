@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.snapshot.model import Module, Requirement
 
@@ -125,7 +125,7 @@ class LoadedModules(Struct, frozen=True, kw_only=True):
 def read_module_families() -> tuple[ModuleFamily, ...]:
     """Return the table."""
     raw = files("reprobuild.resolve.environment").joinpath("modules.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=dict[str, tuple[ModuleFamily, ...]])["family"]
+    return decode_toml(raw, dict[str, tuple[ModuleFamily, ...]])["family"]
 
 
 def find_loaded_modules(modules: tuple[Module, ...], requirements: Iterable[Requirement]) -> LoadedModules:

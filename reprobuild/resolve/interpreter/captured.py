@@ -23,6 +23,7 @@ import msgspec
 from reprobuild.errors import BuildError, LockError, SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted import tars
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.elf import MAGIC, read_elf, read_search_path
 from reprobuild.infra.untrusted.names import check_path
 from reprobuild.infra.untrusted.regular_files import open_within
@@ -215,7 +216,7 @@ def _archive_contents(interpreter: Interpreter, machine: str, store: Store) -> H
     parts = f"interpreter {_VERSION} {machine} {interpreter.executable} {sha256}"
     key = hashlib.sha256(parts.encode()).hexdigest()
     try:
-        return msgspec.convert(store.recall(key), type=Held)
+        return decode_value(store.recall(key), Held)
     except msgspec.ValidationError:  # not there yet, or damaged
         pass
     archive = store.verified(sha256, origin)

@@ -19,6 +19,7 @@ from reprobuild.infra.display import escape_text
 from reprobuild.infra.proc import run
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.own_python import SAFE
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import AbsolutePath, Line
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.captured import adopt_interpreter, describe_interpreter
@@ -137,7 +138,7 @@ def _pack_build(base: Path, minor: str, stated: StatedBuild, machine: str, conte
     with context.store.scratch() as scratch:
         try:
             output = launch.pack_interpreter(program, scratch, _ENVIRONMENT)
-            packed = msgspec.json.decode(output, type=PackedInterpreter)
+            packed = decode_json(output, PackedInterpreter)
             evidence = f"on this machine: {describe_interpreter(packed)}"
             taken = adopt_interpreter(packed, scratch, evidence, machine, context.store)
         except (ProcessFailedError, EngineError, SnapshotError, LockError, msgspec.DecodeError) as err:
@@ -155,7 +156,7 @@ def _query_interpreter(program: Path) -> _Answer:
     argv = [str(program), *launch.ISOLATED, "-c", _ASK]
     try:
         output = run(argv, env=_ENVIRONMENT, purpose="tell its build", cwd=SAFE, timeout=60, most=1 << 16)
-        return msgspec.json.decode(output, type=_Answer)
+        return decode_json(output, _Answer)
     except (ProcessFailedError, EngineError):
         raise _PassedError("does not start") from None
     except msgspec.DecodeError:

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from reprobuild.infra.untrusted.decode import decode_toml
 
 _PATCHES = 40  # CPython has fewer patch releases of a minor version
 
@@ -72,7 +73,7 @@ def _parse_range(requires: str) -> SpecifierSet | None:
 def read_python_releases() -> tuple[PythonRelease, ...]:
     """Return the table, oldest first."""
     raw = files("reprobuild.resolve.interpreter").joinpath("python_releases.toml").read_bytes()
-    table = msgspec.toml.decode(raw, type=dict[str, tuple[PythonRelease, ...]])["release"]
+    table = decode_toml(raw, dict[str, tuple[PythonRelease, ...]])["release"]
     return tuple(sorted(table, key=lambda release: release.day))
 
 

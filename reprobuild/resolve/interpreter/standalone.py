@@ -21,6 +21,7 @@ from reprobuild.infra.proc import run
 from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.own_python import SAFE, own_module
 from reprobuild.infra.proc.programs import with_absolute_paths
+from reprobuild.infra.untrusted.decode import decode_json, decode_value
 from reprobuild.infra.untrusted.strings import Href, Label, Version
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
@@ -81,7 +82,7 @@ def find_build(version: str, machine: str, context: ResolveContext) -> Build:
     url = strip_credentials(builds[0].url)[0]
     known = context.store.recall(_key(url))
     if known is not None:
-        file = msgspec.convert(known, type=Artefact)
+        file = decode_value(known, Artefact)
         if context.store.has(file.sha256):
             return Build(version=builds[0].version, file=file)
     context.say(f"python: the standalone build of Python {builds[0].version}, by uv")
@@ -125,7 +126,7 @@ def _list_builds(version: str, machine: str, env: Mapping[str, str], *, plain: b
             timeout=120,
             cwd=SAFE,
         )
-        builds = msgspec.json.decode(output, type=list[_Listed])
+        builds = decode_json(output, list[_Listed])
     except ProcessFailedError as err:
         raise NoBuildError(redact(str(err)), hint=_HINT) from None
     except (msgspec.MsgspecError, ValueError) as err:

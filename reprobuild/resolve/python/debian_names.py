@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.snapshot.model import Requirement, SystemPackage
 
 # Marks that only Debian and Ubuntu write into a version: 2.4.0+ubuntu3, 0.23ubuntu1, 1.1build1, 20.13.0+ds.
@@ -41,7 +41,7 @@ class Brought(Struct, frozen=True, kw_only=True):
 @cache
 def _read_names() -> _Names:
     raw = files("reprobuild.resolve.python").joinpath("debian_names.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=_Names)
+    return decode_toml(raw, _Names)
 
 
 def versions_of(packages: Iterable[SystemPackage]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.http.model import NotFoundError, split_credentials
 from reprobuild.infra.untrusted import zips
+from reprobuild.infra.untrusted.decode import decode_toml, decode_value
 from reprobuild.infra.untrusted.metadata import read_metadata
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.system import Artefact
@@ -50,7 +51,7 @@ class _Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def _read_projects() -> dict[str, _Project]:
     text = (files("reprobuild.resolve.python") / "prebuilt.toml").read_bytes()
-    read = msgspec.toml.decode(text, type=dict[str, tuple[_Project, ...]])
+    read = decode_toml(text, dict[str, tuple[_Project, ...]])
     return {project.name: project for project in read["project"]}
 
 
@@ -176,7 +177,7 @@ def _fetch_wheel(url: str, filename: str, sdist: Sdist, context: ResolveContext)
 
 def _recall_wheel(url: str, store: Store) -> Artefact | None:
     try:
-        known = msgspec.convert(store.recall(_key(url)), Artefact)
+        known = decode_value(store.recall(_key(url)), Artefact)
     except msgspec.ValidationError:  # not there yet, or damaged
         return None
     return known if store.has(known.sha256) else None

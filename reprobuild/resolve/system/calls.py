@@ -19,6 +19,7 @@ import msgspec
 
 from reprobuild.errors import BuildError
 from reprobuild.infra.tar.reading import read_tar
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.infra.untrusted.zips import UNREADABLE, open_zip
@@ -106,7 +107,7 @@ def find_wheel_calls(file: Artefact, programs: Collection[str], store: Store) ->
     names = " ".join(sorted(programs))
     key = hashlib.sha256(f"calls {VERSION} {names} {file.sha256}".encode()).hexdigest()
     try:
-        return msgspec.convert(store.recall(key), type=tuple[Line, ...])
+        return decode_value(store.recall(key), tuple[Line, ...])
     except msgspec.ValidationError:  # not there yet, or damaged
         calls = tuple(sorted(_search_wheel(file, programs, store)))
         store.remember(key, calls)

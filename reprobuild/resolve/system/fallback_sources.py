@@ -26,6 +26,7 @@ from reprobuild.ecosystems.apt.relations import NAME, VERSION
 from reprobuild.errors import FetchError, LockError, ReproError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Href, Line
 from reprobuild.lock.system import Artefact, dpkg_name
@@ -147,7 +148,7 @@ class StoreSource:
 
     def _read(self, path: Path) -> list[tuple[tuple[str, str, str], _Kept]]:
         try:
-            entries = msgspec.json.decode(self._store.signed(path) or b"[]", type=list[_Kept])
+            entries = decode_json(self._store.signed(path) or b"[]", list[_Kept])
         except msgspec.DecodeError:
             return []
         read = [(_parse_fields(entry.stanza), entry) for entry in entries]

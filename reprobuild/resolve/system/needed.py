@@ -13,8 +13,9 @@ from fnmatch import fnmatchcase, translate
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
+
+from reprobuild.infra.untrusted.decode import decode_toml
 
 _LETTERS = 3  # of a name without another meaning
 # Debian and Ubuntu keep these parts of Python's standard library in packages of their own.
@@ -32,7 +33,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def _read_table() -> _Table:
     text = (files("reprobuild.resolve.system") / "needed.toml").read_text(encoding="utf-8")
-    return msgspec.toml.decode(text, type=_Table)
+    return decode_toml(text, _Table)
 
 
 @cache

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterable
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.resolve.override_words import RELEASE
 from reprobuild.snapshot.model import SystemPackage
 
@@ -48,7 +48,7 @@ def known_releases() -> tuple[Known, ...]:
     The order holds within one distribution.
     """
     raw = files("reprobuild.resolve.system").joinpath("releases.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=dict[str, tuple[Known, ...]])["release"]
+    return decode_toml(raw, dict[str, tuple[Known, ...]])["release"]
 
 
 class DistributionRelease(Struct, frozen=True, kw_only=True):

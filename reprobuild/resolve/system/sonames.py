@@ -10,10 +10,10 @@ import re
 from fnmatch import fnmatchcase
 from importlib.resources import files
 
-import msgspec
 from msgspec import Struct
 
 from reprobuild.ecosystems.apt.index import SystemIndex
+from reprobuild.infra.untrusted.decode import decode_toml
 
 # A library with a version after `.so`, or before it (Policy 8.1).
 _NAME = re.compile(
@@ -36,7 +36,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 @functools.lru_cache(maxsize=1)
 def _read_table() -> _Table:
     raw = files("reprobuild.resolve.system").joinpath("sonames.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=_Table, strict=False)
+    return decode_toml(raw, _Table, strict=False)
 
 
 def guess_packages(soname: str) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 
+from reprobuild.infra.untrusted.decode import decode_toml
+
 
 class SystemRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of the table, which documents the fields."""
@@ -32,7 +34,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
 def read_system_rules() -> tuple[tuple[re.Pattern[str], SystemRule], ...]:
     """Return the rules in order, each with its name pattern."""
     text = (files("reprobuild.resolve.system") / "system.toml").read_text(encoding="utf-8")
-    table = msgspec.toml.decode(text, type=_Table)
+    table = decode_toml(text, _Table)
     return tuple((_name_pattern(rule.packages, (*rule.but, *table.never)), rule) for rule in table.rule)
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import BuildError
+from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.elf import MAGIC, Elf, read_elf
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.strings import Line, TreePath
@@ -88,7 +89,7 @@ def read_libraries(file: Artefact, machine: str, store: Store) -> tuple[ElfFile,
     """
     key = hashlib.sha256(f"libraries {VERSION} {machine} {file.sha256}".encode()).hexdigest()
     try:
-        return msgspec.convert(store.recall(key), type=tuple[ElfFile, ...])
+        return decode_value(store.recall(key), tuple[ElfFile, ...])
     except msgspec.ValidationError:  # not there yet, or damaged
         elf_files = _read_wheel(store.verified(file.sha256, file.filename), file.filename, machine, store)
         store.remember(key, msgspec.to_builtins(elf_files))

@@ -11,10 +11,10 @@ from functools import cache
 from importlib.resources import files
 from urllib.parse import unquote
 
-import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import LockError
+from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.resolve.architecture import captured_platform
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 
@@ -83,7 +83,7 @@ class ImageTable(Struct, frozen=True, forbid_unknown_fields=True):
 def read_image_table() -> ImageTable:
     """Return the shipped table."""
     raw = files("reprobuild.resolve.vendor").joinpath("images.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=ImageTable)
+    return decode_toml(raw, ImageTable)
 
 
 def recognise_image(snapshot: Snapshot) -> Recognised | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.names import HOSTILE, check_path
 from reprobuild.infra.untrusted.regular_files import open_plain, open_within, read_plain
 from reprobuild.infra.untrusted.strings import Key
@@ -109,7 +110,7 @@ class ImportSource:
             try:
                 content = text.decode(self.read(name), name)
                 text.check_values(content, name)
-                self._fields[name] = frozenset(msgspec.json.decode(content, type=_Fields))
+                self._fields[name] = frozenset(decode_json(content, _Fields))
             except (SnapshotError, msgspec.MsgspecError, ValueError, RecursionError):
                 self._fields[name] = frozenset()
         return self._fields[name]

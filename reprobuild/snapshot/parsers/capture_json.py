@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.snapshot.capture_document import CaptureDocument
@@ -61,13 +62,13 @@ def parse(data: bytes, shown: str = FILE) -> CaptureDocument:
     try:
         if len(data) > _LIMIT:
             raise msgspec.DecodeError(f"it has more than {_LIMIT} bytes")
-        version = msgspec.json.decode(data, type=_Version).capture
+        version = decode_json(data, _Version).capture
         if version > NEWEST:
             raise SnapshotError(
                 f"{shown} is of version {version}, and this reprobuild reads {NEWEST}",
                 hint="read it with the reprobuild that took it, or a newer one",
             )
-        document = msgspec.json.decode(data, type=CaptureDocument)
+        document = decode_json(data, CaptureDocument)
         refuse_repeated_keys(data)
         _check_parents(document.repositories)
         return document

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-import msgspec
 from packaging.utils import canonicalize_name
+
+from reprobuild.infra.untrusted.decode import decode_toml
 
 INTERPRETER = "python"  # conda's package of the interpreter; on an index it would be another project
 # conda's names of torch, which people write into lists for pip. On an index `pytorch` is another project.
@@ -17,7 +18,7 @@ TORCH = frozenset({"pytorch", "pytorch-cpu", "pytorch-gpu"})
 def read_conda_names() -> dict[str, str]:
     """Return {name in conda: name on PyPI} of differing names."""
     raw = files("reprobuild.snapshot.parsers").joinpath("conda_names.toml").read_bytes()
-    return msgspec.toml.decode(raw, type=dict[str, str])
+    return decode_toml(raw, dict[str, str])
 
 
 def find_pypi_name(name: str) -> str:

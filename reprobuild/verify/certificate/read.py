@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.verify.verdict import VERSION, Verdict
 from reprobuild.verify.workload.conditions import WorkRecord
 
@@ -75,7 +76,7 @@ def is_certificate(data: bytes) -> bool:
 
 
 def _read_version(data: bytes) -> int:
-    return msgspec.json.decode(data, type=_Header).version
+    return decode_json(data, _Header).version
 
 
 def read_verdict(data: bytes, path: Path | str) -> Verdict:
@@ -103,7 +104,7 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
             hint="update reprobuild",
         )
     try:
-        verdict = msgspec.json.decode(data, type=Verdict)
+        verdict = decode_json(data, Verdict)
         if len({smoke.device for smoke in verdict.smoke}) < len(verdict.smoke):
             raise ValueError("one device stands in it twice")
         return verdict

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.infra.display import display_error
+from reprobuild.infra.untrusted.decode import decode_json
 
 FORMAT = 2
 # About thirty probes in four modes are 100 kB.
@@ -153,7 +154,7 @@ def read_document(data: bytes, device: Device) -> Document | str:
     if len(data) > LARGEST:
         return f"the answer has {len(data)} bytes; no smoke test gives more than {LARGEST}"
     try:
-        document = msgspec.json.decode(data, type=Document)
+        document = decode_json(data, Document)
         misfit = _find_contradiction(document, device)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         return f"the answer is no document of the smoke test: {display_error(err)}"

@@ -11,6 +11,7 @@ from importlib.resources import files
 import msgspec
 from msgspec import Struct
 
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock, SealedLock
@@ -83,6 +84,6 @@ def read_expected(lock: Lock, store: Store, say: Callable[[str], None]) -> dict[
         )
         text = files("reprobuild_runtime").joinpath(*place.split("/")).read_bytes()
     try:
-        return None if text is None else msgspec.json.decode(text, type=dict[Device, Expected])
+        return None if text is None else decode_json(text, dict[Device, Expected])
     except msgspec.ValidationError:  # of another reprobuild
         return None

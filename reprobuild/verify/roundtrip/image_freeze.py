@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from reprobuild.infra.untrusted.decode import decode_json
+
 LARGEST = 32 << 20
 Line = Annotated[str, Meta(max_length=20_000)]
 
@@ -56,6 +58,6 @@ def read_frozen(data: bytes) -> Frozen | str:
     if len(data) > LARGEST:
         return f"the answer has {len(data)} bytes; no freeze has more than {LARGEST}"
     try:
-        return msgspec.json.decode(data, type=Frozen)
+        return decode_json(data, Frozen)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         return f"the answer is no freeze: {str(err).encode('unicode_escape').decode()[:300]}"

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import EngineError
+from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Text
 from reprobuild.lock.system import FILES, PREFIX
@@ -244,7 +245,7 @@ def read_index(folder: Path) -> OutputIndex | None:
     if not path.is_file() or path.stat().st_size > LARGEST_INDEX:
         return None
     try:
-        index = msgspec.json.decode(read_plain(path, LARGEST_INDEX), type=OutputIndex)
+        index = decode_json(read_plain(path, LARGEST_INDEX), OutputIndex)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     whole = all((folder / entry.stored).is_file() for entry in index.files if entry.kind == "file")
@@ -329,7 +330,7 @@ def _compare_in_container(
         map(display_line, done.stderr.decode(errors="replace").splitlines()[-3:])
     )
     try:
-        answers = msgspec.json.decode(done.stdout, type=Answers)
+        answers = decode_json(done.stdout, Answers)
     except (msgspec.DecodeError, UnicodeDecodeError):
         answers = Answers(ran=False, why=why)
     if answers.ran and len(answers.files) == len(files):
