@@ -11,6 +11,9 @@ PROOF ?= build/proof
 PROOF_ARGS ?=
 SITE ?= build/site
 
+# The checks start thousands of Python processes: each would compile the modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV = .venv
 PYTHON = $(VENV)/bin/python
 # Uses the Docker engine that answers, otherwise a private one that lives in .engine.
