@@ -166,10 +166,9 @@ class CaseRun:
         try:
             chosen = recover(lines, day, python, context)
         except ReproError as err:
-            return Outcome(
-                name=NOT_INSTALLABLE,
-                cause=describe_install(str(err).replace("fit together", "No solution found")),
-            )
+            place.mkdir()
+            (place / "install.txt").write_text(str(err))
+            return Outcome(name=NOT_INSTALLABLE, cause=describe_install(str(err)))
         project = lines[0].partition("==")[0]
         pins = [
             f"{name}=={version}" for name, version in sorted(chosen.items()) if name != project and version

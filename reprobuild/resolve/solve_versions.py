@@ -37,6 +37,7 @@ _KEPT = (
     "http_proxy", "https_proxy", "all_proxy", "no_proxy",
 )  # fmt: skip
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)")
+_UNSOLVABLE = "No solution found"  # uv fails for other reasons, too: a network, a damaged page
 _LABEL = re.compile(r"\+.*")  # a local version, which only the index of its build has
 _OPTIONS = (
     "--no-header", "--no-annotate", "--no-cache", "--no-python-downloads", "--index-strategy", "unsafe-best-match",
@@ -152,8 +153,9 @@ def _solution_error(moment: str, text: str, dated: DatedIndexes | None = None) -
     unknown = _UNKNOWN.search(text)
     rows = map(display_text, redact(dated.restore(text) if dated else text).splitlines())
     undated = dated.undated() if dated else []
+    day = f"as of {describe_moment(moment) if moment else 'today'}"
     return LockError(
-        f"no versions as of {describe_moment(moment) if moment else 'today'} fit together"
+        (f"no versions {day} fit together" if _UNSOLVABLE in text else f"uv could not choose versions {day}")
         + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
         + (f"\n  {unknown['name']}{suggest_project(unknown['name'])}" if unknown else "")
         + (f"\n  releases without evidence of their age: {', '.join(undated)}" if undated else ""),

@@ -123,6 +123,22 @@ def test_requirements_without_a_solution_are_refused_with_the_words_of_uv(index:
     )
 
 
+def test_another_failure_of_uv_is_not_called_a_conflict(tmp_path: Path) -> None:
+    """An index that is no longer reachable: the versions may well fit together."""
+    gone = PackageIndexes(find_links=(), simple=("http://127.0.0.1:9/simple/",), credentials={})
+    context = around(tmp_path, gone)
+    with pytest.raises(LockError, match="uv could not choose versions as of the end of 2023-02-01") as err:
+        solve_versions.solve_versions(
+            snapshot("numpy\n").requirements,
+            parse_moment("2023-02-01"),
+            "3.11.2",
+            "x86_64",
+            lists(context),
+            context,
+        )
+    assert "127.0.0.1:9" in str(err.value)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
