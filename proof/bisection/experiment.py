@@ -16,7 +16,7 @@ from proof.bisection.differences import PROLOGUE, World, ordinary
 from proof.bisection.pairs import COUNTS, PAIRS, Pair, make_pairs
 from reprobuild.api.context import open_context
 from reprobuild.bisect.bisection import Judging, bisect
-from reprobuild.bisect.debs import open_control
+from reprobuild.bisect.links import make_link_finder
 from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.result import BisectionResult
@@ -114,9 +114,7 @@ class Bisections:
             arguments=("python", "-c", PROLOGUE + script), options=RunOptions(engine="builtin"), metric=metric
         )
         context = open_context(self._world.store.root, offline=True, caches=False)
-        mixer = make_mixer(
-            *locks, lambda source: open_source(source, context), lambda deb: open_control(deb, context)
-        )
+        mixer = make_mixer(*locks, lambda source: open_source(source, context), make_link_finder(context))
         blank = BisectionResult(first="A", second="B", command=command.arguments, oracle="")
         return bisect(mixer, command, judging or Judging(), context, blank, afresh=afresh)
 

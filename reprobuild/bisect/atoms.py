@@ -13,8 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.bisect.debs import ReadControl, link_debs
-from reprobuild.bisect.requirements import link_requirements
+from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import PACKAGES, Slot, Slots, split_lock
 from reprobuild.bisect.sources import SourceChanges
 from reprobuild.compare.environments.model import Kind, compare_entries
@@ -73,22 +72,24 @@ class AtomSet(Struct, frozen=True, kw_only=True):
 
 
 def find_atoms(
-    first: Lock, second: Lock, changes: Mapping[str, SourceChanges] | None = None,
-    read_control: ReadControl = lambda _: None,
-) -> AtomSet:  # fmt: skip
+    first: Lock,
+    second: Lock,
+    changes: Mapping[str, SourceChanges] | None = None,
+    find_links: FindLinks = link_wheels,
+) -> AtomSet:
     """Return the atoms of two locks of one platform.
 
     Args:
         first, second: the locks.
         changes: of the sources, by name; another source is one atom.
-        read_control: returns the control file of a system package.
+        find_links: finds the requirements between the slots that differ.
     """
     slots = split_lock(first), split_lock(second)
     differing = [slot for slot in {**slots[0], **slots[1]} if slots[0].get(slot) != slots[1].get(slot)]
     groups = _Groups(differing)
     for together in _bonds(differing, slots):
         groups.unite(together)
-    links = [*link_requirements(slots, differing), *link_debs(slots, differing, read_control)]
+    links = find_links(slots, differing)
     for mutual in _cycles(groups, links):
         groups.unite(mutual)
     whole = [_make_atom(group, slots) for group in groups.all()]

@@ -10,7 +10,7 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.bisect.atoms import AtomSet, find_atoms
-from reprobuild.bisect.debs import ReadControl
+from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import join_slots, split_lock
 from reprobuild.bisect.sources import SourceChanges, find_changes
 from reprobuild.lock.model import Lock, canonical, unseal
@@ -64,19 +64,19 @@ class Mixer(Struct, frozen=True, kw_only=True):
 
 
 def make_mixer(
-    first: Lock, second: Lock, open_tar: OpenTar = lambda _: None, read_control: ReadControl = lambda _: None
-) -> Mixer:  # fmt: skip
+    first: Lock, second: Lock, open_tar: OpenTar = lambda _: None, find_links: FindLinks = link_wheels
+) -> Mixer:
     """Return the mixer of two locks of one platform.
 
     Args:
         first, second: the locks.
         open_tar: opens the tree of a source, to tell its changes apart.
-        read_control: returns the control file of a system package, which has its requirements.
+        find_links: finds the requirements between the slots that differ.
     """
     locks = canonical(unseal(first)), canonical(unseal(second))
     changes = _find_all_changes(locks, open_tar)
     return Mixer(
-        first=locks[0], second=locks[1], atoms=find_atoms(*locks, changes, read_control), changes=changes
+        first=locks[0], second=locks[1], atoms=find_atoms(*locks, changes, find_links), changes=changes
     )
 
 

@@ -6,7 +6,7 @@ required project, the two change together, or in one order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -16,8 +16,11 @@ from reprobuild.bisect.slots import Slot, Slots
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.requirements import read_requirement
 
+# Returns (a, b) for each slot a that cannot be of B without slot b. The slots of A and B, and those that differ.
+FindLinks = Callable[[tuple[Slots, Slots], Sequence[Slot]], list[tuple[Slot, Slot]]]
 
-def link_requirements(slots: tuple[Slots, Slots], differing: Sequence[Slot]) -> list[tuple[Slot, Slot]]:
+
+def link_wheels(slots: tuple[Slots, Slots], differing: Sequence[Slot]) -> list[tuple[Slot, Slot]]:
     """Return (a, b) for each slot a that cannot be of B without slot b."""
     names = {slot[1]: slot for slot in differing if slot[0] in ("wheel", "sdist", "source")}
     return sorted(

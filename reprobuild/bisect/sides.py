@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.bisect.bisection import Judging, bisect
-from reprobuild.bisect.debs import open_control
+from reprobuild.bisect.links import make_link_finder
 from reprobuild.bisect.metric import Metric, check_metric
 from reprobuild.bisect.mixture import Mixer, make_mixer
 from reprobuild.bisect.oracle import read_tolerance
@@ -67,10 +67,7 @@ def bisect_sides(
     )  # fmt: skip
     with keep_inputs((first, second), folder, context):
         mixer = make_mixer(
-            first,
-            second,
-            lambda source: open_source(source, context),
-            lambda deb: open_control(deb, context),
+            first, second, lambda source: open_source(source, context), make_link_finder(context)
         )
         result = bisect(mixer, command, judging, context, blank, afresh=afresh, jobs=jobs)
         return result if trials is None else _keep_locks(result, mixer, trials, context)

@@ -11,7 +11,7 @@ from typing import Any
 
 from reprobuild.api.context import open_context
 from reprobuild.bisect.bisection import Judging, bisect
-from reprobuild.bisect.debs import open_control
+from reprobuild.bisect.links import make_link_finder
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.result import BisectionResult
 from reprobuild.bisect.trial import TrialCommand
@@ -120,7 +120,7 @@ class Bench:
         context = open_context(self.store, offline=True, caches=False)
         mixer = make_mixer(
             first or self.first, second or self.second, lambda source: open_source(source, context),
-            lambda deb: open_control(deb, context),
+            make_link_finder(context),
         )  # fmt: skip
         blank = BisectionResult(first="A", second="B", command=command.arguments, oracle="")
         return bisect(mixer, command, judging or Judging(), context, blank, afresh=afresh, jobs=jobs)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from reprobuild.bisect.atoms import Atom, find_atoms
+from reprobuild.bisect.debs import link_debs
 from reprobuild.bisect.mixture import Mixer, make_mixer
 from reprobuild.bisect.slots import INERT, SINGLE, split_lock
 from reprobuild.ecosystems.apt.deb import DebControl
@@ -138,7 +139,10 @@ def test_system_packages_come_with_those_that_they_require(
 ) -> None:  # fmt: skip
     bash, by_name = deb("bash", "5.2"), {item.name: item for item in controls}
     locks = [lock(**base_with(bash, *(deb(*pair) for pair in side))) for side in (first, second)]
-    found = find_atoms(*locks, read_control=lambda item: by_name.get(item.name))
+    found = find_atoms(
+        *locks,
+        find_links=lambda slots, differing: link_debs(slots, differing, lambda item: by_name.get(item.name)),
+    )
     names = [atom.name for atom in found.atoms]
     assert {
         name: sorted(names[number] for number in needed)

@@ -4,7 +4,8 @@ A panic of rattler ends the process without an exception.
 
     python -c "from reprobuild.ecosystems.conda.rattler_worker import main; main()" < JOB > ANSWER
 
-Both are JSON. A job is {"link": {...}} or {"find": {...}}; the answer is {"done": ...} or {"error": text}.
+Both are JSON. A job is {"link": {...}}, {"find": {...}} or {"match": {...}}; the answer is {"done": ...} or
+{"error": text}.
 This file imports only the standard library and rattler. API: https://conda.github.io/rattler/py-rattler/
 """
 
@@ -27,6 +28,8 @@ def main() -> None:
         answer: dict[str, Any] = {"done": None}
         if "link" in job:
             link(**job["link"])
+        elif "match" in job:
+            answer["done"] = match(**job["match"])
         else:
             answer["done"] = find(**job["find"])
     except (KeyboardInterrupt, SystemExit):
@@ -81,3 +84,25 @@ def find(file: str, channel: str, subdir: str, names: list[str]) -> list[dict[st
                     }
                 )  # fmt: skip
     return records
+
+
+def match(rows: list[tuple[str, str, str, str, int]]) -> list[bool]:
+    """Return whether packages meet requirements.
+
+    Each row has a requirement, and name, version, build and build number of a package. A requirement that is not valid
+    is met by each package.
+    """
+    import rattler
+    from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
+
+    answers = []
+    for spec, name, version, build, number in rows:
+        try:
+            record = rattler.PackageRecord(
+                name=name, version=version, build=rattler.BuildString(build), build_number=number, subdir="noarch",
+                arch=None, platform=None,
+            )  # fmt: skip
+            answers.append(rattler.MatchSpec(spec).matches(record))
+        except (InvalidMatchSpecError, InvalidVersionError):
+            answers.append(True)
+    return answers

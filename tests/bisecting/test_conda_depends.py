@@ -1,0 +1,100 @@
+"""Packages of conda that require each other: compared by rattler, and in real containers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reprobuild.bisect.atoms import find_atoms
+from reprobuild.bisect.conda_depends import link_conda
+from reprobuild.ecosystems.conda.package import IndexJson
+from reprobuild.lock.python import CondaPackage, Interpreter
+from reprobuild.store.store import Store
+from tests.bisecting.locks import lock
+from tests.bisecting.small import Bench, guilty_names
+from tests.conda.python_package import python_package
+from tests.conda_packages import Spec, locked
+from tests.verify.samples import conda_package
+
+Row = tuple[str, str, tuple[str, ...]]  # name, version, requirements
+APP, NEW_APP = ("app", "1.0", ()), ("app", "2.0", ("libzed >=2.1,<3.0a0",))
+ZED, NEW_ZED = ("libzed", "1.0", ()), ("libzed", "2.1", ())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([APP, ZED], [NEW_APP, NEW_ZED], {"app": ["libzed"], "libzed": []}),
+        # The old one breaks with the new library, so the library goes last.
+        ([("app", "1.0", ("libzed <2",)), ZED], [("app", "2.0", ()), NEW_ZED], {"app": [], "libzed": ["app"]}),
+        # A package that A does not have, and one that B does not have.
+        ([APP], [NEW_APP, NEW_ZED], {"app": ["libzed"], "libzed": []}),
+        ([("app", "1.0", ("libzed",)), ZED], [("app", "2.0", ())], {"app": [], "libzed": ["app"]}),
+        # A build; the same in a build that B does not have either.
+        ([APP, ZED], [("app", "2.0", ("libzed 2.* 0",)), NEW_ZED], {"app": ["libzed"], "libzed": []}),
+        ([APP, ZED], [("app", "2.0", ("libzed 2.* mkl",)), NEW_ZED], {"app": [], "libzed": []}),
+        # Virtual packages, those of both sides, and a requirement that is not valid.
+        ([APP, ZED], [("app", "2.0", ("__glibc >=99", "python", "libzed ????")), NEW_ZED], {"app": [], "libzed": []}),
+    ],
+)  # fmt: skip
+def test_packages_come_with_those_that_they_require(
+    first: Sequence[Row], second: Sequence[Row], expected: dict[str, list[str]]
+) -> None:
+    depends = {(name, version): needs for name, version, needs in (*first, *second)}
+
+    def read_index(package: CondaPackage) -> IndexJson:
+        needs = depends[package.name, package.version]
+        return IndexJson(name=package.name, version=package.version, build=package.build, depends=needs)
+
+    locks = [lock(conda=tuple(conda_package(*row[:2]) for row in side)) for side in (first, second)]
+    found = find_atoms(*locks, find_links=lambda slots, differing: link_conda(slots, differing, read_index))
+    names = [atom.name for atom in found.atoms]
+    assert {
+        name: sorted(names[number] for number in needed)
+        for name, needed in zip(names, found.needs, strict=True)
+    } == expected
+
+
+def test_two_that_require_each_other_are_one_difference() -> None:
+    def read_index(package: CondaPackage) -> IndexJson:
+        other = "libzed" if package.name == "app" else "app"
+        return IndexJson(
+            name=package.name, version=package.version, build="0", depends=(f"{other} =={package.version}",)
+        )
+
+    locks = [
+        lock(conda=(conda_package("app", version), conda_package("libzed", version)))
+        for version in ("1.0", "2.0")
+    ]
+    (atom,) = find_atoms(
+        *locks, find_links=lambda slots, differing: link_conda(slots, differing, read_index)
+    ).atoms
+    assert atom.names == ("app", "libzed")
+
+
+@pytest.mark.long  # each mixture is a new tree of conda, with a Python
+def test_a_package_is_found_with_the_one_that_it_requires(bench: Bench, store: Store, tmp_path: Path) -> None:
+    def package(row: Row) -> CondaPackage:
+        name, version, depends = row
+        files = {f"share/{name}": version.encode()}
+        return locked(Spec(name=name, version=version, depends=depends, files=files), tmp_path, store)
+
+    python = locked(python_package(), tmp_path, store)
+    interpreter = Interpreter(
+        version=python.version, executable="/opt/env/bin/python3.11", evidence="", kind="conda"
+    )
+    sides = ([APP, ZED, ("other", "1.0", ())], [NEW_APP, NEW_ZED, ("other", "2.0", ())])
+    locks = [
+        msgspec.structs.replace(bench.first, interpreter=interpreter, conda=(*map(package, side), python))
+        for side in sides
+    ]
+    result = bench.bisect(
+        "sys.exit(open('/opt/env/share/app').read() == '2.0')", first=locks[0], second=locks[1]
+    )
+    assert guilty_names(result) == {"app", "libzed"}
+    assert [result.differences[number].name for number, _ in result.required] == ["libzed"]
+    assert result.is_proved
+    assert {trial.answer for trial in result.trials} == {"A", "B"}
