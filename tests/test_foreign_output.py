@@ -71,6 +71,19 @@ def test_a_build_that_fails_leaves_the_directory_one_of_others(out: Path, made: 
     assert name_of(out, made.store.root) != FOREIGN
 
 
+@pytest.mark.parametrize("here", [False, True])
+def test_a_rebuilt_image_has_the_name_that_the_user_gave(here: bool, out: Path, made: Made) -> None:
+    """The name of a foreign directory does not become the user's own by a second build."""
+    if here:
+        assert build(out, made.store, "--tag", FOREIGN).returncode == 0
+    else:
+        rename(out, FOREIGN)
+    done = reprobuild("rebuild", out, "--store", made.store.root, "--offline")
+    assert done.returncode == 0, done.stderr
+    assert (name_of(Path(f"{out}-rebuilt"), made.store.root) == FOREIGN) is here
+    assert (f"the image names itself '{FOREIGN}', which could hide another image" in done.stderr) is not here
+
+
 def test_the_name_that_the_user_gave_stays(out: Path, made: Made) -> None:
     """As long as OUT has its place and its lock; what `store gc` leaves is enough."""
     assert build(out, made.store, "--tag", FOREIGN).returncode == 0

@@ -24,7 +24,7 @@ from reprobuild.image.model import Image
 from reprobuild.infra.untrusted.regular_files import has_content, read_plain
 from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.model import Lock, SealedLock
-from reprobuild.output.directory import LOCK, read_image
+from reprobuild.output.directory import LOCK, engine_name, read_image
 from reprobuild.pipeline.build import BuildOptions
 from reprobuild.pipeline.from_snapshot import build_from_lock
 from reprobuild.pipeline.rebuild.causes import RECIPE, explain_differences
@@ -147,7 +147,7 @@ def _rebuild_image(
     context.say("each layer is laid out and packed again: this takes as long as a first build")
     kinds, not_made = _choose_singles(image, context.env)
     making = BuildOptions(
-        tag=_chosen_name(image, lock), builder=builder or image.builder, singles=kinds,
+        tag=_chosen_name(image, lock, out, context), builder=builder or image.builder, singles=kinds,
         compressor=_compressor(out, kinds), afresh=True,
     )  # fmt: skip
     with gc_root(lock, new / LOCK, context.store, "rebuild"):
@@ -163,12 +163,13 @@ def _report_needs(lock: Lock, context: RunContext) -> None:
     context.say(f"to fetch: {len(missing)} files" if missing else "every input is here: no network is needed")
 
 
-def _chosen_name(image: Image, lock: Lock) -> str | None:
-    """Return the image's name if the user chose it.
+def _chosen_name(image: Image, lock: Lock, out: Path, context: RunContext) -> str | None:
+    """Return the image's name if the user chose it here.
 
-    Return None for a name that follows from the lock.
+    Return None for a name that follows from the lock; a foreign directory's own name counts no more than in an engine.
     """
-    return None if image.reference == own_name(lock.digest) else image.reference
+    name = engine_name(lock, image, out, context.store, context.say)
+    return None if name == own_name(lock.digest) else name
 
 
 def _choose_singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
