@@ -21,7 +21,7 @@ from reprobuild.resolve.updates import update_lock
 from reprobuild.snapshot.importers.import_snapshot import can_import, import_into, needs_import
 from reprobuild.snapshot.importers.own_snapshot import find_own_snapshot
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild.store.roots import gc_root, record_lock
+from reprobuild.store.roots import gc_root, is_lock_of_here, record_lock
 from reprobuild.store.salvage import take_context
 
 # Returns the overrides of a snapshot's directory, and the context for them.
@@ -76,7 +76,8 @@ def update_side(lock: Lock, target: Path | None, context: RunContext) -> tuple[L
     Raises:
         UsageError, LockError, FetchError: see `update_lock`.
     """
-    update = update_lock(lock, f"{context.today}", context.resolve_context())
+    foreign = not is_lock_of_here(lock, context.store)
+    update = update_lock(lock, f"{context.today}", context.resolve_context(), foreign=foreign)
     if target is not None:
         write_new_lock(update.lock, target)
         record_lock(update.lock, target, context.store, "bisect")

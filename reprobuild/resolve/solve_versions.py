@@ -71,7 +71,7 @@ def solve_versions(
     machine: str,
     files: FileLists,
     context: ResolveContext,
-    dated: DatedIndexes | None = None,
+    dated: DatedIndexes,
 ) -> dict[str, str]:
     """Return the version of each distribution by canonical name, as uv chooses them.
 
@@ -82,13 +82,13 @@ def solve_versions(
         machine: in the kernel's spelling, `x86_64`.
         files: the file lists of the machine's indexes.
         context: of the resolution.
-        dated: indexes without upload times, with those of the evidence.
+        dated: the indexes, which are served while uv runs.
 
     Raises:
         LockError: no set of versions fits; the message is uv's.
         FetchError: an index is unavailable.
     """
-    addresses = dated.addresses if dated else {}
+    addresses = dated.addresses
     known: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="reprobuild-solve-") as name:
         folder = Path(name)
@@ -115,7 +115,9 @@ def solve_versions(
             else:
                 break
         else:
-            raise _solution_error(moment, f"more than {_MOST_ARCHIVES} releases have only a source archive")
+            raise _solution_error(
+                moment, f"more than {_MOST_ARCHIVES} releases have only a source archive", dated
+            )
     _raise_index_error(dated)
     pins = (_PIN.fullmatch(row.strip()) for row in output.decode(errors="replace").splitlines())
     return {str(canonicalize_name(pin["name"])): pin["version"] for pin in pins if pin}
@@ -126,7 +128,7 @@ def _read_archive_facts(
     moment: str,
     files: FileLists,
     context: ResolveContext,
-    dated: DatedIndexes | None,
+    dated: DatedIndexes,
 ) -> dict[str, object]:
     """Return the facts on the release that uv would have to build, as its settings have them.
 
@@ -144,15 +146,15 @@ def _read_archive_facts(
     return {"name": match["name"], "version": match["version"], "requires-dist": list(requires)}
 
 
-def _raise_index_error(dated: DatedIndexes | None) -> None:
-    if dated and dated.error:
+def _raise_index_error(dated: DatedIndexes) -> None:
+    if dated.error:
         raise dated.error
 
 
-def _solution_error(moment: str, text: str, dated: DatedIndexes | None = None) -> LockError:
+def _solution_error(moment: str, text: str, dated: DatedIndexes) -> LockError:
     unknown = _UNKNOWN.search(text)
-    rows = map(display_text, redact(dated.restore(text) if dated else text).splitlines())
-    undated = dated.undated() if dated else []
+    rows = map(display_text, redact(dated.restore(text)).splitlines())
+    undated = dated.undated()
     day = f"as of {describe_moment(moment) if moment else 'today'}"
     return LockError(
         (f"no versions {day} fit together" if _UNSOLVABLE in text else f"uv could not choose versions {day}")

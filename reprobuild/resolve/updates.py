@@ -6,7 +6,7 @@ packages of conda stay as they are: only distributions of indexes differ. A chos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,7 @@ from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.model import Lock, Resolution, unseal
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.ages.dated_indexes import dated_indexes
 from reprobuild.resolve.as_of import SOLVED
 from reprobuild.resolve.builds.build_requires import BuildWheelSource, lock_build_wheels
 from reprobuild.resolve.builds.extensions import Toolkit
@@ -53,13 +54,14 @@ class LockUpdate(Struct, frozen=True, kw_only=True):
     changes: Mapping[str, tuple[str | None, str | None]]
 
 
-def update_lock(old: Lock, day: str, context: ResolveContext) -> LockUpdate:
+def update_lock(old: Lock, day: str, context: ResolveContext, *, foreign: bool) -> LockUpdate:
     """Return a lock with today's versions of its top-level requirements.
 
     Args:
         old: the lock.
         day: today's date, for the record.
         context: the store, the network and the indexes.
+        foreign: the lock was not made here, so that its `--index` decisions are not the user's.
 
     Raises:
         UsageError: the lock has no distribution of an index.
@@ -75,8 +77,13 @@ def update_lock(old: Lock, day: str, context: ResolveContext) -> LockUpdate:
             "today's versions are chosen on the index, and --offline forbids it",
             hint=f"leave --offline out, or {_GIVE}",
         )
-    decisions = Decisions(indexes=old.decisions.indexes)
-    files = make_file_lists(decisions, context.services, context)
+    indexes = old.decisions.indexes
+    if indexes and foreign:
+        context.say(
+            f"python: the lock was not made here, so its indexes are not asked: {', '.join(sorted(indexes))}"
+        )
+        indexes = {}
+    files = make_file_lists(Decisions(indexes=indexes), context.services, context)
     if lost := files.lost(names[0]):
         raise lost[0]
     context.say(f"python: today's versions of {', '.join(names)}, by uv")
@@ -85,7 +92,7 @@ def update_lock(old: Lock, day: str, context: ResolveContext) -> LockUpdate:
     local = {*fixed, *(str(canonicalize_name(source.name)) for source in old.sources if source.installed)}
     try:
         pins = [_make_line(0, name, version) for name, version in _required(before.values(), fixed)]
-        chosen = solve_versions([*lines, *pins], "", old.interpreter.version, old.machine, files, context)
+        chosen = _solve([*lines, *pins], old, files, context)
         pairs = [pair for pair in sorted(chosen.items()) if pair[0] not in local]
         lines = [_make_line(number, *pair) for number, pair in enumerate(pairs, 1)]
         lock = _lock_lines(old, lines, names, day, files, context)
@@ -97,6 +104,14 @@ def update_lock(old: Lock, day: str, context: ResolveContext) -> LockUpdate:
     changes = {name: (versions[0].get(name), versions[1].get(name)) for name in names_of_both}
     changes = {name: pair for name, pair in changes.items() if pair[0] != pair[1]}
     return LockUpdate(lock=lock, requirements=tuple(names), changes=changes)
+
+
+def _solve(
+    lines: Sequence[Requirement], old: Lock, files: FileLists, context: ResolveContext
+) -> dict[str, str]:
+    python, machine = old.interpreter.version, old.machine
+    with dated_indexes("", lines, files, context, (python, machine)) as dated:
+        return solve_versions(lines, "", python, machine, files, context, dated)
 
 
 def _environment(lock: Lock) -> dict[str, Wheel | Sdist]:

@@ -123,20 +123,16 @@ def test_requirements_without_a_solution_are_refused_with_the_words_of_uv(index:
     )
 
 
-def test_another_failure_of_uv_is_not_called_a_conflict(tmp_path: Path) -> None:
-    """An index that is no longer reachable: the versions may well fit together."""
-    gone = PackageIndexes(find_links=(), simple=("http://127.0.0.1:9/simple/",), credentials={})
-    context = around(tmp_path, gone)
+def test_another_failure_of_uv_is_not_called_a_conflict(
+    index: ResolveContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The versions may well fit together; here uv does not know an option."""
+    monkeypatch.setattr(solve_versions, "_OPTIONS", (*solve_versions._OPTIONS, "--no-such-option"))
     with pytest.raises(LockError, match="uv could not choose versions as of the end of 2023-02-01") as err:
-        solve_versions.solve_versions(
-            snapshot("numpy\n").requirements,
-            parse_moment("2023-02-01"),
-            "3.11.2",
-            "x86_64",
-            lists(context),
-            context,
+        solve_open_lines(
+            snapshot("iniconfig\n"), Decisions(as_of="2023-02-01"), "3.11.2", "x86_64", lists(index), index
         )
-    assert "127.0.0.1:9" in str(err.value)
+    assert "--no-such-option" in str(err.value)
 
 
 @pytest.mark.parametrize(

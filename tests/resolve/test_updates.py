@@ -9,12 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.proc.run import run
 from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Sdist, Wheel
+from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Base
+from reprobuild.resolve import solve_versions
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.updates import find_top_level, update_lock
 from tests.bisecting.locks import deb
@@ -73,7 +77,7 @@ def test_only_distributions_of_the_index_change(index: UntimedIndex, tmp_path: P
         wheel("top", "1.0", requires=("below>=1",)), wheel("below", "1.0"), wheel("alone", "1.0"), tools,
         sources=(mylib,), rulings=rulings,
     )  # fmt: skip
-    update = update_lock(old, DAY, context)
+    update = update_lock(old, DAY, context, foreign=False)
     assert update.requirements == ("alone", "top")
     assert update.changes == {"below": ("1.0", "2.0"), "new": (None, "3.0"), "top": ("1.0", "1.1")}
     assert said == ["python: today's versions of alone, top, by uv"]
@@ -98,7 +102,7 @@ def test_versions_of_conda_bind_the_others(index: UntimedIndex, tmp_path: Path) 
     """The package of conda stays, and no wheel of it comes beside it."""
     conda = msgspec.structs.replace(conda_package("below", "1.0"), distributions=("below",))
     old = old_lock(wheel("top", "1.0", requires=("below>=1",)), conda=(conda,))
-    update = update_lock(old, DAY, near(tmp_path, index))
+    update = update_lock(old, DAY, near(tmp_path, index), foreign=False)
     assert update.changes == {}
     assert [item.name for item in update.lock.wheels] == ["top"]
 
@@ -108,21 +112,25 @@ def test_a_source_archive_is_built_with_todays_wheels(index: UntimedIndex, tmp_p
              'version = "2.0"\n', "PKG-INFO": "Metadata-Version: 2.2\nName: src\nVersion: 2.0\n"}  # fmt: skip
     index.add(make_sdist("src", "2.0", written="2026-01-01", files=files))
     sdist = Sdist(name="src", version="1.0", file=artefact("src-1.0.tar.gz"))
-    update = update_lock(old_lock(wheel("alone", "1.0"), sdists=(sdist,)), DAY, near(tmp_path, index))
+    update = update_lock(
+        old_lock(wheel("alone", "1.0"), sdists=(sdist,)), DAY, near(tmp_path, index), foreign=False
+    )
     assert update.changes == {"src": ("1.0", "2.0")}
     assert {item.name: item.role for item in update.lock.wheels} == {"alone": "environment", "new": "build"}
     files = {name: text.replace("2.0", "2.1") for name, text in files.items()}
     files["setup.py"] = "setup(ext_modules=[Extension('src', ['src.c'])])\n"
     index.add(make_sdist("src", "2.1", written="2026-01-01", files={**files, "src.c": ""}))
     with pytest.raises(LockError, match="today's versions need a compiler, and the lock has none") as error:
-        update_lock(old_lock(wheel("alone", "1.0"), sdists=(sdist,)), DAY, near(tmp_path, index))
+        update_lock(
+            old_lock(wheel("alone", "1.0"), sdists=(sdist,)), DAY, near(tmp_path, index), foreign=False
+        )
     assert error.value.hint == HINT
 
 
 def test_what_cannot_be_updated(index: UntimedIndex, tmp_path: Path) -> None:
     def fail(old: Lock, context: ResolveContext, kind: type[Exception], text: str) -> Any:
         with pytest.raises(kind, match=text) as error:
-            update_lock(old, DAY, context)
+            update_lock(old, DAY, context, foreign=False)
         return error.value
 
     context = near(tmp_path, index)
@@ -139,3 +147,62 @@ def test_what_cannot_be_updated(index: UntimedIndex, tmp_path: Path) -> None:
               requires="top>=1.1"))  # fmt: skip
     error = fail(old_lock(wheel("bound", "1"), wheel("other", "1")), context, LockError, "bound")
     assert "other" in str(error)
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_indexes_of_a_lock_from_elsewhere_are_not_asked(
+    foreign: bool, index: UntimedIndex, tmp_path: Path
+) -> None:
+    """They count as decided, so a login of netrc would go to any host that the lock names."""
+    said: list[str] = []
+    context = msgspec.structs.replace(near(tmp_path, index), say=said.append)
+    with UntimedIndex() as other:
+        other.add(make_wheel("alone", "1.0", "2022-06-01"))
+        decided = RecordedDecisions(indexes={"alone": other.root})
+        old = old_lock(wheel("alone", "1.0"), decisions=decided)
+        update = update_lock(old, DAY, context, foreign=foreign)
+    (new,) = update.lock.wheels
+    assert new.file.url.startswith(index.root.partition("/simple")[0] if foreign else other.url)
+    assert bool(other.asked) is not foreign
+    line = "python: the lock was not made here, so its indexes are not asked: alone"
+    assert (line in said) is foreign
+
+
+def test_uv_gets_no_login_of_an_index(
+    index: UntimedIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks this process, which bounds the pages and archives, too."""
+    seen = []
+
+    def observe(argv: Any, **options: Any) -> bytes:
+        seen.append((options["cwd"] / "uv.toml").read_text())
+        return run(argv, **options)
+
+    monkeypatch.setattr(solve_versions, "run", observe)
+    index.login = "needed"
+    context = around(
+        tmp_path, index.root, logins={index.root: ("me", "p4ss-word")},
+        env=dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1"),
+    )  # fmt: skip
+    update_lock(old_lock(wheel("alone", "1.0")), DAY, context, foreign=False)
+    assert len(seen) == 1
+    assert "p4ss-word" not in seen[0]
+    assert index.url not in seen[0]
+
+
+def test_the_token_of_an_index_is_not_printed(index: UntimedIndex, tmp_path: Path) -> None:
+    """The addresses in uv's messages are those of this process, and are replaced by the indexes' own."""
+    token = "q7Zk2mX9" + "vB4nT8wL1cR6yH3j"
+    index.add(make_wheel("lonely", "1.1", "2022-06-01", requires="unknown>=1"))
+    indexes = PackageIndexes(
+        find_links=(),
+        simple=(index.root,),
+        credentials={},
+        tokens={index.root: f"{index.root}/?token={token}"},
+    )
+    context = msgspec.structs.replace(near(tmp_path, index), indexes=indexes)
+    context.net.learn({}, indexes.tokens)
+    with pytest.raises(LockError, match="No solution found") as error:
+        update_lock(old_lock(wheel("lonely", "1.0")), DAY, context, foreign=False)
+    assert any(token in path for path, *_ in index.asked)
+    assert token not in str(error.value)

@@ -38,6 +38,7 @@ from reprobuild.infra.sandbox import command, namespaces
 from reprobuild.infra.sandbox.model import Root
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.resolve import solve_versions
+from reprobuild.resolve.ages.dated_indexes import dated_indexes
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter import local, standalone
 from reprobuild.resolve.python.context import make_file_lists
@@ -106,7 +107,9 @@ def choose_versions(scene: Scene) -> None:
     """Let uv choose versions for no requirement, which it must."""
     context = around(scene)
     files = make_file_lists(Decisions(), context.services, context)
-    assert solve_versions.solve_versions([], "2024-01-15T00:00:00Z", "3.11.2", "x86_64", files, context) == {}
+    moment, target = "2024-01-15T00:00:00Z", ("3.11.2", "x86_64")
+    with dated_indexes(moment, [], files, context, target) as dated:
+        assert solve_versions.solve_versions([], moment, *target, files, context, dated) == {}
 
 
 def listen(scene: Scene) -> object:

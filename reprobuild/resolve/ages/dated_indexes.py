@@ -39,7 +39,7 @@ class DatedIndexes:
     `addresses` has the loopback address of each index, by its own.
 
     Args:
-        moment: in seconds since 1970.
+        moment: in seconds since 1970; None for all releases, whose ages do not matter.
         lines: of the snapshot; their versions need no evidence.
         files: the lists of the indexes.
         context: the machine's indexes, the store and the network.
@@ -48,19 +48,19 @@ class DatedIndexes:
     """
 
     def __init__(
-        self, moment: int, lines: Sequence[Requirement], files: FileLists, context: ResolveContext, pool: Executor,
-        target: tuple[str, str],
+        self, moment: int | None, lines: Sequence[Requirement], files: FileLists, context: ResolveContext,
+        pool: Executor, target: tuple[str, str],
     ) -> None:  # fmt: skip
         self._moment, self._files, self._pool = moment, files, pool
         self._countable = FileFilter(label=f"as of {moment}", also=self._may_count)
-        self.reader = AgeReader(context.store, context.net, moment, context.now, target)
+        self.reader = AgeReader(context.store, context.net, moment or context.now, context.now, target)
         self._tokens = context.indexes.tokens
         self._captured = {str(canonicalize_name(line.name)): line.version for line in lines if line.version}
         self.places = [
             place for place in context.indexes.places if not place.links and place.url.startswith("http")
         ]
         names = list(dict.fromkeys(line.name for line in lines if line.kind == "index"))[:_ASKED]
-        self._timed = [place for place in self.places if self._has_times(place, names)]
+        self._timed = [place for place in self.places if moment is None or self._has_times(place, names)]
         self.addresses: Mapping[str, str] = {}
         self.error: FetchError | None = None
         self._guard = threading.Lock()
@@ -71,7 +71,7 @@ class DatedIndexes:
 
     @property
     def has_untimed(self) -> bool:
-        """Whether an index publishes no upload times."""
+        """Whether ages matter, and an index publishes no upload times."""
         return len(self._timed) < len(self.places)
 
     def _has_times(self, place: PackageIndex, names: Sequence[str]) -> bool:
@@ -98,7 +98,7 @@ class DatedIndexes:
             return self._pages[key]
 
     def _make_page(self, place: PackageIndex, project: str) -> list[ListedFile]:
-        if place in self._timed:
+        if self._moment is None or place in self._timed:
             return self._files.list_page(place, project, self._countable)
         groups = group_files(self._files.list_page(place, project))
         if not groups:
@@ -128,7 +128,7 @@ class DatedIndexes:
         if "any" not in platform and "linux" not in platform:
             return False
         since = parse_time(uploaded or "")
-        return since is None or since <= self._moment
+        return since is None or self._moment is None or since <= self._moment
 
     def describe(self, name: str, version: str) -> str:
         """Return the evidence of a chosen release, and the newer ones without, as the end of a sentence."""
@@ -166,9 +166,13 @@ def dated_indexes(
     context: ResolveContext,
     target: tuple[str, str],
 ) -> Iterator[DatedIndexes]:
-    """Yield the machine's indexes, which are served while the block runs."""
+    """Yield the machine's indexes, which are served while the block runs.
+
+    `moment` is of RFC 3339; empty for all releases.
+    """
+    seconds = (parse_time(moment) or 0) if moment else None
     with ThreadPoolExecutor(_WORKERS) as pool:
-        dated = DatedIndexes(parse_time(moment) or 0, lines, files, context, pool, target)
+        dated = DatedIndexes(seconds, lines, files, context, pool, target)
         if not dated.places:
             yield dated
             return
