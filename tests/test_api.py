@@ -19,6 +19,7 @@ from reprobuild.api.results import BuildResult
 from reprobuild.cli.main import COMMANDS
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.lock.file import read_lock
+from reprobuild.snapshot.model import Snapshot
 from tests.conftest import Built
 from tests.report.samples import IMAGE
 from tests.verify.samples import make_lock, make_verdict
@@ -71,6 +72,15 @@ def test_a_captured_environment_is_a_snapshot(tmp_path: Path) -> None:
     ) as caught:
         api.capture(tmp_path / "file")
     assert caught.value.hint == "mend the cause that it names, and capture again"
+
+
+def test_a_printed_snapshot_or_lock_is_a_line() -> None:
+    lock = make_lock()
+    assert str(lock).startswith(f"<Lock of snapshot {lock.snapshot[:12]} for linux/amd64: ")
+    assert f" {len(lock.wheels)} wheels, " in str(lock)
+    assert str(Snapshot(digest="5" * 64)) == (
+        "<Snapshot 555555555555: 0 requirements, 0 system packages, 0 conda packages, 0 variables, 0 patches>"
+    )
 
 
 def test_an_error_has_a_hint(tmp_path: Path) -> None:

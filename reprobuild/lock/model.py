@@ -139,6 +139,14 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     conda: tuple[CondaPackage, ...] = ()
     build_base: Base | None = None
 
+    def __str__(self) -> str:
+        """Return a line for `print`: all values, as `repr` has them, take pages."""
+        return (
+            f"<{type(self).__name__} of snapshot {self.snapshot[:12]} for {self.platform}: {len(self.wheels)} wheels, "
+            f"{len(self.sdists)} sdists, {len(self.base.packages)} system packages, {len(self.conda)} conda packages, "
+            f"{len(self.sources)} sources, {len(self.environment)} variables>"
+        )
+
     @property
     def digest(self) -> str:
         """The sha256 (hex) of the canonical form."""

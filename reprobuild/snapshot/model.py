@@ -271,3 +271,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     unlisted: tuple[Requirement, ...] = ()
     unfrozen: tuple[str, ...] = ()
     imported: ImportFacts | None = None
+
+    def __str__(self) -> str:
+        """Return a line for `print`: all values, as `repr` has them, take pages."""
+        return (
+            f"<Snapshot {self.digest[:12]}: {len(self.requirements)} requirements, "
+            f"{len(self.packages)} system packages, {len(self.conda)} conda packages, "
+            f"{len(self.variables)} variables, {len(self.patches)} patches>"
+        )
