@@ -36,7 +36,8 @@ from reprobuild.engines.output_files import Pieces, directory_tar, keep_tar, rea
 from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.formats.docker_archive import write_docker_archive
-from reprobuild.image.oci.read import layout_size, read_layout
+from reprobuild.image.oci.read import layout_size, open_blob, read_layout
+from reprobuild.image.oci.write import LAYOUT_VERSION
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.proc.signals import SignalForwarding, forward_signals
 from reprobuild.infra.progress import Progress, ignore_progress
@@ -159,15 +160,22 @@ def has_containerd_store(info: Mapping[str, Any]) -> bool:
 def _write_layout_tar(layout: Path, reference: str, stream: IO[bytes]) -> None:
     """Write a layout as a tar, indexed under one name.
 
-    The index in the directory may have other names.
+    It has only the files of the image. The index in the directory may have other names.
     """
-    index = encode_named_index(read_layout(layout), reference)
+    image = read_layout(layout)
     with tarfile.open(fileobj=stream, mode="w|") as tar:
-        tar.add(layout / "oci-layout", arcname="./oci-layout")
-        tar.add(layout / "blobs", arcname="./blobs")
-        info = tarfile.TarInfo("./index.json")
-        info.size = len(index)
-        tar.addfile(info, io.BytesIO(index))
+
+        def add(name: str, content: IO[bytes], size: int) -> None:
+            info = tarfile.TarInfo(name)
+            info.size = size
+            tar.addfile(info, content)
+
+        add("./oci-layout", io.BytesIO(LAYOUT_VERSION), len(LAYOUT_VERSION))
+        for digest in image.blobs:
+            with open_blob(image, digest) as (content, size):
+                add(f"./blobs/sha256/{digest}", content, size)
+        index = encode_named_index(image, reference)
+        add("./index.json", io.BytesIO(index), len(index))
 
 
 def _write_docker_archive(layout: Path, reference: str, stream: IO[bytes]) -> None:

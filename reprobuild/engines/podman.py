@@ -22,7 +22,7 @@ from reprobuild.engines.output_files import directory_tar, keep_tar, read_files,
 from reprobuild.engines.podman_options import container_options, gpu_options
 from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
-from reprobuild.image.oci.read import read_layout
+from reprobuild.image.oci.read import open_blob, read_layout
 from reprobuild.infra import proc
 from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.infra.untrusted.regular_files import has_content
@@ -130,9 +130,16 @@ def load(
 def _link_layout(layout: Path, reference: str, name: str, folder: Path) -> None:
     """Make the directory that podman loads.
 
-    Podman takes the directory's path for the name of the image, or the name in its index.
+    Podman takes the directory's path for the name of the image, or the name in its index. It reads only the
+    files that the manifest names, and writes a layer to its disk before it knows the hash.
+
+    Raises:
+        BuildError: a file of the image is missing, or has another hash.
     """
     image = read_layout(layout)
+    for digest in image.blobs:
+        with open_blob(image, digest):
+            pass
     if has_content(layout / "index.json", encode_named_index(image, reference)):
         (folder / name).symlink_to(layout.absolute())
         return

@@ -22,7 +22,9 @@ from reprobuild.image.tree_digest import tree_digest
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.regular_files import open_plain, open_within
 from reprobuild.recipe.runtime_config import RuntimeConfig
+from reprobuild_portable.hashing import hash_stream
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -54,6 +56,12 @@ class Layout(Struct, frozen=True, kw_only=True):
             )
         except OSError as err:
             raise BuildError(f"{self.folder} lacks a layer: {err}", hint=MAKE_AGAIN) from None
+
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """The digests in hex of its files: manifest, configuration and layers, without repeats."""
+        documents = (digest.removeprefix("sha256:") for digest in (self.manifest, self.config_digest))
+        return tuple(dict.fromkeys((*documents, *(layer[1] for layer in self.layers))))
 
     def blob(self, digest: str) -> Path:
         """Return the file of a digest in hex."""
@@ -93,6 +101,31 @@ def layout_size(folder: Path) -> int:
 
 
 @contextlib.contextmanager
+def open_blob(layout: Layout, digest: str) -> Iterator[tuple[IO[bytes], int]]:
+    """Yield a packed file of a layout and its size, after a check of its hash.
+
+    No link below the layout is followed.
+
+    Args:
+        layout: has the file.
+        digest: in hex.
+
+    Raises:
+        BuildError: the file is missing, is not a regular file, or has other bytes.
+    """
+    origin = f"blob {digest} of {layout.folder}"
+    try:
+        stream, size = open_within(layout.folder, f"blobs/sha256/{digest}")
+    except OSError as err:
+        raise BuildError(f"{origin} cannot be read: {err.strerror}", hint=MAKE_AGAIN) from None
+    with stream:
+        if hash_stream(stream) != digest:
+            raise BuildError(f"{origin} is not what it states", hint=MAKE_AGAIN)
+        stream.seek(0)
+        yield stream, size
+
+
+@contextlib.contextmanager
 def open_layer(
     layout: Layout, index: int, *, packed: bool = False, allowance: Allowance | None = None
 ) -> Iterator[IO[bytes]]:
@@ -112,7 +145,12 @@ def open_layer(
     kind, digest, diff_id = layout.layers[index]
     origin = f"layer {digest} of {layout.folder}"
     with open_packed(
-        layout.blob(digest).open, kind, diff_id, origin, packed=digest if packed else "", allowance=allowance
+        lambda _: open_plain(layout.blob(digest), links=True)[0],
+        kind,
+        diff_id,
+        origin,
+        packed=digest if packed else "",
+        allowance=allowance,
     ) as stream:
         yield stream
 

@@ -42,6 +42,9 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+LAYOUT_VERSION = encode({"imageLayoutVersion": "1.0.0"})  # of the file `oci-layout`
+
+
 def image_json(layers: Sequence[Layer], config: RuntimeConfig, platform: str, created: str) -> bytes:
     """Return the image configuration.
 
@@ -121,7 +124,7 @@ def _write_index(part: Path, manifest: dict[str, Any], platform: str, reference:
     They name its image.
     """
     (part / "index.json").write_bytes(index_json(manifest, platform_of(platform), reference))
-    (part / "oci-layout").write_bytes(encode({"imageLayoutVersion": "1.0.0"}))
+    (part / "oci-layout").write_bytes(LAYOUT_VERSION)
 
 
 def index_json(manifest: dict[str, Any], platform: dict[str, str], reference: str) -> bytes:
