@@ -89,7 +89,7 @@ def attach(reference: str, task: Task, env: Mapping[str, str], sink: Sink) -> in
     """
     with _scratch_directory(env) as scratch:
         code = _follow(reference, task, env, scratch, sink, SignalForwarding())
-        with contextlib.suppress(OSError):  # the command's result is the one to report
+        with contextlib.suppress(Exception):  # the command's result is the one to report
             if message := describe_discarded_files(scratch / "upper"):
                 sink(2, message.encode())
         return code

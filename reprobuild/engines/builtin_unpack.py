@@ -20,11 +20,13 @@ from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.proc import feed
 from reprobuild.infra.sandbox import namespaces
 from reprobuild.infra.tar.entries import CHUNK, normalise_name
-from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.budget import MOST_PATHS, Allowance
 from reprobuild.infra.untrusted.layers import layer_members
+from reprobuild.infra.walk import walk
 
 WHITEOUT, OPAQUE, OF_AUFS = ".wh.", ".wh..wh..opq", ".wh..wh."
 ATTRIBUTE = "user.overlay.opaque"
+MOST_ENTRIES = 2 * MOST_PATHS  # of an unpacked layer: its members, and directories above them
 _HINT = "choose another engine with --engine, or build the image again from its lock"
 
 
@@ -87,7 +89,7 @@ def _refuse_repeats(layout: Layout, number: int, allowance: Allowance) -> None:
 
 def has_whiteouts(layer: Path) -> bool:
     """Return whether an unpacked layer deletes files of a lower one."""
-    for folder, _, files in os.walk(layer):
+    for folder, _, files in walk(layer, MOST_ENTRIES):
         if any(stat.S_ISCHR(os.lstat(f"{folder}/{name}").st_mode) for name in files):
             return True
         with contextlib.suppress(OSError):  # most have no attribute
@@ -107,7 +109,7 @@ def _convert_whiteouts(top: Path) -> None:
 
     https://docs.kernel.org/filesystems/overlayfs.html#whiteouts-and-opaque-directories
     """
-    for folder, folders, files in os.walk(top, onerror=_raise):
+    for folder, folders, files in walk(top, MOST_ENTRIES):
         for name in (*folders, *files):
             path = f"{folder}/{name}"
             if name.startswith(WHITEOUT):
@@ -132,7 +134,3 @@ def _convert(folder: str, name: str, path: str) -> None:
                 hint=_HINT,
             )
         os.mknod(deleted, stat.S_IFCHR, os.makedev(0, 0))
-
-
-def _raise(err: OSError) -> None:
-    raise err
