@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import LockError
 from reprobuild.resolve.sources.patching import AGAIN, apply_patch
 from reprobuild.snapshot.model import Patch
-from tests.resolve.repositories import ENV, Project, binary, edit, patch
+from tests.resolve.repositories import DATE, ENV, Project, binary, edit, patch
 
 
 @pytest.fixture
@@ -78,6 +79,41 @@ def test_a_diff_of_another_commit(project: Project) -> None:
     assert hint == (
         "something was committed or checked out between `pip freeze` and `git diff`: capture both again"
     )
+
+
+def test_a_blob_that_many_branches_removed(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git answers for all commits at once, and lists no tree."""
+    first = project.head
+    blob = project.ask("rev-parse", f"{first}:mod.py")
+    project.git("rm", "--quiet", "mod.py")
+    tree_id = project.ask("write-tree")
+    for number in range(1, 21):
+        date = {"GIT_COMMITTER_DATE": f"{DATE + number} +0000"}
+        commit = (
+            project.git("commit-tree", "-p", first, "-m", f"{number}", tree_id, env=date).decode().strip()
+        )
+        project.git("branch", f"without-{number}", commit)
+    project.git("reset", "--quiet", "--hard")
+    (tmp_path / "scratch").mkdir()
+    repository = GitRepository(tmp_path / "scratch", ENV)
+    repository.fetch_local(project.path)
+    calls: list[str] = []
+    ask = repository._git
+
+    def count(*arguments: str, **more: Any) -> bytes:
+        calls.append(arguments[0])
+        return ask(*arguments, **more)
+
+    monkeypatch.setattr(repository, "_git", count)
+    assert repository.find_commit(blob[:10], "mod.py") == first
+    assert calls == ["rev-parse", "log", "cat-file"]
+    assert repository.find_commit(blob, "other.py") is None
+    assert repository.find_commit(blob, f"x\n{first}:mod.py") is None
+    assert repository.find_commit("0" * 40, "mod.py") is None
+    monkeypatch.setattr("reprobuild.ecosystems.git.repository._COMMITS", 20)
+    assert repository.find_commit(blob, "mod.py") is None
 
 
 def test_a_diff_of_a_subfolder(project: Project) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import IO
@@ -239,17 +239,9 @@ class GitRepository:
         env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
         self._git("read-tree", commit, purpose="read the commit", env=env)
         if patch:
+            words = ("apply", "--cached", "--whitespace=nowarn", f"-p{strip}", "-")
             try:
-                self._git(
-                    "apply",
-                    "--cached",
-                    "--whitespace=nowarn",
-                    f"-p{strip}",
-                    "-",
-                    purpose=f"apply {name}",
-                    stdin=patch,
-                    env=env,
-                )
+                self._git(*words, purpose=f"apply {name}", stdin=patch, env=env)
             except proc.ProcessFailedError as err:
                 complaint = escape_text(err.stderr.strip(), lines=True).replace("\n", "\n  git: ")
                 raise LockError(
@@ -276,22 +268,21 @@ class GitRepository:
     def find_commit(self, blob: str, path: str) -> str | None:
         """Return the newest commit with a blob at a path.
 
-        Only fetched commits are searched. The id may be abbreviated; None without such a commit.
+        Of the fetched commits, those that changed this blob at the path are searched, the newest first. The id
+        may be abbreviated; None without such a commit.
         """
+        if "\n" in path:
+            return None
         try:
-            full = self._git(
-                "rev-parse", "--verify", "--quiet", f"{blob}^{{blob}}", purpose="look for a blob"
-            )
-            words = ("log", "--all", "--format=%H", f"--find-object={full.decode().strip()}", "--", path)
-            commits = self._git(*words, purpose="look for a blob").decode().split()
+            words = ("rev-parse", "--verify", "--quiet", f"{blob}^{{blob}}")
+            full = self._git(*words, purpose="look for a blob").decode().strip()
+            options = ("log", "--all", "--format=%H", f"--max-count={_COMMITS}", f"--find-object={full}")
+            commits = self._git(*options, "--", path, purpose="look for a blob").decode().split()
+            # The log also has the commits that removed the blob.
+            ids = self._ids_at_paths(f"{commit}:{path}\n" for commit in commits)
         except proc.ProcessFailedError:
             return None
-        # The log also has the commits that removed the blob.
-        for commit in commits:
-            rows = self.blobs(commit)
-            if any(row.path == path and row.id.startswith(blob) for row in rows):
-                return commit
-        return None
+        return next((commit for commit, id_ in zip(commits, ids, strict=True) if id_ == full), None)
 
     def find_commits(self, blobs: Mapping[str, str]) -> list[str]:
         """Return the newest commits with blobs at paths.
@@ -301,16 +292,19 @@ class GitRepository:
         words = ("rev-list", "--all", "--date-order", f"--max-count={_COMMITS}")
         commits = self._git(*words, purpose="list the commits").decode().split()
         pairs = [(path, blob) for path, blob in blobs.items() if "\n" not in path][:_PATHS]
-        rows = [f"{commit}:{path}\n" for commit in commits for path, _ in pairs]
-        request = "".join(rows).encode("utf-8", "surrogateescape")
-        output = self._git("cat-file", "--batch-check=%(objectname)", purpose="look for blobs", stdin=request)
-        ids = output.decode("utf-8", "surrogateescape").split("\n")
+        ids = self._ids_at_paths(f"{commit}:{path}\n" for commit in commits for path, _ in pairs)
         fits = []
         for number, commit in enumerate(commits):
             objects = ids[number * len(pairs) : (number + 1) * len(pairs)]
             if pairs and all(id_.startswith(blob) for id_, (_, blob) in zip(objects, pairs, strict=True)):
                 fits.append(commit)
         return fits
+
+    def _ids_at_paths(self, rows: Iterable[str]) -> list[str]:
+        """Return the objects of lines `COMMIT:PATH`; a missing one has the line in place of its id."""
+        request = "".join(rows).encode("utf-8", "surrogateescape")
+        output = self._git("cat-file", "--batch-check=%(objectname)", purpose="look for blobs", stdin=request)
+        return output.decode("utf-8", "surrogateescape").split("\n")[:-1]
 
     def contents(self, blobs: list[Blob]) -> Iterator[tuple[Blob, IO[bytes]]]:
         """Yield each blob with its bytes, in the given order.
