@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
+import shlex
+import stat
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +24,7 @@ from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.image.model import Image as Built
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.writers import find_writers
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.verify.check import check_seed
@@ -97,12 +101,28 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
 
 
 def _name_folder(out: Path, context: RunContext) -> Path:
-    """Return the new directory of the nodes' answers in an output directory."""
+    """Return the new directory of the nodes' answers in an output directory.
+
+    Raises:
+        UsageError: its parent is a link, or another user may write there.
+    """
     above = out.absolute() / "cluster"
-    if above.is_symlink():  # a foreign output directory may have it
+    try:
+        above.mkdir(mode=0o755)
+        is_new = True  # a server may show it as that of another user
+    except FileExistsError:
+        is_new = False
+    facts = above.lstat()
+    if stat.S_ISLNK(facts.st_mode):  # a foreign output directory may have it
         raise UsageError(
             f"{above} is a link, and the answers of nodes are not written through it",
             hint="remove the link, and run this again",
+        )
+    owner = "" if is_new or facts.st_uid in (0, os.geteuid()) else f"the user number {facts.st_uid}"
+    if writers := owner or find_writers(above):
+        raise UsageError(
+            f"{above} can be written to by {writers}, who could change the answers of nodes",
+            hint=f"close it: `chmod go-w {shlex.quote(str(above))}`; if it is not yours, copy the output directory",
         )
     start = datetime.datetime.fromtimestamp(context.now, datetime.timezone.utc)
     return above / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"

@@ -26,8 +26,9 @@ from reprobuild.infra.proc.errors import ProcessTimeoutError
 GRACE = 60  # seconds from the deadline to the end of the step by Slurm itself
 # The shell around the check on each node: it records the end of a process that could not record it itself. If
 # Slurm ends all tasks, this shell ends a moment after the process, and has no record to write.
+# With `set -C` a shell only makes new files, and follows no link of another writer (POSIX, "noclobber").
 _WATCHED = (
-    f'"$@" > "$0/$SLURMD_NODENAME{TOLD}" 2> "$0/$SLURMD_NODENAME{LOG}"; code=$?; '
+    f'set -C; "$@" > "$0/$SLURMD_NODENAME{TOLD}" 2> "$0/$SLURMD_NODENAME{LOG}"; code=$?; '
     "test $code -le 128 || sleep 2; "
     f'echo $code > "$0/$SLURMD_NODENAME{ENDED}"; '
     # A drift or an open result is an answer in the directory, so Slurm must not count the task as failed.
@@ -56,7 +57,7 @@ def run_step(
     Raises:
         EngineError: Slurm is missing.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     write_file(folder / STEP, "".join(f"{node}\n" for node in nodes).encode())
     write_file(folder / NODES, "".join(f"{node}\n" for node in (*nodes, *lost_nodes)).encode())
     for node in lost_nodes:
@@ -108,7 +109,8 @@ def _run_srun(
         "--ntasks-per-node=1", f"--nodelist={folder.absolute() / STEP}",
         "--kill-on-bad-exit=0", f"--wait={patience}", "--no-kill", "--input=none", "--mpi=none",
         "--cpu-bind=none", "--overlap", f"--time={math.ceil((deadline + GRACE) / 60)}",
-        f"--output={folder}/task-%t.log", *job.options, "sh", "-c", _WATCHED, str(folder), *command,
+        "--output=none",  # slurmstepd would follow a link
+        *job.options, "sh", "-c", _WATCHED, str(folder), *command,
     ]  # fmt: skip
     lines: list[str] = []
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reprobuild.errors import UsageError
+from reprobuild.infra.writers import find_writers
 from reprobuild.store.signature import NAME, is_private, make_key, stored_key
 from reprobuild.store.store import Store
 from reprobuild_portable.host import host
@@ -199,41 +200,13 @@ def check_writers(store: Store) -> None:
     reachable = root.st_mode & (stat.S_IXGRP | stat.S_IXOTH)
     for path in (store.root, *(store.root / name for name in ("blobs", "made") if reachable)):
         with contextlib.suppress(FileNotFoundError):
-            who = _writers(path)
+            who = find_writers(path)
             if who:
                 raise UsageError(
                     f"{path} can be written to by {who}, and is not shared with `reprobuild store share`",
                     hint=f"close it: `chmod go-w {shlex.quote(str(path))}`, "
                     "or share it with a group: `reprobuild store share --group NAME`",
                 )
-
-
-def _writers(path: Path) -> str:
-    facts = host.stat(path)
-    if facts.st_mode & stat.S_IWOTH:
-        return "all users"
-    if not facts.st_mode & stat.S_IWGRP or _is_private(facts):
-        return ""
-    try:
-        os.getxattr(path, "system.posix_acl_default")
-    except (AttributeError, OSError):  # macOS has no such function
-        return f"the group number {facts.st_gid}"
-    return ""
-
-
-def _is_private(facts: os.stat_result) -> bool:
-    """Return whether a group belongs to its user alone.
-
-    With such groups, umask 002 is common.
-    """
-    import grp  # not on Windows
-    import pwd
-
-    try:
-        group, user = grp.getgrgid(facts.st_gid), pwd.getpwuid(facts.st_uid)
-    except KeyError:
-        return facts.st_gid == facts.st_uid
-    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
 class _Place(NamedTuple):

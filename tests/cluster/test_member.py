@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import stat
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -65,3 +69,23 @@ def test_answers_are_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "cluster").unlink()
     folder = check._name_folder(tmp_path, cast("RunContext", SimpleNamespace(now=0)))
     assert folder.name.startswith("19700101-000000-")
+    assert stat.S_IMODE((tmp_path / "cluster").stat().st_mode) & 0o022 == 0
+
+
+def test_answers_are_not_written_where_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = cast("RunContext", SimpleNamespace(now=0))
+    place = tmp_path / "cluster"
+    place.mkdir()
+    place.chmod(0o777)
+    with pytest.raises(UsageError, match="can be written to by all users, who could change") as caught:
+        check._name_folder(tmp_path, context)
+    assert (
+        caught.value.hint == f"close it: `chmod go-w {place}`; if it is not yours, copy the output directory"
+    )
+    subprocess.run(["sh", "-c", re.findall(r"`([^`]*)`", caught.value.hint)[0]], check=True)
+    assert check._name_folder(tmp_path, context).parent == place
+    number = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: number + 2)
+    os.chown(place, number or 1, -1)
+    with pytest.raises(UsageError, match=f"can be written to by the user number {number or 1}, who"):
+        check._name_folder(tmp_path, context)

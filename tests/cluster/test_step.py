@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.cluster.shared_dir import ENDED, LOG, TOLD
 from reprobuild.cluster.slurm import node_address
 from reprobuild.cluster.slurm_allocation import JobRequest, SlurmJob, allocate_nodes
 from reprobuild.cluster.slurm_step import run_step
@@ -152,6 +154,24 @@ def test_a_node_that_drifts_is_no_failed_task(
     run_step(job, job.nodes, ["sh", "-c", f"exit {code}"], tmp_path / "cluster", env, deadline=60)
     assert (tmp_path / "task").read_text() == f"{task}\n"
     assert (tmp_path / "cluster" / "n1.ended").read_text() == f"{code}\n"
+
+
+@pytest.mark.parametrize("suffix", [TOLD, LOG, ENDED])
+def test_no_link_in_the_shared_directory_is_followed(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer puts it there while Slurm starts the step; Slurm itself opens no file there."""
+    (tmp_path / "own").write_text("precious")
+    srun = (
+        'echo "$@" > "$(dirname "$0")/asked"; while test "$1" != sh; do shift; done\n'
+        f'ln -s ../own "$4/n1{suffix}"; SLURMD_NODENAME=n1 "$@"; true'
+    )
+    env = scripted(tmp_path, monkeypatch, {**TWO, "srun": srun})
+    job = SlurmJob(number="7", nodes=("n1",))
+    run_step(job, job.nodes, ["sh", "-c", "echo text; echo text >&2"], tmp_path / "cluster", env, deadline=60)
+    assert (tmp_path / "cluster" / f"n1{suffix}").is_symlink()
+    assert (tmp_path / "own").read_text() == "precious"
+    assert re.findall(r"--(?:output|error)=(\S+)", (tmp_path / "asked").read_text()) == ["none"]
 
 
 @pytest.mark.parametrize(
