@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,8 @@ import pytest
 from reprobuild.engines import gpu
 from reprobuild.engines.cdi import find_edits
 from reprobuild.errors import EngineError
+from reprobuild.lock.file import write_lock
+from tests.verify.samples import make_lock, wheel
 
 ROOT = Path(__file__).parent.parent
 SNAPSHOT = ROOT / "examples" / "cpu-train" / "snapshot"
@@ -41,9 +44,12 @@ def run(tmp_path: Path) -> Run:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
+    for name, project in (("a.lock", "torch"), ("b.lock", "numpy")):
+        write_lock(make_lock(wheels=(wheel(project),)), tmp_path / name)
     (tmp_path / "empty").mkdir()
     (tmp_path / "outer").mkdir()
     (tmp_path / "outer" / "snapshot").symlink_to(SNAPSHOT)
+    (tmp_path / "image.tar").write_bytes(bytes(10240))
     with tarfile.open(tmp_path / "snap.tar.gz", "w:gz") as archive:
         archive.add(SNAPSHOT, ".")
 
@@ -66,6 +72,7 @@ CAPTURE = (
     "take one with `reprobuild capture -o DIR`, or name the directory that holds env.txt and requirements.txt"
 )
 CLONE = "clone it, activate its environment, and take a snapshot there: `reprobuild capture -o DIR`"
+COMPARE = "`reprobuild compare"
 BASE = "write it as debian/bookworm or ubuntu/jammy"
 UNQUOTED = (
     "name the output directory first, and quote the whole command: "
@@ -113,6 +120,9 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("build nosuch.lock", 4, "there is no lock at nosuch.lock", "make one with `reprobuild lock DIR`"),
     ("build typed", 4, "typed is a directory, and no lock", "make one with `reprobuild lock DIR`"),
     ("lock typed -o empty", 2, "empty is a directory", "name a file in it: -o empty/reprobuild.lock"),
+    ("diff a.lock b.lock", 2, "a.lock is a text file such as a lock, and not an image", f"{COMPARE} a.lock b.lock`"),
+    ("diff typed outer/snapshot", 2, "a snapshot, and not", f"{COMPARE} typed outer/snapshot` compares environments"),
+    ("diff image.tar b.lock", 2, "b.lock is a text file such as a lock", f"{COMPARE} image.tar b.lock`"),
     ("compare nosuch here", 6, "there is no file 'nosuch'", "give a snapshot, a lock, an output directory, an image"),
     ("compare typed", 2, "Missing argument 'B'", "running environment: `reprobuild compare typed here`"),
     ("compare typed hier", 2, "there is no directory or file 'hier'", "did you mean `here`? Otherwise give a snapshot"),
@@ -169,6 +179,15 @@ def test_the_hint_leads_to_the_snapshot(run: Run) -> None:
     done = run("show", directory)
     assert done.returncode == 0, done.stderr
     assert "49 distributions" in done.stdout
+
+
+@pytest.mark.parametrize(("first", "second"), [("a.lock", "b.lock"), ("typed", "outer/snapshot")])
+def test_the_hint_leads_to_the_comparison(first: str, second: str, run: Run) -> None:
+    hint = run("diff", first, second).stderr.partition("hint: ")[2]
+    (command,) = re.findall(r"`reprobuild ([^`]*)`", hint)
+    done = run(*shlex.split(command))
+    assert done.returncode == 1, done.stderr
+    assert "numpy" in done.stdout or "torch" in done.stdout
 
 
 @pytest.mark.parametrize(("path", "count"), [("snap.tar.gz", 49), ("typed/requirements.txt", 1)])

@@ -17,7 +17,7 @@ from reprobuild.compare.environments.image import from_image
 from reprobuild.compare.environments.lock import from_lock
 from reprobuild.compare.environments.model import Environment
 from reprobuild.compare.environments.snapshot import from_snapshot
-from reprobuild.compare.images.explain import LOCK, open_image
+from reprobuild.compare.images.explain import IMAGE_FILES, LOCK, is_text_file, open_image
 from reprobuild.errors import EngineError, InconclusiveError, SnapshotError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed
 from reprobuild.infra.suggest import did_you_mean
@@ -85,10 +85,10 @@ def open_side(
     if name and path.is_dir():
         if (path / LOCK).is_file():
             return from_lock(path / LOCK, name)
-        if not any((path / file).is_file() for file in ("index.json", "manifest.json", "image/index.json")):
+        if not any((path / file).is_file() for file in IMAGE_FILES):
             with open_snapshot(path, say) as captured:
                 return from_snapshot(captured, name)
-    elif path.is_file() and _is_text(path) and not is_squashed(path):
+    elif path.is_file() and is_text_file(path) and not is_squashed(path):
         if can_import(path):
             import_into(path, scratch / "imported")
             return from_snapshot(scratch / "imported", name)
@@ -108,16 +108,6 @@ def open_side(
         raise EngineError(str(err), hint=GIVE) from None  # it may be the name of a directory, misspelt
     say(f"reading {name}: {image.form}, {len(image.layers)} layers")
     return from_image(image, read)
-
-
-def _is_text(path: Path) -> bool:
-    """Return whether a file cannot be an archive.
-
-    Archives begin with, or soon contain, bytes that a text does not have.
-    """
-    with path.open("rb") as stream:
-        start = stream.read(512)
-    return b"\0" not in start and not start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))
 
 
 def _capture_running(running: Running, folder: Path) -> Environment:

@@ -7,6 +7,7 @@ files, not by their size.
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -46,12 +47,15 @@ from reprobuild.image.formats.squashfs_read import is_squashed, open_squashed
 from reprobuild.image.oci.members import open_scratch_file
 from reprobuild.image.oci.open import GIVE, OciImage, open_path
 from reprobuild.infra.tar.entries import TarEntry
+from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
 
 LOCK = "reprobuild.lock"
 LABEL = "org.reprobuild.lock"
+IMAGE_FILES = ("index.json", "manifest.json", "image/index.json")
+SNAPSHOT_FILES = ("capture.json", "env.txt", "requirements.txt")
 # Maximum bytes of one content, and of all contents together, that are read.
 LARGEST = 32 << 20
 MOST = 1 << 30
@@ -115,6 +119,7 @@ def compare_images(
     with tempfile.TemporaryDirectory(prefix="reprobuild-diff-") as folder:
         scratch, known = Path(folder), Known()
         sides: list[Scanned] = []
+        _refuse_environments(first, second)
         for index, name in enumerate((first, second)):
             place = scratch / str(index)
             place.mkdir()
@@ -123,6 +128,42 @@ def compare_images(
             sides.append(scan_image(image, known))
         known.clear()
         return _compare_scanned((sides[0], sides[1]), scratch, env, say, diffoscope)
+
+
+def _refuse_environments(first: str, second: str) -> None:
+    """Refuse a text file or a snapshot in the place of an image.
+
+    Raises:
+        UsageError: it names the command that takes them.
+    """
+    for name in (first, second):
+        path = Path(name)
+        if name and path.is_dir():
+            is_snapshot = any((path / file).is_file() for file in SNAPSHOT_FILES)
+            is_image = any((path / file).is_file() for file in IMAGE_FILES)
+            kind = "a snapshot" if is_snapshot and not is_image else ""
+        else:
+            is_text = path.is_file() and path.stat().st_size and is_text_file(path)
+            kind = "a text file such as a lock" if is_text else ""
+        if kind:
+            raise UsageError(
+                f"{name} is {kind}, and not an image",
+                hint=f"`{shlex.join(('reprobuild', 'compare', first, second))}` compares environments",
+            )
+
+
+def is_text_file(path: Path) -> bool:
+    """Return whether a file cannot be an archive.
+
+    Archives begin with, or soon contain, bytes that a text does not have. One that cannot be read may be an archive.
+    """
+    try:
+        stream, _ = open_plain(path, links=True)
+    except OSError:
+        return False
+    with stream:
+        start = stream.read(512)
+    return b"\0" not in start and not start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))
 
 
 def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> OciImage:
