@@ -127,13 +127,12 @@ def find_top_level(items: Iterable[Wheel | Sdist]) -> list[str]:
     """
     requires = {item.name: _requirements(item) - {item.name} for item in items}
     required = {name for names in requires.values() for name in names}
-    top = [name for name in sorted(requires) if name not in required]
+    top = {name for name in requires if name not in required}
     reached = set[str]()
-    for name in (*top, *sorted(required & set(requires))):
+    for name in (*sorted(top), *sorted(required & set(requires))):
         if name in reached:
             continue
-        if name not in top:
-            top.append(name)
+        top.add(name)
         waiting = [name]
         while waiting:
             if (other := waiting.pop()) not in reached:
