@@ -30,6 +30,7 @@ from reprobuild.engines.gpu import parse_gpu_option
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import InconclusiveError
 from reprobuild.lock.model import Lock
+from reprobuild.verify.workload.conditions import hide_argument_secrets
 
 
 class Judging(Struct, frozen=True, kw_only=True):
@@ -69,7 +70,8 @@ def bisect(
         EngineError: no engine answers, or it fails.
     """
     began = time.monotonic()
-    blank = msgspec.structs.replace(blank, command=command.arguments, differences=mixer.atoms.atoms)
+    arguments = hide_argument_secrets(command.arguments)
+    blank = msgspec.structs.replace(blank, command=arguments, differences=mixer.atoms.atoms)
     if not mixer.atoms.atoms:
         return msgspec.structs.replace(
             blank, oracle="exit code", reason="A and B have no difference that a mixture could have",

@@ -18,6 +18,7 @@ from reprobuild.bisect.trial import TrialCommand
 from reprobuild.errors import UsageError
 from reprobuild.infra.escape import escape_text
 from reprobuild.run.options import make_volume_absolute
+from reprobuild.verify.workload.conditions import hide_secrets
 from reprobuild.verify.workload.judge import LONGEST, display_line
 from reprobuild.verify.workload.run import OUTPUTS, expand_output
 from reprobuild_portable import secrets
@@ -224,7 +225,7 @@ def _make_line(
 def _facts(result: BisectionResult) -> Iterator[tuple[str, str]]:
     yield "A", display_line(result.first)
     yield "B", display_line(result.second)
-    yield "Command", _hide_secrets(shlex.join(result.command))
+    yield "Command", hide_secrets(shlex.join(result.command))
     yield "Compared by", result.oracle
     yield "Engine", result.engine
     yield "Differences", f"{len(result.differences):,}"
@@ -257,7 +258,7 @@ def _repeat(record: TrialRecord, result: BisectionResult, command: TrialCommand,
         lines.append(shlex.join(["mkdir", "-p", f"{out}.out"]))
         run += ["-e", "REPROBUILD_RECORD=0", "-v", f"{out}.out:{OUTPUTS}"]
     # An option is looked at by itself: `--secret NAME` is followed by no secret.
-    shown = [*map(_hide_secrets, run)], _hide_secrets(shlex.join(arguments))
+    shown = [*map(hide_secrets, run)], hide_secrets(shlex.join(arguments))
     is_whole = shown == (run, shlex.join(arguments)) and escape_text(shown[1], lines=True) == shown[1]
     lines.append(f"{shlex.join(shown[0])} -- \\\n    {shown[1]}")
     return "\n".join(lines if is_whole else (_UNSHOWN, *lines))
@@ -280,8 +281,3 @@ def _options(command: TrialCommand) -> Iterator[str]:
         yield from ("-w", options.workdir)
     if options.shm_size:
         yield from ("--shm-size", options.shm_size)
-
-
-def _hide_secrets(text: str) -> str:
-    text = secrets.redact(text)
-    return secrets.GONE if secrets.find(text.encode(errors="replace"), most=1) else text

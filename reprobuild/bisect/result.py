@@ -50,7 +50,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
 
     Attributes:
         first, second: the names of A and B, as the user gave them.
-        command: the command.
+        command: the command, without secrets.
         oracle: what the results are compared by.
         engine: the engine that ran the command.
         untestable: differences that no mixture can have: GPU, driver, kernel, processor.

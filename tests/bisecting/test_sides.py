@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,43 @@ from reprobuild.context import RunContext
 from reprobuild.engines import builtin
 from reprobuild.errors import EngineError, InconclusiveError, UsageError
 from reprobuild.lock.file import write_lock
+from reprobuild.lock.model import Lock
 from reprobuild.run.options import RunOptions
 from reprobuild.store.store import Store
 from tests.bisecting.locks import lock, variable
 from tests.conftest import reprobuild
 
 COMMAND = TrialCommand(arguments=("true",), options=RunOptions())
+SECRET = "hf_" + "aB3dE5gH7jK9mN1p" * 2 + "Q7"
+
+
+class Bench:
+    """Searches whose containers give prepared outcomes."""
+
+    def __init__(
+        self, context: RunContext, monkeypatch: pytest.MonkeyPatch, outcome: Callable[[Lock], Outcome]
+    ) -> None:
+        self.steps: list[str] = []
+        self.ran: set[tuple[str, ...]] = set()
+        self._context = msgspec.structs.replace(context, say=self.steps.append)
+
+        def run(laboratory: Laboratory, lock: Lock, part: str) -> Outcome:
+            self.ran.add(laboratory.command.arguments)
+            return outcome(lock)
+
+        monkeypatch.setattr(Laboratory, "_run", run)
+        monkeypatch.setattr("reprobuild.bisect.trial.image_key", lambda lock, _: lock.digest)
+        monkeypatch.setattr("reprobuild.bisect.bisection.find_engine", lambda *_, **__: builtin)
+
+    def bisect(
+        self, arguments: tuple[str, ...], first: Lock, second: Lock, judging: Judging | None = None, jobs: int = 1,
+        **more: Any,
+    ) -> BisectionResult:  # fmt: skip
+        command = msgspec.structs.replace(COMMAND, arguments=arguments, **more)
+        blank = BisectionResult(first="A", second="B", command=arguments, oracle="")
+        return bisect(
+            make_mixer(first, second), command, judging or Judging(), self._context, blank, jobs=jobs
+        )
 
 
 @pytest.fixture
@@ -168,6 +200,18 @@ def test_values_that_are_secrets_are_not_shown() -> None:
     assert secret not in text
     assert secret not in repr(msgspec.to_builtins(mixer.atoms))
     assert "(secret)" in [atom.second for atom in mixer.atoms.atoms]
+
+
+@pytest.mark.parametrize("words", [("--token", SECRET), (f"--token={SECRET}",), ("-c", f"login('{SECRET}')")])
+def test_a_secret_of_the_command_is_in_no_step_and_no_document(
+    words: tuple[str, ...], context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Bench(context, monkeypatch, lambda lock: Outcome(code=int(bool(lock.environment))))
+    found = place.bisect(("train.py", *words), lock(environment=()), lock())
+    assert found.is_proved
+    assert found.command[0] in ("train.py", "***")
+    assert SECRET not in json.dumps([place.steps, msgspec.to_builtins(found)])
+    assert place.ran == {("train.py", *words)}
 
 
 def test_a_damaged_record_of_files(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:

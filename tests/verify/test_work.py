@@ -383,6 +383,24 @@ def test_an_error_of_a_run_cannot_reach_a_terminal_or_tell_a_secret() -> None:
         assert "gone" in str(failed.value) or "disk full" in str(failed.value)
 
 
+@pytest.mark.parametrize("text", ["train --token {}", "API_TOKEN={} train", "train --password {}"])
+def test_the_command_of_steps_and_errors_has_no_secret(text: str) -> None:
+    secret = "hf_" + "aB3dE5gH7jK9mN1p" * 2 + "Q7"
+    spoken: list[str] = []
+    engine = PreparedEngine({"workload": [done(code=1)]})
+    with pytest.raises(EngineError) as failed:
+        compare_work(
+            msgspec.structs.replace(WORK, text=text.format(secret)),
+            7,
+            "image:1",
+            engine,
+            {},
+            say=spoken.append,
+        )
+    assert "train" in " ".join(spoken) or "***" in " ".join(spoken)
+    assert secret not in f"{spoken} {failed.value}"
+
+
 def test_no_records_of_settings_lie_among_the_artefacts() -> None:
     """They hold times and process numbers, in the working directory, which may be an artefact."""
     _, engine = work({})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -95,8 +97,26 @@ def make_work_record(
         if name not in conditions.hidden and secrets.secret_variable(name, value) is None
     }
     return WorkRecord(
-        command=secrets.redact(command), seed=seed, runs=runs, variables=dict(sorted(shown.items())),
+        command=hide_secrets(command), seed=seed, runs=runs, variables=dict(sorted(shown.items())),
         secrets=tuple(sorted(set(conditions.variables) - set(shown))),
         volumes=tuple(sorted(inside for _, inside in conditions.volumes)), shared_memory=conditions.shared_memory,
         workdir=workdir, mounts=mounts,
     )  # fmt: skip
+
+
+def hide_secrets(text: str) -> str:
+    """Return a command or an option without secrets, for the eyes and for documents."""
+    text = secrets.redact(text)
+    return secrets.GONE if secrets.find(text.encode(errors="replace"), most=1) else text
+
+
+def hide_argument_secrets(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return a command without secrets; an option may make the argument after it one."""
+    text = shlex.join(arguments)
+    hidden = hide_secrets(text)
+    if hidden == text:
+        return tuple(arguments)
+    try:
+        return tuple(shlex.split(hidden))
+    except ValueError:  # a quote was in the secret
+        return (secrets.GONE,)

@@ -90,7 +90,7 @@ def compare_work(
     conditions = work.conditions
     mounts = mounts or Mounts(conditions.volumes, conditions.read_only, say)
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as directory:
-        say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.text}")
+        say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.shown_text}")
 
         def run(number: int) -> WorkloadRun:
             folder = Path(directory, str(number))
@@ -122,7 +122,7 @@ def compare_runs(
         return [WorkComparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
     if first_run.code and second_run.code:
         raise EngineError(
-            f"the workload `{work.text}` exited {first_run.code} in the image:\n{first_run.tail}",
+            f"the workload `{work.shown_text}` exited {first_run.code} in the image:\n{first_run.tail}",
             hint="run it by hand: reprobuild run OUT -- COMMAND",
         )
     if first_run.code or second_run.code:
@@ -227,12 +227,12 @@ def _run_task(work: Work, task: Task, reference: str, engine: Engine, env: Mappi
     index = read_index(task.kept)
     if index is None and done.code == 0:
         raise EngineError(
-            f"what `{work.text}` wrote cannot be had: the container left no list of it\n{tail}",
+            f"what `{work.shown_text}` wrote cannot be had: the container left no list of it\n{tail}",
             hint="was its disk full? Let the command write less, or another engine run it (--engine)",
         )
     if index is not None and index.failed:
         raise EngineError(
-            f"what `{work.text}` wrote cannot be put aside: {display_line(index.failed)}",
+            f"what `{work.shown_text}` wrote cannot be put aside: {display_line(index.failed)}",
             hint="name fewer or smaller artefacts, or let the command write them below {out}",
         )
     code = done.code if index is None else index.code

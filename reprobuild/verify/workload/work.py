@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.lock.model import Workload
-from reprobuild.verify.workload.conditions import RUNS, Conditions
+from reprobuild.verify.workload.conditions import RUNS, Conditions, hide_secrets
 
 _PLAIN = Conditions()
 
@@ -38,6 +38,11 @@ class Work(Struct, frozen=True, kw_only=True):
     text: str
     workdir: str = ""
     label: str = "artefact"
+
+    @property
+    def shown_text(self) -> str:
+        """The command without secrets, for the eyes."""
+        return hide_secrets(self.text)
 
 
 def work_of_options(
