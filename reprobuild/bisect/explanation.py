@@ -17,6 +17,7 @@ from reprobuild.bisect.result import BisectionResult, TrialRecord, answer_words,
 from reprobuild.bisect.trial import TrialCommand
 from reprobuild.errors import UsageError
 from reprobuild.infra.escape import escape_text
+from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.run.options import make_volume_absolute
 from reprobuild.verify.workload.conditions import hide_secrets
 from reprobuild.verify.workload.judge import LONGEST, display_line
@@ -119,11 +120,12 @@ def prepare_page(page: Path) -> Path:
     """Make and return the directory for the locks of a page's trials.
 
     Raises:
-        UsageError: the path is not that of a page.
+        UsageError: the path is not that of a page, or the directory is a link.
     """
     if page.suffix != ".html" or page.is_dir():
         raise UsageError(f"--explain {page}: not the name of a page", hint="for example --explain why.html")
     folder = page.with_suffix(".trials")
+    refuse_link(folder, "the locks of trials")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

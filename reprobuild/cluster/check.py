@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import shlex
-import stat
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.image.model import Image as Built
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.infra.writers import find_writers
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.verify import VerifyOptions
@@ -107,17 +107,13 @@ def _name_folder(out: Path, context: RunContext) -> Path:
         UsageError: its parent is a link, or another user may write there.
     """
     above = out.absolute() / "cluster"
+    refuse_link(above, "the answers of nodes")  # a foreign output directory may have it
     try:
         above.mkdir(mode=0o755)
         is_new = True  # a server may show it as that of another user
     except FileExistsError:
         is_new = False
     facts = above.lstat()
-    if stat.S_ISLNK(facts.st_mode):  # a foreign output directory may have it
-        raise UsageError(
-            f"{above} is a link, and the answers of nodes are not written through it",
-            hint="remove the link, and run this again",
-        )
     owner = "" if is_new or facts.st_uid in (0, os.geteuid()) else f"the user number {facts.st_uid}"
     if writers := owner or find_writers(above):
         raise UsageError(

@@ -195,6 +195,18 @@ def test_a_page_has_a_name_of_its_own(tmp_path: Path) -> None:
     assert prepare_page(tmp_path / "new" / "why.html").is_dir()
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_locks_of_trials_are_not_written_through_a_link(exists: bool, tmp_path: Path) -> None:
+    if exists:
+        (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "why.trials").symlink_to("elsewhere")
+    with pytest.raises(UsageError, match="is a link, and the locks of trials are not written") as error:
+        prepare_page(tmp_path / "why.html")
+    assert error.value.hint == "remove the link, and run this again"
+    (tmp_path / "why.trials").unlink()
+    assert prepare_page(tmp_path / "why.html") == tmp_path / "why.trials"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the built-in engine")
 def test_a_trial_is_repeated_by_its_commands(bench: Bench, tmp_path: Path) -> None:
     """The lines of the page are followed as they are."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from reprobuild.errors import BuildError
+from reprobuild.errors import BuildError, UsageError
 from reprobuild.infra.untrusted.names import HOSTILE, check_name
 from reprobuild_portable.host import host, is_portable
 
@@ -25,6 +25,23 @@ _NEW = host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW | host.O_CLO
 _WRITE = host.O_WRONLY | host.O_CREAT | host.O_NOFOLLOW | host.O_CLOEXEC
 # The kernel's errors for a link or a file in place of a directory.
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
+
+
+def refuse_link(folder: Path, contents: str) -> None:
+    """Refuse a directory for new files that is a link: its parent may be of someone else.
+
+    Args:
+        folder: the directory; it may be missing.
+        contents: names the files in the error.
+
+    Raises:
+        UsageError: it is a link.
+    """
+    if folder.is_symlink():
+        raise UsageError(
+            f"{folder} is a link, and {contents} are not written through it",
+            hint="remove the link, and run this again",
+        )
 
 
 @contextlib.contextmanager
