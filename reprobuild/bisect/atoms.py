@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from reprobuild.bisect.requirement_graph import RequirementGraph
 from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import PACKAGES, Slot, Slots, split_lock
 from reprobuild.bisect.sources import SourceChanges
@@ -129,8 +130,11 @@ class _Groups:
         self._parents: dict[Slot, Slot] = {slot: slot for slot in slots}
 
     def root(self, slot: Slot) -> Slot:
+        passed = []
         while self._parents[slot] != slot:
+            passed.append(slot)
             slot = self._parents[slot]
+        self._parents.update(dict.fromkeys(passed, slot))  # the next look is short
         return slot
 
     def unite(self, slots: Sequence[Slot]) -> None:
@@ -187,25 +191,14 @@ def _is_universal(wheel: Wheel) -> bool:
 
 def _cycles(groups: _Groups, links: Sequence[tuple[Slot, Slot]]) -> list[list[Slot]]:
     """Return groups of mutually required slots."""
-    direct: dict[Slot, set[Slot]] = defaultdict(set)
-    for slot, other in links:
-        direct[groups.root(slot)].add(groups.root(other))
-    reached = {root: _reach(root, direct) for root in direct}
-    return [
-        [root, other]
-        for root, others in reached.items()
-        for other in others
-        if other != root and root in reached.get(other, ())
-    ]
-
-
-def _reach(root: Slot, direct: Mapping[Slot, set[Slot]]) -> set[Slot]:
-    reached, waiting = set[Slot](), [root]
-    while waiting:
-        more = direct.get(waiting.pop(), set()) - reached
-        reached |= more
-        waiting += more
-    return reached
+    pairs = [(groups.root(slot), groups.root(other)) for slot, other in links]
+    roots = list(dict.fromkeys(root for pair in pairs for root in pair))
+    numbers = {root: number for number, root in enumerate(roots)}
+    direct: list[list[int]] = [[] for _ in roots]
+    for root, other in pairs:
+        direct[numbers[root]].append(numbers[other])
+    components = RequirementGraph(direct).components
+    return [[roots[number] for number in component] for component in components if len(component) > 1]
 
 
 def _make_atom(group: Sequence[Slot], slots: tuple[Slots, Slots]) -> Atom:

@@ -36,8 +36,9 @@ def _links(side: Slots, other: Slots, names: dict[str, Slot]) -> Iterator[tuple[
 
     A wheel of both sides is already beside the other's version, so that its requirement is a captured conflict.
     """
+    differing = set(names.values())
     for slot, wheel in side.items():
-        if slot[0] != "wheel" or slot not in names.values():
+        if slot[0] != "wheel" or slot not in differing:
             continue
         for text in wheel.requires:
             requirement = read_requirement(text)

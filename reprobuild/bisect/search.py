@@ -16,10 +16,12 @@ from typing import Literal
 from msgspec import Struct
 
 from reprobuild.bisect.ddmin import ddmin
+from reprobuild.bisect.requirement_graph import RequirementGraph
 
 Answer = Literal["A", "B", "other", "untestable"]
 Chosen = frozenset[int]
 Test = Callable[[Chosen], Answer]
+Needs = Sequence[Iterable[int]] | RequirementGraph
 
 MOST_SKIPS = 6  # untestable prefixes in a row, before delta debugging takes over
 
@@ -63,12 +65,11 @@ def rank_weights(count: int) -> list[float]:
     `tests/bisecting/test_search.py` measures the runs.
     """
     places = [1 / (place + 4) for place in range(count)]
-    return [0.5 / count + 0.5 * place / sum(places) for place in places]
+    total = sum(places)
+    return [0.5 / count + 0.5 * place / total for place in places]
 
 
-def search(
-    count: int, test: Test, needs: Sequence[Iterable[int]] = (), weights: Sequence[float] = ()
-) -> SearchResult:  # fmt: skip
+def search(count: int, test: Test, needs: Needs = (), weights: Sequence[float] = ()) -> SearchResult:
     """Find the smallest set of differences behind the other result.
 
     Args:
@@ -80,27 +81,23 @@ def search(
     return _Search(count, test, needs, weights or rank_weights(count)).result()
 
 
-def find_required(guilty: Chosen, needs: Sequence[Iterable[int]]) -> list[tuple[int, int]]:
+def find_required(guilty: Chosen, needs: Needs) -> list[tuple[int, int]]:
     """Return pairs of a set: the first must be applied with the second, which requires it."""
-    direct = [frozenset(numbers) for numbers in needs]
-    reached = {number: _reach(number, direct) for number in guilty}
-    return [
-        (number, min(requiring))
-        for number in sorted(guilty)
-        if (requiring := [other for other in guilty if other != number and number in reached[other]])
-    ]
+    return sorted(make_graph(0, needs).find_requiring(guilty).items())
+
+
+def make_graph(count: int, needs: Needs) -> RequirementGraph:
+    """Return the graph of the requirements between differences; there are none by default."""
+    return needs if isinstance(needs, RequirementGraph) else RequirementGraph(needs or [()] * count)
 
 
 class _Search:
     """The tests so far, and the steps of the search."""
 
-    def __init__(
-        self, count: int, test: Test, needs: Sequence[Iterable[int]], weights: Sequence[float]
-    ) -> None:
+    def __init__(self, count: int, test: Test, needs: Needs, weights: Sequence[float]) -> None:
         self._all = frozenset(range(count))
         self._test, self._weights = test, weights
-        direct = [frozenset(numbers) for numbers in needs] or [frozenset[int]()] * count
-        self._needs = [_reach(number, direct) for number in range(count)]
+        self._needs = make_graph(count, needs)
         self._answers: dict[Chosen, Answer] = {frozenset(): "A", self._all: "B"}
         self._trials: list[SearchTrial] = []
 
@@ -130,21 +127,24 @@ class _Search:
         return self._answers[chosen]
 
     def _is_closed(self, chosen: Chosen) -> bool:
-        return all(self._needs[number] <= chosen for number in chosen)
+        return all(self._needs.direct[number] <= chosen for number in chosen)
 
     def _with_dependents(self, chosen: Chosen) -> Chosen:
-        return frozenset(number for number in self._all if self._needs[number] & chosen)
+        return frozenset(self._needs.dependents(chosen))
 
     def _extends(self, base: Chosen, hits: Callable[[Answer], bool], more: Sequence[int]) -> bool:
         return hits(self._ask(base | frozenset(more)))
 
     def _order(self, numbers: Chosen) -> list[int]:
         """Return differences by weight, each after its requirements."""
-        order: dict[int, None] = {}
+        order: list[int] = []
+        placed: set[int] = set()
+        depths = self._needs.depths
         for number in sorted(numbers, key=lambda number: (-self._weights[number], number)):
-            needed = sorted(self._needs[number] & numbers, key=lambda other: (len(self._needs[other]), other))
-            order.update(dict.fromkeys(needed))
-        return list(order)
+            needed = self._needs.reach([number], placed)
+            placed |= needed
+            order += sorted(needed & numbers, key=lambda other: (depths[other], other))
+        return order
 
     def _sufficient(self, hits: Callable[[Answer], bool], among: Chosen | None = None) -> Chosen:
         """Return a 1-minimal set with a result.
@@ -161,7 +161,7 @@ class _Search:
             part = candidates[low:high]
             if len(part) > 1:  # no prefix between them can be tested
                 part = ddmin(part, partial(self._extends, base, hits))
-            chosen = chosen.union(*(self._needs[number] for number in part))
+            chosen = chosen | self._needs.reach(part)
             candidates = [number for number in candidates[:low] if number not in chosen]
         return self._minimise(chosen, hits)
 
@@ -203,20 +203,12 @@ class _Search:
     def _minimise(self, chosen: Chosen, hits: Callable[[Answer], bool]) -> Chosen:
         """Leave out unneeded differences, one by one."""
         for number in sorted(chosen, reverse=True):
+            if number not in chosen or len(chosen) == 1:
+                continue
             smaller = chosen - self._with_dependents(frozenset([number]))
-            if number in chosen and len(chosen) > 1 and smaller and hits(self._ask(smaller)):
+            if smaller and hits(self._ask(smaller)):
                 chosen = smaller
         return chosen
-
-
-def _reach(number: int, direct: Sequence[Chosen]) -> Chosen:
-    """Return the requirements of a difference, and itself."""
-    reached, waiting = {number}, [number]
-    while waiting:
-        more = direct[waiting.pop()] - reached
-        reached |= more
-        waiting += more
-    return frozenset(reached)
 
 
 def _is_b(answer: Answer) -> bool:

@@ -7,11 +7,11 @@ one is needed. Those that follow if it answers A or B may be needed, and so on. 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from reprobuild.bisect.search import Answer, Chosen, SearchResult, search
+from reprobuild.bisect.search import Answer, Chosen, Needs, SearchResult, make_graph, search
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.proc.session import end_all
 
@@ -26,9 +26,7 @@ class _NeededError(Exception):
         self.chosen = chosen
 
 
-def plan_tests(
-    count: int, answers: Mapping[Chosen, Answer], needs: Sequence[Iterable[int]], most: int
-) -> list[Chosen]:
+def plan_tests(count: int, answers: Mapping[Chosen, Answer], needs: Needs, most: int) -> list[Chosen]:
     """Return sets to test at the same time, the needed one first; none if the search is at its end."""
     plan: dict[Chosen, None] = {}
     waiting: deque[Mapping[Chosen, Answer]] = deque([answers])
@@ -43,9 +41,7 @@ def plan_tests(
     return list(plan)
 
 
-def _find_needed(
-    count: int, answers: Mapping[Chosen, Answer], needs: Sequence[Iterable[int]]
-) -> Chosen | None:
+def _find_needed(count: int, answers: Mapping[Chosen, Answer], needs: Needs) -> Chosen | None:
     def test(chosen: Chosen) -> Answer:
         if chosen not in answers:
             raise _NeededError(chosen)
@@ -87,7 +83,7 @@ class Crew:
 
 
 def search_together(
-    count: int, test: Callable[[Chosen, int], Answer], needs: Sequence[Iterable[int]], crew: Crew,
+    count: int, test: Callable[[Chosen, int], Answer], needs: Needs, crew: Crew,
     save: Callable[[], None],
 ) -> SearchResult:  # fmt: skip
     """Find the smallest set of differences as `search` does.
@@ -98,6 +94,7 @@ def search_together(
         crew: runs the tests.
         save: called in this thread after each test.
     """
+    needs = make_graph(count, needs)
     answers: dict[Chosen, Answer] = {}
     running: dict[Future[Answer], tuple[Chosen, int]] = {}
     places = set(range(crew.jobs))

@@ -68,7 +68,7 @@ def test_the_top_level_is_what_no_other_requires() -> None:
 
 
 def test_the_top_level_of_many_wheels_takes_few_comparisons() -> None:
-    """A search of a list for each name compared 2,000 names four million times."""
+    """A search of a list for each name compared 2,000 names two million times."""
     names = counted_names(2000)
     assert find_top_level([wheel(name, "1") for name in names]) == sorted(names)
     assert CountedName.comparisons < 20_000
