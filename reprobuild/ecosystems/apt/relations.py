@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from functools import lru_cache
 
 from debian.deb822 import PkgRelation
 from debian.debian_support import Version
@@ -10,7 +12,9 @@ from msgspec import Struct
 
 # Debian Policy 5.6.1 and 5.6.12; a name may become an argument of dpkg.
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-VERSION = re.compile(r"(?:[0-9]{1,9}:)?[A-Za-z0-9.+~-]+")
+# A file name holds a version, so it is no longer than one. `Version` takes time with the square of its length.
+VERSION = re.compile(r"(?:[0-9]{1,9}:)?[A-Za-z0-9.+~-]{1,255}")
+_OPERATORS = {"<<": operator.lt, "<=": operator.le, "=": operator.eq, ">=": operator.ge, ">>": operator.gt}
 
 
 class Relation(Struct, frozen=True):
@@ -34,16 +38,13 @@ class Relation(Struct, frozen=True):
             return True
         if not VERSION.fullmatch(version) or not VERSION.fullmatch(self.version):
             return False
-        have, want = Version(version), Version(self.version)
-        return bool(
-            {
-                "<<": have < want,
-                "<=": have <= want,
-                "=": have == want,
-                ">=": have >= want,
-                ">>": have > want,
-            }.get(self.operator, False)
-        )
+        compare = _OPERATORS.get(self.operator)
+        return compare is not None and bool(compare(_parse_version(version), _parse_version(self.version)))
+
+
+@lru_cache(maxsize=10_000)
+def _parse_version(version: str) -> Version:
+    return Version(version)
 
 
 Group = tuple[Relation, ...]
