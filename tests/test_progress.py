@@ -33,6 +33,8 @@ time.sleep(0.6)
 steps.say("second")
 steps.progress(12, 26, "torch", unit="layers")
 time.sleep(0.3)
+steps.progress(7, 0, "run 3 of A", unit="runs so far")
+time.sleep(0.3)
 common.print_result('{"result": 1}')
 time.sleep(0.3)
 steps.say("third")
@@ -111,7 +113,8 @@ def test_in_a_pipe_there_are_lines_alone() -> None:
     assert list(dict.fromkeys(lines)) == [
         "[   N.N s] first\\xNb[NJ step",
         r"[   N.N s] still at it (N s, N of N files, [red]\xNb[NJname.whl, N of N MB): first\xNb[NJ step",
-        "[   N.N s] second", "[   N.N s] still at it (N s, torch, N of N layers): second", "[   N.N s] third",
+        "[   N.N s] second", "[   N.N s] still at it (N s, torch, N of N layers): second",
+        "[   N.N s] still at it (N s, run N of A, N runs so far): second", "[   N.N s] third",
         "error: wrong", "", "hint: mend it",
     ]  # fmt: skip
     assert 1 <= sum("still at it" in line and "first" in line for line in lines) <= 3

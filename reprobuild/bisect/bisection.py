@@ -19,9 +19,10 @@ from reprobuild.bisect.oracle import (
     Runs,
     Tolerance,
     exit_code_oracle,
+    explain_failure,
     number_oracle,
 )
-from reprobuild.bisect.result import BisectionResult, TrialRecord
+from reprobuild.bisect.result import BisectionResult, TrialRecord, answer_words, describe_value
 from reprobuild.bisect.search import Answer, Chosen, find_required, search
 from reprobuild.bisect.together import Crew, search_together
 from reprobuild.bisect.trial import Laboratory, TrialCommand, reserve_name
@@ -106,14 +107,15 @@ class _Bench:
         self._mixer, self._laboratory = mixer, laboratory
         self._outcomes: dict[Chosen, list[Outcome]] = {}
         self._records: dict[Chosen, TrialRecord] = {}
+        self._finished = 0  # runs
         self._all = frozenset(range(len(mixer.atoms.atoms)))
 
     def search(self, blank: BisectionResult, jobs: int) -> BisectionResult:
         say = self._laboratory.context.say
         say(f"running A and B: {shlex.join(blank.command)}")
         sides = (
-            self._runs(frozenset(), self._mixer.first, "a"),
-            self._runs(self._all, self._mixer.second, "b"),
+            self._runs(frozenset(), self._mixer.first, "a", "A"),
+            self._runs(self._all, self._mixer.second, "b", "B"),
         )
         count, needs = len(self._all), self._mixer.atoms.needs
         if jobs == 1:
@@ -154,31 +156,45 @@ class _Bench:
             remembered=sum(outcome.remembered for outcome in outcomes), trials=result.trials or tuple(records.values()),
         )  # fmt: skip
 
-    def _runs(self, chosen: Chosen, lock: Lock, part: str) -> Runs:
+    def _runs(self, chosen: Chosen, lock: Lock, part: str, title: str) -> Runs:
         """Return runs, and keep their outcomes."""
-        runs, outcomes = self._laboratory.runs(lock, part), self._outcomes.setdefault(chosen, [])
+        context, outcomes = self._laboratory.context, self._outcomes.setdefault(chosen, [])
+        runs = self._laboratory.runs(lock, part, title)
+        is_side = title in ("A", "B")
 
         def run(number: int) -> Outcome:
-            outcomes.append(runs(number))
-            return outcomes[-1]
+            context.progress(self._finished, 0, f"run {number + 1} of {title}", unit="runs so far")
+            outcome = runs(number)
+            outcomes.append(outcome)
+            self._finished += 1
+            if is_side or self.oracle.takes_many:
+                context.say(f"{title}, run {number + 1}: {self._describe_run(outcome)}")
+            return outcome
 
         return run
 
+    def _describe_run(self, outcome: Outcome) -> str:
+        """Return a run's result in a short line; the container chose it."""
+        text = explain_failure(outcome) if outcome.is_untestable else self.oracle.describe_run(outcome)
+        return f"{describe_value(text)}{', remembered' if outcome.remembered else ''}"
+
     def _test(self, chosen: Chosen, place: int = 0) -> Answer:
-        self._laboratory.context.say(
-            f"trial {len(self._records) - 1}: A with {len(chosen)} of {len(self._all)} differences"
-        )
+        title = f"{len(chosen)} of {len(self._all)} differences"
+        self._laboratory.context.say(f"trial {len(self._records) - 1}: A with {title}")
         mixture = self._mixer.mix(chosen)
         for tar in mixture.tars:
             self._laboratory.context.store.add(tar)
-        answer = self.oracle.answer(self._runs(chosen, mixture.lock, f"trial{place or ''}"))
+        answer = self.oracle.answer(
+            self._runs(chosen, mixture.lock, f"trial{place or ''}", f"A with {title}")
+        )
+        self._laboratory.context.say(f"{title}: {answer_words(answer)}")
         self._record(chosen, answer, mixture.lock)
         return answer
 
     def _record(self, chosen: Chosen, answer: Answer, lock: Lock) -> None:
         outcomes = self._outcomes[chosen]
         failed = next((outcome for outcome in outcomes if outcome.is_untestable), None)
-        why = "" if failed is None else failed.why or f"the command exited {failed.code}"
+        why = "" if failed is None else explain_failure(failed)
         if outcomes:
             self._records[chosen] = TrialRecord(
                 differences=tuple(sorted(chosen)), answer="untestable" if failed else answer, runs=len(outcomes),

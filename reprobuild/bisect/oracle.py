@@ -64,6 +64,7 @@ class Oracle(Protocol):
     """What a run is judged by."""
 
     name: str
+    takes_many: bool  # whether it judges a mixture by several runs
 
     def check(self, first: Runs, second: Runs) -> None:
         """Judge A and B alone, before any other run.
@@ -81,12 +82,18 @@ class Oracle(Protocol):
         """Return the result of the runs of a mixture in words."""
         ...
 
+    def describe_run(self, outcome: Outcome) -> str:
+        """Return the result of a run in words."""
+        ...
+
 
 Same = Callable[[Outcome, Outcome], bool]
 
 
 class ExactOracle:
     """An oracle of exact results."""
+
+    takes_many = False
 
     def __init__(self, name: str, same: Same, describe: Callable[[Outcome], str]) -> None:
         self.name = name
@@ -127,13 +134,21 @@ class ExactOracle:
         """Return the result of the first run."""
         return self._describe(outcomes[0])
 
+    def describe_run(self, outcome: Outcome) -> str:
+        """Return the result of a run."""
+        return self._describe(outcome)
+
+
+def explain_failure(outcome: Outcome) -> str:
+    """Return why a run has no result."""
+    return outcome.why or f"the command exited {outcome.code}"
+
 
 def _refuse_untestable(side: str, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.is_untestable:
-            why = outcome.why or f"the command exited {outcome.code}"
             raise InconclusiveError(
-                f"{side} itself cannot be tested: {why}",
+                f"{side} itself cannot be tested: {explain_failure(outcome)}",
                 hint="build it alone: `reprobuild build LOCK -o OUT`, and try the command with `reprobuild run`",
             )
 
@@ -181,10 +196,7 @@ def number_oracle(tolerance: Tolerance) -> ExactOracle:
             return first.number is second.number and first.code == second.code
         return first.code == second.code and tolerance.same(first.number, second.number)
 
-    def describe(run: Outcome) -> str:
-        return f"exit code {run.code} without the number" if run.number is None else f"{run.number:g}"
-
-    return ExactOracle("number", same, describe)
+    return ExactOracle("number", same, _describe_number)
 
 
 class NoisyOracle:
@@ -194,6 +206,7 @@ class NoisyOracle:
     """
 
     name = "noisy number"
+    takes_many = True
 
     def __init__(self, error_rate: float, kind: Literal["search", "test"] = "search") -> None:
         """Take the probability of a wrong answer: of all tests of a search together, or of each one."""
@@ -256,8 +269,12 @@ class NoisyOracle:
     def describe(self, outcomes: Sequence[Outcome]) -> str:
         """Return the mean of all runs with a number."""
         values = [outcome.number for outcome in outcomes if outcome.number is not None]
-        return (
-            f"{sum(values) / len(values):g}, the mean"
-            if values
-            else f"exit code {outcomes[0].code} without the number"
-        )
+        return f"{sum(values) / len(values):g}, the mean" if values else _describe_number(outcomes[0])
+
+    def describe_run(self, outcome: Outcome) -> str:
+        """Return the number of a run."""
+        return _describe_number(outcome)
+
+
+def _describe_number(run: Outcome) -> str:
+    return f"exit code {run.code} without the number" if run.number is None else f"{run.number:g}"

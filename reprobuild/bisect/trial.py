@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -27,6 +27,7 @@ from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import BuildError, InconclusiveError, LockError
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import machine_name, try_lock
+from reprobuild.infra.progress import CountedSteps
 from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.trial_image import image_key, load_trial_image
@@ -117,8 +118,12 @@ class Laboratory:
         )  # fmt: skip
         self._mounts = Mounts(volumes, read_only, context.say)
 
-    def image_name(self, lock: Lock, part: str) -> str:
+    def image_name(self, lock: Lock, part: str, say: Callable[[str], None] | None = None) -> str:
         """Load a lock's image if necessary, and return its name in the engine.
+
+        Args:
+            lock, part: as `runs` has them.
+            say: gets the steps; that of the context by default.
 
         Raises:
             LockError, BuildError: the lock gives no image.
@@ -127,16 +132,18 @@ class Laboratory:
         with self._guards.setdefault(name, threading.Lock()):
             if self._loaded.get(name) != key:
                 self._loaded.pop(name, None)
-                load_trial_image(lock, name, self.engine, self.context)
+                context = msgspec.structs.replace(self.context, say=say or self.context.say)
+                load_trial_image(lock, name, self.engine, context)
                 self._loaded[name] = key
         return name
 
-    def runs(self, lock: Lock, part: str = "trial") -> Runs:
+    def runs(self, lock: Lock, part: str = "trial", title: str = "the command") -> Runs:
         """Return the runs of a lock's image.
 
         Args:
             lock: of the image.
             part: of its name in the engine: `a`, `b` or `trial`; no other thread uses it.
+            title: names it in steps.
         """
         image = image_key(lock, self.context)
 
@@ -145,7 +152,7 @@ class Laboratory:
             outcome = None if self._afresh else self._recall(key)
             if outcome is None:
                 self.cancel.check()
-                outcome = self._run(lock, part)
+                outcome = self._run(lock, part, title)
                 self.cancel.check()
                 self._unsaved.append((key, outcome))
                 if not self._together:
@@ -199,19 +206,22 @@ class Laboratory:
             return None
         return msgspec.structs.replace(outcome, remembered=True)
 
-    def _run(self, lock: Lock, part: str) -> Outcome:
+    def _run(self, lock: Lock, part: str, title: str) -> Outcome:
         """Run the command once in a new container.
 
         Raises:
             InconclusiveError: a mount changed since the search began.
         """
         began = time.monotonic()
+        say = CountedSteps(self.context.say)
         try:
-            name = self.image_name(lock, part)
+            name = self.image_name(lock, part, say)
         except (LockError, BuildError) as err:
             return Outcome(code=None, why=display_line(str(err)), setup=time.monotonic() - began)
         setup = time.monotonic() - began
         self.cancel.check()
+        if say.count:  # the last step of the image is over
+            self.context.say(f"running {title}")
         if changed := self._mounts.changed(writable=False):
             raise InconclusiveError(
                 f"{changed[0]} while the search ran", hint="mount a copy that no other program changes"

@@ -53,7 +53,7 @@ class Steps:
 
     def progress(self, done: int, total: int, detail: str = "", *, unit: str = "") -> None:
         """Show how much of the step is done; see `infra.progress`."""
-        amount = f"{done} of {total} {unit}" if unit else format_amount(done, total)
+        amount = f"{done}{f' of {total}' if total else ''} {unit}" if unit else format_amount(done, total)
         text = f"{sanitise_text(detail)}, {amount}" if detail else amount
         _begin_display(self).progress(done, total, text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -22,3 +23,16 @@ class Progress(Protocol):
 
 def ignore_progress(done: int, total: int, detail: str = "", *, unit: str = "") -> None:
     """Show nothing."""
+
+
+class CountedSteps:
+    """Steps that are passed on, and counted: a caller repeats its own step after others."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.count = 0
+        self._say = say
+
+    def __call__(self, text: str) -> None:
+        """Pass a step on."""
+        self.count += 1
+        self._say(text)

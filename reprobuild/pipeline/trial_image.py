@@ -9,6 +9,7 @@ from reprobuild.builders.native import build_image
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Engine
 from reprobuild.errors import LockError
+from reprobuild.infra.progress import CountedSteps
 from reprobuild.lock.file import write_new_lock
 from reprobuild.lock.model import Lock, SealedLock, unseal
 from reprobuild.lock.system import FILES
@@ -38,7 +39,10 @@ def load_trial_image(lock: Lock, name: str, engine: Engine, context: RunContext)
         EngineError: the engine failed.
     """
     fetch_inputs(lock, context)
-    sealed = realise(unseal(lock), context.store, context.say)
+    say = CountedSteps(context.say)
+    sealed = realise(unseal(lock), context.store, say)
+    if say.count:  # those steps are over
+        context.say("making the image")
     files = payload_files(sealed, context.store)
     refuse_secrets({path: content for path, content in files.items() if not path.startswith(_RUNTIME)})
     with context.store.scratch() as scratch:

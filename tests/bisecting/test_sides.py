@@ -13,6 +13,7 @@ import pytest
 from reprobuild.api.context import open_context
 from reprobuild.bisect.artefacts import artefact_oracle
 from reprobuild.bisect.bisection import Judging, bisect
+from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.oracle import LOOKS, ExactOracle, NoisyOracle, Outcome, Runs, exit_code_oracle
 from reprobuild.bisect.result import BisectionResult, TrialRecord, render_bisection
@@ -22,9 +23,10 @@ from reprobuild.compare.environments.difference import EnvironmentDifference
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.engines import builtin
-from reprobuild.errors import EngineError, InconclusiveError, UsageError
+from reprobuild.errors import BuildError, EngineError, InconclusiveError, UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
+from reprobuild.pipeline.trial_image import load_trial_image
 from reprobuild.run.options import RunOptions
 from reprobuild.store.store import Store
 from tests.bisecting.locks import lock, variable
@@ -41,16 +43,21 @@ class Bench:
         self, context: RunContext, monkeypatch: pytest.MonkeyPatch, outcome: Callable[[Lock], Outcome]
     ) -> None:
         self.steps: list[str] = []
+        self.shown: list[str] = []
         self.ran: set[tuple[str, ...]] = set()
-        self._context = msgspec.structs.replace(context, say=self.steps.append)
+        self._context = msgspec.structs.replace(context, say=self.steps.append, progress=self._show)
 
-        def run(laboratory: Laboratory, lock: Lock, part: str) -> Outcome:
+        def run(laboratory: Laboratory, lock: Lock, part: str, title: str) -> Outcome:
             self.ran.add(laboratory.command.arguments)
             return outcome(lock)
 
         monkeypatch.setattr(Laboratory, "_run", run)
         monkeypatch.setattr("reprobuild.bisect.trial.image_key", lambda lock, _: lock.digest)
         monkeypatch.setattr("reprobuild.bisect.bisection.find_engine", lambda *_, **__: builtin)
+
+    def _show(self, done: int, total: int, detail: str = "", *, unit: str = "") -> None:
+        assert total == 0
+        self.shown.append(f"{done} {unit}: {detail}")
 
     def bisect(
         self, arguments: tuple[str, ...], first: Lock, second: Lock, judging: Judging | None = None, jobs: int = 1,
@@ -181,7 +188,7 @@ def test_another_value_of_a_hidden_variable_is_another_trial(
         env = {**context.env, "DATA": value, "DATA_TOKEN": value}
         place = laboratory(msgspec.structs.replace(context, env=env), options=RunOptions(**options))
         monkeypatch.setattr(
-            place, "_run", lambda lock, part, value=value: ran.append(value) or Outcome(code=0)
+            place, "_run", lambda lock, part, title, value=value: ran.append(value) or Outcome(code=0)
         )
         place.runs(lock())(0)
     assert ran == ["hf_" + "a" * 34, "hf_" + "b" * 34]
@@ -212,6 +219,92 @@ def test_a_secret_of_the_command_is_in_no_step_and_no_document(
     assert found.command[0] in ("train.py", "***")
     assert SECRET not in json.dumps([place.steps, msgspec.to_builtins(found)])
     assert place.ran == {("train.py", *words)}
+
+
+def test_steps_say_what_ran_and_what_came_out(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Bench(context, monkeypatch, lambda lock: Outcome(code=3 * bool(lock.environment)))
+    first, second = lock(environment=()), lock()
+    place.bisect(("train.py",), first, second)
+    assert place.steps == [
+        "running A and B: train.py", "A, run 1: exit code 0", "A, run 2: exit code 0", "B, run 1: exit code 3",
+        "B, run 2: exit code 3", "trial 1: A with 1 of 2 differences", "1 of 2 differences: the result of B",
+        "trial 2: A with 1 of 2 differences", "1 of 2 differences: the result of B",
+        "",
+    ]  # fmt: skip
+    assert place.shown == [
+        "0 runs so far: run 1 of A", "1 runs so far: run 2 of A", "2 runs so far: run 1 of B",
+        "3 runs so far: run 2 of B",
+        "4 runs so far: run 1 of A with 1 of 2 differences", "5 runs so far: run 1 of A with 1 of 2 differences",
+    ]  # fmt: skip
+    place.steps.clear()
+    place.bisect(("train.py",), first, second)
+    assert place.steps[1] == "A, run 1: exit code 0, remembered"
+
+
+def test_each_run_of_a_noisy_number_is_a_step(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Bench(
+        context, monkeypatch,
+        lambda lock: Outcome(code=0, number=len(place.shown) % 2 / 1000 + len(lock.environment)),
+    )  # fmt: skip
+    metric = Metric(pattern="x")
+    assert place.bisect(
+        ("t",), lock(environment=()), lock(), Judging(error_rate=0.01), metric=metric
+    ).is_proved
+    assert place.steps[1:5] == ["A, run 1: 0.001", "B, run 1: 2", "A, run 2: 0.001", "B, run 2: 2"]
+    assert "A with 1 of 2 differences, run 2: 1" in place.steps
+
+
+def test_the_result_in_a_step_is_printable_and_short(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = f"\x1b[2J {SECRET} " + "long " * 100
+    place = Bench(context, monkeypatch, lambda _: Outcome(code=None, why=why))
+    assert place.bisect(("t",), lock(environment=()), lock()).reason
+    (step,) = [step for step in place.steps if step.startswith("A, run 1: ")]
+    assert len(step) < 80
+    assert step.isprintable()
+    assert SECRET not in step
+
+
+def test_the_step_of_a_run_comes_again_after_those_of_its_image(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    place = laboratory(msgspec.structs.replace(context, say=steps.append))
+    monkeypatch.setattr("reprobuild.bisect.trial.image_key", lambda *_: "key")
+    monkeypatch.setattr(
+        "reprobuild.bisect.trial.load_trial_image",
+        lambda *words: words[-1].say("compiling the modules of 3 wheels"),
+    )
+    monkeypatch.setattr(place, "_run_container", lambda *_: Outcome(code=0))
+    runs = place.runs(lock(), "a", "A")
+    assert [runs(0).code, runs(1).code] == [0, 0]
+    assert steps == ["compiling the modules of 3 wheels", "running A"]
+
+
+@pytest.mark.parametrize("made", [(), ("compiling the modules of 3 wheels",)])
+def test_a_step_ends_those_before_an_image(
+    made: tuple[str, ...], context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def realise(sealed: Lock, store: Store, say: Callable[[str], None]) -> Lock:
+        for step in made:
+            say(step)
+        return sealed
+
+    def build(*_: Any, **__: Any) -> None:
+        raise BuildError("it ends here", hint="")
+
+    module = "reprobuild.pipeline.trial_image"
+    for name, function in (
+        ("fetch_inputs", lambda *_: None), ("realise", realise), ("payload_files", lambda *_: {}),
+        ("build_image", build),
+    ):  # fmt: skip
+        monkeypatch.setattr(f"{module}.{name}", function)
+    with pytest.raises(BuildError, match="it ends here"):
+        load_trial_image(lock(), "x", builtin, msgspec.structs.replace(context, say=steps.append))
+    assert steps == [*made, *["making the image"] * len(made)]
 
 
 def test_a_damaged_record_of_files(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
