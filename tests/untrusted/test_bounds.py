@@ -75,7 +75,6 @@ def _is_unbounded(call: ast.Call) -> bool:
 _DIRECTORY = {"LOCK", "IMAGE", "VERDICT", "REPORT", "CLUSTER_RESULT", "CONTEXT"}
 LINKED = {
     "builders/apptainer.py": (1, "a layer that was packed into a private directory"),
-    "compare/environments/open.py": (1, "512 bytes, which decide what the user's argument is"),
     "compare/images/explain.py": (2, "contents that were extracted into a private directory"),
     "distribute/unbundle.py": (1, "a file of the bundle, whose bytes were compared"),
     "pipeline/locked_side.py": (1, "a file of the store, whose bytes were compared"),
