@@ -700,17 +700,28 @@ def test_a_login_of_a_proxy_without_a_scheme(name: str) -> None:
         assert secrets.secret_variable(name, value) is None
 
 
+def time_rule(pattern: str, text: str) -> float:
+    """Return the seconds of processor time that a rule takes for a text."""
+    began = time.process_time()
+    for _ in re.finditer(pattern, text):
+        pass
+    return time.process_time() - began
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
 def test_no_text_makes_a_rule_slow(text: str) -> None:
-    """A rule is applied to a text with one of its marks only."""
+    """A rule is applied to a text with one of its marks only. Squared, half of the text takes a quarter of the time."""
     slow = {}
     for rule in (rule for rule in secrets.VALUES if has_marks(rule, text.lower())):
-        began = time.process_time()
-        for _ in re.finditer(rule.pattern, text):
-            pass
-        if (took := time.process_time() - began) > 0.4:  # squared, it is seconds
-            slow[rule.name] = took
+        whole = time_rule(rule.pattern, text)
+        if whole > 0.4 and whole > 3 * (half := time_rule(rule.pattern, text[: len(text) // 2])):
+            slow[rule.name] = half, whole
     assert slow == {}
+
+
+def test_a_squared_rule_is_seen() -> None:
+    text = "a" * 8_000
+    assert time_rule("(?:a{0,9999})b", text) > 3 * time_rule("(?:a{0,9999})b", text[:4_000])
 
 
 def test_every_repeat_has_an_end() -> None:
