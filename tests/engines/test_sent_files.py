@@ -7,6 +7,7 @@ import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,9 @@ def layout(tmp_path: Path) -> Layout:
 class Counted(io.BytesIO):
     """A stream that takes no more than an image needs."""
 
-    def write(self, data: object) -> int:
+    def write(self, data: Any, /) -> int:
         assert self.tell() < 1 << 20, "more than the image is sent"
-        return super().write(data)  # type: ignore[call-overload, no-any-return]
+        return super().write(data)
 
 
 def sent(layout: Layout) -> dict[str, bytes]:
