@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -19,6 +20,7 @@ from reprobuild.lock.python import CondaPackage
 
 # Returns what a package states of itself; None if it is unavailable.
 ReadIndex = Callable[[CondaPackage], IndexJson | None]
+MOST_TOGETHER = 100_000  # requirements of all packages between each other
 _MOST = 1000  # requirements of a package: conda's largest, for whole distributions, have some 400
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -47,15 +49,28 @@ def link_conda(
     changed = {slot for slot in differing if slot[0] == "conda"}
     if len(changed) < 2:
         return []
-    facts = [{slot: read_index(side[slot]) for slot in changed if slot in side} for side in slots]
-    requirements = [
-        (number, slot, ("conda", name), spec)
-        for number, side in enumerate(facts)
-        for slot, index in side.items()
-        if index
-        for spec in index.depends[:_MOST]
-        if (name := _read_name(spec)) != slot[1] and ("conda", name) in changed
-    ]
+    read: dict[str, IndexJson | None] = {}  # by sha256: packages that share a file are one at most
+    facts: list[dict[Slot, IndexJson]] = [{}, {}]
+    for number, side in enumerate(slots):
+        for slot in sorted(changed & side.keys()):
+            sha256 = side[slot].file.sha256
+            if sha256 not in read:
+                read[sha256] = read_index(side[slot])
+            index = read[sha256]
+            if index is not None and index.name == slot[1]:
+                facts[number][slot] = index
+    requirements = list(
+        islice(
+            (
+                (number, slot, ("conda", name), spec)
+                for number, side in enumerate(facts)
+                for slot, index in side.items()
+                for spec in index.depends[:_MOST]
+                if (name := _read_name(spec)) != slot[1] and ("conda", name) in changed
+            ),
+            MOST_TOGETHER,
+        )
+    )
     questions = {
         _make_question(spec, package)
         for _, _, required, spec in requirements

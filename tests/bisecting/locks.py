@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from reprobuild.bisect.atoms import AtomSet
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Interpreter, Wheel
 from reprobuild.lock.system import Artefact, Base, Deb, EnvVar
@@ -67,3 +68,12 @@ def random_other(first: Lock, rng: random.Random) -> Lock:
         first, base=base, wheels=change(first.wheels), conda=change(first.conda),
         environment=change(first.environment), **more,
     )  # fmt: skip
+
+
+def list_needs(found: AtomSet) -> dict[str, list[str]]:
+    """Return for each difference, by name, the names of those that it requires."""
+    names = [atom.name for atom in found.atoms]
+    return {
+        name: sorted(names[number] for number in needed)
+        for name, needed in zip(names, found.needs, strict=True)
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from reprobuild.bisect.conda_depends import link_conda
 from reprobuild.ecosystems.conda.package import IndexJson
 from reprobuild.lock.python import CondaPackage, Interpreter
 from reprobuild.store.store import Store
-from tests.bisecting.locks import lock
+from tests.bisecting.locks import list_needs, lock
 from tests.bisecting.small import Bench, guilty_names
 from tests.conda.python_package import python_package
 from tests.conda_packages import Spec, locked
@@ -22,6 +23,13 @@ from tests.verify.samples import conda_package
 Row = tuple[str, str, tuple[str, ...]]  # name, version, requirements
 APP, NEW_APP = ("app", "1.0", ()), ("app", "2.0", ("libzed >=2.1,<3.0a0",))
 ZED, NEW_ZED = ("libzed", "1.0", ()), ("libzed", "2.1", ())
+
+
+def own_file(name: str, version: str) -> CondaPackage:
+    """Return a package with a file of its own content."""
+    package = conda_package(name, version)
+    sha256 = hashlib.sha256(f"{name} {version}".encode()).hexdigest()
+    return msgspec.structs.replace(package, file=msgspec.structs.replace(package.file, sha256=sha256))
 
 
 @pytest.mark.parametrize(
@@ -49,13 +57,9 @@ def test_packages_come_with_those_that_they_require(
         needs = depends[package.name, package.version]
         return IndexJson(name=package.name, version=package.version, build=package.build, depends=needs)
 
-    locks = [lock(conda=tuple(conda_package(*row[:2]) for row in side)) for side in (first, second)]
+    locks = [lock(conda=tuple(own_file(*row[:2]) for row in side)) for side in (first, second)]
     found = find_atoms(*locks, find_links=lambda slots, differing: link_conda(slots, differing, read_index))
-    names = [atom.name for atom in found.atoms]
-    assert {
-        name: sorted(names[number] for number in needed)
-        for name, needed in zip(names, found.needs, strict=True)
-    } == expected
+    assert list_needs(found) == expected
 
 
 def test_two_that_require_each_other_are_one_difference() -> None:
@@ -66,13 +70,33 @@ def test_two_that_require_each_other_are_one_difference() -> None:
         )
 
     locks = [
-        lock(conda=(conda_package("app", version), conda_package("libzed", version)))
-        for version in ("1.0", "2.0")
+        lock(conda=(own_file("app", version), own_file("libzed", version))) for version in ("1.0", "2.0")
     ]
     (atom,) = find_atoms(
         *locks, find_links=lambda slots, differing: link_conda(slots, differing, read_index)
     ).atoms
     assert atom.names == ("app", "libzed")
+
+
+def test_a_file_that_packages_share_is_read_once() -> None:
+    """A lock can name one file for thousands of packages."""
+    reads: list[str] = []
+
+    def read_index(package: CondaPackage) -> IndexJson:
+        reads.append(package.name)
+        return IndexJson(name="a", version="1.0", build="0", depends=("b", "c"))
+
+    file = conda_package("a").file
+    first, second = (
+        tuple(msgspec.structs.replace(conda_package(name, version), file=file) for name in "abc")
+        for version in ("1.0", "2.0")
+    )
+    found = find_atoms(
+        lock(conda=first), lock(conda=second),
+        find_links=lambda slots, differing: link_conda(slots, differing, read_index),
+    )  # fmt: skip
+    assert list_needs(found) == {"a": [], "b": [], "c": []}
+    assert reads == ["a"]
 
 
 @pytest.mark.long  # each mixture is a new tree of conda, with a Python

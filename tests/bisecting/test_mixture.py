@@ -18,7 +18,7 @@ from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.model import Lock, canonical, unseal
 from reprobuild.lock.python import Building, Interpreter, Sdist
 from reprobuild.lock.system import Base
-from tests.bisecting.locks import deb, lock, random_other, variable
+from tests.bisecting.locks import deb, list_needs, lock, random_other, variable
 from tests.recipe.full_lock import full_lock
 from tests.verify.samples import artefact, wheel
 
@@ -143,11 +143,7 @@ def test_system_packages_come_with_those_that_they_require(
         *locks,
         find_links=lambda slots, differing: link_debs(slots, differing, lambda item: by_name.get(item.name)),
     )
-    names = [atom.name for atom in found.atoms]
-    assert {
-        name: sorted(names[number] for number in needed)
-        for name, needed in zip(names, found.needs, strict=True)
-    } == expected
+    assert list_needs(found) == expected
 
 
 def test_another_release_is_one_atom() -> None:
