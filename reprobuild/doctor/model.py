@@ -10,8 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reprobuild.doctor.preflight.gpus import Gpus
 from reprobuild.errors import EngineError, InconclusiveError
+from reprobuild.resolve.cuda.nvidia_smi import Gpus
 
 State = Literal["ok", "not-asked", "warning", "unknown", "problem"]
 

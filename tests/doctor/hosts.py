@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reprobuild.doctor.model import PROGRAMS, Disk, DoctorFinding, EngineFound, Host, Namespaces
-from reprobuild.doctor.preflight.gpus import Gpus
+from reprobuild.resolve.cuda.nvidia_smi import Gpus
 from reprobuild.resolve.cuda.rules import DriverGpu
 
 GB = 10**9

@@ -12,11 +12,11 @@ from reprobuild.doctor.code import cuda_code
 from reprobuild.doctor.compatibility import estimate_space, judge_fit
 from reprobuild.doctor.diagnose import read_subject
 from reprobuild.doctor.model import Fabric
-from reprobuild.doctor.preflight.gpus import Gpus
 from reprobuild.errors import LockError, UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import EnvVar
+from reprobuild.resolve.cuda.nvidia_smi import Gpus
 from reprobuild.resolve.cuda.rules import CudaTarget, DriverGpu
 from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Verdict

@@ -21,7 +21,6 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.distribute import signing
 from reprobuild.distribute.standalone import unbundle
 from reprobuild.doctor import host
-from reprobuild.doctor.preflight import gpus
 from reprobuild.ecosystems.apt import apt_config
 from reprobuild.ecosystems.conda import linking
 from reprobuild.ecosystems.git.repository import GitRepository
@@ -40,6 +39,7 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.resolve import solve_versions
 from reprobuild.resolve.ages.dated_indexes import dated_indexes
 from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.cuda import nvidia_smi
 from reprobuild.resolve.interpreter import local, standalone
 from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.run import slurm as running_slurm
@@ -301,7 +301,9 @@ ROWS = {
     ),
     "reprobuild/image/formats/squashfs_write.py:write_squashfs": Row("mksquashfs", feed),
     "reprobuild/image/formats/squashfs_read.py:_run_bounded": Row("sqfs2tar", read_squashed),
-    "reprobuild/doctor/preflight/gpus.py:query_gpus": Row("nvidia-smi", lambda s: gpus.query_gpus(s.env)),
+    "reprobuild/resolve/cuda/nvidia_smi.py:query_gpus": Row(
+        "nvidia-smi", lambda s: nvidia_smi.query_gpus(s.env)
+    ),
     "reprobuild/infra/proc/own_python.py:check_installed": Row(
         "own-python", lambda s: proc.check_installed()
     ),

@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, find_cuda_target, query_gpus
+from reprobuild.doctor.preflight.gpus import check_gpus, find_cuda_target
 from reprobuild.doctor.preflight.preflight import TargetMachine, inspect_machine, preflight
 from reprobuild.errors import UsageError
 from reprobuild.lock.model import Lock, seal
 from reprobuild.lock.python import CondaPackage, Wheel
+from reprobuild.resolve.cuda.nvidia_smi import Gpus, query_gpus
 from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.resolve.test_cuda import TORCH_26, VERSION_PY, library, torch_wheel, with_packages

@@ -14,12 +14,13 @@ from msgspec import Struct
 
 from reprobuild.doctor.preflight.disks import check_disks
 from reprobuild.doctor.preflight.glibc import check_glibc
-from reprobuild.doctor.preflight.gpus import Gpus, check_gpus, query_gpus
+from reprobuild.doctor.preflight.gpus import check_gpus
 from reprobuild.doctor.preflight.processor import check_processor
 from reprobuild.errors import UsageError
 from reprobuild.infra.sandbox.namespaces import check_namespaces
 from reprobuild.lock.model import Lock
 from reprobuild.realise.realise import is_realised
+from reprobuild.resolve.cuda.nvidia_smi import Gpus, query_gpus
 from reprobuild.store.store import Store
 
 __all__ = ["TargetMachine", "check_gpus", "inspect_machine", "machines_of", "preflight"]
