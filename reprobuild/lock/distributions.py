@@ -36,3 +36,13 @@ def distributions(lock: Lock) -> dict[str, frozenset[str]]:
     for name, version in releases:
         by_name.setdefault(str(canonicalize_name(name)), set()).update({version} - {""})
     return {name: frozenset(versions) for name, versions in by_name.items()}
+
+
+def find_replaced_projects(lock: Lock) -> set[str]:
+    """Return the conda-provided Python projects that wheels replace."""
+    conda_names = {name for package in lock.conda for name in package.distributions}
+    over = [wheel.name for wheel in lock.wheels if wheel.role == "environment"]
+    over += [sdist.name for sdist in lock.sdists] + [
+        source.name for source in lock.sources if source.installed
+    ]
+    return conda_names & {str(canonicalize_name(name)) for name in over}

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.conda.linking import Linked, filename_stem, link
 from reprobuild.ecosystems.conda.package import open_package, split_filename
@@ -29,6 +28,7 @@ from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.infra.untrusted.regular_files import is_unlinked, open_plain
 from reprobuild.infra.untrusted.strings import TreePath
+from reprobuild.lock.distributions import find_replaced_projects
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import CondaPackage
 from reprobuild.lock.system import PREFIX
@@ -95,16 +95,6 @@ def _files(prefix: Path, record: str) -> tuple[str, ...]:
         raise BuildError(
             f"a script of conda's packages left something else than {record}", hint=_ODD
         ) from None
-
-
-def find_replaced_projects(lock: Lock) -> set[str]:
-    """Return the conda-provided Python projects that wheels replace."""
-    conda_names = {name for package in lock.conda for name in package.distributions}
-    over = [wheel.name for wheel in lock.wheels if wheel.role == "environment"]
-    over += [sdist.name for sdist in lock.sdists] + [
-        source.name for source in lock.sources if source.installed
-    ]
-    return conda_names & {str(canonicalize_name(name)) for name in over}
 
 
 def conda_key(lock: Lock) -> list[Any]:

@@ -15,11 +15,10 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.config import profiles
 from reprobuild.ecosystems.pypi.versions import same_version
-from reprobuild.lock.distributions import distributions
+from reprobuild.lock.distributions import distributions, find_replaced_projects
 from reprobuild.lock.model import OF_NO_LINE, Lock, Resolution
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import dpkg_name
-from reprobuild.realise.conda import find_replaced_projects
 from reprobuild.resolve.environment.environment import read_environment_rules
 from reprobuild.resolve.environment.modules import EVIDENCE
 from reprobuild.resolve.python.base_distributions import OF_BASE
