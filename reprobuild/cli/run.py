@@ -11,7 +11,7 @@ from reprobuild.cli import common
 from reprobuild.cli.interrupt import leave_signals_to_jobs
 from reprobuild.errors import UsageError
 from reprobuild.run import run, slurm
-from reprobuild.run.options import RunOptions
+from reprobuild.run.options import AUTO, CHOICE_MODES, RunOptions
 
 
 class CommandAfterDashes(click.Command):
@@ -83,6 +83,17 @@ class CommandAfterDashes(click.Command):
     "--srun-args", metavar="OPTIONS",
     help="Start CMD by srun with these options: through pyxis if it is installed, else on each rank.",
 )  # fmt: skip
+@click.option(
+    "--save-choices", is_flag=True, help="Keep the caches of CMD's compilers in OUT/choices if CMD succeeds."
+)
+@click.option(
+    "--choices", type=click.Choice(CHOICE_MODES), default=AUTO, show_default=True,
+    help="Use saved choices of this platform; with `strict`, a missing one is an error.",
+)  # fmt: skip
+@click.option(
+    "--trust-choices", "trusted_choices", metavar="SHA256", multiple=True,
+    help="Use saved choices that another party made; they are code.",
+)  # fmt: skip
 @common.gpu_option
 @common.engine_option
 @click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
@@ -98,6 +109,7 @@ def command(out: Path, srun_args: str | None, arguments: tuple[str, ...], **opti
       reprobuild run frozen -v data:/data:ro -v runs:/runs --secret WANDB_API_KEY -- python train.py
       reprobuild run frozen -it -- bash
       reprobuild run frozen -p 8888:8888 -- jupyter lab --ip 0.0.0.0 --no-browser
+      reprobuild run frozen --save-choices -- python train_compiled.py
       reprobuild run frozen --srun-args '-N 2' -- torchrun --nnodes 2 train.py
     """
     leave_signals_to_jobs()

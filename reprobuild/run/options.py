@@ -18,6 +18,7 @@ from reprobuild.run.site_env import find_hidden_variables
 from reprobuild.verify.workload.conditions import Conditions
 
 SEED = "REPROBUILD_SEED"
+AUTO, STRICT, OFF = CHOICE_MODES = ("auto", "strict", "off")
 LIMITS = ("memlock", "stack", "nofile", "nproc", "core")
 UNLIMITED = "unlimited"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -35,7 +36,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     Each field is the option of its name.
 
     `variables` are `--env`, `volumes` are `-v`, `hidden` are `--secret`, `ports` are `-p`. `stdin` and `terminal`
-    are `-i` and `-t`. For None, `run` chooses.
+    are `-i` and `-t`, `trusted_choices` are `--trust-choices`. For None, `run` chooses.
     """
 
     seed: int | None = None
@@ -53,6 +54,9 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     ports: tuple[str, ...] = ()
     stdin: bool = False
     terminal: bool = False
+    choices: str = AUTO
+    save_choices: bool = False
+    trusted_choices: tuple[str, ...] = ()
 
 
 def read_variables(run_options: RunOptions, env: Mapping[str, str]) -> dict[str, str]:

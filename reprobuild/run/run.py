@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+import msgspec
 from msgspec import Struct
 
 from reprobuild.context import RunContext
@@ -21,6 +22,7 @@ from reprobuild.infra.proc.keyboard import is_terminal
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.recipe.image_config import image_config, split_environment, static_variables
+from reprobuild.run.choices.use import ChoiceUse
 from reprobuild.run.options import (
     RunOptions,
     read_limits,
@@ -60,6 +62,7 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
     Raises:
         UsageError: the options are not valid, or the directory holds no image.
         EngineError: the engine does not support an option.
+        BuildError, InconclusiveError: see `ChoiceUse`.
     """
     lock, image = read_image(out)
     ready = prepare(lock, arguments, run_options, context.env)
@@ -69,10 +72,29 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
     for line in (*ready.said, *_engine_notes(engine.NAME, run_options, ready.task)):
         say(line)
     name = engine_name(lock, image, out, context.store, say)
-    say(f"loading {name} into {engine.NAME}, if it is not there yet")
-    engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
-    context.say("")  # the command's own output follows
-    return engine.attach(name, ready.task, context.env, sink)
+    choices = ChoiceUse(
+        out=out,
+        lock=lock,
+        image=image,
+        store=context.store,
+        options=_of_rank(run_options, context.env),
+        say=say,
+    )
+    with choices.open(ready.task, image_variables(lock), context.env) as session:
+        task = session.mount(ready.task) if session else ready.task
+        say(f"loading {name} into {engine.NAME}, if it is not there yet")
+        engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
+        context.say("")  # the command's own output follows
+        code = engine.attach(name, task, context.env, sink)
+        if session:
+            choices.finish(session, code)
+    return code
+
+
+def _of_rank(run_options: RunOptions, env: Mapping[str, str]) -> RunOptions:
+    """Return the options of this process of a job: the first one saves the choices for all."""
+    save = run_options.save_choices and is_first(env)
+    return msgspec.structs.replace(run_options, save_choices=save)
 
 
 def _say_nothing(_: str) -> None:

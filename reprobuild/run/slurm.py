@@ -19,7 +19,8 @@ from reprobuild.errors import UsageError
 from reprobuild.infra import proc
 from reprobuild.infra.proc.signals import GRACE_SECONDS
 from reprobuild.output.directory import read_image
-from reprobuild.run.options import RunOptions, make_volume_absolute
+from reprobuild.run.choices.record import read_choices
+from reprobuild.run.options import AUTO, OFF, STRICT, RunOptions, make_volume_absolute
 from reprobuild.run.pyxis import pyxis_command
 
 ANSWER_SECONDS = 60
@@ -59,12 +60,28 @@ def run(
     lock, image = read_image(out)
     words = split_srun_args(options)
     if run_options.engine is None and has_pyxis(context.env):
+        _refuse_choices(out, run_options)
+        if run_options.choices != OFF and read_choices(out):
+            context.say("the saved choices are not used: pyxis starts the containers")
         argv, env = pyxis_command(out, lock, image, arguments, context, run_options, words)
     else:
         proc.check_installed()
         argv, env = own_command(out, arguments, run_options, words), dict(context.env)
     context.say("")  # the command's own output follows
     return start(argv, env, sink)
+
+
+def _refuse_choices(out: Path, run_options: RunOptions) -> None:
+    """Refuse what only `run` itself can do with choices, since pyxis starts the containers.
+
+    Raises:
+        UsageError: choices are to be saved, or required.
+    """
+    if run_options.save_choices or run_options.choices == STRICT or run_options.trusted_choices:
+        raise UsageError(
+            "pyxis starts the containers, so that no choices of compilers are saved or used",
+            hint=f"let each rank run itself: srun reprobuild run {shlex.quote(str(out))} --save-choices -- CMD",
+        )
 
 
 def start(argv: Sequence[str], env: Mapping[str, str], sink: Sink) -> int:
@@ -124,12 +141,15 @@ def words_of(run_options: RunOptions) -> list[str]:
         "--seed": run_options.seed, "--workdir": run_options.workdir or None, "--user": run_options.user,
         "--shm-size": run_options.shm_size, "--network": run_options.network, "--engine": run_options.engine,
         "--gpu": run_options.gpus, "--profile": run_options.profile,
+        "--choices": None if run_options.choices == AUTO else run_options.choices,
     }  # fmt: skip
     several = {
         "--env": run_options.variables, "--secret": run_options.hidden,
         "--volume": tuple(map(make_volume_absolute, run_options.volumes)), "--ulimit": run_options.limits,
+        "--trust-choices": run_options.trusted_choices,
     }  # fmt: skip
     return [
         *(word for name, value in single.items() if value is not None for word in (name, str(value))),
         *(word for name, values in several.items() for value in values for word in (name, value)),
+        *(["--save-choices"] if run_options.save_choices else []),
     ]

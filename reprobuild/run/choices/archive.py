@@ -1,0 +1,161 @@
+"""Archives of cached files, and the files of a cache's directory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from reprobuild.errors import BuildError, UsageError
+from reprobuild.image.layering.packed import open_packed
+from reprobuild.image.layers.blobs import LayerWriter
+from reprobuild.infra.directory_fd import files_below
+from reprobuild.infra.tar.entries import CHUNK, TarEntry
+from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.infra.untrusted.layers import layer_members
+from reprobuild.infra.untrusted.names import HOSTILE, check_name
+from reprobuild.infra.untrusted.regular_files import open_within
+from reprobuild.infra.untrusted.strings import Sha256, Size
+from reprobuild.infra.untrusted.write_below import open_below
+
+KIND = "application/x-tar+zstd"
+LARGEST = 8 << 30  # bytes of all files; the caches of the largest models have some hundred megabytes
+MOST_FILES = 200_000
+
+
+class ChoiceArchive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The archive of a cache's files.
+
+    `sha256` and `size` are of the compressed file, `tar` is the sha256 of the tar in it. `files` is their number, and
+    `content` their size in bytes.
+    """
+
+    sha256: Sha256
+    size: Size
+    tar: Sha256
+    files: Size
+    content: Size
+
+
+def hash_files(folder: Path, is_kept: Callable[[str], bool]) -> dict[str, str]:
+    """Return the sha256 of each kept file below a directory, by its path.
+
+    The directory is one that a container wrote: no link is followed, and only regular files count.
+
+    Args:
+        folder: the directory.
+        is_kept: tells if a file of this path counts.
+
+    Raises:
+        UsageError: it has too many files, or too large ones.
+    """
+    hashes: dict[str, str] = {}
+    total = 0
+    for path, _, number in files_below(folder):
+        if not is_kept(path):
+            continue
+        with os.fdopen(os.dup(number), "rb") as stream:
+            hashes[path] = _hash(stream)
+            total += stream.tell()
+        if len(hashes) > MOST_FILES or total > LARGEST:
+            raise UsageError(
+                f"the caches of this run have more than {MOST_FILES} files or {LARGEST >> 30} GiB",
+                hint="run without --save-choices: the cache of such a run is not one of choices alone",
+            )
+    return hashes
+
+
+def _hash(stream: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while chunk := stream.read(CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def pack(folder: Path, hashes: Mapping[str, str], target: Path, epoch: int) -> ChoiceArchive:
+    """Write an archive of files below a directory; equal files give equal bytes.
+
+    Args:
+        folder: the directory, which no container writes to any more.
+        hashes: the sha256 of each file, by its path.
+        target: the archive.
+        epoch: the time of each file, in seconds since 1970.
+
+    Raises:
+        BuildError: a file changed after it was hashed, or its name is not possible in an archive.
+        OSError: a file cannot be read, or the archive not be written.
+    """
+    content = 0
+    with target.open("wb") as stream, LayerWriter(stream) as sink:
+        writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
+        for path in sorted(hashes):
+            check_name(path, "the cache")
+            opened, size = open_within(folder, path)
+            with opened:
+                writer.add(TarEntry(path=path, type="file", mode=0o644, size=size), opened)
+            if writer.listing[-1].sha256 != hashes[path]:
+                raise BuildError(f"{path!r} changed while it was saved", hint="run the command again")
+            content += size
+        writer.close()
+        tar, sha256, packed = sink.finish()
+    return ChoiceArchive(sha256=sha256, size=packed, tar=tar, files=len(hashes), content=content)
+
+
+def unpack(path: Path, archive: ChoiceArchive, folder: Path, epoch: int, origin: str) -> dict[str, str]:
+    """Unpack an archive into an empty directory; return the sha256 of each file, by its path.
+
+    All files get one time, so that no tool takes one for older than another.
+
+    Args:
+        path: the file of the archive.
+        archive: its hashes and sizes.
+        folder: an empty directory; if this fails, it may have a part of the files.
+        epoch: the time of each file, in seconds since 1970.
+        origin: the archive's name for the user.
+
+    Raises:
+        BuildError: it is damaged, is another archive, or has more or other files than it states.
+    """
+    hashes: dict[str, str] = {}
+    content = 0
+    again = f"get {path.name} again from its maker, remove it, or run with --choices off"
+    with open_packed(path.open, KIND, archive.tar, origin, packed=archive.sha256, again=again) as stream:
+        for name, member in _regular_members(stream, origin):
+            content += member.size
+            if len(hashes) >= min(archive.files, MOST_FILES) or content > min(archive.content, LARGEST):
+                raise BuildError(f"{origin} has more files than its record states", hint=HOSTILE)
+            hashes[name] = member.write(folder, epoch)
+    if len(hashes) != archive.files or content != archive.content:
+        raise BuildError(f"{origin} has other files than its record states", hint=HOSTILE)
+    return hashes
+
+
+class _Member(Struct, frozen=True):
+    """A file of an archive."""
+
+    name: str
+    size: int
+    stream: IO[bytes]
+
+    def write(self, folder: Path, epoch: int) -> str:
+        """Write the file below a directory; return its sha256."""
+        digest = hashlib.sha256()
+        with open_below(folder, self.name) as target:
+            while chunk := self.stream.read(CHUNK):
+                digest.update(chunk)
+                target.write(chunk)
+            target.flush()
+            os.utime(target.fileno(), (epoch, epoch))
+        return digest.hexdigest()
+
+
+def _regular_members(stream: IO[bytes], origin: str) -> Iterator[tuple[str, _Member]]:
+    for info, content in layer_members(stream, origin):
+        if content is None:
+            raise BuildError(f"{origin} has {info.name!r}, which is no file", hint=HOSTILE)
+        check_name(info.name, origin)
+        yield info.name, _Member(info.name, info.size, content)

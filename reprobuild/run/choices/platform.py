@@ -1,0 +1,155 @@
+"""The platform for which a compiler made its choices."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+from packaging.utils import canonicalize_name
+
+from reprobuild.infra.untrusted.strings import PackageName, ShortLine, Size, VariableName, Word
+from reprobuild.lock.distributions import environment_wheels
+from reprobuild.lock.model import Lock
+from reprobuild.resolve.cuda.nvidia_smi import Gpus
+from reprobuild_portable.host import host
+
+# They choose instructions or the number of threads.
+VARIABLES = (
+    "ATEN_CPU_CAPABILITY", "BLIS_NUM_THREADS", "DNNL_MAX_CPU_ISA", "MKL_CBWR",
+    "MKL_DEBUG_CPU_TYPE", "MKL_DYNAMIC", "MKL_ENABLE_INSTRUCTIONS", "MKL_NUM_THREADS", "NPY_DISABLE_CPU_FEATURES",
+    "OMP_DYNAMIC", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS",
+)  # fmt: skip
+# Compilers, and the packages that choose kernels.
+_PACKAGES = re.compile(
+    r"torch|triton|pytorch-triton(?:-rocm)?|triton-rocm|jax|jaxlib|jax-cuda.*|vllm|numpy|mkl|nvidia-(?:cublas|cudnn|cuda-nvrtc).*"
+)
+_SYSTEM = re.compile(r"(?:g\+\+|gcc|clang|binutils)(?:-\d+)?|libgomp1")
+_CPU_FIELDS = ("model name", "CPU part", "CPU implementer")
+_FLAGS = re.compile(r"(?m)^(?:flags|Features)\s*: (.*)$")
+_LONGEST = 200
+_SHOWN = 5
+
+
+class ChoicePlatform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The facts of a machine and an image that choices depend on.
+
+    `flags` are the processor's instruction sets. `threads` is the number of processors that the run may use. `gpus` are
+    the models of the GPUs that it gets. `packages` are the compilers of the image and the packages with
+    kernels: a version, with the first digits of the wheel's hash.
+    """
+
+    machine: Word
+    cpu: ShortLine
+    flags: tuple[Word, ...]
+    threads: Size
+    gpus: tuple[ShortLine, ...]
+    driver: ShortLine
+    variables: dict[VariableName, ShortLine]
+    packages: dict[PackageName, ShortLine]
+
+
+def find_platform(
+    lock: Lock, gpus: Gpus | None, variables: Mapping[str, str], root: Path = Path("/")
+) -> ChoicePlatform:
+    """Return the platform of a run on this machine.
+
+    Args:
+        lock: of the image.
+        gpus: those of NVIDIA that the run gets; None if it gets no GPU.
+        variables: of the run, with those of the image.
+        root: the directory that holds proc.
+    """
+    try:
+        text = (root / "proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        text = ""
+    flags = _FLAGS.search(text)
+    nvidia = gpus or Gpus()
+    amd = _amd_gpus(root) if gpus is not None else ()
+    return ChoicePlatform(
+        machine=platform.machine(),
+        cpu=_shorten(" ".join(_cpu_fields(text))),
+        flags=tuple(sorted(set(re.findall(r"[a-z0-9_]+", flags[1])))) if flags else (),
+        threads=len(host.sched_getaffinity(0)),
+        gpus=tuple(
+            sorted({*(_shorten(f"{gpu.name} {gpu.capability}".strip()) for gpu in nvidia.found), *amd})
+        ),
+        driver=_shorten(nvidia.driver),
+        variables={name: _shorten(variables[name]) for name in VARIABLES if name in variables},
+        packages=dict(sorted(_find_packages(lock))),
+    )
+
+
+def _amd_gpus(root: Path) -> Iterator[str]:
+    """Yield the target and the number of units of each GPU that AMD's driver knows.
+
+    https://docs.kernel.org/gpu/amdgpu/driver-core.html (KFD); a processor has the target 0.
+    """
+    for path in root.glob("sys/class/kfd/kfd/topology/nodes/*/properties"):
+        fields = dict(
+            re.findall(r"(?m)^(gfx_target_version|simd_count) (\d{1,9})$", path.read_text("utf-8", "replace"))
+        )
+        if fields.get("gfx_target_version", "0") != "0":
+            yield f"gfx {fields['gfx_target_version']}, {fields.get('simd_count', '?')} units"
+
+
+def _cpu_fields(text: str) -> Iterator[str]:
+    for name in _CPU_FIELDS:
+        match = re.search(rf"(?m)^{name}\s*: (.*)$", text)
+        if match:
+            yield match[1].strip()
+
+
+def _shorten(text: str) -> str:
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", "?", text)[:_LONGEST]
+
+
+def _find_packages(lock: Lock) -> Iterator[tuple[str, str]]:
+    for wheel in environment_wheels(lock):
+        name = str(canonicalize_name(wheel.name))
+        if _PACKAGES.fullmatch(name):
+            yield name, f"{wheel.version} {wheel.file.sha256[:12]}"
+    for package in lock.conda:
+        if _PACKAGES.fullmatch(package.name) or package.name.startswith(("pytorch", "libtorch")):
+            yield package.name, f"{package.version} {package.build}"
+    for name, number in lock.base.installed.items():
+        if _SYSTEM.fullmatch(name):
+            yield name, number
+
+
+def list_differences(saved: ChoicePlatform, here: ChoicePlatform) -> tuple[str, ...]:
+    """Return what differs between the platform of saved choices and this one, as lines."""
+    lines = [
+        f"{title}: {_show(old)} when they were saved, {_show(new)} here"
+        for title, old, new in (
+            ("architecture", saved.machine, here.machine),
+            ("processor", saved.cpu, here.cpu),
+            ("processors that the run may use", saved.threads, here.threads),
+            ("GPUs", ", ".join(saved.gpus), ", ".join(here.gpus)),
+            ("driver", saved.driver, here.driver),
+        )
+        if old != new
+    ]
+    missing, more = sorted({*saved.flags} - {*here.flags}), sorted({*here.flags} - {*saved.flags})
+    sets = [_join(title, names) for title, names in (("missing here", missing), ("only here", more)) if names]
+    if sets:
+        lines.append(f"instruction sets: {'; '.join(sets)}")
+    for old_table, new_table in ((saved.variables, here.variables), (saved.packages, here.packages)):
+        lines += [
+            f"{name}: {_show(old_table.get(name, ''))} when they were saved, {_show(new_table.get(name, ''))} here"
+            for name in sorted(old_table.keys() | new_table.keys())
+            if old_table.get(name) != new_table.get(name)
+        ]
+    return tuple(lines)
+
+
+def _show(value: str | int) -> str:
+    return str(value) if value != "" else "none"
+
+
+def _join(title: str, names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return f"{title} {shown}"

@@ -1,0 +1,209 @@
+"""A run with the caches of its compilers, mounted from a private directory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.engines.model import Task
+from reprobuild.errors import UsageError
+from reprobuild.image.model import Image
+from reprobuild.infra.untrusted.write_below import open_below, write_below
+from reprobuild.lock.model import Lock
+from reprobuild.output.directory import remember_document
+from reprobuild.run.choices.archive import hash_files, pack, unpack
+from reprobuild.run.choices.caches import MOUNT, CompilerCache, matches
+from reprobuild.run.choices.measurements import display_measurement, list_measurements
+from reprobuild.run.choices.platform import ChoicePlatform
+from reprobuild.run.choices.record import (
+    CHOICES,
+    CacheSize,
+    ChoiceFile,
+    SavedChoices,
+    encode_choices,
+    read_choices,
+)
+from reprobuild.store.store import Store
+
+USED = "REPROBUILD_CHOICES"  # the record of a job has this variable
+_SHOWN = 5
+
+
+class CacheState(Struct, frozen=True, kw_only=True):
+    """The files of a cache's directory: hashes, measurements, and compiled units with their hashes."""
+
+    hashes: dict[str, str] = {}
+    measured: frozenset[str] = frozenset()
+    compiled: dict[str, str] = {}
+
+
+class Misses(Struct, frozen=True, kw_only=True):
+    """The measurements and compiled units of a run that its saved choices did not have."""
+
+    measured: tuple[str, ...]
+    compiled: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.measured or self.compiled)
+
+    def __str__(self) -> str:
+        count = f"{len(self.measured)} new measurements, {len(self.compiled)} newly compiled files"
+        shown = [display_measurement(line) for line in (*self.measured, *self.compiled)[:_SHOWN]]
+        more = len(self.measured) + len(self.compiled) - len(shown)
+        return "; ".join((count, *shown, *([f"and {more} more"] if more else ())))
+
+
+class ChoiceSession:
+    """The caches of one run.
+
+    Args:
+        lock: of the image.
+        folder: an empty private directory, which the container gets for writing.
+        caches: the caches of the image, by consumer.
+        platform: that of the run.
+        used: the saved choices that the run begins with, if any.
+    """
+
+    def __init__(
+        self,
+        lock: Lock,
+        folder: Path,
+        caches: Mapping[str, CompilerCache],
+        platform: ChoicePlatform,
+        used: ChoiceFile | None,
+    ) -> None:
+        self._lock, self._folder, self._caches, self._platform, self.used = (
+            lock,
+            folder,
+            caches,
+            platform,
+            used,
+        )
+        for name in caches:
+            (folder / name).mkdir()
+        if used:
+            origin = f"the choices {used.name} ({used.archive})"
+            unpack(used.archive, used.saved.archive, folder, lock.epoch, origin)
+        self._before = self._read_state()
+
+    def mount(self, task: Task) -> Task:
+        """Return a task with the caches, and the variables that lead to them.
+
+        The user of the caches is the caller, who then owns the new files.
+        """
+        variables = {USED: self.used.digest if self.used else "none"}
+        for name, cache in self._caches.items():
+            variables |= cache.variables(name)
+        return msgspec.structs.replace(
+            task,
+            volumes=(*task.volumes, (str(self._folder), MOUNT)),
+            environment={**task.environment, **variables},
+            user=task.user or "caller",
+        )
+
+    def find_misses(self) -> Misses:
+        """Return the misses of the run, after its end.
+
+        Raises:
+            UsageError: see `hash_files`.
+        """
+        before, after = self._before, self._read_state()
+        changed = sorted(
+            path for path, sha256 in after.compiled.items() if before.compiled.get(path) != sha256
+        )
+        return Misses(measured=tuple(sorted(after.measured - before.measured)), compiled=tuple(changed))
+
+    def save(self, out: Path, image: Image, store: Store) -> ChoiceFile | None:
+        """Save the caches into an output directory; return them, or None if they are empty.
+
+        They replace those of the same platform.
+
+        Raises:
+            UsageError: see `hash_files`.
+            BuildError: the directory of choices is a link.
+            OSError: the output directory cannot be written.
+        """
+        state = self._read_state()
+        if not state.hashes:
+            return None
+        former = [file for file in read_choices(out) if file.saved.platform == self._platform]
+        folder = out / CHOICES
+        with store.scratch() as scratch:
+            archive = pack(self._folder, state.hashes, scratch / "archive", self._lock.epoch)
+            saved = SavedChoices(
+                lock=self._lock.digest,
+                archive=archive,
+                platform=self._platform,
+                caches={name: self._size(name, state) for name in self._caches},
+            )
+            file = ChoiceFile(saved=saved, document=encode_choices(saved), folder=folder)
+            with (
+                (scratch / "archive").open("rb") as source,
+                open_below(out, f"{CHOICES}/{file.archive.name}", replace=True) as target,
+            ):
+                shutil.copyfileobj(source, target)
+        write_below(out, f"{CHOICES}/{file.record.name}", file.document, replace=True)
+        remember_document(CHOICES, image, file.document, store)
+        _remove_former(former, read_choices(out), file)
+        return file
+
+    def _read_state(self) -> CacheState:
+        hashes = hash_files(self._folder, self._is_kept)
+        groups = {path: self._group(path) for path in hashes}
+        measured = [path for path, group in groups.items() if group == "measured"]
+        return CacheState(
+            hashes=hashes,
+            measured=frozenset(line for path in measured for line in list_measurements(self._folder, path)),
+            compiled={path: sha256 for path, sha256 in hashes.items() if groups[path] == "compiled"},
+        )
+
+    def _is_kept(self, path: str) -> bool:
+        name, _, below = path.partition("/")
+        return name in self._caches and not matches(self._caches[name].left_out, below)
+
+    def _group(self, path: str) -> str:
+        name, _, below = path.partition("/")
+        cache = self._caches[name]
+        return (
+            "measured"
+            if matches(cache.measured, below)
+            else "compiled"
+            if matches(cache.compiled, below)
+            else ""
+        )
+
+    def _size(self, name: str, state: CacheState) -> CacheSize:
+        above = f"{name}/"
+        return CacheSize(
+            measured=sum(line.startswith(above) for line in state.measured),
+            compiled=sum(path.startswith(above) for path in state.compiled),
+            files=sum(path.startswith(above) for path in state.hashes),
+        )
+
+
+def _remove_former(former: Sequence[ChoiceFile], all_files: Sequence[ChoiceFile], file: ChoiceFile) -> None:
+    """Remove replaced choices, and their archives that no other record names."""
+    replaced = {old.digest for old in former} - {file.digest}
+    needed = {kept.archive for kept in all_files if kept.digest not in replaced}
+    for old in former:
+        if old.digest in replaced:
+            old.record.unlink(missing_ok=True)
+        if old.archive not in needed:
+            old.archive.unlink(missing_ok=True)
+
+
+def refuse_without_caches(caches: Mapping[str, CompilerCache]) -> None:
+    """Refuse to save choices of an image without a compiler.
+
+    Raises:
+        UsageError: no consumer of the table is in the image.
+    """
+    if not caches:
+        raise UsageError(
+            "--save-choices: no package of this image keeps choices of a compiler",
+            hint="run without it; docs/choices.md lists the packages",
+        )

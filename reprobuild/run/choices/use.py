@@ -1,0 +1,187 @@
+"""Selection of saved choices for a run."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.engines.gpu import gpu_ids
+from reprobuild.engines.model import Task
+from reprobuild.errors import InconclusiveError, UsageError
+from reprobuild.image.model import Image
+from reprobuild.infra.untrusted.strings import Sha256, is_valid
+from reprobuild.infra.untrusted.write_below import refuse_link
+from reprobuild.lock.model import Lock
+from reprobuild.output.directory import is_document_of_here, remember_document
+from reprobuild.resolve.cuda.nvidia_smi import Gpus, query_gpus
+from reprobuild.run.choices.caches import CompilerCache, find_caches
+from reprobuild.run.choices.platform import ChoicePlatform, find_platform, list_differences
+from reprobuild.run.choices.record import CHOICES, ChoiceFile, read_choices
+from reprobuild.run.choices.session import ChoiceSession, refuse_without_caches
+from reprobuild.run.options import OFF, STRICT, RunOptions
+from reprobuild.store.store import Store
+
+Say = Callable[[str], None]
+
+
+class ChoiceUse(Struct, frozen=True, kw_only=True):
+    """The image, its directory and its store, and the options of a run with choices."""
+
+    out: Path
+    lock: Lock
+    image: Image
+    store: Store
+    options: RunOptions
+    say: Say
+
+    @contextlib.contextmanager
+    def open(
+        self, task: Task, frozen: Mapping[str, str], env: Mapping[str, str]
+    ) -> Iterator[ChoiceSession | None]:
+        """Yield a session for a task, or None if no cache is mounted.
+
+        Args:
+            task: the task.
+            frozen: the variables of the image.
+            env: the environment of this process.
+
+        Raises:
+            UsageError: saved choices are required and do not fit, or a record is damaged.
+            BuildError: an archive is damaged.
+        """
+        options = self.options
+        files = () if options.choices == OFF else read_choices(self.out)
+        if not files and not options.save_choices:
+            if options.choices == STRICT:
+                raise UsageError(
+                    f"--choices strict: {self.out} has no saved choices",
+                    hint=f"save those of a run: `reprobuild run {shlex.quote(str(self.out))} --save-choices -- CMD`",
+                )
+            yield None
+            return
+        caches = self._find_caches(task, frozen)
+        if options.save_choices:
+            refuse_link(self.out / CHOICES, "the choices")
+            refuse_without_caches(caches)
+        gpus = _select_gpus(query_gpus(env), task.gpus) if task.gpus else None
+        platform = find_platform(self.lock, gpus, {**frozen, **task.environment})
+        used = self._select(files, platform)
+        if used is None and not options.save_choices:
+            yield None
+            return
+        with self.store.scratch() as folder:
+            session = ChoiceSession(self.lock, folder, caches, platform, used)
+            if used:
+                self.say(f"choices {used.name}: {_describe(used)}")
+            yield session
+
+    def _find_caches(self, task: Task, frozen: Mapping[str, str]) -> dict[str, CompilerCache]:
+        """Return the caches of the image, without those that the user places."""
+        caches = {}
+        for name, cache in find_caches(self.lock).items():
+            if cache.variable in task.environment:
+                self.say(f"{cache.variable} is given, so the choices of {name} are neither used nor saved")
+                continue
+            if cache.variable in frozen:
+                self.say(
+                    f"{cache.variable}: the saved choices are used, and not the frozen {frozen[cache.variable]}"
+                )
+            caches[name] = cache
+        return caches
+
+    def _select(self, files: tuple[ChoiceFile, ...], platform: ChoicePlatform) -> ChoiceFile | None:
+        """Return the choices for a platform, or None with the reason in the log.
+
+        Raises:
+            UsageError: they are required, and there are none.
+        """
+        reasons = []
+        trusted = _read_trusted(self.options.trusted_choices, files)
+        for file in files:
+            differences = list_differences(file.saved.platform, platform)
+            if differences:
+                reasons.append(f"choices {file.name} are of another platform: {'; '.join(differences)}")
+            elif not self._is_trusted(file, trusted):
+                reasons.append(
+                    f"choices {file.name} were not saved here, and they are code: "
+                    f"--trust-choices {file.digest} uses them"
+                )
+            else:
+                return file
+        if self.options.choices == STRICT and not self.options.save_choices:
+            raise UsageError(
+                f"--choices strict: {'; '.join(reasons)}",
+                hint="save choices on this platform with --save-choices, or run with --choices auto",
+            )
+        for reason in reasons:
+            self.say(f"not used: {reason}")
+        return None
+
+    def _is_trusted(self, file: ChoiceFile, trusted: frozenset[str]) -> bool:
+        """Return whether choices were saved here, or the user accepted them, now or before."""
+        if file.digest in trusted:
+            remember_document(CHOICES, self.image, file.document, self.store)
+            return True
+        return is_document_of_here(CHOICES, self.image, file.document, self.store)
+
+    def finish(self, session: ChoiceSession, code: int) -> None:
+        """Report the misses of a run, and save its choices if it was asked for and the run succeeded.
+
+        Raises:
+            InconclusiveError: the saved choices are required to be complete, and were not.
+        """
+        misses = session.find_misses()
+        if session.used:
+            self.say(f"choices {session.used.name}: {misses if misses else 'no miss'}")
+        if self.options.save_choices:
+            if code:
+                self.say(f"the choices are not saved: the command ended with {code}")
+                return
+            file = session.save(self.out, self.image, self.store)
+            self.say(
+                f"choices {file.name} saved: {file.saved.archive.files} files, {file.saved.archive.size} bytes packed"
+                if file
+                else "no choices are saved: the command compiled and measured nothing"
+            )
+        elif misses and self.options.choices == STRICT and not code:
+            raise InconclusiveError(
+                f"--choices strict: the run was not one of its saved choices alone: {misses}",
+                hint="add the new ones with --save-choices, if this is the same command on the same data",
+            )
+
+
+def _read_trusted(digests: tuple[str, ...], files: tuple[ChoiceFile, ...]) -> frozenset[str]:
+    """Return the digests of `--trust-choices`.
+
+    Raises:
+        UsageError: one is no digest, or of no choices.
+    """
+    known = frozenset(file.digest for file in files)
+    for digest in digests:
+        if not is_valid(digest, Sha256) or digest not in known:
+            raise UsageError(
+                f"--trust-choices {digest}: there are no such choices",
+                hint=f"those of this directory: {', '.join(sorted(known)) or 'none'}",
+            )
+    return frozenset(digests)
+
+
+def _select_gpus(here: Gpus, asked: str) -> Gpus:
+    """Return the GPUs of this machine that a run gets."""
+    ids = {part for name in gpu_ids(asked) for part in (name, re.sub(r".*=", "", name))}
+    chosen = tuple(gpu for gpu in here.found if {gpu.index, gpu.uuid} & ids)
+    return Gpus(driver=here.driver, found=chosen or here.found)
+
+
+def _describe(file: ChoiceFile) -> str:
+    caches = [
+        f"{name} ({size.measured} measurements, {size.compiled} compiled files)"
+        for name, size in sorted(file.saved.caches.items())
+        if size.files
+    ]
+    return ", ".join(caches)

@@ -1,0 +1,303 @@
+"""`run` with saved choices of compilers, in real containers; the command writes the files that a compiler would."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Built, reprobuild
+
+# A graph with one measured operation, as Inductor leaves them (torch 2.13).
+COMPILE = """
+set -e; cd "$TORCHINDUCTOR_CACHE_DIR"; umask 77
+if [ -e cache/44 ]; then echo "kept $REPROBUILD_CHOICES"; else
+mkdir -p cache fxgraph/ab locks ab
+echo '{"cache": {"mm": {"128x192": {"highest": {"gemm_1": 0.5, "mkl": 0.25}}}}}' >cache/44
+echo code >ab/cab.so; echo graph >fxgraph/ab/x; date +%N >locks/cab.lock; echo "made $REPROBUILD_CHOICES"
+fi
+"""
+ANOTHER = """
+set -e; cd "$TORCHINDUCTOR_CACHE_DIR"; mkdir -p cd
+echo '{"cache": {"mm": {"128x192": {"highest": {"gemm_1": 0.5, "mkl": 0.25, "gemm_9": 1}}}}}' >cache/44
+echo other >cd/ccd.so
+"""
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def out(built_example: Built, tmp_path: Path) -> Path:
+    return built_example.copy(tmp_path / "out")
+
+
+@pytest.fixture
+def run(out: Path) -> Run:
+    def run(script: str, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = reprobuild("run", out, "--seed", "1", *options, "--", "sh", "-c", script)
+        assert done.returncode == code, done.stderr
+        return done
+
+    return run
+
+
+def saved(out: Path) -> list[str]:
+    return sorted(path.name for path in (out / "choices").iterdir())
+
+
+def digest(out: Path) -> str:
+    """Return the digest of the only saved choices."""
+    (record,) = (name for name in saved(out) if name.endswith(".json"))
+    return record.removesuffix(".json")
+
+
+def archive_of(out: Path) -> Path:
+    """Return the only archive."""
+    (archive,) = (out / "choices").glob("*.tar.zst")
+    return archive
+
+
+def test_a_run_begins_with_the_saved_choices(run: Run, out: Path) -> None:
+    first = run(COMPILE, "--save-choices")
+    name = digest(out)
+    assert first.stdout == "made none\n"
+    assert f"choices {name[:12]} saved: 3 files" in first.stderr
+    for options in ((), ("--choices", "strict")):
+        again = run(COMPILE, *options)
+        assert again.stdout == f"kept {name}\n"
+        assert f"choices {name[:12]}: inductor (2 measurements, 2 compiled files)" in again.stderr
+        assert f"choices {name[:12]}: no miss" in again.stderr
+
+
+def test_without_saved_choices_no_variable_changes(run: Run) -> None:
+    script = 'echo "${TORCHINDUCTOR_CACHE_DIR-} ${REPROBUILD_CHOICES-}"; ls -d /var/cache/reprobuild-choices || true'
+    assert run(script).stdout == " \n"
+
+
+def test_choices_that_are_off_are_not_mounted(run: Run) -> None:
+    run(COMPILE, "--save-choices")
+    assert run('echo "${REPROBUILD_CHOICES-}"', "--choices", "off").stdout == "\n"
+
+
+def test_a_miss_is_counted_and_named_and_the_saved_files_stay(run: Run, out: Path) -> None:
+    run(COMPILE, "--save-choices")
+    name = digest(out)
+    content = archive_of(out).read_bytes()
+    done = run(ANOTHER)
+    assert (
+        f"choices {name[:12]}: 1 new measurements, 1 newly compiled files; "
+        "inductor/cache/44: cache mm 128x192 highest gemm_9; inductor/cd/ccd.so"
+    ) in done.stderr
+    assert archive_of(out).read_bytes() == content
+    assert run(COMPILE, "--choices", "strict").stdout == f"kept {name}\n"
+
+
+def test_a_miss_is_an_error_where_choices_are_strict(run: Run, out: Path) -> None:
+    run(COMPILE, "--save-choices")
+    done = run(ANOTHER, "--choices", "strict", code=125)
+    assert (
+        "error: --choices strict: the run was not one of its saved choices alone: 1 new measurements"
+        in done.stderr
+    )
+    assert (
+        "hint: add the new ones with --save-choices, if this is the same command on the same data"
+        in done.stderr
+    )
+    run(ANOTHER, "--save-choices")
+    assert run(ANOTHER, "--choices", "strict").stderr.endswith(f"choices {digest(out)[:12]}: no miss\n")
+
+
+def test_the_code_of_the_command_comes_before_a_miss(run: Run, out: Path) -> None:
+    run(COMPILE, "--save-choices")
+    name = digest(out)
+    run(f"{ANOTHER} exit 3", "--choices", "strict", code=3)
+    done = run(f"{ANOTHER} exit 4", "--save-choices", code=4)
+    assert "the choices are not saved: the command ended with 4" in done.stderr
+    assert digest(out) == name
+
+
+def test_two_collections_of_one_run_are_equal(run: Run, out: Path, tmp_path: Path) -> None:
+    """Locks with a time are left out; times, modes and the order of files are not in the archive."""
+    contents = []
+    for _ in range(2):
+        run(COMPILE, "--save-choices", "--choices", "off")
+        contents.append({name: (out / "choices" / name).read_bytes() for name in saved(out)})
+        shutil.rmtree(out / "choices")
+    assert contents[0] == contents[1]
+
+
+def test_strict_without_saved_choices_says_how_to_save_them(run: Run, out: Path) -> None:
+    done = run(COMPILE, "--choices", "strict", code=125)
+    assert f"error: --choices strict: {out} has no saved choices" in done.stderr
+    assert f"hint: save those of a run: `reprobuild run {out} --save-choices -- CMD`" in done.stderr
+    run(COMPILE, "--save-choices")
+    run(COMPILE, "--choices", "strict")
+
+
+@pytest.mark.parametrize(
+    ("variable", "named"),
+    [
+        ("ATEN_CPU_CAPABILITY=default", "ATEN_CPU_CAPABILITY: none when they were saved, default here"),
+        ("OMP_NUM_THREADS=1", "OMP_NUM_THREADS: 2 when they were saved, 1 here"),
+    ],
+)
+def test_another_platform_is_refused_by_name(run: Run, out: Path, variable: str, named: str) -> None:
+    run(COMPILE, "--save-choices")
+    name = digest(out)
+    done = run('echo "${TORCHINDUCTOR_CACHE_DIR-none}"', "-e", variable)
+    assert done.stdout == "none\n"
+    assert f"not used: choices {name[:12]} are of another platform: {named}" in done.stderr
+    done = run(COMPILE, "-e", variable, "--choices", "strict", code=125)
+    assert f"error: --choices strict: choices {name[:12]} are of another platform: {named}" in done.stderr
+    hint = "hint: save choices on this platform with --save-choices, or run with --choices auto"
+    assert hint in done.stderr
+    assert run(COMPILE, "-e", variable, "--save-choices").stdout == "made none\n"
+    assert len(saved(out)) == 3  # a record for each platform, of one archive
+    assert run(COMPILE, "-e", variable, "--choices", "strict").stdout.startswith("kept ")
+    assert run(COMPILE, "--choices", "strict").stdout == f"kept {name}\n"
+
+
+def test_processors_of_the_run_are_of_the_platform(run: Run, out: Path) -> None:
+    run(COMPILE, "--save-choices")
+    if len(os.sched_getaffinity(0)) == 1:
+        record = next((out / "choices").glob("*.json"))
+        content = record.read_bytes().replace(b'"threads": 1', b'"threads": 2')
+        record.unlink()
+        record.with_name(f"{hashlib.sha256(content).hexdigest()}.json").write_bytes(content)
+        affinity: list[str] = []
+    else:
+        affinity = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
+    done = reprobuild("run", out, "--", "true", prefix=affinity)
+    assert "processors that the run may use: 2 when they were saved, 1 here" in done.stderr
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[:-20])
+
+
+@pytest.mark.parametrize("change", [damage, truncate])
+def test_a_changed_archive_is_refused_by_name(run: Run, out: Path, change: Callable[[Path], None]) -> None:
+    run(COMPILE, "--save-choices")
+    name = digest(out)
+    archive = archive_of(out)
+    change(archive)
+    done = run(COMPILE, code=125)
+    assert f"the choices {name[:12]} ({archive})" in done.stderr
+    hint = f"hint: get {archive.name} again from its maker, remove it, or run with --choices off"
+    assert hint in done.stderr
+    assert done.stdout == ""
+    run("true", "--choices", "off")
+
+
+def test_a_swapped_archive_is_refused_by_name(run: Run, out: Path) -> None:
+    run(COMPILE, "--save-choices")
+    run(f"{COMPILE} echo more >ab/more.so", "-e", "OMP_NUM_THREADS=1", "--save-choices")
+    first, second = sorted((out / "choices").glob("*.tar.zst"))
+    second.unlink()
+    second.write_bytes(first.read_bytes())
+    codes = [
+        reprobuild("run", out, *options, "--", "true").returncode
+        for options in ((), ("-e", "OMP_NUM_THREADS=1"))
+    ]
+    assert sorted(codes) == [0, 125]
+
+
+def test_a_damaged_record_is_refused_by_name(run: Run, out: Path) -> None:
+    run(COMPILE, "--save-choices")
+    record = out / "choices" / f"{digest(out)}.json"
+    text = record.read_text()
+    record.write_text(text[:-30])
+    done = run(COMPILE, code=125)
+    assert f"error: {record} is damaged, or of another version of reprobuild" in done.stderr
+    assert "hint: remove it and save the choices again, or run with --choices off" in done.stderr
+    other = record.with_name(f"{'0' * 64}.json")
+    record.rename(other)
+    other.write_text(text)
+    assert f"error: {other} is the record of other choices" in run(COMPILE, code=125).stderr
+
+
+def test_choices_of_another_party_are_code_and_wait_for_consent(run: Run, out: Path) -> None:
+    run(COMPILE, "--save-choices")
+    record = out / "choices" / f"{digest(out)}.json"
+    content = json.dumps(json.loads(record.read_text())).encode()  # a record that was not written here
+    name = hashlib.sha256(content).hexdigest()
+    record.unlink()
+    record.with_name(f"{name}.json").write_bytes(content)
+    done = run('echo "${TORCHINDUCTOR_CACHE_DIR-none}"')
+    assert done.stdout == "none\n"
+    reason = f"choices {name[:12]} were not saved here, and they are code: --trust-choices {name} uses them"
+    assert reason in done.stderr
+    assert reason in run(COMPILE, "--choices", "strict", code=125).stderr
+    done = run(COMPILE, "--trust-choices", name[:12], code=125)
+    assert f"error: --trust-choices {name[:12]}: there are no such choices" in done.stderr
+    assert f"hint: those of this directory: {name}" in done.stderr
+    assert run(COMPILE, "--trust-choices", name, "--choices", "strict").stdout == f"kept {name}\n"
+    assert run(COMPILE, "--choices", "strict").stdout == f"kept {name}\n"  # consent is remembered
+
+
+def test_no_link_and_no_pipe_of_a_container_is_followed(run: Run, out: Path, tmp_path: Path) -> None:
+    run(
+        f"{COMPILE} ln -s /etc/passwd ab/link.so; ln -s /proc/self/root fxgraph/root; mkfifo ab/pipe.so; "
+        "ln -s ../../../../../../../../etc cache/etc",
+        "--save-choices",
+    )
+    listed = subprocess.run(
+        ["tar", "--zstd", "-tf", str(archive_of(out))],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert listed.stdout.split() == ["inductor/ab/cab.so", "inductor/cache/44", "inductor/fxgraph/ab/x"]
+
+
+def test_a_cache_that_the_user_places_is_left_alone(run: Run, out: Path) -> None:
+    done = run(
+        'mkdir -p /tmp/mine/ab; echo x >/tmp/mine/ab/a.so; echo "$TORCHINDUCTOR_CACHE_DIR"',
+        "-e", "TORCHINDUCTOR_CACHE_DIR=/tmp/mine", "--save-choices",
+    )  # fmt: skip
+    assert done.stdout == "/tmp/mine\n"
+    assert (
+        "TORCHINDUCTOR_CACHE_DIR is given, so the choices of inductor are neither used nor saved"
+        in done.stderr
+    )
+    assert "no choices are saved: the command compiled and measured nothing" in done.stderr
+    assert not (out / "choices").exists()
+
+
+def test_a_linked_directory_of_choices_is_not_written_through(run: Run, out: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (out / "choices").symlink_to(elsewhere)
+    done = run(COMPILE, "--save-choices", code=125)
+    assert f"{out / 'choices'} is a link, and the choices are not written through it" in done.stderr
+    assert done.stdout == ""  # said before the command, which may take hours
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_the_first_rank_saves(out: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
+    for rank in ("1", "0"):
+        done = reprobuild(
+            "run",
+            out,
+            "--save-choices",
+            "--",
+            "sh",
+            "-c",
+            COMPILE,
+            env={**env, "RANK": rank, "WORLD_SIZE": "2"},
+        )
+        assert done.returncode == 0, done.stderr
+        assert (out / "choices").exists() is (rank == "0")
