@@ -128,7 +128,10 @@ def unpack(path: Path, archive: ChoiceArchive, folder: Path, epoch: int, origin:
             content += member.size
             if len(hashes) >= min(archive.files, MOST_FILES) or content > min(archive.content, LARGEST):
                 raise BuildError(f"{origin} has more files than its record states", hint=HOSTILE)
-            hashes[name] = member.write(folder, epoch)
+            try:
+                hashes[name] = member.write(folder, epoch)
+            except FileExistsError:
+                raise BuildError(f"{origin} has {name!r} twice", hint=HOSTILE) from None
     if len(hashes) != archive.files or content != archive.content:
         raise BuildError(f"{origin} has other files than its record states", hint=HOSTILE)
     return hashes
