@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from reprobuild.distribute.choices import list_choices
 from reprobuild.distribute.context_files import context_files
 from reprobuild.distribute.provenance import FILE as PROVENANCE
 from reprobuild.distribute.provenance import provenance
@@ -23,6 +24,7 @@ from reprobuild.distribute.sbom import FILE as SBOM
 from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.distribute.secret_files import refuse_secret_files
 from reprobuild.errors import BuildError, DistributionError, UsageError
+from reprobuild.image.choices.record import CHOICES
 from reprobuild.image.engine_name import encode_named_index, own_name
 from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import LAYOUT, Image
@@ -41,13 +43,13 @@ from reprobuild.store.store import Store
 from reprobuild.verify.certificate.read import read_certificate
 from reprobuild_portable import secrets
 
-Part = Literal["wheels", "debs", "context", "sif", "reprobuild"]
+Part = Literal["wheels", "debs", "context", "choices", "sif", "reprobuild"]
 PARTS: tuple[Part, ...] = get_args(Part)
 LISTED = tuple(part for part in PARTS if part != "sif")  # those that `all` means
 PROGRAM = "unbundle.py"
 _RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
 # A recipe with thousands of packages has 2 MB. Archives are compressed, or were searched when they were made.
-_LARGEST_TEXT, _ARCHIVES = 16 << 20, (".whl", ".tar")
+_LARGEST_TEXT, _ARCHIVES = 16 << 20, (".whl", ".tar", ".tar.zst")
 _LARGEST_VERDICT = 64 << 20
 # Layers and inputs were searched on arrival, and the lock when it was made: its digest fixes it.
 _LOOKED_INTO = (f"{LAYOUT}/blobs/", "store/blobs/", "sources/")
@@ -166,6 +168,8 @@ def list_contents(
             BundleFile(path=path, content=content, sha256=sha256)
             for path, content, sha256 in context_files(out, lock, store)
         ]
+    if "choices" in parts:
+        bundle_files += _choice_files(out)
     if "sif" in parts:
         bundle_files.append(
             BundleFile(path=single_file_name("sif"), content=_require_sif(out, sif), sha256=sif)
@@ -309,6 +313,13 @@ def _runtime_files(out: Path, lock: Lock, store: Store) -> Iterator[BundleFile]:
         yield BundleFile(
             path=_blob_path(sha256), content=store.verified(sha256, "the runtime package"), sha256=sha256
         )
+
+
+def _choice_files(out: Path) -> Iterator[BundleFile]:
+    for file in list_choices(out):
+        sha256 = file.saved.archive.sha256
+        yield BundleFile(path=f"{CHOICES}/{file.record.name}", content=file.document, sha256=file.digest)
+        yield BundleFile(path=f"{CHOICES}/{file.archive.name}", content=file.archive, sha256=sha256)
 
 
 def _blob_path(sha256: str) -> str:

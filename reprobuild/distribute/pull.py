@@ -17,6 +17,7 @@ from msgspec import Struct
 from reprobuild.config.services import read_services
 from reprobuild.context import RunContext
 from reprobuild.distribute.attachments import default_image_name
+from reprobuild.distribute.choices import PulledChoices, fetch_choices
 from reprobuild.distribute.referrers import (
     FoundReferrer,
     find_lock,
@@ -69,6 +70,7 @@ class PullResult(Struct, frozen=True, kw_only=True):
         image: as in `image.json`.
         brought: the number of blobs that were missing in the store.
         referrers: the attachments of the image.
+        choices: the saved choices of the image; `run` asks before it uses them.
         strangers: the number of other referrers; they were not read.
         origin: the maker of the lock, as far as known, and the meaning of trusting it.
     """
@@ -78,6 +80,7 @@ class PullResult(Struct, frozen=True, kw_only=True):
     image: Image
     brought: int
     referrers: tuple[FoundReferrer, ...]
+    choices: tuple[PulledChoices, ...]
     strangers: int
     origin: str
 
@@ -129,6 +132,7 @@ def pull(
         if former is None or not is_pulled_here(former, out, store):
             set_aside(out, context.say)
         builder, referrers = write_valid_attachments(repository, offers, lock, image, out)
+        choices = fetch_choices(repository, offers.choices, image.manifest, out, store, net)
         image = msgspec.structs.replace(image, builder=builder)
         remember_tree(image, store)
         remember_pulled(image, out, store)
@@ -142,7 +146,7 @@ def pull(
     context.say(whence)
     return PullResult(
         out=out, reference=str(exact), image=image, brought=count, strangers=offers.strangers,
-        referrers=referrers, origin=whence,
+        referrers=referrers, choices=choices, origin=whence,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from reprobuild.distribute.attachments import (
     encode_artifact,
     list_attachments,
 )
+from reprobuild.distribute.choices import list_choices, send_choices
 from reprobuild.distribute.registry_errors import convert_errors
 from reprobuild.distribute.secret_files import make_source_finder, refuse_secret_files
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
@@ -59,6 +60,7 @@ class PushResult(Struct, frozen=True, kw_only=True):
         sent: the number of sent blobs, and `sent_bytes` their size.
         there: the number of blobs that the registry had.
         attached: lock, verdict file, bill of materials, provenance.
+        choices: the manifest of the saved choices of each platform, by digest.
         api: the registry lists the image's referrers itself; else a tag does.
     """
 
@@ -69,6 +71,7 @@ class PushResult(Struct, frozen=True, kw_only=True):
     sent_bytes: int
     there: int
     attached: tuple[AttachedFile, ...]
+    choices: tuple[str, ...]
     api: bool
 
     @property
@@ -124,7 +127,7 @@ def push(
             f"{out} holds {image.manifest}, and {reference} is to be another image",
             hint="leave the digest out, or push the directory that has it",
         )
-    attachments = list_attachments(lock, image, out)  # before anything is sent
+    attachments, choices = list_attachments(lock, image, out), list_choices(out)  # before anything is sent
     refuse_secret_files(lock, make_source_finder(out, lock, context.store))
     net, hub = context.net, read_services(services)["docker-hub"].url
     count = _Count(context)
@@ -136,14 +139,15 @@ def push(
         _send_blobs(repository, out / image.layout, parts, count, context)
         if not repository.has_manifest(image.manifest):
             repository.put_manifest(content, MANIFEST, image.manifest)
-        attached, api = _attach_files(repository, attachments, subject, count)
+        sent_choices = send_choices(repository, choices, subject)
+        attached, api = _attach_files(repository, attachments, subject, sent_choices, count)
         if reference.tag:
             repository.put_manifest(content, MANIFEST, reference.tag)
     exact = Reference(host=reference.host, name=reference.name, digest=image.manifest)
     context.say(f"pushed {exact}: {count.blobs} blobs sent, {count.there} were there")
     return PushResult(
         reference=str(exact), tag=reference.tag, digest=image.manifest, sent=count.blobs, sent_bytes=count.bytes,
-        there=count.there, attached=attached, api=api,
+        there=count.there, attached=attached, choices=tuple(descriptor.digest for descriptor in sent_choices), api=api,
     )  # fmt: skip
 
 
@@ -194,7 +198,11 @@ def _send_blobs(
 
 
 def _attach_files(
-    repository: OciRepository, attachments: list[Attachment], subject: Descriptor, count: _Count
+    repository: OciRepository,
+    attachments: list[Attachment],
+    subject: Descriptor,
+    sent_choices: tuple[Descriptor, ...],
+    count: _Count,
 ) -> tuple[tuple[AttachedFile, ...], bool]:
     """Attach files to an image; return them, and a flag.
 
@@ -214,5 +222,7 @@ def _attach_files(
         )))  # fmt: skip
     api = repository.referrers(subject.digest).api
     if not api:
-        repository.list_referrers(subject.digest, tuple(descriptor for _, descriptor in manifests))
+        repository.list_referrers(
+            subject.digest, (*(descriptor for _, descriptor in manifests), *sent_choices)
+        )
     return tuple(AttachedFile(kind=kind, digest=descriptor.digest) for kind, descriptor in manifests), api

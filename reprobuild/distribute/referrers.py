@@ -28,6 +28,7 @@ from reprobuild.distribute.attachments import (
     provenance_of,
     read_artifact,
 )
+from reprobuild.distribute.choices import TYPE
 from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.ecosystems.oci_registry.manifest import OTHER
 from reprobuild.ecosystems.oci_registry.repository import Descriptor, OciRepository
@@ -62,6 +63,7 @@ class ReferrerList(Struct, frozen=True, kw_only=True):
     """
 
     by_kind: Mapping[Kind, list[Descriptor]]
+    choices: list[Descriptor]
     strangers: int
 
 
@@ -132,7 +134,9 @@ def list_referrers(repository: OciRepository, digest: str, named: str) -> Referr
         kind: [referrer for referrer in referrers if referrer.artifact_type == TYPES[kind]][:MOST_OF_A_KIND]
         for kind in KINDS
     }
-    return ReferrerList(by_kind=offers, strangers=len(referrers) - sum(map(len, offers.values())))
+    choices = [referrer for referrer in referrers if referrer.artifact_type == TYPE]
+    known = sum(map(len, offers.values())) + len(choices)
+    return ReferrerList(by_kind=offers, choices=choices, strangers=len(referrers) - known)
 
 
 def _read_attachments(

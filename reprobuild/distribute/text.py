@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import PurePosixPath
 
 from reprobuild.distribute.bundle import BundleResult
 from reprobuild.distribute.pull import PullResult
@@ -55,4 +56,10 @@ def render_pulled(pulled: PullResult) -> str:
         referrer.file for referrer in pulled.referrers if referrer.kind == "certificate" and referrer.file
     ]
     against = [f"{check} --against {shlex.quote(str(pulled.out / file))}" for file in certificates]
-    return "\n".join([pulled.reference, str(pulled.out), *(against or [check])])
+    choices = [
+        f"choices of compilers, which are code: reprobuild run {shlex.quote(str(pulled.out))} "
+        f"--trust-choices {PurePosixPath(choice.file).stem} -- CMD"
+        for choice in pulled.choices
+        if choice.file
+    ]
+    return "\n".join([pulled.reference, str(pulled.out), *(against or [check]), *choices])

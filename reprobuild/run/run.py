@@ -22,7 +22,7 @@ from reprobuild.infra.proc.keyboard import is_terminal
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.recipe.image_config import image_config, split_environment, static_variables
-from reprobuild.run.choices.use import ChoiceUse
+from reprobuild.run.choices import ChoiceUse
 from reprobuild.run.options import (
     RunOptions,
     read_limits,
@@ -75,7 +75,6 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
     choices = ChoiceUse(
         out=out,
         lock=lock,
-        image=image,
         store=context.store,
         options=_of_rank(run_options, context.env),
         say=say,

@@ -16,10 +16,10 @@ from pathlib import Path
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Sink
 from reprobuild.errors import UsageError
+from reprobuild.image.choices.record import read_choices
 from reprobuild.infra import proc
 from reprobuild.infra.proc.signals import GRACE_SECONDS
 from reprobuild.output.directory import read_image
-from reprobuild.run.choices.record import read_choices
 from reprobuild.run.options import AUTO, OFF, STRICT, RunOptions, make_volume_absolute
 from reprobuild.run.pyxis import pyxis_command
 

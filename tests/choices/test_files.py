@@ -11,22 +11,20 @@ import msgspec
 import pytest
 
 from reprobuild.errors import BuildError, UsageError
+from reprobuild.image.choices import archive as archives
+from reprobuild.image.choices.archive import ChoiceArchive, hash_files, pack, unpack
+from reprobuild.image.choices.caches import MOUNT, find_caches, matches, read_caches
+from reprobuild.image.choices.measurements import list_measurements
+from reprobuild.image.choices.platform import ChoicePlatform, VisibleGpus, find_platform, list_differences
 from reprobuild.image.layers.blobs import LayerWriter
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.model import Lock
-from reprobuild.resolve.cuda.nvidia_smi import Gpus
-from reprobuild.resolve.cuda.rules import DriverGpu
-from reprobuild.run.choices import archive as archives
-from reprobuild.run.choices.archive import ChoiceArchive, hash_files, pack, unpack
-from reprobuild.run.choices.caches import MOUNT, find_caches, matches, read_caches
-from reprobuild.run.choices.measurements import list_measurements
-from reprobuild.run.choices.platform import ChoicePlatform, find_platform, list_differences
-from reprobuild.run.choices.session import Misses
+from reprobuild.run.choice_session import Misses
 from tests.verify.samples import conda_package, make_lock, wheel
 
 CPUINFO = "processor : 0\nmodel name\t: EPYC 9B14\nflags\t\t: sse4_2 avx2 avx512f\n\nprocessor : 1\n"
-H100 = DriverGpu(name="NVIDIA H100 80GB HBM3", capability="9.0", index="0", uuid="GPU-1")
+H100 = "NVIDIA H100 80GB HBM3 9.0"
 
 
 def kept(path: str) -> bool:
@@ -97,7 +95,7 @@ def platform_of(tmp_path: Path, **changed: Any) -> ChoicePlatform:
     (tmp_path / "proc").mkdir(exist_ok=True)
     (tmp_path / "proc/cpuinfo").write_text(changed.get("cpuinfo", CPUINFO))
     lock: Lock = changed.get("lock", make_lock(wheels=(wheel("torch", "2.13.0"), wheel("idna", "3.1"))))
-    gpus = changed.get("gpus", Gpus(driver="580.1", found=(H100, H100)))
+    gpus = changed.get("gpus", VisibleGpus(driver="580.1", models=(H100, H100)))
     return find_platform(
         lock, gpus, changed.get("variables", {"OMP_NUM_THREADS": "2", "HOME": "/"}), tmp_path
     )
@@ -120,7 +118,7 @@ def test_a_platform_with_a_gpu_of_amd(tmp_path: Path) -> None:
         node = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{number}"
         node.mkdir(parents=True)
         (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count 1216\ngfx_target_version {target}\n")
-    assert platform_of(tmp_path, gpus=Gpus()).gpus == ("gfx 90402, 1216 units",)
+    assert platform_of(tmp_path, gpus=VisibleGpus()).gpus == ("gfx 90402, 1216 units",)
     assert platform_of(tmp_path, gpus=None).gpus == ()
 
 
@@ -164,7 +162,10 @@ def _wheel_of(version: str, sha256: str) -> Lock:
             {"cpuinfo": CPUINFO.replace("9B14", "7763")},
             "processor: EPYC 9B14 when they were saved, EPYC 7763 here",
         ),
-        ({"gpus": Gpus(driver="590.2", found=(H100,))}, "driver: 580.1 when they were saved, 590.2 here"),
+        (
+            {"gpus": VisibleGpus(driver="590.2", models=(H100,))},
+            "driver: 580.1 when they were saved, 590.2 here",
+        ),
         ({"gpus": None}, "GPUs: NVIDIA H100 80GB HBM3 9.0 when they were saved, none here"),
     ],
 )

@@ -566,11 +566,11 @@ def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
 
 def test_options() -> None:
     assert parse_parts("") == frozenset()
-    assert parse_parts("all") == {"wheels", "debs", "context", "reprobuild"}
+    assert parse_parts("all") == {"wheels", "debs", "context", "choices", "reprobuild"}
     assert parse_parts("wheels,debs,sif") == {"wheels", "debs", "sif"}
     with pytest.raises(UsageError, match="'eggs' is no part of a bundle") as usage:
         parse_parts("wheels,eggs")
-    assert usage.value.hint == "there are: wheels, debs, context, sif, reprobuild, all"
+    assert usage.value.hint == "there are: wheels, debs, context, choices, sif, reprobuild, all"
     assert [parse_size(text) for text in ("1M", "4G", "2097152", "2gib")] == [
         1 << 20,
         4 << 30,

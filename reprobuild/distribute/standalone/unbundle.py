@@ -341,6 +341,8 @@ FILES = (
 FOLDERS = ("context/", "image/", "sources/", "store/blobs/")
 # Of reprobuild itself only wheels: a Python that starts among the files of a bundle would run a package of this name.
 _OWN = re.compile(r"reprobuild/[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl")
+# Saved choices of compilers: records and archives by their hashes.
+_CHOICES = re.compile(r"choices/[0-9a-f]{64}\.(?:json|tar\.zst)")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 _LINE = re.compile("[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]{0,200}")
@@ -391,6 +393,7 @@ def members_of(raw: bytes) -> List[Member]:
             member.path not in FILES
             and not member.path.startswith(FOLDERS)
             and not _OWN.fullmatch(member.path)
+            and not _CHOICES.fullmatch(member.path)
         ):
             raise RefusedError(
                 "it holds %s, and no bundle of the form %d does" % (escape_text(member.path), FORM),

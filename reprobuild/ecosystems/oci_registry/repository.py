@@ -89,7 +89,11 @@ class OciRepository:
 
         Section: "Checking if content exists in the registry".
         """
-        return self._exists(f"{self._root}/blobs/{digest}")
+        return self._exists(self.blob_address(digest))
+
+    def blob_address(self, digest: str) -> str:
+        """Return the address of a blob."""
+        return f"{self._root}/blobs/{digest}"
 
     def has_manifest(self, digest: str) -> bool:
         """Return whether a manifest exists."""

@@ -121,44 +121,47 @@ def unpack(path: Path, archive: ChoiceArchive, folder: Path, epoch: int, origin:
         BuildError: it is damaged, is another archive, or has more or other files than it states.
     """
     hashes: dict[str, str] = {}
-    content = 0
-    again = f"get {path.name} again from its maker, remove it, or run with --choices off"
-    with open_packed(path.open, KIND, archive.tar, origin, packed=archive.sha256, again=again) as stream:
-        for name, member in _regular_members(stream, origin):
-            content += member.size
-            if len(hashes) >= min(archive.files, MOST_FILES) or content > min(archive.content, LARGEST):
-                raise BuildError(f"{origin} has more files than its record states", hint=HOSTILE)
-            try:
-                hashes[name] = member.write(folder, epoch)
-            except FileExistsError:
-                raise BuildError(f"{origin} has {name!r} twice", hint=HOSTILE) from None
-    if len(hashes) != archive.files or content != archive.content:
-        raise BuildError(f"{origin} has other files than its record states", hint=HOSTILE)
+    for name, stream in read_files(path, archive, origin):
+        try:
+            hashes[name] = _write(stream, folder, name, epoch)
+        except FileExistsError:
+            raise BuildError(f"{origin} has {name!r} twice", hint=HOSTILE) from None
     return hashes
 
 
-class _Member(Struct, frozen=True):
-    """A file of an archive."""
+def read_files(path: Path, archive: ChoiceArchive, origin: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield each file of an archive, its path and its content; then check the archive.
 
-    name: str
-    size: int
-    stream: IO[bytes]
+    Args:
+        path: the file of the archive.
+        archive: its hashes and sizes.
+        origin: the archive's name for the user.
 
-    def write(self, folder: Path, epoch: int) -> str:
-        """Write the file below a directory; return its sha256."""
-        digest = hashlib.sha256()
-        with open_below(folder, self.name) as target:
-            while chunk := self.stream.read(CHUNK):
-                digest.update(chunk)
-                target.write(chunk)
-            target.flush()
-            os.utime(target.fileno(), (epoch, epoch))
-        return digest.hexdigest()
+    Raises:
+        BuildError: it is damaged, is another archive, or has more or other files than it states.
+    """
+    count = content = 0
+    again = f"get {path.name} again from its maker, remove it, or run with --choices off"
+    with open_packed(path.open, KIND, archive.tar, origin, packed=archive.sha256, again=again) as stream:
+        for info, opened in layer_members(stream, origin):
+            if opened is None:
+                raise BuildError(f"{origin} has {info.name!r}, which is no file", hint=HOSTILE)
+            check_name(info.name, origin)
+            count, content = count + 1, content + info.size
+            if count > min(archive.files, MOST_FILES) or content > min(archive.content, LARGEST):
+                raise BuildError(f"{origin} has more files than its record states", hint=HOSTILE)
+            yield info.name, opened
+    if (count, content) != (archive.files, archive.content):
+        raise BuildError(f"{origin} has other files than its record states", hint=HOSTILE)
 
 
-def _regular_members(stream: IO[bytes], origin: str) -> Iterator[tuple[str, _Member]]:
-    for info, content in layer_members(stream, origin):
-        if content is None:
-            raise BuildError(f"{origin} has {info.name!r}, which is no file", hint=HOSTILE)
-        check_name(info.name, origin)
-        yield info.name, _Member(info.name, info.size, content)
+def _write(stream: IO[bytes], folder: Path, name: str, epoch: int) -> str:
+    """Write a file below a directory; return its sha256."""
+    digest = hashlib.sha256()
+    with open_below(folder, name) as target:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+            target.write(chunk)
+        target.flush()
+        os.utime(target.fileno(), (epoch, epoch))
+    return digest.hexdigest()

@@ -13,16 +13,14 @@ from msgspec import Struct
 from reprobuild.engines.gpu import gpu_ids
 from reprobuild.engines.model import Task
 from reprobuild.errors import InconclusiveError, UsageError
-from reprobuild.image.model import Image
+from reprobuild.image.choices.caches import CompilerCache, find_caches
+from reprobuild.image.choices.platform import ChoicePlatform, VisibleGpus, find_platform, list_differences
+from reprobuild.image.choices.record import CHOICES, ChoiceFile, read_choices
 from reprobuild.infra.untrusted.strings import Sha256, is_valid
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.lock.model import Lock
-from reprobuild.output.directory import is_document_of_here, remember_document
-from reprobuild.resolve.cuda.nvidia_smi import Gpus, query_gpus
-from reprobuild.run.choices.caches import CompilerCache, find_caches
-from reprobuild.run.choices.platform import ChoicePlatform, find_platform, list_differences
-from reprobuild.run.choices.record import CHOICES, ChoiceFile, read_choices
-from reprobuild.run.choices.session import ChoiceSession, refuse_without_caches
+from reprobuild.resolve.cuda.nvidia_smi import query_gpus
+from reprobuild.run.choice_session import ChoiceSession, is_accepted, refuse_without_caches, remember_accepted
 from reprobuild.run.options import OFF, STRICT, RunOptions
 from reprobuild.store.store import Store
 
@@ -30,11 +28,10 @@ Say = Callable[[str], None]
 
 
 class ChoiceUse(Struct, frozen=True, kw_only=True):
-    """The image, its directory and its store, and the options of a run with choices."""
+    """The image, its directory, the store, and the options of a run with choices."""
 
     out: Path
     lock: Lock
-    image: Image
     store: Store
     options: RunOptions
     say: Say
@@ -68,7 +65,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         if options.save_choices:
             refuse_link(self.out / CHOICES, "the choices")
             refuse_without_caches(caches)
-        gpus = _select_gpus(query_gpus(env), task.gpus) if task.gpus else None
+        gpus = _find_gpus(env, task.gpus)
         platform = find_platform(self.lock, gpus, {**frozen, **task.environment})
         used = self._select(files, platform)
         if used is None and not options.save_choices:
@@ -125,9 +122,9 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
     def _is_trusted(self, file: ChoiceFile, trusted: frozenset[str]) -> bool:
         """Return whether choices were saved here, or the user accepted them, now or before."""
         if file.digest in trusted:
-            remember_document(CHOICES, self.image, file.document, self.store)
+            remember_accepted(file, self.store)
             return True
-        return is_document_of_here(CHOICES, self.image, file.document, self.store)
+        return is_accepted(file, self.store)
 
     def finish(self, session: ChoiceSession, code: int) -> None:
         """Report the misses of a run, and save its choices if it was asked for and the run succeeded.
@@ -142,7 +139,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
             if code:
                 self.say(f"the choices are not saved: the command ended with {code}")
                 return
-            file = session.save(self.out, self.image, self.store)
+            file = session.save(self.out, self.store)
             self.say(
                 f"choices {file.name} saved: {file.saved.archive.files} files, {file.saved.archive.size} bytes packed"
                 if file
@@ -171,11 +168,16 @@ def _read_trusted(digests: tuple[str, ...], files: tuple[ChoiceFile, ...]) -> fr
     return frozenset(digests)
 
 
-def _select_gpus(here: Gpus, asked: str) -> Gpus:
-    """Return the GPUs of this machine that a run gets."""
+def _find_gpus(env: Mapping[str, str], asked: str) -> VisibleGpus | None:
+    """Return the GPUs of this machine that a run gets, or None if it gets none."""
+    if not asked:
+        return None
+    here = query_gpus(env)
     ids = {part for name in gpu_ids(asked) for part in (name, re.sub(r".*=", "", name))}
-    chosen = tuple(gpu for gpu in here.found if {gpu.index, gpu.uuid} & ids)
-    return Gpus(driver=here.driver, found=chosen or here.found)
+    chosen = tuple(gpu for gpu in here.found if {gpu.index, gpu.uuid} & ids) or here.found
+    return VisibleGpus(
+        models=tuple(f"{gpu.name} {gpu.capability}".strip() for gpu in chosen), driver=here.driver
+    )
 
 
 def _describe(file: ChoiceFile) -> str:

@@ -44,7 +44,7 @@ class CompilerCache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 @cache
 def read_caches() -> dict[str, CompilerCache]:
     """Return the table, by the name of the consumer."""
-    raw = files("reprobuild.run.choices").joinpath("caches.toml").read_bytes()
+    raw = files("reprobuild.image.choices").joinpath("caches.toml").read_bytes()
     return decode_toml(raw, dict[str, CompilerCache])
 
 

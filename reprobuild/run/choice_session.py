@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,15 +13,11 @@ from msgspec import Struct
 
 from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
-from reprobuild.image.model import Image
-from reprobuild.infra.untrusted.write_below import open_below, write_below
-from reprobuild.lock.model import Lock
-from reprobuild.output.directory import remember_document
-from reprobuild.run.choices.archive import hash_files, pack, unpack
-from reprobuild.run.choices.caches import MOUNT, CompilerCache, matches
-from reprobuild.run.choices.measurements import display_measurement, list_measurements
-from reprobuild.run.choices.platform import ChoicePlatform
-from reprobuild.run.choices.record import (
+from reprobuild.image.choices.archive import hash_files, pack, unpack
+from reprobuild.image.choices.caches import MOUNT, CompilerCache, matches
+from reprobuild.image.choices.measurements import display_measurement, list_measurements
+from reprobuild.image.choices.platform import ChoicePlatform
+from reprobuild.image.choices.record import (
     CHOICES,
     CacheSize,
     ChoiceFile,
@@ -27,6 +25,8 @@ from reprobuild.run.choices.record import (
     encode_choices,
     read_choices,
 )
+from reprobuild.infra.untrusted.write_below import open_below, write_below
+from reprobuild.lock.model import Lock
 from reprobuild.store.store import Store
 
 USED = "REPROBUILD_CHOICES"  # the record of a job has this variable
@@ -117,7 +117,7 @@ class ChoiceSession:
         )
         return Misses(measured=tuple(sorted(after.measured - before.measured)), compiled=tuple(changed))
 
-    def save(self, out: Path, image: Image, store: Store) -> ChoiceFile | None:
+    def save(self, out: Path, store: Store) -> ChoiceFile | None:
         """Save the caches into an output directory; return them, or None if they are empty.
 
         They replace those of the same platform.
@@ -147,7 +147,7 @@ class ChoiceSession:
             ):
                 shutil.copyfileobj(source, target)
         write_below(out, f"{CHOICES}/{file.record.name}", file.document, replace=True)
-        remember_document(CHOICES, image, file.document, store)
+        remember_accepted(file, store)
         _remove_former(former, read_choices(out), file)
         return file
 
@@ -183,6 +183,24 @@ class ChoiceSession:
             compiled=sum(path.startswith(above) for path in state.compiled),
             files=sum(path.startswith(above) for path in state.hashes),
         )
+
+
+def remember_accepted(file: ChoiceFile, store: Store) -> None:
+    """Record that choices were saved here, or that the user accepted them.
+
+    If the store cannot be written to, the next run asks again.
+    """
+    with contextlib.suppress(OSError):
+        store.remember(_key(file), True)
+
+
+def is_accepted(file: ChoiceFile, store: Store) -> bool:
+    """Return whether choices were saved here, or the user accepted them; an untrusted store cannot say so."""
+    return store.recall(_key(file)) is True
+
+
+def _key(file: ChoiceFile) -> str:
+    return hashlib.sha256(f"accepted choices, 1 {file.digest}".encode()).hexdigest()
 
 
 def _remove_former(former: Sequence[ChoiceFile], all_files: Sequence[ChoiceFile], file: ChoiceFile) -> None:

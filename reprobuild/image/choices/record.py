@@ -11,17 +11,17 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
+from reprobuild.image.choices.archive import ChoiceArchive
+from reprobuild.image.choices.platform import ChoicePlatform
 from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Sha256, Size, Word
-from reprobuild.run.choices.archive import ChoiceArchive
-from reprobuild.run.choices.platform import ChoicePlatform
 
 CHOICES = "choices"
 _RECORD, _ARCHIVE = ".json", ".tar.zst"
-_LARGEST = 1 << 20  # bytes of a record, which has some 10,000
+LARGEST_RECORD = 1 << 20  # bytes; a record has some 10,000
 _MOST_RECORDS = 1000
 
 
@@ -90,7 +90,7 @@ def _read_records(folder: Path) -> Iterator[ChoiceFile]:
         return
     for path in paths[:_MOST_RECORDS]:
         try:
-            document = read_plain(path, _LARGEST)
+            document = read_plain(path, LARGEST_RECORD)
             saved = parse_choices(document)
         except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as err:
             raise UsageError(

@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 from reprobuild.infra.untrusted.strings import PackageName, ShortLine, Size, VariableName, Word
 from reprobuild.lock.distributions import environment_wheels
 from reprobuild.lock.model import Lock
-from reprobuild.resolve.cuda.nvidia_smi import Gpus
 from reprobuild_portable.host import host
 
 # They choose instructions or the number of threads.
@@ -51,14 +50,21 @@ class ChoicePlatform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     packages: dict[PackageName, ShortLine]
 
 
+class VisibleGpus(Struct, frozen=True, kw_only=True):
+    """The models of the GPUs of NVIDIA that a run gets, and their driver."""
+
+    models: tuple[str, ...] = ()
+    driver: str = ""
+
+
 def find_platform(
-    lock: Lock, gpus: Gpus | None, variables: Mapping[str, str], root: Path = Path("/")
+    lock: Lock, gpus: VisibleGpus | None, variables: Mapping[str, str], root: Path = Path("/")
 ) -> ChoicePlatform:
     """Return the platform of a run on this machine.
 
     Args:
         lock: of the image.
-        gpus: those of NVIDIA that the run gets; None if it gets no GPU.
+        gpus: those that the run gets; None if it gets no GPU.
         variables: of the run, with those of the image.
         root: the directory that holds proc.
     """
@@ -67,16 +73,14 @@ def find_platform(
     except OSError:
         text = ""
     flags = _FLAGS.search(text)
-    nvidia = gpus or Gpus()
+    nvidia = gpus or VisibleGpus()
     amd = _amd_gpus(root) if gpus is not None else ()
     return ChoicePlatform(
         machine=platform.machine(),
         cpu=_shorten(" ".join(_cpu_fields(text))),
         flags=tuple(sorted(set(re.findall(r"[a-z0-9_]+", flags[1])))) if flags else (),
         threads=len(host.sched_getaffinity(0)),
-        gpus=tuple(
-            sorted({*(_shorten(f"{gpu.name} {gpu.capability}".strip()) for gpu in nvidia.found), *amd})
-        ),
+        gpus=tuple(sorted({*map(_shorten, nvidia.models), *amd})),
         driver=_shorten(nvidia.driver),
         variables={name: _shorten(variables[name]) for name in VARIABLES if name in variables},
         packages=dict(sorted(_find_packages(lock))),

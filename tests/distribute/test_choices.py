@@ -1,0 +1,231 @@
+"""Saved choices of compilers in bundles and registries."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprobuild.distribute import choices
+from reprobuild.distribute.choices import TYPE, list_choices
+from reprobuild.distribute.pull import PullResult, pull
+from reprobuild.distribute.push import push
+from reprobuild.distribute.text import render_pulled
+from reprobuild.distribute.unbundle import unbundle
+from reprobuild.ecosystems.oci_registry.repository import MANIFEST
+from reprobuild.errors import BuildError, DistributionError, UsageError
+from reprobuild.image.choices.record import ChoiceFile, read_choices
+from reprobuild.output.directory import read_image
+from reprobuild.store.store import Store
+from tests.choices.samples import CACHE, PLATFORM, save_choices
+from tests.distribute.conftest import Results
+from tests.distribute.folders import make_results, make_session
+from tests.distribute.held import Held, listed
+from tests.registry.pushing import sha256
+
+NAME = "team/train"
+ANOTHER = msgspec.structs.replace(PLATFORM, cpu="two")
+
+
+def unbundle_program(file: Path, out: Path) -> None:
+    """Unpack a bundle with the program that needs only Python."""
+    subprocess.run([sys.executable, str(file.parent / "unbundle.py"), str(file), "-o", str(out)], check=True)
+
+
+def unbundle_command(file: Path, out: Path) -> None:
+    unbundle(file, out, Store(out.parent / "other-store"), os.environ, signers=None, say=lambda text: None)
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    with Held() as registry:
+        yield registry
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    make_results(tmp_path / "out")
+    return tmp_path / "out"
+
+
+def send(out: Path, held: Held) -> dict[str, Any]:
+    lock, image = read_image(out)
+    return push(lock, image, out, f"{held.host}/{NAME}:1", make_session(out.parent / "unused"), {}).document
+
+
+def bring(held: Held, out: Path) -> PullResult:
+    return pull(f"{held.host}/{NAME}:1", out, make_session(out.parent / f"{out.name}-store"), {})
+
+
+@pytest.mark.parametrize("api", [True, False], ids=["api", "tag"])
+def test_choices_of_each_platform_travel_with_the_image(api: bool, out: Path, tmp_path: Path) -> None:
+    files = [save_choices(out), save_choices(out, platform=ANOTHER)]  # two records of one archive
+    with Held(api=api) as held:
+        sent = send(out, held)
+        assert len(sent["choices"]) == 2
+        assert send(out, held)["choices"] == sent["choices"]
+        pulled = bring(held, tmp_path / "there")
+        assert {choice.digest for choice in pulled.choices} == {*sent["choices"]}
+        assert {choice.file for choice in pulled.choices} == {f"choices/{file.record.name}" for file in files}
+        assert pulled.strangers == 0
+        for file in files:
+            for path in (file.record, file.archive):
+                assert (tmp_path / "there/choices" / path.name).read_bytes() == path.read_bytes()
+        for file in files:
+            command = f"reprobuild run {tmp_path / 'there'} --trust-choices {file.digest} -- CMD"
+            assert f"choices of compilers, which are code: {command}" in render_pulled(pulled)
+        bring(held, tmp_path / "there")  # once more, over the same files
+
+
+def test_an_image_without_choices_sends_none(out: Path, held: Held, tmp_path: Path) -> None:
+    assert send(out, held)["choices"] == ()
+    assert bring(held, tmp_path / "there").choices == ()
+    assert not (tmp_path / "there/choices").exists()
+
+
+# --- a registry in which others write -----------------------------------------------------------------
+
+
+def swap_layers(manifest: dict[str, Any]) -> None:
+    manifest["layers"].reverse()
+
+
+def forget_a_layer(manifest: dict[str, Any]) -> None:
+    del manifest["layers"][1]
+
+
+def name_another_image(manifest: dict[str, Any]) -> None:
+    manifest["subject"]["digest"] = f"sha256:{'0' * 64}"
+
+
+def state_another_size(manifest: dict[str, Any]) -> None:
+    manifest["layers"][1]["size"] += 1
+
+
+def replace_layers(manifest: dict[str, Any]) -> None:
+    manifest["layers"] = 5
+
+
+@pytest.mark.parametrize(
+    "change", [swap_layers, forget_a_layer, name_another_image, state_another_size, replace_layers]
+)
+def test_a_manifest_that_was_made_up_is_named(
+    change: Callable[[dict[str, Any]], None], out: Path, held: Held, tmp_path: Path
+) -> None:
+    save_choices(out)
+    (digest,) = send(out, held)["choices"]
+    manifest = json.loads(held.manifests.pop(digest)[1])
+    change(manifest)
+    content = json.dumps(manifest).encode()
+    # The list of referrers, which the registry makes, still has it for this image.
+    wrong = sha256(content)
+    held.manifests[wrong] = (MANIFEST, content)
+    _, image = read_image(out)
+    entry = {"mediaType": MANIFEST, "digest": wrong, "size": len(content), "artifactType": TYPE}
+    held.lie(
+        "GET",
+        f"/v2/{NAME}/referrers/{image.manifest}",
+        listed(
+            json.dumps(
+                {"manifests": [*json.loads(held.referrers(image.manifest))["manifests"], entry]}
+            ).encode()
+        ),
+    )
+    pulled = bring(held, tmp_path / "there")
+    assert {(choice.file, choice.why) for choice in pulled.choices} == {("", "damaged, or made up")}
+    assert not (tmp_path / "there/choices").exists()
+
+
+def test_an_archive_with_other_bytes_is_not_written(out: Path, held: Held, tmp_path: Path) -> None:
+    file = save_choices(out)
+    send(out, held)
+    held.blobs[f"sha256:{file.saved.archive.sha256}"] = b"x" * file.saved.archive.size
+    (choice,) = bring(held, tmp_path / "there").choices
+    assert choice.file == ""
+    assert file.archive.name in choice.why
+    assert not (tmp_path / "there/choices").exists()
+
+
+def test_archives_beyond_the_bound_are_not_fetched(
+    out: Path, held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = save_choices(out)
+    send(out, held)
+    monkeypatch.setattr(choices, "LARGEST_SUM", file.saved.archive.size - 1)
+    (choice,) = bring(held, tmp_path / "there").choices
+    assert (choice.file, choice.why) == ("", f"too large: {file.saved.archive.size} bytes")
+
+
+def test_pull_does_not_write_through_a_link(out: Path, held: Held, tmp_path: Path) -> None:
+    save_choices(out)
+    send(out, held)
+    bring(held, tmp_path / "there")
+    shutil.rmtree(tmp_path / "there/choices")
+    (tmp_path / "there/choices").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="is a link, and the choices are not written through it"):
+        bring(held, tmp_path / "there")
+
+
+# --- what is handed over ------------------------------------------------------------------------------
+
+
+def test_a_text_that_looks_like_a_secret_is_not_handed_over(out: Path) -> None:
+    token = "ghp_" + "wJalrXUtnFEMIK7MDENGbPxRfiCYzz123456"
+    file = save_choices(
+        out, {**CACHE, "inductor/ab/cab.py": f"url = 'https://{token}@example.org'\n".encode()}
+    )
+    with pytest.raises(DistributionError, match=r"inductor/ab/cab\.py:1 looks like a secret") as caught:
+        list_choices(out)
+    assert caught.value.hint == f"remove {file.record}, or hand the image over without its choices"
+    assert token not in str(caught.value)
+    file.record.unlink()
+    assert list_choices(out) == ()
+
+
+def remove(file: ChoiceFile) -> None:
+    file.archive.unlink()
+
+
+def link(file: ChoiceFile) -> None:
+    file.archive.rename(file.archive.with_suffix(".other"))
+    file.archive.symlink_to(file.archive.with_suffix(".other"))
+
+
+@pytest.mark.parametrize("change", [remove, link])
+def test_a_missing_archive_is_named(change: Callable[[ChoiceFile], None], out: Path) -> None:
+    file = save_choices(out)
+    change(file)
+    with pytest.raises(DistributionError, match="is missing, or no plain file") as caught:
+        list_choices(out)
+    hint = f"remove {file.record}, and save the choices again with `reprobuild run --save-choices`"
+    assert caught.value.hint == hint
+
+
+def test_a_damaged_archive_is_not_handed_over(out: Path) -> None:
+    file = save_choices(out)
+    file.archive.write_bytes(file.archive.read_bytes()[:-1])
+    with pytest.raises(BuildError, match=f"the choices {file.name}"):
+        list_choices(out)
+
+
+@pytest.mark.parametrize("unpack", [unbundle_program, unbundle_command])
+def test_a_bundle_carries_choices(
+    unpack: Callable[[Path, Path], None], results: Results, tmp_path: Path
+) -> None:
+    file = save_choices(results.out)
+    results.bundle(tmp_path / "plain" / "b.tar", parts=frozenset())
+    unpack(tmp_path / "plain" / "b.tar", tmp_path / "without")
+    assert not (tmp_path / "without/choices").exists()
+    results.bundle(tmp_path / "b" / "b.tar", parts=frozenset({"choices"}))
+    unpack(tmp_path / "b" / "b.tar", tmp_path / "there")
+    (brought,) = read_choices(tmp_path / "there")
+    assert brought.document == file.document
+    assert brought.archive.read_bytes() == file.archive.read_bytes()
