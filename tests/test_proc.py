@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -18,6 +20,7 @@ from reprobuild.infra.proc import output, own_python, run, stream
 from reprobuild.infra.proc.errors import TAIL_LINES, ProcessFailedError, ProcessTimeoutError
 from reprobuild.infra.proc.own_python import own_code, own_module
 from reprobuild.infra.proc.run import Process
+from reprobuild.infra.proc.session import clean_up
 from reprobuild.infra.proc.stream import feed
 from reprobuild_portable.unbundle import engine, signature
 from reprobuild_portable.unbundle.format import RefusedError
@@ -485,3 +488,24 @@ def test_our_own_python_finds_this_program_where_pythonpath_has_it(tmp_path: Pat
     said = run([base, "-c", "import sys; sys.path.pop(0)\n" + script], env=env, purpose="test", cwd=decoy)
     assert said.decode().split() == [f"{tools}/reprobuild/__init__.py", "1"]
     assert not (decoy / "ran").exists()
+
+
+def test_a_removal_goes_on_when_programs_are_ended(tmp_path: Path) -> None:
+    def remove(name: str) -> None:
+        script = "import sys, time; open(sys.argv[1], 'w'); time.sleep(1); open(sys.argv[2], 'w')"
+        with contextlib.suppress(EngineError):
+            python(script, str(tmp_path / f"{name} begun"), str(tmp_path / f"{name} done"))
+
+    threads = [
+        threading.Thread(target=clean_up, args=(lambda: remove("removal"),)),
+        threading.Thread(target=remove, args=("other",)),
+    ]
+    for thread in threads:
+        thread.start()
+    while not all((tmp_path / f"{name} begun").exists() for name in ("removal", "other")):
+        time.sleep(0.01)
+    proc.end_all()
+    for thread in threads:
+        thread.join()
+    assert (tmp_path / "removal done").exists()
+    assert not (tmp_path / "other done").exists()

@@ -24,6 +24,7 @@ from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.oci.read import open_blob, read_layout
 from reprobuild.infra import proc
+from reprobuild.infra.proc.session import clean_up
 from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.infra.untrusted.regular_files import has_content
 
@@ -108,12 +109,12 @@ def load(
     if _find_image_id(reference, env) in digests:
         return False
     name = f"reprobuild-{uuid.uuid4().hex}"
-    with tempfile.TemporaryDirectory(prefix="reprobuild-") as folder:
-        _link_layout(layout, reference, name, Path(folder))
-        run_podman(
-            env, "load", "--quiet", "--input", name, purpose="load the image into podman", cwd=Path(folder)
-        )
     try:
+        with tempfile.TemporaryDirectory(prefix="reprobuild-") as folder:
+            _link_layout(layout, reference, name, Path(folder))
+            run_podman(
+                env, "load", "--quiet", "--input", name, purpose="load the image into podman", cwd=Path(folder)
+            )  # fmt: skip
         image_id = _find_image_id(name, env)
         if image_id not in digests:
             raise EngineError(
@@ -121,9 +122,8 @@ def load(
                 hint="is the layout of another build? Make it again with `reprobuild build`",
             )
         run_podman(env, "tag", image_id.removeprefix("sha256:"), reference, purpose="name the image")
-    finally:
-        with contextlib.suppress(EngineError):
-            run_podman(env, "rmi", name, purpose="remove a name")  # and the image, if it has no other name
+    finally:  # removes the image as well, if it has no other name
+        clean_up(lambda: run_podman(env, "rmi", name, purpose="remove a name"))
     return True
 
 
@@ -248,24 +248,22 @@ def _create_container(reference: str, task: Task, env: Mapping[str, str]) -> Ite
     if task.bypass:
         options += ["--entrypoint", arguments[0]]
         arguments = arguments[1:]
-    try:
-        output = run_podman(
-            environment, "create", *options, reference, *arguments, purpose="make a container", stdin=stdin
-        )  # fmt: skip
-    except EngineError as err:
-        if "not known" in str(err) or "no such image" in str(err).lower():
-            raise EngineError(
-                f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it"
-            ) from None
-        raise
-    container = output.splitlines()[-1]
-    try:
-        yield container
-    finally:
-        with contextlib.suppress(EngineError):  # the earlier error is the one to report
+    container = f"reprobuild-{uuid.uuid4().hex}"
+    removal = "rm", "--force", "--ignore", "--volumes", "--time", "0", container
+    with contextlib.ExitStack() as stack:  # also for an interrupted `create`
+        stack.callback(clean_up, lambda: run_podman(env, *removal, purpose="remove a container"))
+        try:
             run_podman(
-                env, "rm", "--force", "--volumes", "--time", "0", container, purpose="remove a container"
-            )
+                environment, "create", "--name", container, *options, reference, *arguments,
+                purpose="make a container", stdin=stdin,
+            )  # fmt: skip
+        except EngineError as err:
+            if "not known" in str(err) or "no such image" in str(err).lower():
+                raise EngineError(
+                    f"the engine has no image {reference}", hint="`reprobuild verify OUT` loads it"
+                ) from None
+            raise
+        yield container
 
 
 def _start(

@@ -115,6 +115,11 @@ class Running:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def containers(self, reference: str) -> str:
+        """Return the ids of all containers of an image; podman's filter takes only the whole name."""
+        name = f"localhost/{reference}" if self.module.NAME == "podman" else reference
+        return self.client("ps", "--all", "--quiet", "--filter", f"ancestor={name}")
+
 
 @pytest.fixture(
     scope="module", params=[None, ("classic",), ("own", "--suite", "own"), "podman", "builtin", "copying"],

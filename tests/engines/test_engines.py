@@ -57,7 +57,7 @@ def sh(image: Tiny, engine: Running, script: str, **more: Any) -> Finished:
 
 
 def containers(image: Tiny, engine: Running) -> str:
-    return engine.client("ps", "--all", "--quiet", "--filter", f"ancestor={image.reference}")
+    return engine.containers(image.reference)
 
 
 def test_the_engines_are_the_ones_meant(engine: Running, request: pytest.FixtureRequest) -> None:

@@ -277,7 +277,7 @@ def test_docker_without_the_toolkit(engine: Running, loaded_engine: Tiny) -> Non
 def loaded_engine(engine: Running, tiny: Tiny) -> Iterator[Tiny]:
     engine.module.load(tiny.layout, tiny.reference, tiny.digests, engine.env)
     yield tiny
-    assert not engine.client("ps", "--all", "--quiet", "--filter", f"ancestor={tiny.reference}")
+    assert not engine.containers(tiny.reference)
     engine.client("rmi", tiny.reference)
 
 

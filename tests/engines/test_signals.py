@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.server
 import json
 import os
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -19,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.engines import apptainer
+from reprobuild.engines import apptainer, podman
 from tests.conftest import ROOT
 from tests.engines.conftest import Running, Tiny
 from tests.engines.test_gone import fake_daemon
@@ -102,7 +104,7 @@ def loaded(engine: Running, tiny: Tiny) -> Iterator[Tiny]:
 
 
 def containers(image: Tiny, engine: Running) -> str:
-    return engine.client("ps", "--all", "--quiet", "--filter", f"ancestor={image.reference}")
+    return engine.containers(image.reference)
 
 
 def test_a_container_hears_each_signal_once(loaded: Tiny, engine: Running) -> None:
@@ -113,6 +115,31 @@ def test_a_container_hears_each_signal_once(loaded: Tiny, engine: Running) -> No
 def test_a_container_that_will_not_end_is_removed(loaded: Tiny, engine: Running) -> None:
     what_will_not_end(engine.module.NAME, loaded.reference, engine.env)
     assert containers(loaded, engine) == ""
+
+
+@pytest.mark.parametrize("verb", ["create", "rm"])
+def test_podman_that_a_signal_ends_leaves_no_container(
+    verb: str, podman_env: Env, tiny: Tiny, tmp_path: Path
+) -> None:
+    """The signal comes when `create` has made the container, or when `rm` begins."""
+    own = dataclasses.replace(tiny, reference=f"{tiny.reference}-{verb}")
+    podman.load(own.layout, own.reference, own.digests, podman_env)
+    real = shutil.which("podman", path=podman_env["PATH"])
+    first = f'{real} "$@"' if verb == "create" else "true"
+    wrapper = tmp_path / "podman"
+    wrapper.write_text(
+        f'#!/bin/sh\nif [ "$1" = {verb} ] && mkdir {tmp_path}/once; then {first}; kill -INT $PPID; sleep 30; fi\n'
+        f'exec {real} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    env = {**podman_env, "PATH": f"{tmp_path}:{podman_env['PATH']}"}
+    argv = [sys.executable, "-c", ATTACH, "podman", own.reference, "true", "60"]
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (tmp_path / "once").is_dir()
+    assert "KeyboardInterrupt" in done.stderr
+    running = Running(podman, podman_env)
+    assert containers(own, running) == ""
+    running.client("rmi", own.reference)
 
 
 def test_apptainer(apptainer_env: Env, tiny: Tiny) -> None:

@@ -13,18 +13,25 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from reprobuild.errors import EngineError
+
 GRACE_SECONDS = 10.0  # from SIGTERM to SIGKILL
+CLEANUPS = 2  # attempts, if the user interrupts them
 
 _guard = threading.Lock()
 _running: set[subprocess.Popen[bytes]] = set()
+_cleaning = threading.local()  # `active` while this thread is in `clean_up`
 
 
 @contextlib.contextmanager
 def register_program(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Let `end_all` end a program in this block."""
+    """Let `end_all` end a program in this block, unless it cleans up."""
+    if getattr(_cleaning, "active", False):
+        yield
+        return
     with _guard:
         _running.add(child)
     try:
@@ -42,6 +49,29 @@ def end_all() -> None:
     with _guard:
         for child in _running:
             child.terminate()
+
+
+def clean_up(remove: Callable[[], object]) -> None:
+    """Remove the results of a program by another one, in spite of signals.
+
+    `end_all` spares that one, and after `KeyboardInterrupt` it is run again. No code of podman tells whether it removed
+    something: it may exit with 0 after SIGTERM (seen with 4.3). An error is not reported: an earlier one would be lost.
+    """
+    interrupt = None
+    _cleaning.active = True
+    try:
+        for _ in range(CLEANUPS):
+            try:
+                remove()
+                break
+            except KeyboardInterrupt as err:
+                interrupt = err
+            except EngineError:
+                break
+    finally:
+        _cleaning.active = False
+    if interrupt:
+        raise interrupt
 
 
 def kill_program(child: subprocess.Popen[bytes]) -> None:
