@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -68,6 +69,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
         seconds: of the whole search.
         reason: why there is no answer; empty with an answer.
         hint: the remedy.
+        version: of these fields.
     """
 
     first: str
@@ -90,6 +92,7 @@ class BisectionResult(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     reason: str = ""
     hint: str = ""
+    version: Literal[1] = 1
 
     @property
     def is_proved(self) -> bool:
