@@ -24,6 +24,7 @@ from proof import (
     ablation,
     as_of,
     as_of_untimed,
+    choices,
     cluster,
     factors,
     gpu_train,
@@ -314,6 +315,15 @@ def run_as_of_untimed(place: Place) -> bool:
     return as_of_untimed.held(found)
 
 
+def run_choices(place: Place) -> bool:
+    """Run compiled code in fresh containers, without and with saved choices."""
+    about = machine()
+    found = choices.Choices(place.store, place.work / "choices").measure()
+    print("\n".join(" | ".join(row) for row in (choices.HEAD, *choices.table(found))))
+    place.write("choices", choices.MODULES, {"consumers": found}, about)
+    return choices.held(found)
+
+
 def run_sdists(place: Place) -> bool:
     """Run the tests of old releases with the newest requirements, and with those of the release day."""
     about = machine()
@@ -352,6 +362,7 @@ EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
     "fuzz-documents": run_fuzz_documents, "planted": run_planted, "cluster": run_cluster, "torch": run_torch,
     "gpu-train": run_gpu_train, "environments": run_environments, "as-of": run_as_of,
+    "choices": run_choices,
     "as-of-untimed": run_as_of_untimed, "bisect": run_bisect, "sdists": run_sdists, "long-tests": run_long_tests,
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ from benchmarks import (
     smoke,
     startup,
 )
-from proof import as_of, factors, gpu_train, leftovers, long_tests, planted, torch_tests
+from proof import as_of, choices, factors, gpu_train, leftovers, long_tests, planted, torch_tests
 from proof.bisection import experiment as bisections
 from proof.environments import experiment
 from proof.evidence import Kind
@@ -63,6 +63,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="as-of", modules=as_of.MODULES, made_by="make proof PROOF_ARGS=as-of"),
     Kind(name="as-of-untimed", modules=as_of.MODULES, made_by="make proof PROOF_ARGS=as-of-untimed"),
     Kind(name="bisect", modules=bisections.MODULES, made_by="make proof PROOF_ARGS=bisect"),
+    Kind(name="choices", modules=choices.MODULES, made_by="make proof PROOF_ARGS=choices"),
     Kind(name="sdists", modules=as_of.MODULES, made_by="make proof PROOF_ARGS=sdists"),
     Kind(name="factors", modules=factors.MODULES, made_by="make proof"),
     Kind(name="ablation", modules=factors.MODULES, made_by="make proof"),

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from proof import as_of, as_of_untimed, gpu_train
+from proof import as_of, as_of_untimed, choices, gpu_train
 from proof.bisection import experiment as bisections
 from proof.circumstances import LEVELS
 from proof.environments import experiment
@@ -198,6 +198,10 @@ def _sdists(evidence: Mapping[str, Any]) -> str:
     return f"{tables.describe(found)} {_where(evidence)}\n\n{classes}\n{failures}"
 
 
+def _choices(evidence: Mapping[str, Any]) -> str:
+    return _table(choices.HEAD, choices.table(evidence["consumers"])) + f"\n{_where(evidence)}\n"
+
+
 def _bisect(evidence: Mapping[str, Any]) -> str:
     killed, found = evidence["kills"], evidence["bisections"]
     text = (
@@ -237,6 +241,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "planted": _planted, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
     "environments": _environments, "as-of": _as_of,
     "as-of-untimed": _as_of_untimed, "long-tests": _long_tests, "sdists": _sdists, "bisect": _bisect,
+    "choices": _choices,
 }  # fmt: skip
 
 
