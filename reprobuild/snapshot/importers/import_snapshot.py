@@ -6,14 +6,14 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import msgspec
 
 from reprobuild.errors import SnapshotError, UsageError
 from reprobuild.infra.atomic import atomic_directory
-from reprobuild.infra.display import escape_text
+from reprobuild.infra.display import display_text, escape_text
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
 from reprobuild.snapshot.import_facts import FILE, ImportFacts
@@ -24,7 +24,7 @@ from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot, is_captured
 from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
-from reprobuild.snapshot.not_snapshot import is_output, missing_error, output_error
+from reprobuild.snapshot.not_snapshot import is_output, missing_error, nothing_error, output_error
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild_portable import secrets
 from reprobuild_portable.host import is_portable
@@ -171,18 +171,40 @@ def _captured_files(source: ImportSource) -> Draft | None:
             return draft
         put_captured(draft, name, _kind_name(name, content), content)
         return draft
-    marks = sorted(name for name in source.names if kind_of(name.rpartition("/")[2]))
-    if not marks:
+    directories = {name.rpartition("/")[0] for name in source.names if kind_of(name.rpartition("/")[2])}
+    if not directories:
         return None
-    directory = min((name.rpartition("/")[0] for name in marks), key=lambda name: (name.count("/"), name))
-    inside = source.below(directory) if directory else source
+    directory = _only_snapshot(source, directories)
     in_archive = source.path.is_file()
+    inside = source.below(directory) if directory else source
     draft = Draft(f"a snapshot in {'an archive' if in_archive else 'a directory'}", source.path.name)
     whole = in_archive or inside.has("capture.json")  # it names bundles and other files
     for name in inside.names:
         if "/" not in name:
             _put_file(draft, name, inside, whole=whole)
     return draft
+
+
+def _only_snapshot(source: ImportSource, directories: Collection[str]) -> str:
+    """Return the directory nearest to the top: in an archive the only one at its level, else the top itself.
+
+    Raises:
+        SnapshotError: there is no such directory.
+    """
+    least = min(map(_depth, directories))
+    nearest = sorted(name for name in directories if _depth(name) == least)
+    if least and not source.path.is_file():
+        raise nothing_error(source.path, source.path / nearest[0] if len(nearest) == 1 else None)
+    if len(nearest) > 1:
+        raise SnapshotError(
+            f"`{display_text(source.path.name)}` has {len(nearest)} snapshots, and one is needed",
+            hint="unpack it, and name the directory of one",
+        )
+    return nearest[0]
+
+
+def _depth(directory: str) -> int:
+    return directory.count("/") + bool(directory)
 
 
 def _put_file(draft: Draft, name: str, inside: ImportSource, *, whole: bool) -> None:

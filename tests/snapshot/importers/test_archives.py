@@ -128,3 +128,27 @@ def test_a_diff_of_a_directory_with_a_hostile_name_is_named(tmp_path: Path) -> N
     (folder / "\x1b[2J.diff").write_bytes(b"x")
     facts = import_into(folder, tmp_path / "out")
     assert "its name has control characters or backslashes" in [entry.reason for entry in facts.unused]
+
+
+@pytest.mark.parametrize(
+    "names", [("a/requirements.txt", "b/requirements.txt"), ("x/a/env.txt", "x/b/env.txt")]
+)
+def test_of_several_snapshots_none_is_chosen(names: tuple[str, ...], tmp_path: Path) -> None:
+    path = tar_of(tmp_path / "s.tar.gz", *((name, tarfile.REGTYPE, LIST) for name in names))
+    with pytest.raises(SnapshotError) as err:
+        import_into(path, tmp_path / "out")
+    assert str(err.value) == "`s.tar.gz` has 2 snapshots, and one is needed"
+    assert err.value.hint == "unpack it, and name the directory of one"
+    with tarfile.open(path) as tar:
+        tar.extractall(tmp_path / "in", filter="data")
+    with pytest.raises(SnapshotError, match="nothing captured in") as err:
+        import_into(tmp_path / "in", tmp_path / "out")
+    assert import_into(tmp_path / "in" / Path(names[0]).parent, tmp_path / "out").format.endswith("directory")
+
+
+def test_the_hint_names_the_only_snapshot_of_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "in" / "x").mkdir(parents=True)
+    (tmp_path / "in" / "x" / "requirements.txt").write_bytes(LIST)
+    with pytest.raises(SnapshotError) as err:
+        import_into(tmp_path / "in", tmp_path / "out")
+    assert err.value.hint == f"did you mean `{tmp_path}/in/x`?"
