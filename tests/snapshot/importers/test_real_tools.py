@@ -114,6 +114,29 @@ def test_a_snapshot_in_an_archive_is_that_snapshot(tmp_path: Path) -> None:
         assert read_snapshot(directory).digest == read_snapshot(snapshot).digest
 
 
+POETRY_1 = """\
+[[package]]
+name = "click"
+version = "8.1.7"
+category = "main"
+optional = false
+python-versions = ">=3.7"
+
+[metadata]
+lock-version = "1.1"
+python-versions = "^3.11"
+
+[metadata.files]
+click = [{file = "click-8.1.7-py3-none-any.whl", hash = "sha256:HASH"}]
+"""
+
+
+def test_a_lock_of_poetry_1_has_its_hashes_in_another_table(tmp_path: Path) -> None:
+    (tmp_path / "poetry.lock").write_text(POETRY_1.replace("HASH", "a" * 64))
+    line = lines(tmp_path)["click"]
+    assert (line.version, line.hashes) == ("8.1.7", ("a" * 64,))
+
+
 CAPTURE = "take a snapshot where the job runs: `reprobuild capture -o DIR`"
 MARKS = "look at what wrote it; a merge may have left its marks"
 AGAIN = "look at what wrote it; or export it again"
