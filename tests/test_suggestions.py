@@ -13,7 +13,10 @@ from reprobuild.errors import LockError, UsageError
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.resolve.acceptance import accept_deviations
+from reprobuild.resolve.python.classify import Lookup
+from reprobuild.resolve.python.rulings import rule_unknown_version
 from reprobuild.resolve.unused_overrides import describe_misspelt_words
+from reprobuild.snapshot.parsers import pip_freeze
 from tests.resolve.test_environment import decide, variable
 from tests.test_cli import Said as Said
 from tests.test_cli import said as said
@@ -111,6 +114,18 @@ def test_a_word_of_accept_when_a_line_is_refused(wrong: str, right: str) -> None
     assert caught.value.hint.splitlines()[0] == hint
     assert "numpy" not in caught.value.hint
     assert [found.accepted for found in accept_deviations(rulings, [meant(hint)])] == [True, False]
+
+
+def test_a_misspelt_project_is_corrected_before_it_is_left_out() -> None:
+    lookup = Lookup(where="indexes")
+    (line,), _ = pip_freeze.parse(b"scikit-lern==1.3.2\n")
+    with pytest.raises(LockError) as caught:
+        accept_deviations([rule_unknown_version(line, (), lookup, "")], [])
+    assert caught.value.hint.splitlines() == [
+        "if it is scikit-learn, write that in place of scikit-lern in requirements.txt:1",
+        "to go on without exactly these: --accept unknown-project",
+        "with --accept unknown-project the image will NOT have scikit-lern",
+    ]
 
 
 def test_words_of_drop_and_index_that_name_nothing() -> None:

@@ -48,6 +48,8 @@ _CUDA = re.compile(
 _SOURCE = "unreachable-source"
 _DIRECTORY = "directory-line"
 _PATCH = "python-patch"  # the class of another patch release of Python
+_UNKNOWN = "unknown-project"
+_MEANT = re.compile(r"; did you mean `([^`]*)`\?")
 _OPEN = "index-line"  # the class of a requirement without a version
 
 
@@ -90,6 +92,7 @@ def accept_deviations(
                     *_gap_advice(refused),
                     *_unread_advice(refused),
                     *_pin_advice(refused),
+                    *_spelling_advice(refused),
                     *_source_advice(refused),
                     *_index_advice(refused),
                     *_accept_advice(refused),
@@ -206,6 +209,14 @@ def _pin_advice(refused: Sequence[Resolution]) -> list[str]:
         f"environment that ran with `pip freeze > {shlex.quote(file)}`. If it is gone, `--as-of DATE` chooses the "
         f"versions of that day; `uv pip compile {shlex.quote(file)} -o pinned.txt` writes those of today."
     ]
+
+
+def _spelling_advice(refused: Sequence[Resolution]) -> list[str]:
+    """Return advice on names that no index has, and that are close to a known one."""
+    return [
+        f"if it is {match[1]}, write that in place of {ruling.subject} in {ruling.place}"
+        for ruling in refused if ruling.kind == _UNKNOWN and (match := _MEANT.search(ruling.reason))
+    ]  # fmt: skip
 
 
 def _source_advice(refused: Sequence[Resolution]) -> list[str]:
