@@ -45,7 +45,7 @@ class Steps(NamedTuple):
 
 
 def show(path: Path, options: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the options that `show` proposes for `from-snapshot`; None if it has no question."""
+    """Return the options that `show` proposes beside the given ones; None if it has no question."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = run_line(["show", str(path), *options])
@@ -54,7 +54,9 @@ def show(path: Path, options: Sequence[str]) -> tuple[str, ...] | None:
     if words[:4] == ["can", "be", "frozen:", "yes;"]:
         return None
     assert words[:5] == ["next:", "reprobuild", "from-snapshot", str(path), "-o"], words
-    return tuple(words[6:])
+    given, proposed = words[6:][: len(options)], words[6:][len(options) :]
+    assert sorted(given) == sorted(options), words
+    return tuple(proposed)
 
 
 def follow(path: Path) -> Steps:

@@ -21,13 +21,13 @@ def find_correction(err: click.UsageError, arguments: Sequence[str]) -> str:
         err: the error of click.
         arguments: the command line after the name of the program.
     """
-    if err.ctx is None or any(map(_is_secret, arguments)):
+    if err.ctx is None or any(map(is_secret, arguments)):
         return ""
     find = _BY_COMMAND.get(arguments[0] if arguments else "")
     return find(err, err.ctx, list(arguments[1:])) if find else ""
 
 
-def _is_secret(word: str) -> bool:
+def is_secret(word: str) -> bool:
     """Return whether a word, or the value in NAME=VALUE, looks like a secret."""
     return secrets.secret_value(word) is not None or secrets.redact(word) != word
 

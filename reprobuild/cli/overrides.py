@@ -85,6 +85,23 @@ def unconfirmed_sources(
     )
 
 
+def typed_options(context: click.Context | None) -> list[str]:
+    """Return the options of the command line, to be typed again."""
+    words: list[str] = []
+    for option in context.command.params if context else ():
+        name = option.name or ""
+        typed = context and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not context or not typed or not isinstance(option, click.Option):
+            continue
+        value = context.params[name]
+        if option.is_flag:
+            words.append(option.opts[0] if value else option.secondary_opts[0])
+        else:
+            for text in value if option.multiple else (value,):
+                words += [option.opts[0], str(text)]
+    return words
+
+
 def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tuple[Decisions, Path]:
     """Return the overrides of a file, and its directory.
 
@@ -133,23 +150,6 @@ def _confirmation_hint(directory: Path, path: Path) -> str:
     """Return the way to confirm a file of overrides."""
     context = click.get_current_context(silent=True)
     verb = context.info_name if context else "lock"
-    words = ["reprobuild", str(verb), str(directory), "--decisions", str(path), *_typed_options(context)]
+    words = ["reprobuild", str(verb), str(directory), "--decisions", str(path), *typed_options(context)]
     command = shlex.join(map(secrets.without_logins, words))
     return f"read it, and to follow it run: {command}"
-
-
-def _typed_options(context: click.Context | None) -> list[str]:
-    """Return the options of the command line, to be typed again."""
-    words: list[str] = []
-    for option in context.command.params if context else ():
-        name = option.name or ""
-        typed = context and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if not context or not typed or not isinstance(option, click.Option):
-            continue
-        value = context.params[name]
-        if option.is_flag:
-            words.append(option.opts[0] if value else option.secondary_opts[0])
-        else:
-            for text in value if option.multiple else (value,):
-                words += [option.opts[0], str(text)]
-    return words

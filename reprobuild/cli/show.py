@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.cli.overrides import make_decisions
+from reprobuild.cli.mistakes import is_secret
+from reprobuild.cli.overrides import make_decisions, typed_options
 from reprobuild.config.services import read_services
 from reprobuild.report.code import find_code
 from reprobuild.report.readiness import render_readiness
@@ -56,4 +57,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
     else:
         common.print_report(render_snapshot(snapshot, decisions.drop, origin))
         common.print_report(render_triage(rulings))
-        common.print_report(render_readiness(questions, directory))
+        user_options = typed_options(click.get_current_context())
+        if any(map(is_secret, user_options)):
+            user_options = []
+        common.print_report(render_readiness(questions, directory, user_options))

@@ -10,13 +10,16 @@ from reprobuild.infra.display import escape_text
 from reprobuild.resolve.readiness import SnapshotQuestion
 
 
-def render_readiness(questions: Sequence[SnapshotQuestion], path: Path) -> str:
+def render_readiness(
+    questions: Sequence[SnapshotQuestion], path: Path, user_options: Sequence[str] = ()
+) -> str:
     """Return the answer, the open questions with their options, and the next command.
 
     Args:
         path: the snapshot as the user named it.
+        user_options: options of the user that answered questions; the next command repeats them.
     """
-    command = f"reprobuild from-snapshot {shlex.quote(str(path))} -o frozen"
+    command = shlex.join(["reprobuild", "from-snapshot", str(path), "-o", "frozen", *user_options])
     if not questions:
         return f"can be frozen: yes; next: {command}"
     count = f"{len(questions)} open question" + "s" * (len(questions) > 1)

@@ -186,7 +186,28 @@ def test_show_ends_with_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
     options = ["--python", "3.11.2", "--accept", "no-apt-list"]
     assert run_line(["show", str(tmp_path / "requirements.txt"), *options]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("can be frozen: yes; next: ")
+    command = f"reprobuild from-snapshot {tmp_path}/requirements.txt -o frozen"
+    assert (
+        capsys.readouterr().out.splitlines()[-1] == f"can be frozen: yes; next: {command} {' '.join(options)}"
+    )
+
+
+LETTERS = "-".join(["hunter22", "Kz9"])
+
+
+def test_the_next_command_repeats_the_options_that_answered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "requirements.txt").write_text("click<8.2\n")
+    words = ["show", str(tmp_path), "--as-of", "2024-01-15", "--accept", "no-apt-list", "--bake", "A=b c"]
+    assert run_line(words) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == (
+        f"next: reprobuild from-snapshot {tmp_path} -o frozen --bake 'A=b c' --as-of 2024-01-15 --accept no-apt-list "
+        "--python 3.12"
+    )
+    assert run_line([*words, "--index", f"click=https://u:{LETTERS}@index.example/simple"]) == 0
+    assert LETTERS not in capsys.readouterr().out
 
 
 def test_a_damaged_import_is_refused(tmp_path: Path) -> None:
