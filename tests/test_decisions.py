@@ -363,6 +363,16 @@ def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert make_decisions(Path("job/snapshot"), named, **NONE)[1] == tmp_path / "job"
 
 
+def test_without_a_file_relative_paths_start_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "uv.lock").touch()
+    monkeypatch.chdir(tmp_path)
+    for directory in (Path("job"), Path("job/uv.lock")):
+        assert make_decisions(directory, None, **NONE)[1] == tmp_path
+
+
 def test_options_go_over_the_file_and_lists_are_joined() -> None:
     file = Decisions(
         python="3.11",

@@ -32,7 +32,7 @@ from reprobuild_portable import secrets
 def make_decisions(
     directory: Path, decisions_path: Path | None, *, follow: bool = True, **options: Any
 ) -> tuple[Decisions, Path]:
-    """Return all overrides, and the directory of relative sources.
+    """Return all overrides, and the directory of relative sources: that of the file, or else the working directory.
 
     Options are put over those of a file.
 
@@ -103,7 +103,7 @@ def typed_options(context: click.Context | None) -> list[str]:
 
 
 def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tuple[Decisions, Path]:
-    """Return the overrides of a file, and its directory.
+    """Return the overrides of a file, and its directory; without a file, the working directory.
 
     Each override is printed on standard error. Relative paths begin at the directory.
     """
@@ -114,7 +114,7 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
         )
     path = named or find_decisions(directory)
     if path is None:
-        return Decisions(), directory.absolute()
+        return Decisions(), Path.cwd()
     decisions, folder = read_decisions(path), path.absolute().parent
     if follow:
         refuse_secrets(decisions)  # before they are printed, because a log keeps them
