@@ -206,7 +206,7 @@ def _key(file: ChoiceFile) -> str:
 def _remove_former(former: Sequence[ChoiceFile], all_files: Sequence[ChoiceFile], file: ChoiceFile) -> None:
     """Remove replaced choices, and their archives that no other record names."""
     replaced = {old.digest for old in former} - {file.digest}
-    needed = {kept.archive for kept in all_files if kept.digest not in replaced}
+    needed = {remaining.archive for remaining in all_files if remaining.digest not in replaced}
     for old in former:
         if old.digest in replaced:
             old.record.unlink(missing_ok=True)

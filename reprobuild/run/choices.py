@@ -168,12 +168,12 @@ def _read_trusted(digests: tuple[str, ...], files: tuple[ChoiceFile, ...]) -> fr
     return frozenset(digests)
 
 
-def _find_gpus(env: Mapping[str, str], asked: str) -> VisibleGpus | None:
+def _find_gpus(env: Mapping[str, str], option: str) -> VisibleGpus | None:
     """Return the GPUs of this machine that a run gets, or None if it gets none."""
-    if not asked:
+    if not option:
         return None
     here = query_gpus(env)
-    ids = {part for name in gpu_ids(asked) for part in (name, re.sub(r".*=", "", name))}
+    ids = {part for name in gpu_ids(option) for part in (name, re.sub(r".*=", "", name))}
     chosen = tuple(gpu for gpu in here.found if {gpu.index, gpu.uuid} & ids) or here.found
     return VisibleGpus(
         models=tuple(f"{gpu.name} {gpu.capability}".strip() for gpu in chosen), driver=here.driver

@@ -20,7 +20,7 @@ from reprobuild.image.layers.blobs import LayerWriter
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.model import Lock
-from reprobuild.run.choice_session import Misses
+from reprobuild.run.choice_session import Misses, refuse_without_caches
 from tests.verify.samples import conda_package, make_lock, wheel
 
 CPUINFO = "processor : 0\nmodel name\t: EPYC 9B14\nflags\t\t: sse4_2 avx2 avx512f\n\nprocessor : 1\n"
@@ -180,6 +180,13 @@ def test_threads_are_of_the_platform(tmp_path: Path) -> None:
         f"architecture: riscv64 when they were saved, {here.machine} here",
         f"processors that the run may use: {here.threads + 1} when they were saved, {here.threads} here",
     )
+
+
+def test_an_image_without_a_compiler_has_no_choices_to_save() -> None:
+    with pytest.raises(UsageError, match="no package of this image keeps choices") as caught:
+        refuse_without_caches({})
+    assert caught.value.hint == "run without it; docs/choices.md lists the packages"
+    refuse_without_caches(read_caches())
 
 
 # --- archives -----------------------------------------------------------------------------------------

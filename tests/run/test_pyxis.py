@@ -20,6 +20,7 @@ from reprobuild.run.options import RunOptions
 from reprobuild.run.pyxis import _sha256
 from reprobuild.run.slurm import own_command, words_of
 from reprobuild.store.store import Store
+from tests.choices.samples import save_choices
 from tests.conftest import ROOT, reprobuild
 from tests.verify.samples import make_lock
 
@@ -69,6 +70,21 @@ def srun(out: Path, *words: str, code: int = 3, pyxis: bool = True, **env: str) 
     assert done.returncode == code, done.stderr
     said = out.parent / "said.json"
     return {"stderr": done.stderr, **(json.loads(said.read_text()) if said.exists() else {})}
+
+
+def test_choices_of_compilers_are_for_ranks_that_run_themselves(out: Path) -> None:
+    for options in (["--save-choices"], ["--choices", "strict"]):
+        found = srun(out, "--srun-args", "-N 2", *options, "--", "python", code=125)
+        assert (
+            "error: pyxis starts the containers, so that no choices of compilers are saved or used"
+            in found["stderr"]
+        )
+        hint = f"hint: let each rank run itself: srun reprobuild run {out} --save-choices -- CMD"
+        assert hint in found["stderr"]
+    save_choices(out)
+    found = srun(out, "--srun-args", "-N 2", "--", "python")
+    assert "the saved choices are not used: pyxis starts the containers" in found["stderr"]
+    assert "pyxis" not in srun(out, "--srun-args", "-N 2", "--choices", "off", "--", "python")["stderr"]
 
 
 def test_pyxis(out: Path) -> None:
@@ -308,10 +324,11 @@ def test_the_words_of_a_rank_say_all_that_was_asked() -> None:
     wanted = RunOptions(
         seed=0, variables=("A=b",), hidden=("T",), volumes=("/a:/b:ro",), workdir="/w", user="1:2", shm_size="8g",
         limits=("core=0",), network="host", engine="podman", gpus="none",
-        profile="strict",
+        profile="strict", choices="strict", save_choices=True, trusted_choices=("ab",),
     )  # fmt: skip
     assert " ".join(words_of(wanted)) == (
         "--seed 0 --workdir /w --user 1:2 --shm-size 8g --network host --engine podman --gpu none "
-        "--profile strict --env A=b --secret T --volume /a:/b:ro --ulimit core=0"
+        "--profile strict --choices strict --env A=b --secret T --volume /a:/b:ro --ulimit core=0 --trust-choices ab "
+        "--save-choices"
     )
     assert own_command(Path("/o"), ["x"], RunOptions(), [])[-3:] == ["auto", "--", "x"]

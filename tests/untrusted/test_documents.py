@@ -24,7 +24,7 @@ SHIPPED = {
     "resolve/system/sonames.py:_read_table", "resolve/system/system_rules.py:read_system_rules",
     "resolve/interpreter/proposal.py:read_python_releases",
     "resolve/system/needed.py:_read_table", "resolve/vendor/recognise.py:read_image_table",
-    "run/site_env.py:read_rules",
+    "run/site_env.py:read_rules", "image/choices/caches.py:read_caches",
     "infra/sandbox/filter.py:read_table", "config/services.py:read_services",
     "snapshot/parsers/conda_names.py:read_conda_names",
 }  # fmt: skip
@@ -44,6 +44,7 @@ UNTYPED = {
     "ecosystems/conda/linking.py:run_rattler": "the answer of a process of this program; its callers give it a type",
     "ecosystems/conda/rattler_worker.py:main": "the other end of that process",
     "compare/environments/image.py:object": "of an image: each value is tested for text, and only displayed",
+    "image/choices/measurements.py:list_measurements": "of a container: only keys are taken, for display",
     "bisect/metric.py:read_file": "of a container: one value is taken, and becomes a number or nothing",
     "infra/untrusted/decode.py:decode_json": "the type is an argument: its callers are in the list",
     "infra/untrusted/decode.py:decode_toml": "the type is an argument: its callers are in the list",

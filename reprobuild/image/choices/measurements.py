@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from reprobuild.infra.display import display_text
-from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import open_within
 
 _LARGEST = 64 << 20
@@ -32,7 +31,7 @@ def list_measurements(folder: Path, path: str) -> frozenset[str]:
             f"{path}: {row.rpartition(',')[0]}" for row in rows if not row.startswith("Validator,")
         )
     try:
-        leaves = frozenset(_numbers(decode_json(content, Any), ()))
+        leaves = frozenset(_numbers(msgspec.json.decode(content), ()))
     except (msgspec.MsgspecError, RecursionError):
         leaves = frozenset()
     return frozenset(f"{path}: {leaf}" for leaf in leaves) or frozenset({path})
