@@ -17,6 +17,7 @@ from reprobuild.engines.apptainer_cache import FOLDER, Cache
 from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import BuildError, EngineError
+from tests.choices.samples import check_engine
 from tests.conftest import apptainer_environment
 from tests.engines.conftest import Tiny, make_tiny
 
@@ -195,6 +196,10 @@ def test_there_is_no_network_but_the_hosts_on_request(loaded: Tiny, apptainer_en
     assert sh(loaded, apptainer_env, NETWORK).stdout == b"x\n"
     here = len(Path("/proc/net/route").read_text().splitlines())
     assert sh(loaded, apptainer_env, NETWORK, network="host").stdout == b"x\n" * here
+
+
+def test_choices_of_compilers(loaded: Tiny, apptainer_env: Env, tmp_path: Path) -> None:
+    check_engine(lambda task: apptainer.run(loaded.reference, task, apptainer_env).code, tmp_path)
 
 
 def test_a_program_can_write_and_nothing_stays(loaded: Tiny, apptainer_env: Env) -> None:

@@ -20,6 +20,7 @@ from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.image.layering.packed import MAKE_AGAIN
+from tests.choices.samples import check_engine
 from tests.engines.conftest import Running, Tiny, make_tiny
 
 REFUSED = {
@@ -199,6 +200,10 @@ def test_a_volume(loaded: Tiny, engine: Running, tmp_path: Path) -> None:
     (tmp_path / "given").write_text("given")
     done = sh(loaded, engine, "cat /data/given >/data/made", volumes=((str(tmp_path), "/data"),))
     assert (done.code, (tmp_path / "made").read_text()) == (0, "given")
+
+
+def test_choices_of_compilers(loaded: Tiny, engine: Running, tmp_path: Path) -> None:
+    check_engine(lambda task: engine.module.run(loaded.reference, task, engine.env).code, tmp_path)
 
 
 def test_past_the_timeout(loaded: Tiny, engine: Running) -> None:
