@@ -301,3 +301,32 @@ def test_the_first_rank_saves(out: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert (out / "choices").exists() is (rank == "0")
+
+
+def test_another_cluster_uses_the_choices_of_a_bundle_after_consent(
+    run: Run, out: Path, built_example: Built, tmp_path: Path
+) -> None:
+    """The other side has its own store and keys, and no network."""
+    run(COMPILE, "--save-choices")
+    name = digest(out)
+    bundled = reprobuild(
+        "bundle", out, "-o", tmp_path / "b.tar", "--include", "choices", "--store", built_example.store
+    )
+    assert bundled.returncode == 0, bundled.stderr
+    apart = {f"XDG_{kind}_HOME": str(tmp_path / "there" / kind) for kind in ("CACHE", "DATA", "CONFIG")}
+    env = {key: value for key, value in os.environ.items() if key != "DOCKER_HOST"} | apart
+    unpacked = reprobuild("unbundle", tmp_path / "b.tar", "-o", tmp_path / "frozen", env=env)
+    assert unpacked.returncode == 0, unpacked.stderr
+
+    def there(*options: str) -> subprocess.CompletedProcess[str]:
+        return reprobuild(
+            "run", tmp_path / "frozen", "--engine", "builtin", "--seed", "1", *options, "--", "sh", "-c", COMPILE,
+            env=env,
+        )  # fmt: skip
+
+    done = there("--choices", "strict")
+    hint = f"choices {name[:12]} were not saved here, and they are code: --trust-choices {name} uses them"
+    assert done.returncode == 125
+    assert hint in done.stderr
+    for options in (("--trust-choices", name, "--choices", "strict"), ("--choices", "strict")):
+        assert there(*options).stdout == f"kept {name}\n"
