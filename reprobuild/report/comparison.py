@@ -41,6 +41,7 @@ _WORDS: dict[Kind, str] = {
     "machine": "processor, kernel and limits",
     "release": "release of the system",
     "recipe": "settings of the lock",
+    "choices": "saved choices of compilers",
     "realised": "what the lock was sealed with",
 }
 

@@ -25,6 +25,7 @@ from reprobuild.lock.system import EnvVar
 from reprobuild.recipe.image_config import environ_file
 from reprobuild.report.comparison import SHOWN, render_comparison
 from reprobuild.verify.roundtrip.compare import _EXCLUDED
+from tests.choices.samples import CACHE, save_choices
 from tests.compare.samples import NOBODY, SNAPSHOT, compared, info, make_image, make_snapshot, repository
 from tests.image.images import archived, make_layout, saved
 from tests.image.layouts import image_of, write_image
@@ -961,7 +962,7 @@ def test_every_kind_has_its_words(tmp_path: Path) -> None:
     found = compared(
         make_snapshot(tmp_path / "one", env_txt="A=1\n"), make_snapshot(tmp_path / "two", env_txt="A=1\n")
     )
-    assert {item.kind for item in found.not_compared} == set(KINDS) - {"environment"}
+    assert {item.kind for item in found.not_compared} == set(KINDS) - {"environment", "choices"}
     (line,) = [line for line in render_comparison(found).splitlines() if "neither tells" in line]
     assert line == (
         "  neither tells of it: interpreter; distributions of Python; other packages of conda; "
@@ -969,3 +970,35 @@ def test_every_kind_has_its_words(tmp_path: Path) -> None:
         "processor, kernel and limits; "
         "release of the system; settings of the lock; what the lock was sealed with"
     )
+
+
+# --- choices of compilers -------------------------------------------------------------------------------
+
+
+def test_saved_choices_of_output_directories(tmp_path: Path) -> None:
+    for name in ("one", "other", "third"):
+        write(make_lock(), tmp_path / name / "reprobuild.lock")
+    assert compared(tmp_path / "one", tmp_path / "other").is_same
+    save_choices(tmp_path / "one")
+    (found,) = compared(tmp_path / "one", tmp_path / "other").only_in_one
+    assert (found.kind, found.name) == ("choices", "one, 2 processors")
+    save_choices(tmp_path / "other", {**CACHE, "inductor/ab/cab.so": b"another kernel"})
+    difference = only(compared(tmp_path / "one", tmp_path / "other"))
+    assert (difference.kind, difference.aspects) == ("choices", ("sha256",))
+    assert difference.group == "choices"
+    save_choices(tmp_path / "third")
+    assert compared(tmp_path / "one", tmp_path / "third").is_same
+
+
+def test_a_lock_alone_says_nothing_of_choices(tmp_path: Path) -> None:
+    lock = write(make_lock(), tmp_path / "out" / "reprobuild.lock")
+    assert "choices" not in {kind for kind, _ in unsaid(compared(lock, tmp_path / "out"))}
+    save_choices(tmp_path / "out")
+    assert ("choices", "A does not tell of it") in unsaid(compared(lock, tmp_path / "out"))
+
+
+def test_a_damaged_record_of_choices_is_an_error(tmp_path: Path) -> None:
+    write(make_lock(), tmp_path / "out" / "reprobuild.lock")
+    save_choices(tmp_path / "out").record.write_bytes(b"{")
+    with pytest.raises(UsageError, match="is damaged, or of another version of reprobuild"):
+        compared(tmp_path / "out", tmp_path / "out")

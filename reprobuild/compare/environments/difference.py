@@ -210,6 +210,8 @@ def _line_key(line: UnreadLine) -> tuple[str, str]:
 def _compare_kind(
     kind: Kind, first: Environment, second: Environment
 ) -> NotCompared | tuple[list[EnvironmentDifference], list[NotCompared]]:  # fmt: skip
+    if kind == "choices" and not first.known.get(kind) and not second.known.get(kind):
+        return [], []  # few environments have saved choices, and their absence says nothing
     if kind not in first.known and kind not in second.known:
         return NotCompared(kind=kind, reason=NEITHER)
     for called, side in (("A", first), ("B", second)):

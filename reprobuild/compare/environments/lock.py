@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from reprobuild.compare.environments import conda
 from reprobuild.compare.environments.model import (
     HIDDEN,
     Aspects,
     Environment,
     EnvironmentBuilder,
+    Facts,
     Kind,
     normalise_name,
     python_series,
 )
 from reprobuild.compare.environments.repositories import NONE
+from reprobuild.image.choices.platform import describe_platform
+from reprobuild.image.choices.record import read_choices
 from reprobuild.lock.diff import realised_values, recipe_values
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock, Resolution
@@ -83,6 +88,19 @@ def from_lock(path: Path, name: str) -> Environment:
         ),
         lock=lock,
     )  # fmt: skip
+
+
+def with_choices(side: Environment, out: Path) -> Environment:
+    """Return the facts of an output directory: those of its lock, and the saved choices of compilers.
+
+    Raises:
+        UsageError: a record is damaged.
+    """
+    choices: Facts = {
+        describe_platform(file.saved.platform): {"sha256": file.saved.archive.sha256}
+        for file in read_choices(out)
+    }
+    return msgspec.structs.replace(side, known={**side.known, "choices": choices})
 
 
 def _add_distributions(gathered: EnvironmentBuilder, lock: Lock) -> None:

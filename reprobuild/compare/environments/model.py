@@ -35,6 +35,7 @@ Kind = Literal[
     "machine",
     "release",
     "recipe",  # the fields of a lock beyond the environment
+    "choices",  # of compilers, saved in an output directory for each platform
     "realised",  # the results of a sealed lock: programs that ran once, and their outputs
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)

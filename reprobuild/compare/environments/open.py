@@ -14,7 +14,7 @@ from msgspec import Struct
 from reprobuild.capture.launch import capture
 from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
 from reprobuild.compare.environments.image import from_image
-from reprobuild.compare.environments.lock import from_lock
+from reprobuild.compare.environments.lock import from_lock, with_choices
 from reprobuild.compare.environments.model import Environment
 from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.compare.images.explain import IMAGE_FILES, LOCK, is_text_file, open_image
@@ -84,7 +84,7 @@ def open_side(
         raise UsageError(f"there is nothing at {name}", hint=GIVE)
     if name and path.is_dir():
         if (path / LOCK).is_file():
-            return from_lock(path / LOCK, name)
+            return with_choices(from_lock(path / LOCK, name), path)
         if not any((path / file).is_file() for file in IMAGE_FILES):
             with open_snapshot(path, say) as captured:
                 return from_snapshot(captured, name)

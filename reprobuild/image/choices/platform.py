@@ -124,6 +124,13 @@ def _find_packages(lock: Lock) -> Iterator[tuple[str, str]]:
             yield name, number
 
 
+def describe_platform(platform: ChoicePlatform) -> str:
+    """Return the facts by which people tell the platforms of one image apart."""
+    machine = platform.cpu or platform.machine
+    variables = [f"{name}={value}" for name, value in sorted(platform.variables.items())]
+    return ", ".join((machine, f"{platform.threads} processors", *platform.gpus, *variables))
+
+
 def list_differences(saved: ChoicePlatform, here: ChoicePlatform) -> tuple[str, ...]:
     """Return what differs between the platform of saved choices and this one, as lines."""
     lines = [
