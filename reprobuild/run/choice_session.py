@@ -95,13 +95,14 @@ class ChoiceSession:
 
         The user of the caches is the caller, who then owns the new files.
         """
-        variables = {USED: self.used.digest if self.used else "none"}
+        variables: dict[str, str] = {}
         for name, cache in self._caches.items():
             variables |= cache.variables(name)
+        used = self.used.digest if self.used else "none"
         return msgspec.structs.replace(
             task,
             volumes=(*task.volumes, (str(self._folder), MOUNT)),
-            environment={**task.environment, **variables},
+            environment={**variables, **task.environment, USED: used},
             user=task.user or "caller",
         )
 

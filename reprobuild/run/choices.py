@@ -12,10 +12,12 @@ from msgspec import Struct
 
 from reprobuild.engines.gpu import gpu_ids
 from reprobuild.engines.model import Task
-from reprobuild.errors import InconclusiveError, UsageError
+from reprobuild.errors import InconclusiveError, ReproError, UsageError
 from reprobuild.image.choices.caches import CompilerCache, find_caches
 from reprobuild.image.choices.platform import ChoicePlatform, VisibleGpus, find_platform, list_differences
 from reprobuild.image.choices.record import CHOICES, ChoiceFile, read_choices
+from reprobuild.infra.atomic import private_directory
+from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.strings import Sha256, is_valid
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.lock.model import Lock
@@ -25,10 +27,11 @@ from reprobuild.run.options import OFF, STRICT, RunOptions
 from reprobuild.store.store import Store
 
 Say = Callable[[str], None]
+_RUNNING = "running"  # in the store: `gc` leaves it alone, as a run may take days
 
 
 class ChoiceUse(Struct, frozen=True, kw_only=True):
-    """The image, its directory, the store, and the options of a run with choices."""
+    """The lock and the directory of an image, the store, and the options of a run with choices."""
 
     out: Path
     lock: Lock
@@ -71,7 +74,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         if used is None and not options.save_choices:
             yield None
             return
-        with self.store.scratch() as folder:
+        with private_directory(self.store.root / _RUNNING) as folder:
             session = ChoiceSession(self.lock, folder, caches, platform, used)
             if used:
                 self.say(f"choices {used.name}: {_describe(used)}")
@@ -85,9 +88,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
                 self.say(f"{cache.variable} is given, so the choices of {name} are neither used nor saved")
                 continue
             if cache.variable in frozen:
-                self.say(
-                    f"{cache.variable}: the saved choices are used, and not the frozen {frozen[cache.variable]}"
-                )
+                self.say(f"{cache.variable}: the place of saved choices is used, and not the frozen one")
             caches[name] = cache
         return caches
 
@@ -129,22 +130,24 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
     def finish(self, session: ChoiceSession, code: int) -> None:
         """Report the misses of a run, and save its choices if it was asked for and the run succeeded.
 
+        A failure to save is reported, and no error: the command has succeeded.
+
         Raises:
             InconclusiveError: the saved choices are required to be complete, and were not.
         """
-        misses = session.find_misses()
+        saving = self.options.save_choices and not code
+        try:
+            misses = session.find_misses()
+            saved = session.save(self.out, self.store) if saving else None
+        except (ReproError, OSError) as err:
+            if self.options.choices == STRICT and not code:
+                raise
+            self.say(f"warning: the choices of this run are not known, and not saved: {display_error(err)}")
+            return
         if session.used:
             self.say(f"choices {session.used.name}: {misses if misses else 'no miss'}")
         if self.options.save_choices:
-            if code:
-                self.say(f"the choices are not saved: the command ended with {code}")
-                return
-            file = session.save(self.out, self.store)
-            self.say(
-                f"choices {file.name} saved: {file.saved.archive.files} files, {file.saved.archive.size} bytes packed"
-                if file
-                else "no choices are saved: the command compiled and measured nothing"
-            )
+            self.say(_describe_saved(saved, code))
         elif misses and self.options.choices == STRICT and not code:
             raise InconclusiveError(
                 f"--choices strict: the run was not one of its saved choices alone: {misses}",
@@ -178,6 +181,16 @@ def _find_gpus(env: Mapping[str, str], option: str) -> VisibleGpus | None:
     return VisibleGpus(
         models=tuple(f"{gpu.name} {gpu.capability}".strip() for gpu in chosen), driver=here.driver
     )
+
+
+def _describe_saved(file: ChoiceFile | None, code: int) -> str:
+    """Return the message on the choices of a command that ended with a code."""
+    if code:
+        return f"the choices are not saved: the command ended with {code}"
+    if file is None:
+        return "no choices are saved: the command compiled and measured nothing"
+    archive = file.saved.archive
+    return f"choices {file.name} saved: {archive.files} files, {archive.size} bytes packed"
 
 
 def _describe(file: ChoiceFile) -> str:

@@ -330,3 +330,20 @@ def test_another_cluster_uses_the_choices_of_a_bundle_after_consent(
     assert hint in done.stderr
     for options in (("--trust-choices", name, "--choices", "strict"), ("--choices", "strict")):
         assert there(*options).stdout == f"kept {name}\n"
+
+
+def test_a_failure_to_save_is_no_failure_of_the_command(run: Run, out: Path) -> None:
+    (out / "choices").write_text("a file of the user")
+    done = run(COMPILE, "--save-choices")
+    assert done.stdout == "made none\n"
+    assert "warning: the choices of this run are not known, and not saved: " in done.stderr
+
+
+def test_settings_of_the_user_come_before_those_of_a_cache(run: Run) -> None:
+    run(COMPILE, "--save-choices")
+    done = run(
+        'echo "$TORCHINDUCTOR_CACHE_DIR $PYTORCH_TUNABLEOP_FILENAME"',
+        "-e",
+        "PYTORCH_TUNABLEOP_FILENAME=/tmp/x",
+    )
+    assert done.stdout == "/var/cache/reprobuild-choices/inductor /tmp/x\n"
