@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -36,10 +36,17 @@ def out(built_example: Built, tmp_path: Path) -> Path:
     return built_example.copy(tmp_path / "out")
 
 
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Return an environment with a store of its own: other processes of the tests have other keys."""
+    given = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
+    return given | {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+
+
 @pytest.fixture
-def run(out: Path) -> Run:
+def run(out: Path, env: Mapping[str, str]) -> Run:
     def run(script: str, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = reprobuild("run", out, "--seed", "1", *options, "--", "sh", "-c", script)
+        done = reprobuild("run", out, "--seed", "1", *options, "--", "sh", "-c", script, env=env)
         assert done.returncode == code, done.stderr
         return done
 
@@ -162,7 +169,7 @@ def test_another_platform_is_refused_by_name(run: Run, out: Path, variable: str,
     assert run(COMPILE, "--choices", "strict").stdout == f"kept {name}\n"
 
 
-def test_processors_of_the_run_are_of_the_platform(run: Run, out: Path) -> None:
+def test_processors_of_the_run_are_of_the_platform(run: Run, out: Path, env: Mapping[str, str]) -> None:
     run(COMPILE, "--save-choices")
     if len(os.sched_getaffinity(0)) == 1:
         record = next((out / "choices").glob("*.json"))
@@ -172,7 +179,7 @@ def test_processors_of_the_run_are_of_the_platform(run: Run, out: Path) -> None:
         affinity: list[str] = []
     else:
         affinity = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
-    done = reprobuild("run", out, "--", "true", prefix=affinity)
+    done = reprobuild("run", out, "--", "true", prefix=affinity, env=env)
     assert "processors that the run may use: 2 when they were saved, 1 here" in done.stderr
 
 
@@ -203,14 +210,14 @@ def test_a_changed_archive_is_refused_by_name(run: Run, out: Path, change: Calla
     run("true", "--choices", "off")
 
 
-def test_a_swapped_archive_is_refused_by_name(run: Run, out: Path) -> None:
+def test_a_swapped_archive_is_refused_by_name(run: Run, out: Path, env: Mapping[str, str]) -> None:
     run(COMPILE, "--save-choices")
     run(f"{COMPILE} echo more >ab/more.so", "-e", "OMP_NUM_THREADS=1", "--save-choices")
     first, second = sorted((out / "choices").glob("*.tar.zst"))
     second.unlink()
     second.write_bytes(first.read_bytes())
     codes = [
-        reprobuild("run", out, *options, "--", "true").returncode
+        reprobuild("run", out, *options, "--", "true", env=env).returncode
         for options in ((), ("-e", "OMP_NUM_THREADS=1"))
     ]
     assert sorted(codes) == [0, 125]
@@ -286,8 +293,7 @@ def test_a_linked_directory_of_choices_is_not_written_through(run: Run, out: Pat
     assert list(elsewhere.iterdir()) == []
 
 
-def test_the_first_rank_saves(out: Path) -> None:
-    env = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
+def test_the_first_rank_saves(out: Path, env: Mapping[str, str]) -> None:
     for rank in ("1", "0"):
         done = reprobuild(
             "run",
@@ -304,7 +310,7 @@ def test_the_first_rank_saves(out: Path) -> None:
 
 
 def test_another_cluster_uses_the_choices_of_a_bundle_after_consent(
-    run: Run, out: Path, built_example: Built, tmp_path: Path
+    run: Run, out: Path, built_example: Built, tmp_path: Path, env: Mapping[str, str]
 ) -> None:
     """The other side has its own store and keys, and no network."""
     run(COMPILE, "--save-choices")
@@ -314,7 +320,7 @@ def test_another_cluster_uses_the_choices_of_a_bundle_after_consent(
     )
     assert bundled.returncode == 0, bundled.stderr
     apart = {f"XDG_{kind}_HOME": str(tmp_path / "there" / kind) for kind in ("CACHE", "DATA", "CONFIG")}
-    env = {key: value for key, value in os.environ.items() if key != "DOCKER_HOST"} | apart
+    env = {**env, **apart}
     unpacked = reprobuild("unbundle", tmp_path / "b.tar", "-o", tmp_path / "frozen", env=env)
     assert unpacked.returncode == 0, unpacked.stderr
 
