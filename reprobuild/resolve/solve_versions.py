@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import shlex
 import sys
@@ -19,7 +20,7 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError
 from reprobuild.infra.display import display_text
 from reprobuild.infra.proc.errors import ProcessFailedError
-from reprobuild.infra.proc.own_python import own_module
+from reprobuild.infra.proc.own_python import is_ended_by_limit, own_limited_module
 from reprobuild.infra.proc.run import run
 from reprobuild.resolve.ages.dated_indexes import DatedIndexes
 from reprobuild.resolve.context import ResolveContext
@@ -29,6 +30,9 @@ from reprobuild.snapshot.model import Requirement
 from reprobuild_portable.secrets import redact
 
 _MOST_ARCHIVES = 100  # releases whose requirements are read here
+# uv needs memory and time beyond any bound for some markers of a thousand characters. `_MOST_SECONDS` are of processor
+# time, for all runs of uv together.
+_MOST_MEMORY, _MOST_SECONDS = 2 << 30, 600
 _UNBUILT = re.compile(r"Failed to build `(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.!+_-]+)`")
 _UNKNOWN = re.compile(r"Because (?P<name>[A-Za-z0-9._-]+) was not found in the package registry")
 # Variables of uv's environment; a netrc file is not among them, because an index chooses the hosts of its files.
@@ -96,21 +100,26 @@ def solve_versions(
         interpreter = folder / "python"
         interpreter.write_text(_INTERPRETER.format(python=shlex.quote(sys.executable), own=str(interpreter)))
         interpreter.chmod(0o700)
-        argv = own_module(
-            "uv", "pip", "compile", "requirements.in", *_OPTIONS,
+        words = (
+            "pip", "compile", "requirements.in", *_OPTIONS,
             "--python", str(interpreter), *(("--exclude-newer", moment) if moment else ()),
             "--config-file", str(folder / "uv.toml"), "--python-version", python,
             "--python-platform", f"{machine}-unknown-linux-gnu",
         )  # fmt: skip
+        end = _used_seconds() + _MOST_SECONDS
         for _ in range(_MOST_ARCHIVES):
             _write_settings(folder / "uv.toml", context.indexes, known, addresses)
+            seconds = max(1, round(end - _used_seconds()))
             try:
                 output = run(
-                    argv, env=_environment(context.env, name, served=bool(addresses)), cwd=folder, timeout=1800,
-                    purpose="choose versions",
+                    own_limited_module("uv", *words, memory=_MOST_MEMORY, seconds=seconds),
+                    env=_environment(context.env, name, served=bool(addresses)), cwd=folder, timeout=1800,
+                    purpose="choose versions", command=("uv", "pip", "compile"),
                 )  # fmt: skip
             except ProcessFailedError as err:
                 _raise_index_error(dated)
+                if is_ended_by_limit(err):
+                    raise _limit_error(moment) from None
                 known.append(_read_archive_facts(err, moment, files, context, dated))
             else:
                 break
@@ -151,11 +160,30 @@ def _raise_index_error(dated: DatedIndexes) -> None:
         raise dated.error
 
 
+def _used_seconds() -> float:
+    """Return the processor time of all programs that this process started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _limit_error(moment: str) -> LockError:
+    return LockError(
+        f"uv could not choose versions {_name_day(moment)}: it needs more than {_MOST_MEMORY >> 20} MiB of memory, or "
+        f"more than {_MOST_SECONDS} s of processor time",
+        hint="the marker of a requirement can be too hard for uv: shorten markers in requirements.txt, or write "
+        "another version of a release with such markers there, as in NAME==VERSION",
+    )
+
+
+def _name_day(moment: str) -> str:
+    return f"as of {describe_moment(moment) if moment else 'today'}"
+
+
 def _solution_error(moment: str, text: str, dated: DatedIndexes) -> LockError:
     unknown = _UNKNOWN.search(text)
     rows = map(display_text, redact(dated.restore(text)).splitlines())
     undated = dated.undated()
-    day = f"as of {describe_moment(moment) if moment else 'today'}"
+    day = _name_day(moment)
     return LockError(
         (f"no versions {day} fit together" if _UNSOLVABLE in text else f"uv could not choose versions {day}")
         + "".join(f"\n  {row.strip()}" for row in rows if row.strip())

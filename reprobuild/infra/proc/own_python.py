@@ -28,6 +28,20 @@ _USER_SITE = (
     "i = next((i for i, p in enumerate(k) if p in site.getsitepackages()), len(k)); "
     "sys.path[:] = k[:i] + sys.path[len(k):] + k[i:]; "
 )
+# Each thread needs memory for its stack, and uv starts as many as there are processors.
+_LIMITED = (
+    "import os, resource, runpy\n"
+    "for name, most in (('DATA', {memory}), ('CPU', {seconds}), ('CORE', 0)):\n"
+    "    kind = getattr(resource, f'RLIMIT_{{name}}')\n"
+    "    hard = resource.getrlimit(kind)[1]\n"
+    "    most = most if hard == resource.RLIM_INFINITY else min(most, hard)\n"
+    "    resource.setrlimit(kind, (most, most))\n"
+    "os.environ.update(RAYON_NUM_THREADS='1', TOKIO_WORKER_THREADS='1')\n"
+    "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
+)
+# Exit codes for SIGABRT, SIGKILL and SIGXCPU: a failed allocation aborts uv, and the kernel ends a program that has
+# used up its time. Windows has neither these limits nor the last two.
+_ENDED = (-6, -9, -24)
 
 
 def own_module(module: str, *words: str) -> list[str]:
@@ -40,6 +54,23 @@ def own_module(module: str, *words: str) -> list[str]:
     return own_code(
         f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)", *words
     )
+
+
+def own_limited_module(module: str, *words: str, memory: int, seconds: int) -> list[str]:
+    """Return the command that runs one of our modules within limits.
+
+    Args:
+        module: in a package of this Python.
+        words: its arguments.
+        memory: bytes of data for each process.
+        seconds: of processor time for each process.
+    """
+    return own_code(_LIMITED.format(module=module, memory=memory, seconds=seconds), *words)
+
+
+def is_ended_by_limit(err: ProcessFailedError) -> bool:
+    """Return whether a limit of `own_limited_module` ended the program, as far as its exit code shows."""
+    return err.code in _ENDED
 
 
 def own_code(code: str, *words: str) -> list[str]:

@@ -14,7 +14,7 @@ import tomli_w
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.infra.proc.errors import ProcessFailedError
-from reprobuild.infra.proc.own_python import own_code
+from reprobuild.infra.proc.own_python import own_limited_module
 from reprobuild.infra.proc.run import run
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
@@ -30,17 +30,6 @@ _LONGEST_PLACE = 1000  # characters of the directory of a project
 _MOST_PROJECTS = 1000
 # uv needs memory and time beyond any bound for some markers of a thousand characters; 22 MB for most locks.
 _MOST_MEMORY, _MOST_SECONDS = 512 << 20, 30
-_LIMITED = (
-    "import resource, runpy\n"
-    "for name, most in (('DATA', {memory}), ('CPU', {seconds}), ('CORE', 0)):\n"
-    "    kind = getattr(resource, f'RLIMIT_{{name}}')\n"
-    "    hard = resource.getrlimit(kind)[1]\n"
-    "    most = most if hard == resource.RLIM_INFINITY else min(most, hard)\n"
-    "    resource.setrlimit(kind, (most, most))\n"
-    "runpy.run_module('uv', run_name='__main__', alter_sys=True)\n"
-)
-# Each thread needs memory for its stack, and uv starts as many as there are processors.
-_ONE_THREAD = {"RAYON_NUM_THREADS": "1", "TOKIO_WORKER_THREADS": "1"}
 _ASIDE = re.compile(r"#.*|\s+#.*|\s*")
 _EXPORT = (
     "export", "--frozen", "--offline", "--no-config", "--no-cache", "--no-header", "--no-annotate", "--all-packages",
@@ -146,8 +135,8 @@ def _export(data: bytes, document: dict[str, object], file: str) -> str:
             write_below(top, "pyproject.toml", tomli_w.dumps(workspace).encode())
         try:
             output = run(
-                own_code(_LIMITED.format(memory=_MOST_MEMORY, seconds=_MOST_SECONDS), *_EXPORT),
-                env={"HOME": name, "UV_NO_PROGRESS": "1", **_ONE_THREAD}, cwd=top, timeout=60,
+                own_limited_module("uv", *_EXPORT, memory=_MOST_MEMORY, seconds=_MOST_SECONDS),
+                env={"HOME": name, "UV_NO_PROGRESS": "1"}, cwd=top, timeout=60,
                 purpose="read a uv.lock", command=("uv", "export"),
             )  # fmt: skip
         except ProcessFailedError as err:
