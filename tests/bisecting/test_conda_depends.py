@@ -11,7 +11,11 @@ import pytest
 
 from reprobuild.bisect.atoms import find_atoms
 from reprobuild.bisect.conda_depends import link_conda
+from reprobuild.ecosystems.conda import matching
+from reprobuild.ecosystems.conda.linking import run_rattler
+from reprobuild.ecosystems.conda.matching import Question, match_specs
 from reprobuild.ecosystems.conda.package import IndexJson
+from reprobuild.errors import BuildError
 from reprobuild.lock.python import CondaPackage, Interpreter
 from reprobuild.store.store import Store
 from tests.bisecting.locks import list_needs, lock
@@ -97,6 +101,42 @@ def test_a_file_that_packages_share_is_read_once() -> None:
     )  # fmt: skip
     assert list_needs(found) == {"a": [], "b": [], "c": []}
     assert reads == ["a"]
+
+
+def ask(spec: str, build: str = "0") -> Question:
+    return Question(spec=spec, name="numpy", version="1.0", build=build, build_number=0)
+
+
+def test_no_regular_expression_reaches_rattler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes back without a bound: one package took minutes."""
+    monkeypatch.setattr(matching, "run_rattler", lambda *_: pytest.fail("it was compared"))
+    questions = [
+        ask(r"numpy[build='^(?:(a+?)(?!b))+\1b$']"), ask("numpy ^1.*$"), ask("numpy 1.0 ^0$"),
+        ask("numpy " + "(" * 10_000 + "1" + ")" * 10_000), ask("numpy >=2".ljust(201)),
+    ]  # fmt: skip
+    assert match_specs(questions) == dict.fromkeys(questions, True)
+
+
+def test_a_requirement_at_which_rattler_fails_is_met() -> None:
+    questions = [ask("numpy >=2", "a" * 65), ask("numpy >=2".ljust(200)), ask("numpy >=1")]
+    assert list(match_specs(questions).values()) == [True, False, True]
+
+
+def test_a_comparison_has_a_limit_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    def compare(job: object, scratch: Path, purpose: str, timeout: float) -> list[bool]:
+        limits.append(timeout)
+        return [True]
+
+    with pytest.raises(BuildError, match="`rattler` did not end within 0 s") as caught:
+        run_rattler({"match": {"rows": []}}, tmp_path, "compare", 0.01)
+    assert (
+        caught.value.hint == "leave the package out with `--drop NAME`, or get it from where it was published"
+    )
+    monkeypatch.setattr(matching, "run_rattler", compare)
+    match_specs([ask("numpy")])
+    assert limits == [60]
 
 
 @pytest.mark.long  # each mixture is a new tree of conda, with a Python

@@ -94,14 +94,18 @@ def check_rattler() -> None:
         )
 
 
-def run_rattler(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
+def run_rattler(job: Mapping[str, Any], scratch: Path, purpose: str, timeout: float = 3600) -> Any:
     """Run a job of rattler in its own process.
 
-    `scratch` is its working directory and its home.
+    Args:
+        job: see `rattler_worker`.
+        scratch: its working directory and its home.
+        purpose: completes "could not ...".
+        timeout: seconds until it is killed.
 
     Raises:
         EngineError: rattler is not installed.
-        BuildError: it failed, or ended without an answer.
+        BuildError: it failed, ended without an answer, or ran past `timeout`.
     """
     check_rattler()
     env = {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "LC_ALL": "C.UTF-8"}
@@ -109,7 +113,10 @@ def run_rattler(job: Mapping[str, Any], scratch: Path, purpose: str) -> Any:
         out = proc.run(
             proc.own_code("from reprobuild.ecosystems.conda.rattler_worker import main; main()"),
             env=env, purpose=purpose, stdin=json.dumps(job).encode(), cwd=scratch, hint=_HINT,
+            timeout=timeout, command=("rattler",),
         )  # fmt: skip
+    except proc.ProcessTimeoutError as err:
+        raise BuildError(str(err), hint=_HINT) from None
     except proc.ProcessFailedError as err:
         proc.check_installed()
         raise BuildError(str(err), hint=_HINT) from None
