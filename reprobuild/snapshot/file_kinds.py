@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import ParseNote, Snapshot
 from reprobuild.snapshot.parsers import (  # fmt: skip
     apt,
@@ -103,6 +104,14 @@ def has_freeze(snapshot: Snapshot) -> bool:
     Lines for pip of an environment.yml do not count.
     """
     return any(field_of(line.place.file) == "requirements" for line in snapshot.requirements)
+
+
+def repeated_kind_error(other: str, shown: str, kind: str) -> SnapshotError:
+    """Return the error for two different files of one kind, by their names for display."""
+    return SnapshotError(
+        f"`{other}` and `{shown}` are two different files of one kind ({kind})",
+        hint="keep the one of the environment that ran",
+    )
 
 
 def explicit_lock_kind(name: str, head: bytes) -> FileKind | None:

@@ -18,7 +18,14 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.snapshot import text
-from reprobuild.snapshot.file_kinds import KINDS, RECIPE, FileKind, explicit_lock_kind, kind_of
+from reprobuild.snapshot.file_kinds import (
+    KINDS,
+    RECIPE,
+    FileKind,
+    explicit_lock_kind,
+    kind_of,
+    repeated_kind_error,
+)
 from reprobuild.snapshot.import_facts import FILE, read_import_facts
 from reprobuild.snapshot.merge import apply_conda_versions, last_line_number, merge_exact_variables
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
@@ -142,10 +149,7 @@ class _Held:
         other, same = self.first.setdefault(kind.name, (shown, data))
         if other != shown and kind.name != "*.diff":
             if same != data:
-                raise SnapshotError(
-                    f"`{other}` and `{shown}` are two different files of one kind ({kind.name})",
-                    hint="keep the one of the environment that ran",
-                )
+                raise repeated_kind_error(other, shown, kind.name)
             reason = f"the same as {other}"
             self.remarks.append(text.remark(shown, 1, "", reason, lines=last_line_number(data)))
             return

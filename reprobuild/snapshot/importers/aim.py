@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprobuild.snapshot.importers.draft import Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.exports import find_export
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
@@ -36,7 +37,7 @@ def read(source: ImportSource) -> Draft:
     """
     file = _file(source)
     assert file is not None
-    document = load_document(source.read(file), file)
+    document = load_document(source, file)
     draft = Draft("Aim run", file)
     field, system = _system_of(document)
     draft.start(table(document, "props").get("creation_time", ""), "props.creation_time")

@@ -15,13 +15,14 @@ import yaml
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
+from reprobuild.snapshot.file_kinds import repeated_kind_error
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.parsers import env, environment_yml
 from reprobuild.snapshot.parsers.env_sorted import PEM
 from reprobuild_portable import secrets
 
 LARGEST = 4 << 20  # bytes of a list: the rules need some seconds for one; a freeze with hashes has half of it
-ENVIRONMENT = "environment.yml"
+ENVIRONMENT, _DIFF = "environment.yml", "*.diff"
 _PREFIX, _VARIABLES = "prefix", "variables"
 _ROUNDS = 4  # a dump without a secret can read otherwise than before, and show the next one
 _HASH = re.compile(r"\s*--hash=sha256:[0-9a-f]{64}(?: \\)?")
@@ -56,9 +57,18 @@ def put_captured(draft: Draft, file: str, kind: str, data: bytes, place: str = "
         place: its name in messages, if the source of the snapshot is an archive or a directory.
 
     Raises:
-        SnapshotError: it is too large, is not text, or holds a secret that cannot be cut out.
+        SnapshotError: it is too large, is not text, holds a secret that cannot be cut out, or is another file than
+            the first of its kind.
     """
     origin = draft.source
+    first, content = draft.captured.setdefault(kind, (file, data))
+    if first != file and kind != _DIFF:  # before it is cleaned: an archive can have thousands
+        if content != data:
+            raise repeated_kind_error(display_text(first), display_text(file), kind)
+        draft.source = place or origin
+        draft.leave("the file", f"the same as {first}")
+        draft.source = origin
+        return
     clean = _CLEANERS.get(kind, _clean_list)(data, place or origin)
     draft.put(file, clean.data)
     draft.source = place or origin
@@ -242,5 +252,5 @@ def _keep(data: bytes, file: str) -> CleanContent:
 _CLEANERS: dict[str, Callable[[bytes, str], CleanContent]] = {
     ENVIRONMENT: _clean_environment, "env.txt": _clean_variables, "env.nul": _clean_variables,
     "capture.json": _refuse_secret,
-    "*.diff": _keep,  # `read_snapshot` refuses one with a secret
+    _DIFF: _keep,  # `read_snapshot` refuses one with a secret
 }  # fmt: skip

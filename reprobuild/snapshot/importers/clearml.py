@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft
 from reprobuild.snapshot.importers.exports import find_export
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
@@ -41,7 +42,7 @@ def read(source: ImportSource) -> Draft:
     """
     file = _file(source)
     assert file is not None
-    document = load_document(source.read(file), file)
+    document = load_document(source, file)
     draft = Draft("ClearML task", file)
     script = table(document, "script")
     draft.start(string(document, "started"), "started")

@@ -12,7 +12,8 @@ from typing import Any
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
-from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
@@ -42,7 +43,7 @@ def read_pixi(source: ImportSource) -> Draft:
     """
     file = _file(source, PIXI)
     assert file is not None
-    document = load_document(source.read(file), file)
+    document = load_document(source, file)
     draft = Draft("pixi.lock", file)
     environments = table(document, "environments")
     name = "default" if "default" in environments else next(iter(environments), "")
@@ -75,7 +76,7 @@ def read_conda_lock(source: ImportSource) -> Draft:
     """
     file = _file(source, CONDA_LOCK)
     assert file is not None
-    document = load_document(source.read(file), file)
+    document = load_document(source, file)
     draft = Draft("conda-lock.yml", file)
     packages = tables(document, "package")
     platform = _choose_platform({string(package, "platform"): 1 for package in packages}, file)

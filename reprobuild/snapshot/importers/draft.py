@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -13,7 +12,6 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
-from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
 from reprobuild.snapshot import text
 from reprobuild.snapshot.import_facts import DataFingerprint, ImportFacts, UnusedField, ValueOrigin
 from reprobuild.snapshot.importers.model import ImportedSnapshot
@@ -27,7 +25,6 @@ LONGEST_ROW = (
 )  # characters of a line with its login, and of what is searched and copied for one
 _LONGEST_NAME = 500  # characters of a field or a reason: the rules need milliseconds for longer ones
 _LONGEST_VERSION = 200  # characters of what names a Python or its platform: the patterns need quadratic time
-_LARGEST_YAML = 8 << 20  # bytes: PyYAML needs up to five seconds for each MiB
 _VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
 _MINOR = re.compile(r"(?:CPython |Python )?(?P<version>3\.\d{1,3})")
 _CARET = re.compile(r"\^(3(?:\.\d{1,3}){0,2})")
@@ -36,11 +33,13 @@ _MACHINE = re.compile(r"(?P<system>Linux|linux)-.*?(?P<machine>x86_64|aarch64|pp
 _PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._,-]*\])?===?[A-Za-z0-9][A-Za-z0-9.+!*_-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MD5 = re.compile(r"(?P<md5>[0-9a-f]{32})(?P<directory>\.dir)?")
-_DAMAGED = "look at what wrote it; or export it again"
 
 
 class Draft:
-    """The lines of a snapshot as an importer adds them."""
+    """The lines of a snapshot as an importer adds them.
+
+    `captured` has the name and the content of the captured file of each kind.
+    """
 
     def __init__(self, format_name: str, source: str) -> None:
         """Begin a snapshot.
@@ -57,6 +56,8 @@ class Draft:
         self._unused: list[UnusedField] = []
         self._data: list[DataFingerprint] = []
         self._count = 0
+        self._size_of_variables = self._size_of_changes = 0
+        self.captured: dict[str, tuple[str, bytes]] = {}
         self._started = ("", "")
         self._requires_python = ""
 
@@ -251,6 +252,20 @@ class Draft:
             ),
         )  # fmt: skip
 
+    def count_variables(self, size: int) -> None:
+        """Refuse more variables, of all files together, than a job can have: the rules need seconds for each MiB."""
+        self._size_of_variables += size
+        text.check_environment(self._size_of_variables, _shown(self.source))
+
+    def count_changes(self, size: int) -> None:
+        """Refuse more changes and texts, of all files together, than one file may have: they are searched."""
+        self._size_of_changes += size
+        if self._size_of_changes > text.LIMIT:
+            raise SnapshotError(
+                f"{_shown(self.source)}: its diffs and texts have more than {text.LIMIT >> 20} MiB",
+                hint="unpack it, and import it without the large ones: an image depends only on `*.diff`",
+            )
+
     def _count_entry(self) -> None:
         """Refuse more entries than a captured list may have lines: each costs up to a millisecond."""
         self._count += 1
@@ -298,35 +313,3 @@ def _parse_iso(moment: str) -> datetime.datetime:
         r"(\.\d{6})\d+", r"\1", moment.strip().replace("Z", "+00:00")
     )  # Python 3.10 reads six digits
     return datetime.datetime.fromisoformat(trimmed)
-
-
-def load_document(data: bytes, file: str) -> dict[str, Any]:
-    """Return a JSON or YAML document that is a mapping.
-
-    Raises:
-        SnapshotError: it is not text, not such a document, or not a mapping.
-    """
-    value = load_value(data, file)
-    if not isinstance(value, dict):
-        raise SnapshotError(f"{display_text(file)}: a mapping of fields is needed", hint=_DAMAGED)
-    return {str(key): inner for key, inner in value.items()}
-
-
-def load_value(data: bytes, file: str) -> Any:
-    """Return the value of a JSON document, or of a YAML document if the file has another name.
-
-    Raises:
-        SnapshotError: it is not text, or not such a document.
-    """
-    is_json = file.endswith((".json", ".ipynb"))
-    if len(data) > _LARGEST_YAML and not is_json:
-        raise SnapshotError(
-            f"{display_text(file)}: {len(data)} bytes are more than the {_LARGEST_YAML >> 20} MiB that YAML may have",
-            hint=_DAMAGED,
-        )
-    content = text.decode(data, file)
-    text.check_values(content, file)
-    try:
-        return json.loads(content) if is_json else load_yaml(content, BoundedLoader)
-    except (ValueError, RecursionError) as err:
-        raise SnapshotError(f"{display_text(file)}: {display_text(str(err))}", hint=_DAMAGED) from None

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from reprobuild.snapshot.importers.draft import Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
 
@@ -31,7 +32,7 @@ def add(draft: Draft, source: ImportSource) -> None:
     """
     for name in _files(source):
         draft.source = name
-        document = load_document(source.read(name), f"{name}.yaml")
+        document = load_document(source, name)
         directory = str(PurePosixPath(name).parent)
         prefix = "" if directory == "." else f"{directory}/"
         if name.endswith(".dvc"):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprobuild.snapshot.importers.draft import Draft, load_value
+from reprobuild.snapshot.importers.documents import load_value
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string
 from reprobuild.snapshot.importers.variables import add_variables
@@ -42,7 +43,7 @@ def read(source: ImportSource) -> Draft:
         draft.source = file
         name = file.removeprefix(_ATTRIBUTES)
         if name in (_FREEZE, _ENVIRONMENT, _PLATFORM, _STARTED):
-            _add_attribute(draft, name, load_value(source.read(file), file))
+            _add_attribute(draft, name, load_value(source, file))
         else:
             draft.leave("the file", _REASONS.get(name, "it says nothing about the environment"))
     for file in source.names:

@@ -5,7 +5,10 @@ Format: https://hydra.cc/docs/tutorials/basic/running_your_app/working_directory
 
 from __future__ import annotations
 
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from typing import Any
+
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 from reprobuild.snapshot.importers.variables import add_variables
@@ -29,13 +32,12 @@ def add(draft: Draft, source: ImportSource) -> None:
     for name in source.names:
         draft.source = name
         if name == _MAIN:
-            _add_configuration(draft, source.read(name))
+            _add_configuration(draft, load_document(source, name))
         elif name.startswith(_DIRECTORY):
             draft.leave("the file", "hyperparameters of the run")
 
 
-def _add_configuration(draft: Draft, data: bytes) -> None:
-    document = load_document(data, _MAIN)
+def _add_configuration(draft: Draft, document: dict[str, Any]) -> None:
     hydra = table(document, "hydra")
     version = string(table(hydra, "runtime"), "version")
     if version and not draft.has_conda and not draft.has_distribution(_NAME):

@@ -218,7 +218,10 @@ def _put_file(draft: Draft, name: str, inside: ImportSource, *, whole: bool) -> 
         draft.leave("a file", "its name has another meaning on Windows")
         return
     content = inside.read(name)
-    if kind := _kind_name(name, content):
+    kind = _kind_name(name, content)
+    if kind == "*.diff" or (not kind and _BESIDE.fullmatch(name)):
+        draft.count_changes(len(content))
+    if kind:
         put_captured(draft, name, kind, content, place=name)
         return
     if _PACKED.fullmatch(name) or (_BESIDE.fullmatch(name) and not secrets.find(content, most=1)):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from reprobuild.snapshot.importers.captured_content import ENVIRONMENT, put_captured
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import table
@@ -54,13 +55,13 @@ def _is_run(source: ImportSource) -> bool:
 
 
 def _add_model(draft: Draft, files: ImportSource) -> None:
-    model = load_document(files.read(MODEL), MODEL)
+    model = load_document(files, MODEL)
     function = table(table(model, "flavors"), "python_function")
     draft.start(model.get("utc_time_created", ""), "utc_time_created")
     environment = next((name for name in _ENVIRONMENTS if files.has(name)), None)
     if environment:
         draft.source = environment
-        content = load_document(files.read(environment), environment)
+        content = load_document(files, environment)
         draft.add_python(content.get("python", ""), "python")
         draft.leave_rest(
             content,
@@ -89,7 +90,7 @@ def _add_requirements(draft: Draft, files: ImportSource) -> None:
 
 def _add_run(draft: Draft, source: ImportSource) -> None:
     draft.source = META
-    meta = load_document(source.read(META), META)
+    meta = load_document(source, META)
     draft.start(meta.get("start_time", ""), "start_time")
     draft.leave_rest(meta, ("start_time",), _RUN_REASONS)
     for name in source.names:

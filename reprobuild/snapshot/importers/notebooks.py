@@ -5,7 +5,8 @@ Format: https://nbformat.readthedocs.io/en/latest/format_description.html
 
 from __future__ import annotations
 
-from reprobuild.snapshot.importers.draft import PYTHON, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import PYTHON, Draft
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 
@@ -23,7 +24,7 @@ def add(draft: Draft, source: ImportSource) -> None:
     """
     for name in _files(source):
         draft.source = name
-        document = load_document(source.read(name), name)
+        document = load_document(source, name)
         metadata = table(document, "metadata")
         version = string(table(metadata, "language_info"), "version")
         if version and not draft.has(PYTHON):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
 from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.source import ImportSource
@@ -30,7 +31,7 @@ def read(source: ImportSource) -> Draft:
     """
     file = _file(source)
     assert file is not None
-    document = load_document(source.read(file), file)
+    document = load_document(source, file)
     draft = Draft("pip inspect", file)
     for number, entry in enumerate(tables(document, "installed")):
         _add_installed(draft, source, entry, f"installed[{number}]")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
@@ -29,7 +30,7 @@ def read(source: ImportSource) -> Draft:
     """
     file = _file(source)
     assert file is not None
-    document = load_document(source.read(file), f"{file}.json")
+    document = load_document(source, file, is_json=True)
     draft = Draft("Pipfile.lock", file)
     for name, entry in table(document, "default").items():
         if isinstance(entry, dict):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.exports import find_export
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
@@ -33,7 +34,7 @@ def read(source: ImportSource) -> Draft:
     """
     file = _file(source)
     assert file is not None
-    document = load_document(source.read(file), file)
+    document = load_document(source, file)
     draft = Draft("SageMaker training job", file)
     started = "TrainingStartTime" if document.get("TrainingStartTime") else "CreationTime"
     draft.start(document.get(started), started)

@@ -12,7 +12,8 @@ from typing import Any
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.exports import find_export
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import table, tables
@@ -45,7 +46,7 @@ def read(source: ImportSource) -> Draft:
     """
     file = _file(source)
     assert file is not None
-    document = load_document(source.read(file), file)
+    document = load_document(source, file)
     jobs = tables(document, "jobs")
     if len(jobs) != 1:
         raise SnapshotError(
@@ -95,12 +96,12 @@ def _add_file(draft: Draft, source: ImportSource, name: str) -> None:
 
 def _assignments(rows: list[str]) -> dict[str, str]:
     """Return variables by name; a row without a name continues the value above."""
-    variables: dict[str, str] = {}
+    variables: dict[str, list[str]] = {}
     name = ""
     for row in rows:
         if match := _ASSIGNMENT.fullmatch(row):
             name = match["name"]
-            variables[name] = match["value"]
+            variables[name] = [match["value"]]
         elif name and row.strip():
-            variables[name] += f"\n{row}"
-    return variables
+            variables[name].append(row)
+    return {name: "\n".join(lines) for name, lines in variables.items()}

@@ -52,6 +52,7 @@ class ImportSource:
         self.skipped = dict(skipped or {})
         self._files = files
         self._fields: dict[str, frozenset[str]] = {}
+        self._yaml = [0]  # bytes; `below` shares them
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,6 +116,11 @@ class ImportSource:
                 self._fields[name] = frozenset()
         return self._fields[name]
 
+    def count_yaml(self, size: int) -> int:
+        """Count a YAML file that is about to be parsed; return the bytes of all that were counted."""
+        self._yaml[0] += size
+        return self._yaml[0]
+
     def below(self, directory: str) -> ImportSource:
         """Return the part of this source below a directory."""
         inside = {
@@ -122,7 +128,9 @@ class ImportSource:
             for name, path in self._files.items()
             if name.startswith(f"{directory}/")
         }
-        return ImportSource(self.path, inside, self.home and self.home / directory)
+        part = ImportSource(self.path, inside, self.home and self.home / directory)
+        part._yaml = self._yaml
+        return part
 
 
 @contextlib.contextmanager

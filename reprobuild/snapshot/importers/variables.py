@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reprobuild.infra.display import display_text
-from reprobuild.snapshot import text
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.people import find_people, is_personal, names_people, without_home
 from reprobuild_portable import secrets
@@ -28,8 +26,7 @@ def add_variables(draft: Draft, variables: Mapping[str, Any], field: str) -> Non
     Raises:
         SnapshotError: they are larger than the variables of a job can be.
     """
-    size = sum(len(str(name)) + len(str(value)) for name, value in variables.items())
-    text.check_environment(size, display_text(draft.source))
+    draft.count_variables(sum(len(str(name)) + len(str(value)) for name, value in variables.items()))
     people = find_people(variables)
     for name, value in variables.items():
         place = f"{field}.{name}"

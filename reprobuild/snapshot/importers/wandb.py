@@ -13,7 +13,8 @@ from typing import Any
 
 from reprobuild.snapshot.importers import wandb_records
 from reprobuild.snapshot.importers.captured_content import ENVIRONMENT, put_captured
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft, load_document
+from reprobuild.snapshot.importers.documents import load_document
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
@@ -87,12 +88,12 @@ def _log(source: ImportSource) -> str | None:
 
 def _read_metadata(source: ImportSource, files: ImportSource) -> tuple[dict[str, Any], str]:
     """Return the metadata, with what only `config.yaml` has, and the name of their file."""
-    metadata, file = load_document(files.read(METADATA), METADATA) if files.has(METADATA) else {}, METADATA
+    metadata, file = load_document(files, METADATA) if files.has(METADATA) else {}, METADATA
     if not files.has(METADATA) and (log := _log(source)):
         metadata, file = wandb_records.read_environment(source.head(log, wandb_records.HEAD)), log
     if not files.has(CONFIG):
         return metadata, file
-    inner = table(table(load_document(files.read(CONFIG), CONFIG), "_wandb"), "value")
+    inner = table(table(load_document(files, CONFIG), "_wandb"), "value")
     nested = next((entry for entry in table(inner, "e").values() if isinstance(entry, dict)), {})
     return {"python": string(inner, "python_version")} | nested | metadata, file
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+import zipfile
 from pathlib import Path
 
 import msgspec
@@ -10,7 +12,15 @@ import pytest
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
-from reprobuild.snapshot.importers import draft, poetry_lock, sacred, slurm, uv_lock
+from reprobuild.snapshot.importers import (
+    captured_content,
+    documents,
+    draft,
+    poetry_lock,
+    sacred,
+    slurm,
+    uv_lock,
+)
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml
@@ -225,11 +235,101 @@ def test_variables_larger_than_a_process_can_have_are_refused(monkeypatch: pytes
         assert err.value.hint == "write them again where the job runs: `env -0 > env.nul`"
 
 
-def test_a_huge_yaml_document_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft, "load_yaml", lambda *_: pytest.fail("it was read"))
+def test_a_huge_yaml_document_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "load_yaml", lambda *_: pytest.fail("it was read"))
+    (tmp_path / "conda-lock.yml").write_bytes(b"a: " + b"x " * (4 << 20))
     with pytest.raises(SnapshotError, match="more than the 8 MiB that YAML may have") as err:
-        draft.load_value(b"a: " + b"x " * (4 << 20), "conda-lock.yml")
+        import_into(tmp_path / "conda-lock.yml", tmp_path / "out")
     assert err.value.hint == "look at what wrote it; or export it again"
+
+
+def test_many_yaml_documents_are_refused_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "requirements.txt").write_text("click==8.1.7\n")
+    for number in range(3):
+        (run / f"{number}.dvc").write_text("outs: []\n" + "#" * (6 << 20))
+    with pytest.raises(
+        SnapshotError, match=r"2\.dvc: with it, the YAML of this import has more than 16 MiB"
+    ) as err:
+        import_into(run, tmp_path / "out")
+    assert err.value.hint == (
+        "import a directory without those YAML files and `.dvc` files that the run does not need"
+    )
+    (run / "2.dvc").unlink()
+    assert import_into(run, tmp_path / "out").unused == ()
+
+
+def test_a_part_of_a_source_has_the_bound_of_the_whole(tmp_path: Path) -> None:
+    source = ImportSource(tmp_path, {}, tmp_path)
+    assert [source.below("a").count_yaml(2), source.count_yaml(3), source.below("b").count_yaml(0)] == [
+        2,
+        5,
+        5,
+    ]
+
+
+def captured_twice(folder: Path, second: str) -> Path:
+    """Return a directory with an environment, and another file under the same name in another case."""
+    folder.mkdir()
+    (folder / "Environment.yml").write_text("dependencies:\n  - zlib=1.3=h0\n")
+    (folder / "environment.yml").write_text(second)
+    return folder
+
+
+def test_captured_files_of_one_kind_are_searched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The letters of a name can have thousands of cases."""
+    cleaned: list[str] = []
+
+    def clean(data: bytes, file: str) -> captured_content.CleanContent:
+        cleaned.append(file)
+        return captured_content.CleanContent(data, [])
+
+    monkeypatch.setitem(captured_content._CLEANERS, "environment.yml", clean)
+    same = captured_twice(tmp_path / "same", "dependencies:\n  - zlib=1.3=h0\n")
+    facts = import_into(same, tmp_path / "out")
+    assert [(entry.source, entry.reason) for entry in facts.unused] == [
+        ("environment.yml", "the same as Environment.yml")
+    ]
+    other = captured_twice(tmp_path / "other", "dependencies:\n  - zlib=1.2=h0\n")
+    with pytest.raises(SnapshotError, match="are two different files of one kind") as err:
+        import_into(other, tmp_path / "out2")
+    assert err.value.hint == "keep the one of the environment that ran"
+    assert cleaned == ["Environment.yml"] * 2
+
+
+def test_diffs_and_texts_are_refused_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "run.zip", "w") as archive:
+        archive.writestr("requirements.txt", "click==8.1.7\n")
+        for name in ("a.diff", "b.patch", "README"):
+            archive.writestr(name, "x" * 500_000)
+    monkeypatch.setattr(text, "LIMIT", 1 << 20)
+    with pytest.raises(SnapshotError, match=r"run\.zip: its diffs and texts have more than 1 MiB") as err:
+        import_into(tmp_path / "run.zip", tmp_path / "out")
+    assert (
+        err.value.hint == "unpack it, and import it without the large ones: an image depends only on `*.diff`"
+    )
+
+
+def test_a_value_of_many_rows_is_joined_once() -> None:
+    rows = ["A=x", *["y" * 40] * 49_900]
+    start = time.process_time()
+    variables = slurm._assignments(rows)
+    assert time.process_time() - start < 1
+    assert variables == {"A": "\n".join(["x", *rows[1:]])}
+
+
+def test_variables_of_several_files_are_refused_together(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"jobs": [{"time": {}}], "meta": {}}')
+    for name in "ab":
+        rows = "".join(f"{name}{number}={'x' * 1000}\n" for number in range(1500))
+        (tmp_path / f"{name}.txt").write_text(f"Environment used for 1\n--\n{rows}")
+    with pytest.raises(SnapshotError, match=r"b\.txt: the variables have more than the 2 MiB"):
+        import_into(tmp_path, tmp_path / "out")
 
 
 LONG = ".".join("a" * 34)
