@@ -25,6 +25,7 @@ from reprobuild.engines.model import DEFAULT_NETWORK, Finished, Limit, Port, Tas
 from reprobuild.errors import EngineError, ReproError
 from reprobuild.image.layers.blobs import Layer
 from reprobuild.image.oci.write import image_json, write_layout
+from reprobuild.infra.sandbox import container, launch
 from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
 from tests.conftest import PROGRAM, Built
@@ -655,6 +656,32 @@ def test_all_is_held_for_an_ordinary_user(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert set(broken(done.stdout.splitlines()[-1])) <= ALLOWED
+
+
+def test_the_memory_of_process_1_is_closed_before_the_command_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command could write into it until then."""
+    steps: list[str] = []
+
+    def start(job: object, report: int) -> int:
+        steps.append("start")
+        return 1
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    for name in ("make_root", "drop_rights", "hand_signals_on"):
+        monkeypatch.setattr(container, name, lambda *_: None)
+    monkeypatch.setattr(container, "fork_command", start)
+    monkeypatch.setattr(launch, "enter", lambda root: None)
+    monkeypatch.setattr(launch, "close_memory", lambda: steps.append("close"))
+    monkeypatch.setattr(launch, "reap", lambda command: 0)
+    monkeypatch.setattr("os._exit", end)
+    job = {
+        "terminal": False, "isolated": False, "hostname": "", "hooks": [], "root": "/", "cwd": "/", "filter": "",
+    }  # fmt: skip
+    with Path(os.devnull).open("wb") as codes, pytest.raises(SystemExit):
+        container.supervise(job, codes.fileno(), codes.fileno())
+    assert steps == ["close", "start"]
 
 
 def test_layer_names_are_short_and_apart() -> None:

@@ -129,8 +129,8 @@ def supervise(job: dict[str, Any], codes: int, report: int) -> NoReturn:
         with contextlib.suppress(OSError):  # the command reports it
             os.makedirs(job["cwd"], exist_ok=True)
         drop_rights(bytes.fromhex(job["filter"]))
-        command = fork_command(job, report)
         launch.close_memory()
+        command = fork_command(job, report)
         hand_signals_on(command, FORWARDED - (OF_TERMINAL if job["terminal"] else set()))
         code = launch.reap(command)
     except OSError as err:
