@@ -37,7 +37,7 @@ SCRIPT = (
 )
 
 
-@pytest.fixture(params=["builtin", "podman", "apptainer"])
+@pytest.fixture
 def engine(request: pytest.FixtureRequest) -> tuple[str, Mapping[str, str]]:
     """The name of an engine, and the environment that leads to it."""
     name = str(request.param)
@@ -62,7 +62,22 @@ def processes(mark: str) -> list[bytes]:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(("signum", "jobs"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 3)])
+@pytest.mark.parametrize(
+    ("engine", "signum", "jobs"),
+    [
+        ("builtin", signal.SIGINT, 1),
+        ("builtin", signal.SIGTERM, 1),
+        ("builtin", signal.SIGTERM, 3),
+        ("podman", signal.SIGINT, 1),
+        ("podman", signal.SIGTERM, 3),
+        ("apptainer", signal.SIGINT, 1),
+        # Each takes a minute: `pytest --long`.
+        pytest.param("podman", signal.SIGTERM, 1, marks=pytest.mark.long),
+        pytest.param("apptainer", signal.SIGTERM, 1, marks=pytest.mark.long),
+        pytest.param("apptainer", signal.SIGTERM, 3, marks=pytest.mark.long),
+    ],
+    indirect=["engine"],
+)
 def test_a_signal_ends_all(
     bench: Bench, tmp_path: Path, engine: tuple[str, Mapping[str, str]], signum: signal.Signals, jobs: int
 ) -> None:
