@@ -12,7 +12,7 @@ from reprobuild.api.commands import verify
 from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 from reprobuild.pipeline.verify import VerifyOptions, select_parts
-from reprobuild.run.options import RunOptions, conditions
+from reprobuild.run.options import AUTO, CHOICE_MODES, RunOptions, conditions
 from reprobuild.verify.verdict import PARTS, Part
 from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
 from reprobuild.verify.workload.work import work_of_options
@@ -103,6 +103,10 @@ def _refuse_unquoted(words: list[str]) -> None:
 )
 @click.option("--shm-size", metavar="SIZE", help="Shared memory of the workload, as 8g. [default: 1g]")
 @click.option(
+    "--choices", type=click.Choice(CHOICE_MODES), default=AUTO, show_default=True,
+    help="Use saved choices of this platform for the workload; with `strict`, a missing one is an error.",
+)  # fmt: skip
+@click.option(
     "--only", "parts", type=click.Choice(PARTS), multiple=True,
     help="Run only this part; the exit code is 0 if each part that runs passes.",
 )  # fmt: skip
@@ -120,7 +124,7 @@ def command(
     no_probes: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
-    runs: int, parts: tuple[Part, ...],
+    runs: int, parts: tuple[Part, ...], choices: str,
 ) -> int:  # fmt: skip
     """Verify the image in OUT again on this machine.
 
@@ -142,6 +146,7 @@ def command(
         cpu_only=cpu_only,
         gpus=gpus,
         thorough=thorough,
+        choices=choices,
         against=against,
         work=work_of_options(
             work, artefacts, distinct, ignored, conditions(run_options, os.environ), workdir, runs

@@ -5,8 +5,9 @@ The image is loaded and run, and the verdict and the report are written.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from reprobuild.context import RunContext
 from reprobuild.engines import gpu
-from reprobuild.engines.model import Engine
+from reprobuild.engines.model import Engine, Task
 from reprobuild.engines.registry import HINT, find_engine
 from reprobuild.errors import DriftError, RoundTripError, UsageError
 from reprobuild.image.model import Image
@@ -33,6 +34,9 @@ from reprobuild.output.directory import (
 from reprobuild.output.times import write_times
 from reprobuild.pipeline.report import write_report
 from reprobuild.report.html.cluster import Nodes
+from reprobuild.run.choices import ChoiceUse
+from reprobuild.run.options import AUTO, RunOptions
+from reprobuild.run.run import image_variables
 from reprobuild.store.salvage import take_runtime
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import (
@@ -65,6 +69,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
         cpu_only: skip the GPU checks.
         gpus: "auto" (all if this machine has any), "all", "none", or ids.
         thorough: repeat each probe hundreds of times.
+        choices: the use of saved choices of compilers by the workload: `auto`, `strict`, `off`.
         against: an earlier verdict file to compare with, or an output directory that holds one.
         work: a command to run several times, instead of the lock's workload.
         ignored: keys of values that may differ in the outputs of the lock's workload.
@@ -79,6 +84,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     cpu_only: bool = False
     gpus: str = "auto"
     thorough: bool = False
+    choices: str = AUTO
     against: Path | None = None
     work: Work | None = None
     ignored: tuple[str, ...] = ()
@@ -198,17 +204,45 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         )
     if loaded:
         context.say(f"loaded {name} into {engine.NAME}")
+    choices = _WorkChoices(lock, out, context, checks)
     request = CheckRequest(
         reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now,
         controls=checks.controls, parts=checks.parts, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
-        work=work, probes=checks.probes,
+        work=work, probes=checks.probes, wrap=choices.wrap,
     )  # fmt: skip
     with context.clock.measure("check"):
         verdict = verify_image(lock, request, engine, context.env, context.say)
+    verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, *choices.notes))
     if former:
         verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
     return verdict
+
+
+class _WorkChoices:
+    """The saved choices of compilers for the runs of a workload."""
+
+    def __init__(self, lock: Lock, out: Path, context: RunContext, checks: VerifyOptions) -> None:
+        self._frozen, self._env = image_variables(lock), context.env
+        self._use = ChoiceUse(
+            out=out, lock=lock, options=RunOptions(choices=checks.choices), known=context.store.known,
+            folder=context.store.root, say=context.say,
+        )  # fmt: skip
+        self._used = ""
+
+    @contextlib.contextmanager
+    def wrap(self, task: Task) -> Iterator[Task]:
+        """Yield a task with the saved choices that fit, and report its misses afterwards."""
+        with self._use.open(task, self._frozen, self._env) as session:
+            yield session.mount(task) if session else task
+            if session and session.used:
+                self._used = session.used.digest
+                self._use.finish(session, 0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The note of a verdict on the used choices."""
+        return (f"your work began with the saved choices of compilers {self._used}",) if self._used else ()
 
 
 def _find_whole_verdict(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,9 +23,10 @@ from reprobuild.image.choices.record import (
     encode_choices,
     read_choices,
 )
+from reprobuild.infra.atomic import private_directory
 from reprobuild.infra.untrusted.write_below import open_below, write_below
 from reprobuild.lock.model import Lock
-from reprobuild.store.store import Store
+from reprobuild.store.keyring import StoreKeyring
 
 USED = "REPROBUILD_CHOICES"  # the record of a job has this variable
 _SHOWN = 5
@@ -118,7 +117,7 @@ class ChoiceSession:
         )
         return Misses(measured=tuple(sorted(after.measured - before.measured)), compiled=tuple(changed))
 
-    def save(self, out: Path, store: Store) -> ChoiceFile | None:
+    def save(self, out: Path, known: StoreKeyring) -> ChoiceFile | None:
         """Save the caches into an output directory; return them, or None if they are empty.
 
         They replace those of the same platform.
@@ -133,7 +132,7 @@ class ChoiceSession:
             return None
         former = [file for file in read_choices(out) if file.saved.platform == self._platform]
         folder = out / CHOICES
-        with store.scratch() as scratch:
+        with private_directory(self._folder.parent) as scratch:
             archive = pack(self._folder, state.hashes, scratch / "archive", self._lock.epoch)
             saved = SavedChoices(
                 lock=self._lock.digest,
@@ -148,7 +147,7 @@ class ChoiceSession:
             ):
                 shutil.copyfileobj(source, target)
         write_below(out, f"{CHOICES}/{file.record.name}", file.document, replace=True)
-        remember_accepted(file, store)
+        remember_accepted(file, known)
         _remove_former(former, read_choices(out), file)
         return file
 
@@ -186,22 +185,21 @@ class ChoiceSession:
         )
 
 
-def remember_accepted(file: ChoiceFile, store: Store) -> None:
-    """Record that choices were saved here, or that the user accepted them.
+def remember_accepted(file: ChoiceFile, known: StoreKeyring) -> None:
+    """Record that the user saved or accepted choices, beside the keys that the user trusts.
 
-    If the store cannot be written to, the next run asks again.
+    If that is not possible, the next run asks again.
     """
-    with contextlib.suppress(OSError):
-        store.remember(_key(file), True)
+    known.add(_key(file))
 
 
-def is_accepted(file: ChoiceFile, store: Store) -> bool:
-    """Return whether choices were saved here, or the user accepted them; an untrusted store cannot say so."""
-    return store.recall(_key(file)) is True
+def is_accepted(file: ChoiceFile, known: StoreKeyring) -> bool:
+    """Return whether the user saved or accepted choices."""
+    return known.has(_key(file))
 
 
-def _key(file: ChoiceFile) -> str:
-    return hashlib.sha256(f"accepted choices, 1 {file.digest}".encode()).hexdigest()
+def _key(file: ChoiceFile) -> bytes:
+    return f"accepted choices, 1 {file.digest}".encode()
 
 
 def _remove_former(former: Sequence[ChoiceFile], all_files: Sequence[ChoiceFile], file: ChoiceFile) -> None:

@@ -24,18 +24,23 @@ from reprobuild.lock.model import Lock
 from reprobuild.resolve.cuda.nvidia_smi import query_gpus
 from reprobuild.run.choice_session import ChoiceSession, is_accepted, refuse_without_caches, remember_accepted
 from reprobuild.run.options import OFF, STRICT, RunOptions
-from reprobuild.store.store import Store
+from reprobuild.store.keyring import StoreKeyring
 
 Say = Callable[[str], None]
 _RUNNING = "running"  # in the store: `gc` leaves it alone, as a run may take days
 
 
 class ChoiceUse(Struct, frozen=True, kw_only=True):
-    """The lock and the directory of an image, the store, and the options of a run with choices."""
+    """The image of a run with choices, and the options.
+
+    `known` are the keys that the user trusts, beside which accepted choices are recorded. In `folder`, a run gets a
+    directory of its own.
+    """
 
     out: Path
     lock: Lock
-    store: Store
+    known: StoreKeyring
+    folder: Path
     options: RunOptions
     say: Say
 
@@ -74,7 +79,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         if used is None and not options.save_choices:
             yield None
             return
-        with private_directory(self.store.root / _RUNNING) as folder:
+        with private_directory(self.folder / _RUNNING) as folder:
             session = ChoiceSession(self.lock, folder, caches, platform, used)
             if used:
                 self.say(f"choices {used.name}: {_describe(used)}")
@@ -106,8 +111,8 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
                 reasons.append(f"choices {file.name} are of another platform: {'; '.join(differences)}")
             elif not self._is_trusted(file, trusted):
                 reasons.append(
-                    f"choices {file.name} were not saved here, and they are code: "
-                    f"--trust-choices {file.digest} uses them"
+                    f"choices {file.name} were not saved here, and they are code: `reprobuild run "
+                    f"{shlex.quote(str(self.out))} --trust-choices {file.digest} -- CMD` accepts them"
                 )
             else:
                 return file
@@ -123,9 +128,9 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
     def _is_trusted(self, file: ChoiceFile, trusted: frozenset[str]) -> bool:
         """Return whether choices were saved here, or the user accepted them, now or before."""
         if file.digest in trusted:
-            remember_accepted(file, self.store)
+            remember_accepted(file, self.known)
             return True
-        return is_accepted(file, self.store)
+        return is_accepted(file, self.known)
 
     def finish(self, session: ChoiceSession, code: int) -> None:
         """Report the misses of a run, and save its choices if it was asked for and the run succeeded.
@@ -138,7 +143,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         saving = self.options.save_choices and not code
         try:
             misses = session.find_misses()
-            saved = session.save(self.out, self.store) if saving else None
+            saved = session.save(self.out, self.known) if saving else None
         except (ReproError, OSError) as err:
             if self.options.choices == STRICT and not code:
                 raise

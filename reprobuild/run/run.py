@@ -75,7 +75,8 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
     choices = ChoiceUse(
         out=out,
         lock=lock,
-        store=context.store,
+        known=context.store.known,
+        folder=context.store.root,
         options=_of_rank(run_options, context.env),
         say=say,
     )

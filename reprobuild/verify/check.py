@@ -9,6 +9,7 @@ import datetime
 import re
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -79,6 +80,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
         parts: the parts to run; a workload is also needed for its part.
         probes: run only these, in short, without collectives; the verdict is then inconclusive. Empty for all.
         work: the command to run several times, if any.
+        wrap: gives the task of each of these runs what it needs for its time.
     """
 
     reference: str
@@ -94,6 +96,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = PARTS
     probes: tuple[str, ...] = ()
     work: Work | None = None
+    wrap: Callable[[Task], AbstractContextManager[Task]] = nullcontext
 
 
 def verify_image(
@@ -135,7 +138,7 @@ def verify_image(
         mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say)
         gpus = _gpus_of_work(request, gpu)
         comparisons += compare_work(
-            work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts
+            work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts, wrap=request.wrap
         )
     determinism, notes = judge_determinism(
         cpu,

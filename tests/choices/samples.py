@@ -12,7 +12,7 @@ from reprobuild.image.choices.platform import ChoicePlatform
 from reprobuild.image.choices.record import CHOICES, CacheSize, ChoiceFile, SavedChoices, encode_choices
 from reprobuild.infra.directory_fd import remove
 from reprobuild.run.choice_session import ChoiceSession
-from reprobuild.store.store import Store
+from reprobuild.store.keyring import StoreKeyring
 from tests.verify.samples import make_lock
 
 PLATFORM = ChoicePlatform(
@@ -55,7 +55,7 @@ def check_engine(attach: Callable[[Task], int], folder: Path) -> None:
     make = Task(arguments=("sh", "-c", "umask 77; echo code >$TORCH_EXTENSIONS_DIR/a.so"))
     assert attach(first.mount(make)) == 0
     assert first.find_misses().compiled == ("extensions/a.so",)
-    saved = first.save(folder / "out", Store(folder / "store"))
+    saved = first.save(folder / "out", StoreKeyring(folder / "keys"))
     assert saved is not None
     second = ChoiceSession(lock, folder / "second", caches, PLATFORM, saved)
     use = "read code <$TORCH_EXTENSIONS_DIR/a.so; test $code = code; echo more >$TORCH_EXTENSIONS_DIR/b.so"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -38,9 +39,9 @@ def out(built_example: Built, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Return an environment with a store of its own: other processes of the tests have other keys."""
+    """Return an environment that leads to the built-in engine, with a record of accepted choices of its own."""
     given = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
-    return given | {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+    return given | {"XDG_DATA_HOME": str(tmp_path_factory.mktemp("data"))}
 
 
 @pytest.fixture
@@ -246,7 +247,10 @@ def test_choices_of_another_party_are_code_and_wait_for_consent(run: Run, out: P
     record.with_name(f"{name}.json").write_bytes(content)
     done = run('echo "${TORCHINDUCTOR_CACHE_DIR-none}"')
     assert done.stdout == "none\n"
-    reason = f"choices {name[:12]} were not saved here, and they are code: --trust-choices {name} uses them"
+    reason = (
+        f"choices {name[:12]} were not saved here, and they are code: "
+        f"`reprobuild run {out} --trust-choices {name} -- CMD` accepts them"
+    )
     assert reason in done.stderr
     assert reason in run(COMPILE, "--choices", "strict", code=125).stderr
     done = run(COMPILE, "--trust-choices", name[:12], code=125)
@@ -331,7 +335,7 @@ def test_another_cluster_uses_the_choices_of_a_bundle_after_consent(
         )  # fmt: skip
 
     done = there("--choices", "strict")
-    hint = f"choices {name[:12]} were not saved here, and they are code: --trust-choices {name} uses them"
+    hint = f"`reprobuild run {tmp_path / 'frozen'} --trust-choices {name} -- CMD` accepts them"
     assert done.returncode == 125
     assert hint in done.stderr
     for options in (("--trust-choices", name, "--choices", "strict"), ("--choices", "strict")):
@@ -353,3 +357,29 @@ def test_settings_of_the_user_come_before_those_of_a_cache(run: Run) -> None:
         "PYTORCH_TUNABLEOP_FILENAME=/tmp/x",
     )
     assert done.stdout == "/var/cache/reprobuild-choices/inductor /tmp/x\n"
+
+
+WORK = f"{COMPILE} cat cache/44 >$0/result"
+
+
+def test_verify_runs_a_workload_with_saved_choices(run: Run, out: Path, env: Mapping[str, str]) -> None:
+    run(COMPILE, "--save-choices")
+    name = digest(out)
+
+    def verify(script: str, *options: str) -> subprocess.CompletedProcess[str]:
+        words = ["sh", "-c", script, "{out}"]
+        return reprobuild(
+            "verify", out, "--only", "workload", "--output-file", "result", *options, "--workload", shlex.join(words),
+            env=env,
+        )  # fmt: skip
+
+    done = verify(WORK)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"choices {name[:12]}: no miss") == 2
+    assert f"your work began with the saved choices of compilers {name}" in done.stdout
+    done = verify(f"{ANOTHER} echo x >$0/result", "--choices", "strict")
+    assert done.returncode == 9
+    assert "the run was not one of its saved choices alone: 1 new measurements" in done.stderr
+    done = verify('echo "${TORCHINDUCTOR_CACHE_DIR-none}" >$0/result', "--choices", "off")
+    assert done.returncode == 0, done.stderr
+    assert "choices" not in done.stdout

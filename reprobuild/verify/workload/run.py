@@ -9,6 +9,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -68,6 +69,7 @@ class WorkloadRun(Struct, frozen=True, kw_only=True):
 def compare_work(
     work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
     say: Callable[[str], None] = lambda _: None, mounts: Mounts | None = None,
+    wrap: Callable[[Task], AbstractContextManager[Task]] = nullcontext,
 ) -> list[WorkComparison]:  # fmt: skip
     """Run a command in fresh containers and compare its files.
 
@@ -79,6 +81,7 @@ def compare_work(
         reference: the image's name in the engine.
         gpus: the GPUs that the command sees, as `Task.gpus` has them.
         mounts: the workload's mounts before the first run; they are read here if None.
+        wrap: gives each run's task what it needs for its time.
 
     Raises:
         EngineError: the command failed in the first two runs, its files are unavailable, or the engine failed.
@@ -96,7 +99,8 @@ def compare_work(
             folder = Path(directory, str(number))
             folder.mkdir()
             task = msgspec.structs.replace(_make_task(work, seed_of_work(work, seed), folder), gpus=gpus)
-            return _run_task(work, task, reference, engine, env)
+            with wrap(task) as wrapped:
+                return _run_task(work, wrapped, reference, engine, env)
 
         first = run(1)
         rounds: list[list[WorkComparison]] = []
