@@ -18,6 +18,7 @@ PARTIAL_FORMATS = frozenset(
     {
         "a file (requirements.txt)", "a file (environment.yml)", "MLflow model", "MLflow run", "Sacred run",
         "ClearML task", "SageMaker training job", "Hugging Face model card",
+        "pyproject.toml", "setup.cfg",
     }
 )  # fmt: skip
 

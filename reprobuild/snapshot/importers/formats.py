@@ -23,8 +23,10 @@ from reprobuild.snapshot.importers import (
     pipfile_lock,
     poetry_lock,
     pylock,
+    pyproject,
     sacred,
     sagemaker,
+    setup_cfg,
     slurm,
     uv_lock,
     wandb,
@@ -74,6 +76,8 @@ IMPORTERS: tuple[Importer, ...] = (
     Importer("pdm.lock", pdm_lock.recognises, pdm_lock.read),
     Importer("Pipfile.lock", pipfile_lock.recognises, pipfile_lock.read),
     Importer("Hugging Face model card", hf_card.recognises, hf_card.read),
+    Importer("pyproject.toml", pyproject.recognises, pyproject.read),
+    Importer("setup.cfg", setup_cfg.recognises, setup_cfg.read),
 )
 SUPPLEMENTS: tuple[Supplement, ...] = (
     Supplement("Hydra", hydra.recognises, hydra.add),

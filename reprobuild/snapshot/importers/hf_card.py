@@ -10,8 +10,8 @@ import re
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
-from reprobuild.snapshot.file_kinds import kind_of
 from reprobuild.snapshot.importers.draft import Draft
+from reprobuild.snapshot.importers.project_requirements import has_captured_list
 from reprobuild.snapshot.importers.source import ImportSource
 
 _HEADING = re.compile(r"#{1,6}\s+Framework versions\s*", re.IGNORECASE)
@@ -25,7 +25,7 @@ _LONGEST = 1000  # characters of a row that are looked at
 
 def recognises(source: ImportSource) -> bool:
     """Return whether the path is a card with versions, or has one at its top, without a list that says more."""
-    return not any(kind_of(name) for name in source.names) and _file(source) is not None
+    return not has_captured_list(source) and _file(source) is not None
 
 
 def read(source: ImportSource) -> Draft:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import posixpath
 import re
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.project_requirements import leave_requirement, parse_requirement
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild_portable import secrets
 
@@ -75,7 +74,7 @@ def _add_list(
             if line and (len(above) == 1 or _is_row(line)):
                 draft.add(REQUIREMENTS, line, f"line {number}")
             elif line:
-                _leave_row(draft, number, "it is no requirement, no option and no comment")
+                leave_requirement(draft, f"line {number}", "it is no requirement, no option and no comment")
             continue
         other = posixpath.normpath(posixpath.join(posixpath.dirname(file), match["name"]))
         if other in above:
@@ -84,16 +83,9 @@ def _add_list(
         if other not in refusals:  # the search for secrets takes seconds, and many rows can name the list
             refusals[other] = _refusal(source, other)
         if reason := refusals[other]:
-            _leave_row(draft, number, reason.format(match["name"]))
+            leave_requirement(draft, f"line {number}", reason.format(match["name"]))
         else:
             _add_list(draft, source, other, above, refusals)
-
-
-def _leave_row(draft: Draft, number: int, reason: str) -> None:
-    """Name a row that may have named packages, and add one that no list has: a lock asks for it."""
-    draft.leave(f"line {number}", reason)
-    row = f"(line {number} of {display_text(draft.source)} is not imported: {reason})"
-    draft.add(REQUIREMENTS, row[:_LONGEST], f"line {number}")
 
 
 def _refusal(source: ImportSource, name: str) -> str:
@@ -114,8 +106,4 @@ def _is_row(line: str) -> bool:
         return True
     if len(line) > _LONGEST:
         return False
-    try:
-        Requirement(_BESIDE.split(line, maxsplit=1)[0].removesuffix("\\").strip())
-    except (InvalidRequirement, RecursionError):  # nested brackets in a marker
-        return False
-    return True
+    return parse_requirement(_BESIDE.split(line, maxsplit=1)[0].removesuffix("\\").strip()) is not None

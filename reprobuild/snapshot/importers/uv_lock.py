@@ -19,6 +19,7 @@ from reprobuild.infra.proc.run import run
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.project_requirements import add_python_pin
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
@@ -68,10 +69,7 @@ def read(source: ImportSource) -> Draft:
             draft.add(REQUIREMENTS, row, f"package {name}")
     for package in tables(document, "package"):
         _add_local(draft, source, package)
-    if source.has(".python-version"):
-        draft.source = ".python-version"
-        draft.add_python(source.read(".python-version").decode(errors="replace").strip(), "line 1")
-        draft.source = file
+    add_python_pin(draft, source)
     draft.limit_python(string(document, "requires-python"))
     draft.leave_rest(document, ("package",), _TABLE)
     return draft

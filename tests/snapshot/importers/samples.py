@@ -94,6 +94,22 @@ SAMPLES: dict[str, dict[str, str]] = {
         '"==VERSION", "markers": "TEXT"}, "b": {"path": "PATH", "editable": true}, "c": {"file": "PATH"}}}',
     },
     "Hugging Face model card": {"README.md": "### Framework versions\n\n- NAME VERSION\n- Python: VERSION\n- TEXT\n"},
+    "pyproject.toml": {
+        "pyproject.toml": '[project]\nname = "work"\ndynamic = ["dependencies"]\nrequires-python = "TEXT"\n'
+        '[tool.poetry]\ndescription = "TEXT"\n[tool.poetry.dependencies]\n"NAME" = "VERSION"\nb = {git = '
+        '"https://git.example/PATH", rev = "TEXT", subdirectory = "PATH"}\n'
+        'c = {path = "PATH", develop = true}\nd = {version = "^1", markers = '
+        '"TEXT", python = "TEXT", extras = ["NAME"]}\n[[tool.poetry.source]]\nname = "TEXT"\n',
+    },
+    "pyproject.toml of uv": {
+        "pyproject.toml": '[project]\nname = "TEXT"\ndependencies = ["NAME==VERSION", "b", "c", "d ; TEXT"]\n[[x]]\n'
+        '[tool.uv.sources]\nb = {git = "https://git.example/PATH", tag = "TEXT"}\nc = {path = "PATH", editable = '
+        'true}\n"NAME" = {index = "TEXT"}\n[dependency-groups]\n"NAME" = ["TEXT"]\n',
+    },
+    "setup.cfg": {
+        "setup.cfg": "[metadata]\nname = NAME\n[options]\ninstall_requires =\n  NAME==VERSION\n  a; TEXT\n  b @ PATH\n"
+        "python_requires = TEXT\n[options.extras_require]\nNAME = TEXT\n",
+    },
     "Hydra": {
         ".hydra/hydra.yaml": 'hydra: {"runtime": {"version": "VERSION"}, "job": {"env_set": {"NAME": "TEXT"}}, '
         '"TEXT": 1}\n',

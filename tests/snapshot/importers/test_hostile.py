@@ -25,7 +25,7 @@ VALUES = {
     "space": "a b ; c # d", "template": "${HOME}$(id)`id`{{ 7 }}", "number": "9" * 5000, "long": "x" * 1_000_000,
 }  # fmt: skip
 REFUSED = "refused: "
-_TEXTS = (".txt", ".md", ".out")
+_TEXTS = (".txt", ".md", ".out", ".cfg")
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e]")
 
 
@@ -92,7 +92,7 @@ def test_a_sample_is_imported(sample: str) -> None:
 UNKNOWN = {"{": '{"unknown-field": 1, ', "toml": "unknown-field = 1\n", "yaml": '"unknown-field": 1\n'}
 # Lists, and a file of which each field is a hyperparameter.
 WITHOUT_FIELDS = {
-    "Guild freeze", "Guild variables", "Slurm variables", "Hugging Face model card", "requirements",
+    "Guild freeze", "Guild variables", "Slurm variables", "Hugging Face model card", "requirements", "setup.cfg",
     "W&B configuration",
 }  # fmt: skip
 

@@ -133,6 +133,14 @@ TYPICAL: dict[str, dict[str, str]] = {
             }
         ),
     },
+    "`pyproject.toml`": {
+        "pyproject.toml": '[project]\nname = "job"\nversion = "1"\nrequires-python = ">=3.9,<3.12"\n'
+        'dependencies = ["click<8.2", "iniconfig"]\n',
+    },
+    "`setup.cfg`": {
+        "setup.cfg": "[metadata]\nname = job\n[options]\npython_requires = >=3.8\ninstall_requires =\n    click<8.2\n"
+        "    iniconfig\n",
+    },
     "`requirements.txt`, pinned": {"requirements.txt": _FREEZE},
     "`requirements.txt` with ranges": {"requirements.txt": "click<8.2\niniconfig\n"},
     "`environment.yml` with Python": {

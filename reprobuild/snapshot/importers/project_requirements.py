@@ -1,0 +1,114 @@
+"""Requirements as a project states them in its own files, for the importers of such files."""
+
+from __future__ import annotations
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from reprobuild.errors import SnapshotError
+from reprobuild.infra.display import display_text
+from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
+from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.people import without_home
+from reprobuild.snapshot.importers.source import ImportSource
+
+PROJECT = "the project itself is not installed: mount a checkout of it (`reprobuild run OUT -v DIR:/work`)"
+RANGE = "a range of Python; `--python` gives the one that ran"
+NOT_HERE = (
+    "import the file that has them, such as setup.cfg or requirements.txt; "
+    "or take a snapshot where the job runs: `reprobuild capture -o DIR`"
+)
+DESCRIPTION = "it describes the project"
+EXTRA = "an extra of the project, which is installed only on demand: write its requirements into a requirements.txt"
+GROUP = "a group for development, which pip does not install: write its requirements into a requirements.txt"
+LARGEST = 1 << 20  # bytes of a file: the requirements in one need some seconds
+_MOST = 2000  # requirements: the largest projects name some hundred, and each takes milliseconds
+_LONGEST = 1000  # characters of a requirement: `Draft.add` refuses longer ones
+_CAPTURED = {"import.json", "capture.json", "env.txt", "env.nul"}  # files that only a snapshot has
+_EXPLICIT = 64 << 10  # bytes of a file in which its mark is looked for
+
+
+def find_project_file(source: ImportSource, name: str) -> str | None:
+    """Return the file of this name, or with a name that ends in it, at the top; None without one."""
+    top = [other for other in source.names if "/" not in other]
+    return next((other for other in top if other == name or other.endswith(f"-{name}")), None)
+
+
+def read_project_file(source: ImportSource, file: str) -> bytes:
+    """Return the content of a file that people write.
+
+    Raises:
+        SnapshotError: it cannot be read, or is too large.
+    """
+    data = source.read(file)
+    if len(data) > LARGEST:
+        raise SnapshotError(
+            f"{display_text(file)}: {len(data)} bytes are more than the {LARGEST >> 20} MiB that it may have",
+            hint="look at what wrote it; people write a few kilobytes",
+        )
+    return data
+
+
+def check_count(count: int, file: str) -> None:
+    """Refuse more requirements than a project has.
+
+    Raises:
+        SnapshotError: there are more.
+    """
+    if count > _MOST:
+        raise SnapshotError(
+            f"{display_text(file)} has {count} requirements, more than the {_MOST} that a project may have",
+            hint="import a lock of the project, or a requirements.txt",
+        )
+
+
+def is_alone(source: ImportSource) -> bool:
+    """Return whether the path is one file."""
+    return source.path.is_file() and source.home is not None
+
+
+def has_captured_list(source: ImportSource) -> bool:
+    """Return whether the path has a list of packages at its top, or a snapshot below: both say more."""
+    for name in source.names:
+        if name.rpartition("/")[2] in _CAPTURED:
+            return True
+        if "/" not in name and (kind_of(name) or _is_explicit(source, name)):
+            return True
+    return False
+
+
+def _is_explicit(source: ImportSource, name: str) -> bool:
+    return name.endswith(".lock") and explicit_lock_kind(name, source.head(name, _EXPLICIT)) is not None
+
+
+def parse_requirement(row: str) -> Requirement | None:
+    """Return a requirement of PEP 508; None if the text is none, or is too long."""
+    if len(row) > _LONGEST:
+        return None
+    try:
+        return Requirement(row)
+    except (InvalidRequirement, RecursionError):  # nested brackets in a marker
+        return None
+
+
+def add_requirement(draft: Draft, row: object, field: str) -> None:
+    """Add a requirement, or a line that a lock asks for if it cannot be read."""
+    stated = row.strip() if isinstance(row, str) else ""
+    if parse_requirement(stated):
+        draft.add(REQUIREMENTS, without_home(stated), field)
+    else:
+        leave_requirement(draft, field, "it is no requirement")
+
+
+def leave_requirement(draft: Draft, field: str, reason: str) -> None:
+    """Name a field that may have named packages, and add a line that no list has: a lock asks for it."""
+    draft.leave(field, reason)
+    row = f"({display_text(field)} of {display_text(draft.source)} is not imported: {reason})"
+    draft.add(REQUIREMENTS, row[:_LONGEST], field)
+
+
+def add_python_pin(draft: Draft, source: ImportSource) -> None:
+    """Add the version of Python that a `.python-version` beside the file names."""
+    if source.has(".python-version"):
+        file, draft.source = draft.source, ".python-version"
+        draft.add_python(source.read(".python-version").decode(errors="replace").strip(), "line 1")
+        draft.source = file
