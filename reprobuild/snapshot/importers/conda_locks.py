@@ -7,7 +7,7 @@ both, but in native code without bounds: these files come from others, so the bo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from reprobuild.errors import SnapshotError
@@ -15,10 +15,16 @@ from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.documents import load_document
 from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.project_requirements import leave_requirement
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
 
 PIXI, CONDA_LOCK = "pixi.lock", "conda-lock.yml"
+_UNUSED = {
+    "version": "the format",
+    "platforms": "what the machine of an environment must have",
+    "options": "how pixi locks",
+}
 EXPLICIT = "conda-explicit.txt"
 PLATFORMS = ("linux-64", "linux-aarch64")  # the first that the lock has
 # The layout of PyPI's files and of its mirrors, whose index has them, by the hash of their content
@@ -48,7 +54,8 @@ def read_pixi(source: ImportSource) -> Draft:
     environments = table(document, "environments")
     name = "default" if "default" in environments else next(iter(environments), "")
     platforms = table(table(environments, name), "packages")
-    platform = _choose_platform(platforms, file)
+    machines = {string(row, "name"): string(row, "subdir") for row in tables(document, "platforms")}
+    platform = _choose_platform({other: machines.get(other) or other for other in platforms}, file)
     packages = _pixi_packages(document)
     for number, entry in enumerate(tables(platforms, platform)):
         kind = next((kind for kind in ("conda", "pypi") if string(entry, kind)), "")
@@ -61,10 +68,15 @@ def read_pixi(source: ImportSource) -> Draft:
             _add_conda(draft, address, string(package, "md5"), string(package, "sha256"), field)
         elif kind == "pypi":
             _add_pypi(draft, source, package, address, field)
+        else:
+            leave_requirement(draft, field, "it is built from source, which no snapshot of conda names")
+    for other in platforms:
+        if other != platform:
+            draft.leave(f"environments.{name}.packages.{other}", f"the platform {platform} is imported")
     for other in environments:
         if other != name:
             draft.leave(f"environments.{other}", f"the environment {name} is imported")
-    draft.leave_rest(document, ("environments", "packages"), {"version": "the format"})
+    draft.leave_rest(document, ("environments", "packages"), _UNUSED)
     return draft
 
 
@@ -79,7 +91,8 @@ def read_conda_lock(source: ImportSource) -> Draft:
     document = load_document(source, file)
     draft = Draft("conda-lock.yml", file)
     packages = tables(document, "package")
-    platform = _choose_platform({string(package, "platform"): 1 for package in packages}, file)
+    stated = {string(package, "platform") for package in packages}
+    platform = _choose_platform({other: other for other in stated}, file)
     for number, package in enumerate(packages):
         if string(package, "platform") != platform:
             continue
@@ -106,16 +119,25 @@ def _file(source: ImportSource, file_name: str) -> str | None:
     return next((name for name in top if name == file_name or name.endswith(f"-{file_name}")), None)
 
 
-def _choose_platform(platforms: Iterable[str], file: str) -> str:
-    known = set(platforms)
-    platform = next((platform for platform in PLATFORMS if platform in known), None)
-    if platform is None:
-        names = display_text(", ".join(sorted(known)) or "no platform")
-        raise SnapshotError(
-            f"{display_text(file)} has no environment for Linux, only for {names}",
-            hint="add linux-64 to its platforms, and lock again",
-        )
-    return platform
+def _choose_platform(platforms: Mapping[str, str], file: str) -> str:
+    """Return the platform to import: of several for one machine, the one that has no name of its own, or the first.
+
+    Args:
+        platforms: the machine of each platform, such as `linux-64`, by its name; version 7 of pixi has own names.
+        file: the lock.
+
+    Raises:
+        SnapshotError: none is for Linux.
+    """
+    for machine in PLATFORMS:
+        names = [name for name in platforms if platforms[name] == machine]
+        if names:
+            return machine if machine in names else names[0]
+    stated = display_text(", ".join(sorted(platforms)) or "no platform")
+    raise SnapshotError(
+        f"{display_text(file)} has no environment for Linux, only for {stated}",
+        hint="add linux-64 to its platforms, and lock again",
+    )
 
 
 def _pixi_packages(document: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """A small sample of each format. `NAME`, `VERSION`, `TEXT` and `PATH` stand for values that others choose.
 
-Strings of JSON, TOML and YAML are in double quotes, so that the escapes of JSON fit in each of them.
+`sources.py` names the source of each. Strings of JSON, TOML and YAML are in double quotes, so that the escapes of JSON
+fit in each of them.
 """
 
 from __future__ import annotations

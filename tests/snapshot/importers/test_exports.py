@@ -1,4 +1,7 @@
-"""Exports of services that no test can ask: their documents in the shape that their own sources write."""
+"""Exports of services that no test can ask: their documents in the shape that their own sources write.
+
+`sources.py` names these sources.
+"""
 
 from __future__ import annotations
 

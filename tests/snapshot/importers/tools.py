@@ -18,6 +18,7 @@ GROUPS = {
     "dvc": ("dvc==3.67.1",),
     "poetry": ("poetry==2.5.1",),
     "pdm": ("pdm==2.29.4", "hishel>=1,<2", "unearth==0.19.0"),
+    "conda-lock": ("conda-lock==4.0.3",),
     "pipenv": ("pipenv==2026.10.3",),
 }  # fmt: skip
 

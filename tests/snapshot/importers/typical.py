@@ -1,4 +1,7 @@
-"""A small import of each format, with the fields that its tool writes by default: two distributions and a run."""
+"""A small import of each format, with the fields that its tool writes by default: two distributions and a run.
+
+`sources.py` names the source of each.
+"""
 
 from __future__ import annotations
 
