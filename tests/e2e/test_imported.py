@@ -21,7 +21,9 @@ from tests.conda.python_package import python_package
 from tests.conda.test_environment import ZED
 from tests.conda_packages import index_channel, write_package
 from tests.conftest import reprobuild
+from tests.e2e.test_planted_secrets import forms, unpacked
 from tests.loopback import Loopback
+from tests.snapshot.importers.tools import Tools
 
 PINS = {"click": "8.1.7", "iniconfig": "2.0.0"}
 COMMON = ("--python", "3.11.2", "--base", "debian/bookworm", "--accept", "no-apt-list", "--no-probes")
@@ -59,16 +61,53 @@ def freeze() -> str:
     return "".join(f"{name}=={version}\n" for name, version in PINS.items())
 
 
+# Names of a person and a machine, and secrets, where a run of W&B has them: none may leave the run.
+TOKEN, DIGITS = "ghp_" + "a1B2c3D4e5F6" * 3, "9f8e7d6c5b4a3210" * 2 + "a0b1c2d3"
+LOGIN = "-".join(["hunter22", "Kz9"])
+PLANTED = ("zaphod-beeblebrox", "gpu-17.lab", "lab.example", TOKEN, DIGITS, LOGIN)
+PROGRAM = f"""\
+import wandb
+config = {{"contact": "zaphod-beeblebrox@lab.example", "api_key": "{DIGITS}", "lr": 1}}
+run = wandb.init(project="p", config=config, mode="offline", settings=wandb.Settings(save_code=True))
+run.summary["login"] = "postgres://zaphod-beeblebrox:{LOGIN}@gpu-17.lab.example/x"
+print("zaphod-beeblebrox on gpu-17.lab.example")
+run.finish()
+"""
+
+
 def wandb_run(folder: Path) -> Path:
-    files = folder / "wandb" / "run-20240115_120000-abcd1234" / "files"
-    files.mkdir(parents=True)
-    (files / "requirements.txt").write_text(freeze())
-    metadata = {
-        "os": "Linux-6.1.0-x86_64-with-glibc2.36", "python": "CPython 3.11.2", "email": "me@example.org",
-        "startedAt": "2024-01-15T12:00:00.000000Z", "host": "node", "username": "me", "args": ["--lr", "1"],
+    """Return an offline run that W&B wrote, with the Python and the distributions of all imports."""
+    work = folder / "work"
+    work.mkdir()
+    (work / "train.py").write_text(PROGRAM)
+    git = ["git", "-c", "user.name=zaphod-beeblebrox", "-c", "user.email=zaphod-beeblebrox@lab.example"]
+    remote = f"https://zaphod-beeblebrox:{TOKEN}@git.example/job.git"
+    for words in (
+        ["init", "-q"],
+        ["remote", "add", "origin", remote],
+        ["add", "."],
+        ["commit", "-q", "-m", "x"],
+    ):
+        subprocess.run([*git, *words], cwd=work, check=True)
+    (work / "train.py").write_text(f'{PROGRAM}token = "{TOKEN}"\n')
+    variables = {
+        "WANDB_API_KEY": DIGITS, "WANDB_USERNAME": "zaphod-beeblebrox", "WANDB_EMAIL": "zaphod-beeblebrox@lab.example",
+        "USER": "zaphod-beeblebrox",
+        "WANDB_HOST": "gpu-17.lab.example", "WANDB_NOTES": f"of zaphod-beeblebrox, with {TOKEN}",
     }  # fmt: skip
-    (files / "wandb-metadata.json").write_text(json.dumps(metadata))
-    return files.parent
+    words = ("train.py", "--user", "zaphod-beeblebrox@lab.example", "--token", TOKEN)
+    Tools(folder / "tools").run("old", "python", *words, cwd=work, **variables)
+    (run,) = (work / "wandb").glob("offline-run-*")
+    listed = run / "files" / "requirements.txt"
+    assert "wandb==0.18.7" in listed.read_text()
+    listed.write_text(f"--extra-index-url https://zaphod-beeblebrox:{LOGIN}@index.example/simple\n{freeze()}")
+    metadata = run / "files" / "wandb-metadata.json"
+    stated = json.loads(metadata.read_text())
+    assert {"email", "host", "username", "args", "git"} <= stated.keys()
+    metadata.write_text(json.dumps(stated | {"python": "CPython 3.11.2"}))
+    planted = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert [text for text in PLANTED if text.encode() not in planted] == []
+    return run
 
 
 def mlflow_model(folder: Path) -> Path:
@@ -113,14 +152,39 @@ def test_an_import_becomes_a_verified_image(
     outcomes = {ruling.subject: ruling.outcome for ruling in lock.rulings if ruling.subject in PINS}
     assert set(outcomes.values()) == {outcome}
     assert (out / "snapshot" / "import.json").is_file()
-    written = "".join(path.read_text() for path in (out / "snapshot").iterdir())
-    assert "me@example.org" not in written
+    if make is wandb_run:
+        assert_nothing_left(out, done.stdout + done.stderr, test_store)
     if outcome == "solved":
         assert "solved: 2 versions were chosen, not captured" in done.stdout
         assert lock.decisions.as_of == "2024-01-16T00:00:00Z"
         verdict = json.loads((out / "verdict.json").read_bytes())
         codes = {each["captured"]: each["code"] for each in verdict["differences"]}
         assert codes["click<8.2"] == "solved-version"
+
+
+def assert_nothing_left(out: Path, said: str, store: Path) -> None:
+    """Check that no planted text is in an output directory, in its bundle, and in what the program said."""
+    bundle, inside = out.parent / "frozen.tar", out.parent / "inside"
+    done = reprobuild("bundle", out, "-o", bundle, "--store", store)
+    assert done.returncode == 0, done.stderr
+    inside.mkdir()
+    subprocess.run(["tar", "-xf", bundle, "-C", inside], check=True)
+    files = [path for top in (out, inside) for path in top.rglob("*") if path.is_file()]
+    names = {path.name for path in files}
+    assert {
+        "import.json",
+        "reprobuild.lock",
+        "report.html",
+        "verdict.json",
+        "provenance.intoto.json",
+        "Dockerfile",
+    } <= names
+    assert [path for path in files if "blobs" in path.parts]  # the image: its layers and its configuration
+    traces = [form for text in PLANTED for form in forms(text)]
+    assert [trace for trace in traces if trace in said.encode()] == []
+    for path in files:
+        for content in unpacked(path):
+            assert [trace for trace in traces if trace in content] == [], path
 
 
 def locked_wheels(folder: Path) -> list[dict[str, str]]:
