@@ -24,6 +24,7 @@ from reprobuild.config.overrides import (
 )
 from reprobuild.config.services import read_services
 from reprobuild.errors import UsageError
+from reprobuild.infra.git.addresses import read_origin
 from tests.conftest import reprobuild
 from tests.test_cli import Said as Said
 from tests.test_cli import said as said
@@ -371,6 +372,37 @@ def test_without_a_file_relative_paths_start_where_the_user_is(
     monkeypatch.chdir(tmp_path)
     for directory in (Path("job"), Path("job/uv.lock")):
         assert make_decisions(directory, None, **NONE)[1] == tmp_path
+
+
+def test_a_relative_source_of_the_command_line_starts_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "job").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    work = tmp_path / "me@work"
+    work.mkdir()
+    written(tmp_path / "real" / "job", "sources: {theirs: theirs.bundle}\n")
+    monkeypatch.chdir(work)
+    typed = (
+        "mine=mine@HEAD",
+        "up=../up",
+        "far=https://git.example/far.git@v1",
+        "whole=/srv/whole",
+        "home=~/home",
+    )
+    named = Path("../link/job/reprobuild.yaml")
+    decisions, folder = make_decisions(Path(), named, **NONE | {"sources": typed})
+    origins = {name: read_origin(place, folder) for name, place in decisions.sources.items()}
+    assert origins["mine"].revision == "HEAD"
+    assert origins["mine"].local is not None
+    assert origins["mine"].local.resolve() == work / "mine"
+    assert origins["up"].local is not None
+    assert origins["up"].local.resolve() == tmp_path / "up"
+    assert origins["theirs"].local == folder / "theirs.bundle"
+    assert [decisions.sources[name] for name in ("far", "whole", "home")] == [
+        "https://git.example/far.git@v1", "/srv/whole", "~/home",
+    ]  # fmt: skip
+    assert str(tmp_path) not in decisions.sources["mine"]  # the lock keeps the text
 
 
 def test_options_go_over_the_file_and_lists_are_joined() -> None:

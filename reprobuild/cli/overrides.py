@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from reprobuild.cli import common
@@ -23,6 +25,7 @@ from reprobuild.config.overrides import (
 )
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
+from reprobuild.infra.git.addresses import read_origin
 from reprobuild.resolve.as_of import parse_past_moment
 from reprobuild.resolve.override_secrets import refuse_secrets, secret_decisions
 from reprobuild.resolve.override_words import check_words
@@ -67,9 +70,22 @@ def make_decisions(
         as_of=None if options["as_of"] is None else parse_past_moment(options["as_of"]),
     )
     base, folder = _read_decisions(directory, decisions_path, follow=follow)
+    sources = {name: _from_folder(place, folder) for name, place in option_decisions.sources.items()}
+    option_decisions = msgspec.structs.replace(option_decisions, sources=sources)
     decisions = merge_decisions(base, option_decisions)
     check_words(decisions)
     return decisions, folder
+
+
+def _from_folder(place: str, folder: Path) -> str:
+    """Return a repository of the command line, whose relative path starts in the working directory, for another start.
+
+    An absolute path would put names of this machine into the lock.
+    """
+    local = read_origin(place, Path()).local
+    if local is None or local.is_absolute() or folder == Path.cwd():
+        return place
+    return f"{os.path.relpath(os.path.realpath(Path.cwd()), os.path.realpath(folder))}/{place}"
 
 
 def unconfirmed_sources(

@@ -16,6 +16,7 @@ from reprobuild.resolve.completeness import ADD
 from reprobuild.resolve.interpreter.other_pip import OTHER
 from reprobuild.resolve.line_resolutions import UNREAD
 from reprobuild.resolve.python.python_versions import format_python_ranges
+from reprobuild.resolve.sources.resolutions import NO_SOURCE
 from reprobuild.snapshot.file_kinds import field_of
 
 # Fields of Snapshot with lines of one package each.
@@ -45,6 +46,7 @@ _COMPUTING = frozenset(
 _CUDA = re.compile(
     r"nvidia-[a-z0-9-]+|cuda(?:toolkit|-[a-z0-9-]+)|lib(?:cu|np|nv)[a-z]+(?:-[a-z]+)?|cudnn|nccl"
 )
+_NAMED = "; name it with "
 _SOURCE = "unreachable-source"
 _DIRECTORY = "directory-line"
 _PATCH = "python-patch"  # the class of another patch release of Python
@@ -86,6 +88,7 @@ def accept_deviations(
             hint="\n".join(
                 [
                     *_suggest_names(words, rulings, refused),
+                    *_repository_advice(refused),
                     *_python_advice(pythons),
                     *_capture_advice(refused),
                     *_freeze_advice(refused),
@@ -217,6 +220,15 @@ def _spelling_advice(refused: Sequence[Resolution]) -> list[str]:
         f"if it is {match[1]}, write that in place of {ruling.subject} in {ruling.place}"
         for ruling in refused if ruling.kind == _UNKNOWN and (match := _MEANT.search(ruling.reason))
     ]  # fmt: skip
+
+
+def _repository_advice(refused: Sequence[Resolution]) -> list[str]:
+    """Return the options for lines whose repository or commit is unknown."""
+    rows = [ruling.reason.rpartition(_NAMED)[2] for ruling in refused if ruling.kind == NO_SOURCE]
+    if not rows:
+        return []
+    at_head = ", or @HEAD for the commit that a repository of this machine has checked out"
+    return [f"name each repository with {' '.join(dict.fromkeys(rows))}{at_head}"]
 
 
 def _source_advice(refused: Sequence[Resolution]) -> list[str]:

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.errors import LockError, SnapshotError
-from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin
+from reprobuild.infra.git.addresses import HEAD, RepositoryAddress, local_origin_lines, read_origin
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
 from reprobuild.resolve.context import ResolveContext
@@ -84,4 +84,18 @@ def lock_sources(
         patches=snapshot.patches, origins=origins, store=context.store, env=context.env, captured=snapshot.captured,
         folder=context.captured, drop=decisions.drop, accept=decisions.accept,
     )  # fmt: skip
-    return resolve_sources(lines, inputs)
+    sources, rulings = resolve_sources(lines, inputs)
+    known = {canonicalize_name(line.name) for line in lines if line.commit}
+    for source in sources:
+        origin = origins.get(canonicalize_name(source.name))
+        if (
+            origin
+            and origin.local is not None
+            and origin.revision in (None, HEAD)
+            and source.name not in known
+        ):
+            context.say(
+                f"sources: {source.name} is HEAD of the named repository, {source.commit[:12]}: "
+                "uncommitted changes stay out"
+            )
+    return sources, rulings

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reprobuild.config.overrides import Decisions, describe_decisions
 from reprobuild.context import RunContext
@@ -20,6 +21,7 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
+from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.source_lines import lock_sources, name_repositories
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
 from reprobuild.snapshot.model import Patch
@@ -367,16 +369,67 @@ def test_an_install_from_a_directory_is_of_the_named_repository(
     assert (ruling.outcome, ruling.captured) == ("pinned", line)
 
 
-def test_an_install_from_a_directory_needs_a_commit(project: Project, tmp_path: Path) -> None:
-    """The checkout may have moved since the install: its commit is the user's word."""
+@pytest.mark.parametrize("place", ["proj", "proj@HEAD"])
+def test_an_install_from_a_directory_is_of_head_without_another_commit(
+    place: str, project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """HEAD may be on no branch, and the remote of a clone has another one."""
+    project.git("update-ref", "refs/remotes/origin/HEAD", project.head)
+    first = project.head
+    edit(project)
+    project.git("commit", "-q", "-am", "second")
+    second = project.ask("rev-parse", "HEAD")
+    project.git("checkout", "-q", "--detach")
+    project.git("branch", "-q", "-f", "main", first)
+    assert first != second
     (tmp_path / "snapshot").mkdir()
     (tmp_path / "snapshot" / "requirements.txt").write_text("proj @ file:///srv/proj\n")
-    decisions, context = Decisions(sources={"proj": "proj"}), around(tmp_path)
+    decisions, context = Decisions(sources={"proj": place}), replace(around(tmp_path), say=print)
     named = name_repositories(read_snapshot(tmp_path / "snapshot"), decisions, context)
-    sources, (ruling,) = lock_sources(named, decisions, context)
-    assert sources == ()
-    assert (ruling.outcome, ruling.kind) == ("unresolved", "no-source")
-    assert ruling.reason == "no commit of proj is known; name it with --source proj=PATH@REV"
+    (source,), (ruling,) = lock_sources(named, decisions, context)
+    assert source.commit == second
+    assert ruling.reason.startswith(f"commit {second[:12]}, HEAD of the named repository, tree ")
+    said = f"sources: proj is HEAD of the named repository, {second[:12]}: uncommitted changes stay out"
+    assert said in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("revision", ["HEAD", "main", "v1", "SHORT"])
+def test_a_revision_of_a_repository_of_this_machine_is_resolved(
+    revision: str, project: Project, store: Store
+) -> None:
+    project.git("tag", "v1")
+    hook = project.path / ".git" / "hooks" / "post-checkout"
+    hook.write_text("#!/bin/sh\ntouch " + str(project.path / "ran") + "\n")
+    hook.chmod(0o755)
+    named = revision.replace("SHORT", project.head[:7])
+    (source,), _ = resolve(store, "-e /home/user/proj", origins={"proj": f"{project.path}@{named}"})
+    assert source.commit == project.head
+    assert not (project.path / "ran").exists()
+
+
+@pytest.mark.parametrize("revision", ["--upload-pack=touch x", "-x", "nothing", "HEAD@{1}"])
+def test_a_revision_that_is_none_is_named(revision: str, project: Project, store: Store) -> None:
+    reason = unreachable(resolve(store, "-e /home/user/proj", origins={"proj": f"{project.path}@{revision}"}))
+    assert "of proj is not in " in reason or "does not exist" in reason
+    assert "pushed" not in reason
+
+
+def test_a_repository_without_a_commit_has_no_head(tmp_path: Path, store: Store) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path / "new")], check=True)
+    reason = unreachable(resolve(store, "-e /home/user/proj", origins={"proj": str(tmp_path / "new")}))
+    assert reason.startswith(f"commit HEAD of proj is not in {tmp_path}/new; name a bundle, a clone or ")
+
+
+def test_the_first_advice_names_the_repositories(store: Store) -> None:
+    _, rulings = resolve(store, "-e /home/user/proj", "lib @ git+https://git.example/lib@main")
+    with pytest.raises(LockError) as caught:
+        accept_deviations(rulings, ())
+    assert caught.value.hint.splitlines() == [
+        "name each repository with --source proj=PATH@COMMIT --source lib=https://git.example/lib@COMMIT, or @HEAD "
+        "for the commit that a repository of this machine has checked out",
+        "to go on without exactly these: --accept no-source",
+        "with --accept no-source the image will NOT have proj, lib",
+    ]
 
 
 def test_a_password_in_what_is_no_address_is_not_said(project: Project, tmp_path: Path, store: Store) -> None:
@@ -398,14 +451,15 @@ def test_a_password_in_what_is_no_address_is_not_said(project: Project, tmp_path
 
 def test_what_has_no_repository_or_no_commit_is_unresolved(project: Project, store: Store) -> None:
     sources, rulings = resolve(
-        store, "-e /home/user/proj", "-e /home/user/lib", origins={"lib": str(project.path)}
+        store, "-e /home/user/proj", "-e /home/user/lib", origins={"lib": f"file://{project.path}"}
     )
     assert sources == ()
     assert {(r.outcome, r.kind) for r in rulings} == {("unresolved", "no-source")}
     assert rulings[0].reason == (
-        "the repository of proj is in no file of the snapshot; name it with --source proj=PATH@REV"
+        "the repository of proj is in no file of the snapshot; name it with --source proj=PATH@COMMIT"
     )
-    assert rulings[1].reason == "no commit of lib is known; name it with --source lib=PATH@REV"
+    place = f"file://{project.path}@COMMIT"
+    assert rulings[1].reason == f"no commit of lib is known; name it with --source lib={place}"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from reprobuild.errors import LockError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.git import command as program
+from reprobuild.infra.git.addresses import HEAD
 
 _QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -37,6 +39,7 @@ _HEADER = 128  # git's line before each file, and the end of line after it
 
 _COMMITS, _PATHS = 500, 50  # that are compared with a diff
 
+_HEAD = "refs/from/HEAD"
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
 
@@ -71,10 +74,13 @@ class GitRepository:
             cwd=self._work, missing=LockError, most=most, output=output,
         )  # fmt: skip
 
-    def fetch_local(self, path: Path) -> None:
-        """Fetch every ref of a local bundle or repository."""
+    def fetch_local(self, path: Path, *, head: bool = False) -> None:
+        """Fetch every ref of a local bundle or repository, with `head` also its HEAD, which a bundle may lack."""
         place = str(path.absolute())
         program.fetch(self._bare, place, "+refs/*:refs/from/*", purpose=f"read {path}", env=self._env)
+        if head:
+            with contextlib.suppress(proc.ProcessFailedError):
+                program.fetch(self._bare, place, f"+{HEAD}:{_HEAD}", purpose=f"read {path}", env=self._env)
 
     def fetch_remote(self, url: str, revision: str, *, configured: bool = False) -> None:
         """Fetch one commit from a remote, or all refs.
@@ -105,16 +111,16 @@ class GitRepository:
             )  # fmt: skip
 
     def commit(self, revision: str, *, refs: bool = True) -> str | None:
-        """Return the full id of a revision's commit, or None.
-
-        None means that it is not there.
+        """Return the full id of a revision's commit; None if it is not there.
 
         Args:
-            revision: a commit's id (may be abbreviated), a tag or a branch of the fetched refs.
+            revision: a commit's id (may be abbreviated), a tag or a branch of the fetched refs, or HEAD.
             refs: it may be a tag or a branch.
         """
         names = [revision] if _ID.fullmatch(revision) else []
-        if refs:
+        if revision == HEAD:  # a clone has another one, of its remote: refs/remotes/origin/HEAD
+            names = [_HEAD, "refs/from/asked"]
+        elif refs:
             names += [f"refs/from/{kind}/{revision}" for kind in ("tags", "heads", "remotes/origin")]
             names += [] if _ID.fullmatch(revision) else ["refs/from/asked"]
         for name in names:

@@ -15,6 +15,7 @@ from reprobuild.infra.git.command import is_local
 from reprobuild_portable.secrets.redact import strip_credentials
 from reprobuild_portable.secrets.words import GONE
 
+HEAD = "HEAD"  # the commit that a repository has checked out
 # `user:password@host:path` is not an address of git: it is a path, but people may have meant an address.
 _LOGIN = re.compile(r"(?<![^/])[^/:@\s]+:[^@\s]+@(?=[^/:@\s]+:)")
 
@@ -38,6 +39,11 @@ class RepositoryAddress(Struct, frozen=True, kw_only=True):
         Then no file of this machine is read for it.
         """
         return self.local is None and not is_local(self.place.removeprefix("git+"))  # as in a freeze
+
+    @property
+    def chosen_revision(self) -> str | None:
+        """Return the revision to take if a freeze names none: of a path of this machine it is HEAD, if not named."""
+        return self.revision or (HEAD if self.local is not None else None)
 
     @property
     def address(self) -> str:

@@ -9,7 +9,7 @@ import shlex
 
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.errors import LockError, ReproError
-from reprobuild.infra.git.addresses import RepositoryAddress, without_login
+from reprobuild.infra.git.addresses import HEAD, RepositoryAddress, without_login
 from reprobuild.snapshot.model import Requirement
 from reprobuild_portable import secrets
 
@@ -36,7 +36,7 @@ def fetch_commit(
             if not origin.local.exists():
                 shown = without_login(str(origin.local))
                 raise NotFetchedError(f"the source of {line.name}, {shown}, does not exist", hint=hint)
-            repository.fetch_local(origin.local)
+            repository.fetch_local(origin.local, head=HEAD in (commit, origin.revision))
         else:
             assert place is not None
             repository.fetch_remote(
@@ -52,7 +52,7 @@ def fetch_commit(
     if full is None:
         raise NotFetchedError(
             f"commit {commit[:12]} of {line.name} is not in {secrets.redact(without_login(place or ''))}",
-            hint=f"was it ever pushed? {hint}",
+            hint=hint if origin and origin.local and not line.commit else f"was it ever pushed? {hint}",
         )
     if origin and origin.revision and repository.commit(origin.revision) not in (full, None):
         raise LockError(

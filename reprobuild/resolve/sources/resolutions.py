@@ -16,6 +16,7 @@ from reprobuild.lock.model import Resolution
 from reprobuild.resolve.sources.patching import fitting_commits
 from reprobuild.snapshot.model import Patch, Requirement
 
+NO_SOURCE = "no-source"  # the class of a line without a known commit
 _SECRET = "secret-file"  # the class by which all such files are accepted
 _NAMED = 10
 
@@ -54,9 +55,10 @@ def pin_subject(file: str, line: int, subject: str, reason: str, captured: str =
 
 def rule_line_without_commit(line: Requirement, origin: RepositoryAddress | None) -> Resolution:
     """Return the resolution of a line without a known commit."""
-    name, where = shlex.quote(line.name), "PATH@REV"
+    name, where = shlex.quote(line.name), "PATH@COMMIT"
     if origin:
         reason = f"no commit of {line.name} is known"
+        where = f"{shlex.quote(without_login(origin.place))}@COMMIT"
     elif line.url is not None:
         scheme, mark, rest = line.url.removeprefix("git+").partition("://")
         host, slash, path = rest.partition("/")  # the host may have a user's name, and a branch slashes
@@ -72,7 +74,7 @@ def rule_line_without_commit(line: Requirement, origin: RepositoryAddress | None
         reason = f"the repository of {line.name} is in no file of the snapshot"
     return Resolution(
         file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
-        reason=f"{reason}; name it with --source {name}={where}", kind="no-source", captured=line.text,
+        reason=f"{reason}; name it with --source {name}={where}", kind=NO_SOURCE, captured=line.text,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.infra.display import escape_text
-from reprobuild.infra.git.addresses import RepositoryAddress
+from reprobuild.infra.git.addresses import HEAD, RepositoryAddress
 from reprobuild.infra.git.command import is_local
 from reprobuild.infra.tar.entries import TarEntry, list_parents
 from reprobuild.infra.tar.writing import TarWriter
@@ -156,7 +156,7 @@ def _missing_source(rulings: tuple[Resolution, ...]) -> _Made:
 def _fetch_line_source(line: Requirement, inputs: SourceInputs) -> _Made:
     name = canonicalize_name(line.name)
     origin = inputs.origins.get(name)
-    commit = line.commit or (origin.revision if origin else None)
+    commit = line.commit or (origin.chosen_revision if origin else None)
     unnamed = origin is None and (line.url is None or is_local(line.url.removeprefix("git+")))
     if commit is None or unnamed:
         return _Made(None, (rule_line_without_commit(line, origin),))
@@ -169,7 +169,8 @@ def _fetch_line_source(line: Requirement, inputs: SourceInputs) -> _Made:
         blank = _blank_source(line, name)
         source = replace(blank, commit=full, tree=tree, patch=_hash_of(patch), url=line.url or "")
         source, secret_rulings = _store_source(repository, source, inputs, folder, packed=packed)
-    rulings = [pin_line(line, f"commit {full[:12]}, tree {tree[:12]}"), *secret_rulings]
+    at = ", HEAD of the named repository" * (commit == HEAD)
+    rulings = [pin_line(line, f"commit {full[:12]}{at}, tree {tree[:12]}"), *secret_rulings]
     if patch is None:
         return _Made(source, tuple(rulings))
     rulings.append(pin_subject(patch.file, 0, patch.name, f"applied to {line.name}; every blob id fits"))
