@@ -20,6 +20,10 @@ from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 
 METADATA, CONFIG, CONDA = "wandb-metadata.json", "config.yaml", "conda-environment.yaml"
+CODE = (
+    "a copy of the job's program, which is not imported: mount it (`reprobuild run OUT -v RUN/files/code:/work`), or a "
+    "checkout of its repository"
+)
 _MARK = re.compile(rb"(?m)^_wandb:")
 _PERSONAL = dict.fromkeys(
     ("email", "username", "host", "root", "executable"), "it names a person or a machine"
@@ -122,6 +126,6 @@ def _file_reasons(files: ImportSource) -> Iterator[tuple[str, str]]:
         elif name.startswith(("diff_", "upstream_diff_")):
             yield name, "changes against the branch of a remote: `diff.patch` has those against the commit"
         elif name.startswith("code/"):
-            yield name, "a copy of the job's program"
+            yield name, CODE
         elif name not in (METADATA, REQUIREMENTS, CONDA, "diff.patch"):
             yield name, "an output of the run"

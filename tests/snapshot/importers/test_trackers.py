@@ -11,6 +11,7 @@ import pytest
 from pip._internal.models.index import PyPI
 
 from reprobuild.snapshot.import_facts import ImportFacts
+from reprobuild.snapshot.importers import wandb
 from reprobuild.snapshot.importers.import_snapshot import import_into, open_snapshot
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -86,6 +87,10 @@ def test_an_offline_run_of_wandb(group: str, tools: Tools, repository: Path, tmp
     assert versions(snapshot)["wandb"] == {"trackers": "0.31.0", "old": "0.18.7"}[group]
     assert python_of(snapshot) == sys.version.split()[0]
     assert "# one change" in (tmp_path / "out" / "work.patch").read_text()
+    assert [entry.reason for entry in facts.unused if entry.source == "code/train.py"] == [wandb.CODE]
+    assert not [
+        path for path in (tmp_path / "out").iterdir() if "import wandb" in path.read_text().splitlines()
+    ]
     (own,) = (entry.reason for entry in facts.unused if entry.field == "git")
     assert own.startswith("the job's own repository: https://git.example/lab/work.git at ")
 
