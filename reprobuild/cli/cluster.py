@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,7 @@ from reprobuild.cluster import check, kubernetes_commands, kubernetes_job, slurm
 from reprobuild.cluster.aggregate import ClusterResult
 from reprobuild.cluster.report import write_cluster_result
 from reprobuild.cluster.text import render_cluster
-from reprobuild.context import RunContext
-from reprobuild.image.model import Image
 from reprobuild.infra import proc
-from reprobuild.lock.model import Lock
 from reprobuild.output import directory
 from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.run.slurm import split_srun_args
@@ -52,15 +51,13 @@ def _make_verify_options(*, no_controls: bool, **options: Any) -> VerifyOptions:
     return VerifyOptions(controls=not no_controls, **options)
 
 
-def _report_result(
-    lock: Lock, image: Image, out: Path, context: RunContext, cluster: ClusterResult, as_json: bool
-) -> int:
+def _report_result(cluster: ClusterResult, as_json: bool, write: Callable[[ClusterResult], object]) -> int:
     """Print and save the answer, and return the exit code."""
     # The answer is printed first, so that it is known even if the files cannot be written.
     documents.print_json(check.json_document(cluster)) if as_json else common.print_report(
         render_cluster(cluster)
     )
-    write_cluster_result(lock, image, out, context, cluster)
+    write(cluster)
     return cluster.exit_code
 
 
@@ -114,7 +111,7 @@ def run(
     cluster = check.check_slurm(
         lock, image, out, context, _make_verify_options(**options), request, PROGRAM, collectives=collectives
     )
-    return _report_result(lock, image, out, context, cluster, as_json)
+    return _report_result(cluster, as_json, partial(write_cluster_result, lock, image, out, context))
 
 
 @command.command()
@@ -202,7 +199,7 @@ def gather(out: Path, folder: Path, store: Path | None, as_json: bool) -> int:
     lock, image = directory.read_image(out)
     context = common.make_context(store)
     cluster = check.check_folder(lock, image, folder, check.answer_table(lock, context), context)
-    return _report_result(lock, image, out, context, cluster, as_json)
+    return _report_result(cluster, as_json, partial(write_cluster_result, lock, image, out, context))
 
 
 @command.command()
@@ -227,4 +224,4 @@ def gather_pods(
     context = common.make_context(store)
     certificates = check.judge_pods(lock, image, folder, context, _make_verify_options(**options), nodes)
     cluster = check.check_folder(lock, image, certificates, check.answer_table(lock, context), context)
-    return _report_result(lock, image, out, context, cluster, as_json)
+    return _report_result(cluster, as_json, partial(write_cluster_result, lock, image, out, context))

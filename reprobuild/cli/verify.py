@@ -12,7 +12,8 @@ from reprobuild.api.commands import verify
 from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 from reprobuild.pipeline.verify import VerifyOptions, select_parts
-from reprobuild.run.options import AUTO, CHOICE_MODES, RunOptions, conditions
+from reprobuild.pipeline.work_conditions import conditions
+from reprobuild.run.options import AUTO, CHOICE_MODES, RunOptions
 from reprobuild.verify.verdict import PARTS, Part
 from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
 from reprobuild.verify.workload.work import work_of_options

@@ -11,7 +11,8 @@ from reprobuild.engines.model import Task
 from reprobuild.engines.podman_options import container_options
 from reprobuild.errors import UsageError
 from reprobuild.lock.model import Workload
-from reprobuild.run.options import RunOptions, conditions
+from reprobuild.pipeline.work_conditions import conditions
+from reprobuild.run.options import RunOptions
 from reprobuild.verify.certificate.read import Certificate, refuse_other_work
 from reprobuild.verify.check import select_work, work_record
 from reprobuild.verify.workload.conditions import Conditions, make_work_record

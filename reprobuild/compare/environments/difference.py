@@ -15,13 +15,13 @@ from reprobuild.compare.environments.evidence import Doubted, find_unproven
 from reprobuild.compare.environments.model import (
     ASPECTS,
     HASHES,
-    KINDS,
     Aspect,
     Aspects,
     Environment,
     Kind,
     UnreadLine,
     differs_in_build,
+    find_kinds,
     same_statement,
     shorten_value,
 )
@@ -112,7 +112,7 @@ def compare_sides(first: Environment, second: Environment) -> EnvironmentCompari
     """Return the differences of two environments."""
     differences: list[EnvironmentDifference] = []
     unsaid: list[NotCompared] = []
-    for kind in KINDS:
+    for kind in find_kinds(first, second):
         outcome = _compare_kind(kind, first, second)
         if isinstance(outcome, NotCompared):
             unsaid.append(outcome)
@@ -210,8 +210,6 @@ def _line_key(line: UnreadLine) -> tuple[str, str]:
 def _compare_kind(
     kind: Kind, first: Environment, second: Environment
 ) -> NotCompared | tuple[list[EnvironmentDifference], list[NotCompared]]:  # fmt: skip
-    if kind == "choices" and not first.known.get(kind) and not second.known.get(kind):
-        return [], []  # few environments have saved choices, and their absence says nothing
     if kind not in first.known and kind not in second.known:
         return NotCompared(kind=kind, reason=NEITHER)
     for called, side in (("A", first), ("B", second)):

@@ -151,6 +151,11 @@ class Environment(Struct, frozen=True, kw_only=True):
     evidence: dict[tuple[Kind, str], tuple[RepositoryEvidence, ...]] = {}
 
 
+def find_kinds(first: Environment, second: Environment) -> list[Kind]:
+    """Return the kinds to compare: all, but saved choices only if a side has some."""
+    return [kind for kind in KINDS if kind != "choices" or first.known.get(kind) or second.known.get(kind)]
+
+
 class EnvironmentBuilder:
     """Facts that are collected line by line."""
 
