@@ -226,7 +226,7 @@ class _WorkChoices:
         self._frozen, self._env = image_variables(lock), context.env
         self._use = ChoiceUse(
             out=out, lock=lock, options=RunOptions(choices=checks.choices), known=context.store.known,
-            folder=context.store.root, say=context.say,
+            say=context.say,
         )  # fmt: skip
         self._used = ""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.engines.gpu import gpu_ids
+from reprobuild.engines.image_records import open_user_directory
 from reprobuild.engines.model import Task
 from reprobuild.errors import InconclusiveError, ReproError, UsageError
 from reprobuild.image.choices.caches import CompilerCache, find_caches
@@ -27,20 +28,18 @@ from reprobuild.run.options import OFF, STRICT, RunOptions
 from reprobuild.store.keyring import StoreKeyring
 
 Say = Callable[[str], None]
-_RUNNING = "running"  # in the store: `gc` leaves it alone, as a run may take days
+_FOLDER = "reprobuild-choices"  # in the user's cache: no other user can exchange its code
 
 
 class ChoiceUse(Struct, frozen=True, kw_only=True):
     """The image of a run with choices, and the options.
 
-    `known` are the keys that the user trusts, beside which accepted choices are recorded. In `folder`, a run gets a
-    directory of its own.
+    `known` are the keys that the user trusts, beside which accepted choices are recorded.
     """
 
     out: Path
     lock: Lock
     known: StoreKeyring
-    folder: Path
     options: RunOptions
     say: Say
 
@@ -58,6 +57,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: saved choices are required and do not fit, or a record is damaged.
             BuildError: an archive is damaged.
+            EngineError: the user has no private directory for caches.
         """
         options = self.options
         files = () if options.choices == OFF else read_choices(self.out)
@@ -79,7 +79,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         if used is None and not options.save_choices:
             yield None
             return
-        with private_directory(self.folder / _RUNNING) as folder:
+        with private_directory(open_user_directory(env, _FOLDER, "choices of compilers")) as folder:
             session = ChoiceSession(self.lock, folder, caches, platform, used)
             if used:
                 self.say(f"choices {used.name}: {_describe(used)}")

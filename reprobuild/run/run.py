@@ -76,7 +76,6 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
         out=out,
         lock=lock,
         known=context.store.known,
-        folder=context.store.root,
         options=_of_rank(run_options, context.env),
         say=say,
     )
