@@ -26,6 +26,7 @@ QUOTING = {"shlex.quote", "shlex.join"}
 ALLOWED = {
     "distribute/text.py: PurePosixPath(choice.file).stem": "a sha256 in hexadecimal digits",
     "run/choices.py: file.digest": "a sha256 in hexadecimal digits",
+    "distribute/choices.py: file.digest": "a sha256 in hexadecimal digits",
     "resolve/readiness.py: options": "`_capture_options` quotes each word",
     "doctor/compatibility.py: others[0]": "the name of an engine that this program knows",
     "doctor/machine.py: good": "a number of this file",

@@ -169,7 +169,7 @@ def list_contents(
             for path, content, sha256 in context_files(out, lock, store)
         ]
     if "choices" in parts:
-        bundle_files += _choice_files(out)
+        bundle_files += _choice_files(out, store)
     if "sif" in parts:
         bundle_files.append(
             BundleFile(path=single_file_name("sif"), content=_require_sif(out, sif), sha256=sif)
@@ -315,8 +315,8 @@ def _runtime_files(out: Path, lock: Lock, store: Store) -> Iterator[BundleFile]:
         )
 
 
-def _choice_files(out: Path) -> Iterator[BundleFile]:
-    for file in list_choices(out):
+def _choice_files(out: Path, store: Store) -> Iterator[BundleFile]:
+    for file in list_choices(out, store.known):
         sha256 = file.saved.archive.sha256
         yield BundleFile(path=f"{CHOICES}/{file.record.name}", content=file.document, sha256=file.digest)
         yield BundleFile(path=f"{CHOICES}/{file.archive.name}", content=file.archive, sha256=sha256)

@@ -6,6 +6,7 @@ the record and the archive.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,15 +18,22 @@ from reprobuild.distribute.attachments import EMPTY, EMPTY_TYPE, digest_of
 from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, OciRepository, encode_manifest
 from reprobuild.errors import DistributionError, FetchError
 from reprobuild.image.choices.archive import KIND, LARGEST, read_files
-from reprobuild.image.choices.record import CHOICES, LARGEST_RECORD, ChoiceFile, parse_choices, read_choices
+from reprobuild.image.choices.record import (
+    CHOICES,
+    LARGEST_RECORD,
+    ChoiceFile,
+    is_accepted,
+    parse_choices,
+    read_choices,
+)
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.untrusted.decode import decode_json
-from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Text
 from reprobuild.infra.untrusted.write_below import open_below, refuse_link, write_below
 from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import fetch
+from reprobuild.store.keyring import StoreKeyring
 from reprobuild.store.store import Store
 from reprobuild_portable import secrets
 
@@ -33,7 +41,7 @@ TYPE = "application/vnd.reprobuild.choices"
 RECORD_TYPE = f"{TYPE}+json"
 MOST = 20  # platforms of one image; a registry may list any number, and each costs a request
 LARGEST_SUM = 1 << 30  # bytes of archives that `pull` fetches
-_LARGEST_TEXT = 16 << 20
+_MOST_TEXT = 64 << 20  # bytes that are searched for secrets, at some 2 s each MiB
 _HEAD = 8192
 
 
@@ -54,38 +62,63 @@ class _Manifest(Struct, rename="camel"):
     artifact_type: Text = ""
 
 
-def list_choices(out: Path) -> tuple[ChoiceFile, ...]:
+def list_choices(out: Path, known: StoreKeyring) -> tuple[ChoiceFile, ...]:
     """Return the saved choices of an output directory, for other machines.
+
+    Args:
+        out: the output directory.
+        known: beside these keys, the choices are recorded that the user saved or accepted.
 
     Raises:
         UsageError: a record is damaged.
         BuildError: an archive is damaged.
-        DistributionError: an archive is missing, or a text in it looks like a secret.
+        DistributionError: an archive is missing; a text in it looks like a secret, or there is too much text to search;
+            or the user has neither saved nor accepted the choices.
     """
     files = read_choices(out)
     for file in files:
+        if not is_accepted(file, known):
+            raise DistributionError(
+                f"the choices {file.name} were not saved here, and are code that is not handed to others",
+                hint=f"accept them with `reprobuild run {shlex.quote(str(out))} --trust-choices {file.digest} -- CMD`, "
+                f"or remove {file.record}",
+            )
         try:
-            open_plain(file.archive, links=False)[0].close()
+            file.open_archive().close()
         except OSError:
             raise DistributionError(
                 f"{file.archive} is missing, or no plain file",
                 hint=f"remove {file.record}, and save the choices again with `reprobuild run --save-choices`",
             ) from None
-        _refuse_secrets(file)
+    searched = 0
+    for file in {file.saved.archive.sha256: file for file in files}.values():
+        searched = _refuse_secrets(file, searched)
     return files
 
 
-def _refuse_secrets(file: ChoiceFile) -> None:
-    """Refuse an archive with a text that looks like a secret; compiled code is not searched."""
-    for path, stream in read_files(file.archive, file.saved.archive, f"the choices {file.name}"):
-        content = stream.read(_LARGEST_TEXT)
-        if b"\0" in content[:_HEAD]:
+def _refuse_secrets(file: ChoiceFile, searched: int) -> int:
+    """Refuse an archive with a text that looks like a secret; compiled code is not searched.
+
+    Return the number of searched bytes, with those of former archives.
+    """
+    for path, stream in read_files(file.open_archive, file.saved.archive, f"the choices {file.name}"):
+        content = stream.read(_HEAD)
+        if b"\0" in content:
             continue
+        content += stream.read(_MOST_TEXT + 1 - searched)
+        searched += len(content)
+        if searched > _MOST_TEXT:
+            raise DistributionError(
+                f"the texts in the choices of {file.record.parent} have more than {_MOST_TEXT >> 20} MiB, too many to "
+                "look for secrets",
+                hint=f"remove {file.record}, or hand the image over without its choices",
+            )
         for line, rule in secrets.find(content):
             raise DistributionError(
                 f"{file.archive}: {path}:{line} looks like a secret ({rule}), and is not handed to others",
                 hint=f"remove {file.record}, or hand the image over without its choices",
             )
+    return searched
 
 
 def send_choices(

@@ -127,7 +127,10 @@ def push(
             f"{out} holds {image.manifest}, and {reference} is to be another image",
             hint="leave the digest out, or push the directory that has it",
         )
-    attachments, choices = list_attachments(lock, image, out), list_choices(out)  # before anything is sent
+    attachments, choices = (
+        list_attachments(lock, image, out),
+        list_choices(out, context.store.known),
+    )  # before anything is sent
     refuse_secret_files(lock, make_source_finder(out, lock, context.store))
     net, hub = context.net, read_services(services)["docker-hub"].url
     count = _Count(context)

@@ -13,7 +13,7 @@ from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
 from reprobuild.image.choices.archive import hash_files, pack, unpack
 from reprobuild.image.choices.caches import MOUNT, CompilerCache, matches
-from reprobuild.image.choices.measurements import display_measurement, list_measurements
+from reprobuild.image.choices.measurements import display_measurement, list_all_measurements
 from reprobuild.image.choices.platform import ChoicePlatform
 from reprobuild.image.choices.record import (
     CHOICES,
@@ -22,6 +22,7 @@ from reprobuild.image.choices.record import (
     SavedChoices,
     encode_choices,
     read_choices,
+    remember_accepted,
 )
 from reprobuild.infra.atomic import private_directory
 from reprobuild.infra.untrusted.write_below import open_below, write_below
@@ -86,7 +87,7 @@ class ChoiceSession:
             (folder / name).mkdir()
         if used:
             origin = f"the choices {used.name} ({used.archive})"
-            unpack(used.archive, used.saved.archive, folder, lock.epoch, origin)
+            unpack(used.open_archive, used.saved.archive, folder, lock.epoch, origin)
         self._before = self._read_state()
 
     def mount(self, task: Task) -> Task:
@@ -120,7 +121,7 @@ class ChoiceSession:
     def save(self, out: Path, known: StoreKeyring) -> ChoiceFile | None:
         """Save the caches into an output directory; return them, or None if they are empty.
 
-        They replace those of the same platform.
+        They replace those of the same platform, and those of other images.
 
         Raises:
             UsageError: see `hash_files`.
@@ -130,7 +131,11 @@ class ChoiceSession:
         state = self._read_state()
         if not state.hashes:
             return None
-        former = [file for file in read_choices(out) if file.saved.platform == self._platform]
+        former = [
+            file
+            for file in read_choices(out)
+            if file.saved.platform == self._platform or file.saved.lock != self._lock.digest
+        ]
         folder = out / CHOICES
         with private_directory(self._folder.parent) as scratch:
             archive = pack(self._folder, state.hashes, scratch / "archive", self._lock.epoch)
@@ -157,7 +162,7 @@ class ChoiceSession:
         measured = [path for path, group in groups.items() if group == "measured"]
         return CacheState(
             hashes=hashes,
-            measured=frozenset(line for path in measured for line in list_measurements(self._folder, path)),
+            measured=list_all_measurements(self._folder, measured),
             compiled={path: sha256 for path, sha256 in hashes.items() if groups[path] == "compiled"},
         )
 
@@ -183,23 +188,6 @@ class ChoiceSession:
             compiled=sum(path.startswith(above) for path in state.compiled),
             files=sum(path.startswith(above) for path in state.hashes),
         )
-
-
-def remember_accepted(file: ChoiceFile, known: StoreKeyring) -> None:
-    """Record that the user saved or accepted choices, beside the keys that the user trusts.
-
-    If that is not possible, the next run asks again.
-    """
-    known.add(_key(file))
-
-
-def is_accepted(file: ChoiceFile, known: StoreKeyring) -> bool:
-    """Return whether the user saved or accepted choices."""
-    return known.has(_key(file))
-
-
-def _key(file: ChoiceFile) -> bytes:
-    return f"accepted choices, 1 {file.digest}".encode()
 
 
 def _remove_former(former: Sequence[ChoiceFile], all_files: Sequence[ChoiceFile], file: ChoiceFile) -> None:

@@ -16,14 +16,14 @@ from reprobuild.engines.model import Task
 from reprobuild.errors import InconclusiveError, ReproError, UsageError
 from reprobuild.image.choices.caches import CompilerCache, find_caches
 from reprobuild.image.choices.platform import ChoicePlatform, VisibleGpus, find_platform, list_differences
-from reprobuild.image.choices.record import CHOICES, ChoiceFile, read_choices
+from reprobuild.image.choices.record import CHOICES, ChoiceFile, is_accepted, read_choices, remember_accepted
 from reprobuild.infra.atomic import private_directory
 from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.strings import Sha256, is_valid
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.lock.model import Lock
 from reprobuild.resolve.cuda.nvidia_smi import query_gpus
-from reprobuild.run.choice_session import ChoiceSession, is_accepted, refuse_without_caches, remember_accepted
+from reprobuild.run.choice_session import ChoiceSession, refuse_without_caches
 from reprobuild.run.options import OFF, STRICT, RunOptions
 from reprobuild.store.keyring import StoreKeyring
 
@@ -107,7 +107,11 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         trusted = _read_trusted(self.options.trusted_choices, files)
         for file in files:
             differences = list_differences(file.saved.platform, platform)
-            if differences:
+            if file.saved.lock != self.lock.digest:
+                reasons.append(
+                    f"choices {file.name} are of another image, with the lock {file.saved.lock[:12]}"
+                )
+            elif differences:
                 reasons.append(f"choices {file.name} are of another platform: {'; '.join(differences)}")
             elif not self._is_trusted(file, trusted):
                 reasons.append(

@@ -9,10 +9,17 @@ from reprobuild.engines.model import Task
 from reprobuild.image.choices.archive import hash_files, pack
 from reprobuild.image.choices.caches import read_caches
 from reprobuild.image.choices.platform import ChoicePlatform
-from reprobuild.image.choices.record import CHOICES, CacheSize, ChoiceFile, SavedChoices, encode_choices
+from reprobuild.image.choices.record import (
+    CHOICES,
+    CacheSize,
+    ChoiceFile,
+    SavedChoices,
+    encode_choices,
+    remember_accepted,
+)
 from reprobuild.infra.directory_fd import remove
 from reprobuild.run.choice_session import ChoiceSession
-from reprobuild.store.keyring import StoreKeyring
+from reprobuild.store.keyring import StoreKeyring, keyring
 from tests.verify.samples import make_lock
 
 PLATFORM = ChoicePlatform(
@@ -23,9 +30,13 @@ CACHE = {"inductor/cache/44": b'{"cache": {}}', "inductor/ab/cab.so": b"\0code" 
 
 
 def save_choices(
-    out: Path, contents: Mapping[str, bytes] = CACHE, platform: ChoicePlatform = PLATFORM
+    out: Path,
+    contents: Mapping[str, bytes] = CACHE,
+    platform: ChoicePlatform = PLATFORM,
+    *,
+    accepted: bool = True,
 ) -> ChoiceFile:
-    """Write choices into an output directory, which need not exist."""
+    """Write choices into an output directory, which need not exist; the user has accepted them, or not."""
     folder = out.parent / f"{out.name}-cache"
     for path, content in contents.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -38,6 +49,8 @@ def save_choices(
     file = ChoiceFile(saved=saved, document=encode_choices(saved), folder=out / CHOICES)
     part.rename(file.archive)
     file.record.write_bytes(file.document)
+    if accepted:
+        remember_accepted(file, keyring())
     return file
 
 

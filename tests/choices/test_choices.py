@@ -260,6 +260,29 @@ def test_choices_of_another_party_are_code_and_wait_for_consent(run: Run, out: P
     assert run(COMPILE, "--choices", "strict").stdout == f"kept {name}\n"  # consent is remembered
 
 
+def test_choices_of_another_image_are_not_used(run: Run, out: Path) -> None:
+    """Another image that brings accepted choices would get files of the first one's author, unasked."""
+    run(COMPILE, "--save-choices")
+    record = out / "choices" / f"{digest(out)}.json"
+    saved_choices = json.loads(record.read_text())
+    content = json.dumps({**saved_choices, "lock": "0" * 64}).encode()
+    name = hashlib.sha256(content).hexdigest()
+    record.unlink()
+    record.with_name(f"{name}.json").write_bytes(content)
+    done = run('echo "${TORCHINDUCTOR_CACHE_DIR-none}"', "--trust-choices", name)
+    assert done.stdout == "none\n"
+    assert f"not used: choices {name[:12]} are of another image, with the lock 000000000000" in done.stderr
+
+
+def test_linked_choices_are_not_read(run: Run, out: Path, tmp_path: Path) -> None:
+    run(COMPILE, "--save-choices")
+    (out / "choices").rename(tmp_path / "private")
+    (out / "choices").symlink_to(tmp_path / "private")
+    done = run(COMPILE, code=125)
+    assert f"{out / 'choices'} is a link" in done.stderr
+    assert done.stdout == ""
+
+
 def test_no_link_and_no_pipe_of_a_container_is_followed(run: Run, out: Path, tmp_path: Path) -> None:
     run(
         f"{COMPILE} ln -s /etc/passwd ab/link.so; ln -s /proc/self/root fxgraph/root; mkfifo ab/pipe.so; "

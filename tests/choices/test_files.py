@@ -12,9 +12,10 @@ import pytest
 
 from reprobuild.errors import BuildError, UsageError
 from reprobuild.image.choices import archive as archives
+from reprobuild.image.choices import measurements
 from reprobuild.image.choices.archive import ChoiceArchive, hash_files, pack, unpack
 from reprobuild.image.choices.caches import MOUNT, find_caches, matches, read_caches
-from reprobuild.image.choices.measurements import list_measurements
+from reprobuild.image.choices.measurements import list_all_measurements, list_measurements
 from reprobuild.image.choices.platform import ChoicePlatform, VisibleGpus, find_platform, list_differences
 from reprobuild.image.layers.blobs import LayerWriter
 from reprobuild.infra.tar.entries import TarEntry
@@ -204,7 +205,7 @@ def test_files_come_back_with_one_time(tmp_path: Path) -> None:
     archive = packed(folder, tmp_path / "archive")
     assert (archive.files, archive.content) == (2, 1_280_000)
     (tmp_path / "again").mkdir()
-    hashes = unpack(tmp_path / "archive", archive, tmp_path / "again", 1000, "x")
+    hashes = unpack((tmp_path / "archive").open, archive, tmp_path / "again", 1000, "x")
     assert hashes == hash_files(folder, kept) == hash_files(tmp_path / "again", kept)
     assert {path.stat().st_mtime for path in (tmp_path / "again").rglob("*") if path.is_file()} == {1000.0}
     assert packed(tmp_path / "again", tmp_path / "second") == archive
@@ -245,7 +246,7 @@ def test_a_hostile_archive_is_refused(tmp_path: Path, entries: tuple[TarEntry, .
     archive = hostile(tmp_path, *entries)
     (tmp_path / "into").mkdir()
     with pytest.raises(BuildError, match=message) as caught:
-        unpack(tmp_path / "archive", archive, tmp_path / "into", 0, "it")
+        unpack((tmp_path / "archive").open, archive, tmp_path / "into", 0, "it")
     assert caught.value.hint == HARM
     assert not (tmp_path / "a").exists()
 
@@ -254,7 +255,7 @@ def test_a_name_twice_is_refused(tmp_path: Path) -> None:
     archive = msgspec.structs.replace(hostile(tmp_path, FILE, FILE), files=2, content=2)
     (tmp_path / "into").mkdir()
     with pytest.raises(BuildError, match="has 'a' twice"):
-        unpack(tmp_path / "archive", archive, tmp_path / "into", 0, "it")
+        unpack((tmp_path / "archive").open, archive, tmp_path / "into", 0, "it")
 
 
 def test_a_cache_that_is_too_large_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +280,29 @@ def test_a_file_that_changes_while_it_is_saved(tmp_path: Path) -> None:
     assert caught.value.hint == "run the command again"
 
 
+def test_bytes_behind_the_end_of_an_archive_are_bounded(tmp_path: Path) -> None:
+    with (tmp_path / "archive").open("wb") as stream, LayerWriter(stream) as sink:
+        writer = TarWriter(sink, 0)  # type: ignore[arg-type]  # only write() is called
+        writer.add(FILE, b"x")
+        writer.close()
+        for _ in range(64):
+            sink.write(bytes(1 << 20))
+        tar, sha256, size = sink.finish()
+    archive = ChoiceArchive(sha256=sha256, size=size, tar=tar, files=1, content=1)
+    (tmp_path / "into").mkdir()
+    with pytest.raises(BuildError, match="more files than its record states"):
+        unpack((tmp_path / "archive").open, archive, tmp_path / "into", 0, "it")
+
+
+def test_names_in_a_cache_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MOST_CHARACTERS", 100)
+    (tmp_path / ("a" * 99)).touch()
+    assert len(hash_files(tmp_path, kept)) == 1
+    (tmp_path / "bb").touch()
+    with pytest.raises(UsageError, match="the caches of this run have more than"):
+        hash_files(tmp_path, kept)
+
+
 # --- measurements -------------------------------------------------------------------------------------
 
 
@@ -295,6 +319,26 @@ def test_a_file_that_changes_while_it_is_saved(tmp_path: Path) -> None:
 def test_measurements_of_a_file(tmp_path: Path, name: str, content: str, lines: set[str]) -> None:
     (tmp_path / name).write_text(content)
     assert list_measurements(tmp_path, name) == lines
+
+
+def test_a_table_whose_keys_repeat_has_a_bound(tmp_path: Path) -> None:
+    """A key of 400 kB above 30,000 numbers would need 12 GB."""
+    inner = ", ".join(f'"{number}": 1' for number in range(30_000))
+    (tmp_path / "t").write_text(f'{{"c": {{"{"k" * 400_000}": {{{inner}}}}}}}')
+    assert list_measurements(tmp_path, "t") == {"t"}
+
+
+def test_measurements_of_all_files_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurements, "MOST_CHARACTERS", 20)
+    for name in "ab":
+        (tmp_path / name).write_text('{"c": {"mm": {"1x2": {"gemm": 1}}}}')
+    assert len(list_all_measurements(tmp_path, ["a"])) == 1
+    with pytest.raises(
+        UsageError, match="the measurements in the caches of this run have more than"
+    ) as caught:
+        list_all_measurements(tmp_path, ["a", "b"])
+    hint = "run without --save-choices: the cache of such a run is not one of choices alone"
+    assert caught.value.hint == hint
 
 
 def test_misses_name_a_few_and_count_the_rest() -> None:

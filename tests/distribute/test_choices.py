@@ -24,6 +24,7 @@ from reprobuild.ecosystems.oci_registry.repository import MANIFEST
 from reprobuild.errors import BuildError, DistributionError, UsageError
 from reprobuild.image.choices.record import ChoiceFile, read_choices
 from reprobuild.output.directory import read_image
+from reprobuild.store.keyring import keyring
 from reprobuild.store.store import Store
 from tests.choices.samples import CACHE, PLATFORM, save_choices
 from tests.distribute.conftest import Results
@@ -183,11 +184,62 @@ def test_a_text_that_looks_like_a_secret_is_not_handed_over(out: Path) -> None:
         out, {**CACHE, "inductor/ab/cab.py": f"url = 'https://{token}@example.org'\n".encode()}
     )
     with pytest.raises(DistributionError, match=r"inductor/ab/cab\.py:1 looks like a secret") as caught:
-        list_choices(out)
+        list_choices(out, keyring())
     assert caught.value.hint == f"remove {file.record}, or hand the image over without its choices"
     assert token not in str(caught.value)
     file.record.unlink()
-    assert list_choices(out) == ()
+    assert list_choices(out, keyring()) == ()
+
+
+def test_a_secret_far_behind_is_seen_and_too_much_text_is_refused(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choices, "_MOST_TEXT", 1 << 20)
+    token = "ghp_" + "wJalrXUtnFEMIK7MDENGbPxRfiCYzz123456"
+    file = save_choices(out, {"inductor/ab/a.py": b"\n" * 500_000 + f"x = '{token}'\n".encode()})
+    with pytest.raises(DistributionError, match=r"a\.py:500001 looks like a secret"):
+        list_choices(out, keyring())
+    file.record.unlink()
+    save_choices(out, {f"inductor/ab/{name}.py": b"x\n" * 200_000 for name in "abc"})
+    with pytest.raises(DistributionError, match="more than 1 MiB, too many to look for secrets") as caught:
+        list_choices(out, keyring())
+    assert "or hand the image over without its choices" in caught.value.hint
+
+
+def test_an_archive_of_many_records_is_searched_once(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        save_choices(out, platform=msgspec.structs.replace(PLATFORM, threads=number))
+    reads: list[str] = []
+    read_files = choices.read_files
+
+    def count_reads(*words: Any) -> Any:
+        reads.append(words[2])
+        return read_files(*words)
+
+    monkeypatch.setattr(choices, "read_files", count_reads)
+    assert len(list_choices(out, keyring())) == 5
+    assert len(reads) == 1
+
+
+def test_choices_that_the_user_did_not_accept_are_not_handed_over(out: Path) -> None:
+    """A signature of the bundle would cover them."""
+    file = save_choices(out, {"inductor/ab/foreign.so": b"\0"}, accepted=False)
+    with pytest.raises(DistributionError, match="were not saved here, and are code") as caught:
+        list_choices(out, keyring())
+    command = f"accept them with `reprobuild run {out} --trust-choices {file.digest} -- CMD`, or remove {file.record}"
+    assert caught.value.hint == command
+
+
+def test_linked_choices_of_another_directory_are_not_handed_over(out: Path, tmp_path: Path) -> None:
+    save_choices(tmp_path / "private")
+    (out / "choices").symlink_to(tmp_path / "private/choices")
+    with pytest.raises(UsageError, match="is a link"):
+        list_choices(out, keyring())
+
+
+def pipe(file: ChoiceFile) -> None:
+    file.archive.unlink()
+    os.mkfifo(file.archive)
 
 
 def remove(file: ChoiceFile) -> None:
@@ -199,12 +251,12 @@ def link(file: ChoiceFile) -> None:
     file.archive.symlink_to(file.archive.with_suffix(".other"))
 
 
-@pytest.mark.parametrize("change", [remove, link])
+@pytest.mark.parametrize("change", [remove, link, pipe])
 def test_a_missing_archive_is_named(change: Callable[[ChoiceFile], None], out: Path) -> None:
     file = save_choices(out)
     change(file)
     with pytest.raises(DistributionError, match="is missing, or no plain file") as caught:
-        list_choices(out)
+        list_choices(out, keyring())
     hint = f"remove {file.record}, and save the choices again with `reprobuild run --save-choices`"
     assert caught.value.hint == hint
 
@@ -213,7 +265,7 @@ def test_a_damaged_archive_is_not_handed_over(out: Path) -> None:
     file = save_choices(out)
     file.archive.write_bytes(file.archive.read_bytes()[:-1])
     with pytest.raises(BuildError, match=f"the choices {file.name}"):
-        list_choices(out)
+        list_choices(out, keyring())
 
 
 @pytest.mark.parametrize("unpack", [unbundle_program, unbundle_command])

@@ -16,6 +16,7 @@ from reprobuild.image.layers.blobs import LayerWriter
 from reprobuild.infra.directory_fd import files_below
 from reprobuild.infra.tar.entries import CHUNK, TarEntry
 from reprobuild.infra.tar.writing import TarWriter
+from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import HOSTILE, check_name
 from reprobuild.infra.untrusted.regular_files import open_within
@@ -25,6 +26,8 @@ from reprobuild.infra.untrusted.write_below import open_below
 KIND = "application/x-tar+zstd"
 LARGEST = 8 << 30  # bytes of all files; the caches of the largest models have some hundred megabytes
 MOST_FILES = 200_000
+MOST_CHARACTERS = 32 << 20  # of all paths
+_HEADERS = 8192  # bytes that a tar needs for a file besides its content, at most
 
 
 class ChoiceArchive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,14 +57,15 @@ def hash_files(folder: Path, is_kept: Callable[[str], bool]) -> dict[str, str]:
         UsageError: it has too many files, or too large ones.
     """
     hashes: dict[str, str] = {}
-    total = 0
+    total = characters = 0
     for path, _, number in files_below(folder):
         if not is_kept(path):
             continue
+        characters += len(path)
         with os.fdopen(os.dup(number), "rb") as stream:
             hashes[path] = _hash(stream)
             total += stream.tell()
-        if len(hashes) > MOST_FILES or total > LARGEST:
+        if len(hashes) > MOST_FILES or total > LARGEST or characters > MOST_CHARACTERS:
             raise UsageError(
                 f"the caches of this run have more than {MOST_FILES} files or {LARGEST >> 30} GiB",
                 hint="run without --save-choices: the cache of such a run is not one of choices alone",
@@ -105,13 +109,15 @@ def pack(folder: Path, hashes: Mapping[str, str], target: Path, epoch: int) -> C
     return ChoiceArchive(sha256=sha256, size=packed, tar=tar, files=len(hashes), content=content)
 
 
-def unpack(path: Path, archive: ChoiceArchive, folder: Path, epoch: int, origin: str) -> dict[str, str]:
+def unpack(
+    open_archive: Callable[[str], IO[bytes]], archive: ChoiceArchive, folder: Path, epoch: int, origin: str
+) -> dict[str, str]:
     """Unpack an archive into an empty directory; return the sha256 of each file, by its path.
 
     All files get one time, so that no tool takes one for older than another.
 
     Args:
-        path: the file of the archive.
+        open_archive: opens the file of the archive; it takes the mode.
         archive: its hashes and sizes.
         folder: an empty directory; if this fails, it may have a part of the files.
         epoch: the time of each file, in seconds since 1970.
@@ -121,7 +127,7 @@ def unpack(path: Path, archive: ChoiceArchive, folder: Path, epoch: int, origin:
         BuildError: it is damaged, is another archive, or has more or other files than it states.
     """
     hashes: dict[str, str] = {}
-    for name, stream in read_files(path, archive, origin):
+    for name, stream in read_files(open_archive, archive, origin):
         try:
             hashes[name] = _write(stream, folder, name, epoch)
         except FileExistsError:
@@ -129,11 +135,27 @@ def unpack(path: Path, archive: ChoiceArchive, folder: Path, epoch: int, origin:
     return hashes
 
 
-def read_files(path: Path, archive: ChoiceArchive, origin: str) -> Iterator[tuple[str, IO[bytes]]]:
+class _Bound(Allowance):
+    """The bound of a tar's bytes, from what its record states."""
+
+    def __init__(self, archive: ChoiceArchive) -> None:
+        super().__init__()
+        self._left = archive.content + (archive.files + 2) * _HEADERS
+
+    def take_bytes(self, size: int, origin: str) -> None:
+        """Count unpacked bytes."""
+        self._left -= size
+        if self._left < 0:
+            raise BuildError(f"{origin} has more files than its record states", hint=HOSTILE)
+
+
+def read_files(
+    open_archive: Callable[[str], IO[bytes]], archive: ChoiceArchive, origin: str
+) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield each file of an archive, its path and its content; then check the archive.
 
     Args:
-        path: the file of the archive.
+        open_archive: opens the file of the archive; it takes the mode.
         archive: its hashes and sizes.
         origin: the archive's name for the user.
 
@@ -141,8 +163,11 @@ def read_files(path: Path, archive: ChoiceArchive, origin: str) -> Iterator[tupl
         BuildError: it is damaged, is another archive, or has more or other files than it states.
     """
     count = content = 0
-    again = f"get {path.name} again from its maker, remove it, or run with --choices off"
-    with open_packed(path.open, KIND, archive.tar, origin, packed=archive.sha256, again=again) as stream:
+    again = f"get {archive.sha256}.tar.zst again from its maker, remove it, or run with --choices off"
+    bound = _Bound(archive)
+    with open_packed(
+        open_archive, KIND, archive.tar, origin, packed=archive.sha256, again=again, allowance=bound
+    ) as stream:
         for info, opened in layer_members(stream, origin):
             if opened is None:
                 raise BuildError(f"{origin} has {info.name!r}, which is no file", hint=HOSTILE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +16,10 @@ from reprobuild.image.choices.platform import ChoicePlatform
 from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
-from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.regular_files import open_within
 from reprobuild.infra.untrusted.strings import Sha256, Size, Word
+from reprobuild.infra.untrusted.write_below import refuse_link
+from reprobuild.store.keyring import StoreKeyring
 
 CHOICES = "choices"
 _RECORD, _ARCHIVE = ".json", ".tar.zst"
@@ -73,13 +75,22 @@ class ChoiceFile(Struct, frozen=True, kw_only=True):
         """The path of the archive."""
         return self.folder / (self.saved.archive.sha256 + _ARCHIVE)
 
+    def open_archive(self, _: str = "rb") -> IO[bytes]:
+        """Open the archive for reading; no link is followed, and a pipe is not waited for.
+
+        Raises:
+            OSError: it is missing, or no regular file.
+        """
+        return open_within(self.folder.parent, f"{self.folder.name}/{self.archive.name}")[0]
+
 
 def read_choices(out: Path) -> tuple[ChoiceFile, ...]:
     """Return all saved choices of an output directory, in the order of their names.
 
     Raises:
-        UsageError: a record is damaged.
+        UsageError: a record is damaged, or the directory is a link.
     """
+    refuse_link(out / CHOICES, "choices")
     return tuple(_read_records(out / CHOICES))
 
 
@@ -90,7 +101,7 @@ def _read_records(folder: Path) -> Iterator[ChoiceFile]:
         return
     for path in paths[:_MOST_RECORDS]:
         try:
-            document = read_plain(path, LARGEST_RECORD)
+            document = _read_record(folder, path.name)
             saved = parse_choices(document)
         except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as err:
             raise UsageError(
@@ -106,6 +117,15 @@ def _read_records(folder: Path) -> Iterator[ChoiceFile]:
         yield file
 
 
+def _read_record(folder: Path, name: str) -> bytes:
+    """Return the bytes of a record; no link is followed."""
+    with open_within(folder.parent, f"{folder.name}/{name}")[0] as stream:
+        document = stream.read(LARGEST_RECORD + 1)
+    if len(document) > LARGEST_RECORD:
+        raise ValueError(f"it has more than {LARGEST_RECORD} bytes")
+    return document
+
+
 def parse_choices(document: bytes) -> SavedChoices:
     """Return the record of a document.
 
@@ -115,6 +135,23 @@ def parse_choices(document: bytes) -> SavedChoices:
     saved = decode_json(document, SavedChoices)
     refuse_repeated_keys(document)
     return saved
+
+
+def remember_accepted(file: ChoiceFile, known: StoreKeyring) -> None:
+    """Record that the user saved or accepted choices, beside the keys that the user trusts.
+
+    If that is not possible, the next run asks again.
+    """
+    known.add(_key(file))
+
+
+def is_accepted(file: ChoiceFile, known: StoreKeyring) -> bool:
+    """Return whether the user saved or accepted choices."""
+    return known.has(_key(file))
+
+
+def _key(file: ChoiceFile) -> bytes:
+    return f"accepted choices, 1 {file.digest}".encode()
 
 
 def encode_choices(saved: SavedChoices) -> bytes:

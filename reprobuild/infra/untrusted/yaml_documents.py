@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 # People write files of some hundred items; PyYAML reads some ten thousand of them in a second.
+MOST_REPEATED = 8 << 20  # characters
 MOST_NODES = 50_000
 DEEPEST = 32
 _LONGEST_NUMBER = 400  # PyYAML reads `1:1:1` as a number of base 60, in quadratic time
@@ -98,19 +99,27 @@ class BoundedLoader(StrictLoader):
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
         self._sizes: dict[str, int] = {}
+        self._lengths: dict[str, int] = {}  # of the text of each anchor, with that of the aliases in it
+        self._repeated = self._text = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]  # as above
-        before = self.nodes
+        before, text = self.nodes, self._text
         if isinstance(event, yaml.AliasEvent):
             # An anchor that is not complete repeats itself.
             self.nodes += self._sizes.get(str(event.anchor), MOST_NODES)
+            self._repeated += self._lengths.get(str(event.anchor), 0)
+            self._text += self._lengths.get(str(event.anchor), 0)
+        self._text += len(getattr(event, "value", None) or "")
         node = super().compose_node(parent, index)
         if event.anchor and not isinstance(event, yaml.AliasEvent):
             self._sizes[event.anchor] = self.nodes - before
+            self._lengths[event.anchor] = self._text - text
         return node
 
     def refusal(self, event: Any) -> str:
+        if self._repeated > MOST_REPEATED:  # a reader that writes a value out writes its aliases out, too
+            return f"aliases of more than {MOST_REPEATED >> 20} MiB of text"
         return self._excess(event)
 
 

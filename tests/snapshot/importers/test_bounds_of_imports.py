@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from reprobuild.errors import SnapshotError
+from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
 from reprobuild.snapshot import text
 from reprobuild.snapshot.importers import (
     captured_content,
@@ -366,3 +367,22 @@ def test_dots_of_values_are_no_parts_of_a_key() -> None:
     assert load_toml(document.encode(), "uv.lock")["z"] == f"{dots}\n"
     with pytest.raises(SnapshotError, match="is not TOML"):
         load_toml(b"x = '''" + dots.encode(), "uv.lock")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a: &a {'k' * 400_000}\nb: [{', '.join(['*a'] * 30)}]\n",
+        f"a: &a {'k' * 100_000}\nb: &b [{', '.join(['*a'] * 10)}]\nc: [{', '.join(['*b'] * 10)}]\n",
+        f"a: &a {{? {'k' * 400_000} : 1}}\nb: [{', '.join(['*a'] * 30)}]\n",
+    ],
+)
+def test_aliases_of_long_texts_have_a_bound(text: str) -> None:
+    """Importers write a value out, with the text of each alias."""
+    with pytest.raises(ValueError, match="aliases of more than 8 MiB of text"):
+        load_yaml(text, BoundedLoader)
+
+
+def test_aliases_of_short_texts_are_read() -> None:
+    value = load_yaml(f"a: &a [x, y]\nb: [{', '.join(['*a'] * 1000)}]\n", BoundedLoader)
+    assert value["b"] == [["x", "y"]] * 1000
