@@ -266,6 +266,31 @@ def test_facts_without_a_run_are_refused(name: str, content: Any, format_name: s
     assert err.value.hint == ALONE
 
 
+def test_the_modules_of_a_notebook_are_named(tmp_path: Path) -> None:
+    cells = [
+        {
+            "cell_type": "code",
+            "source": ["import numpy as np, os\n", "from torch.nn import functional as F\n"],
+        },
+        {
+            "cell_type": "code",
+            "source": "%pip install x\nif True:\n    import sklearn.linear_model\nfrom . import mine",
+        },
+        {"cell_type": "code", "source": "print('import nothing')\nfrom __future__ import annotations"},
+        {"cell_type": "markdown", "source": ["import prose"]},
+        {"cell_type": "code", "source": 5},
+    ]
+    files = {"requirements.txt": "numpy==2.0.0\n", "work.ipynb": {**NOTEBOOK, "cells": cells}}
+    facts = imported(tmp_path / "in", files, tmp_path / "out")
+    assert reasons(facts)["cells"] == (
+        "the program itself, and its outputs; they import numpy, sklearn, torch, which the requirements must provide"
+    )
+    many = "\n".join(f"import m{number:03}" for number in range(1000))
+    files["work.ipynb"] = {**NOTEBOOK, "cells": [{"cell_type": "code", "source": many}]}
+    facts = imported(tmp_path / "more", files, tmp_path / "many")
+    assert reasons(facts)["cells"].endswith("m029, and 970 more, which the requirements must provide")
+
+
 def test_facts_beside_a_run_join_it(tmp_path: Path) -> None:
     md5 = "d8acabbfd4ee51c95da5d7628c7ef74b"
     files = {
