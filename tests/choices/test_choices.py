@@ -343,7 +343,15 @@ def test_another_cluster_uses_the_choices_of_a_bundle_after_consent(
     run(COMPILE, "--save-choices")
     name = digest(out)
     bundled = reprobuild(
-        "bundle", out, "-o", tmp_path / "b.tar", "--include", "choices", "--store", built_example.store
+        "bundle",
+        out,
+        "-o",
+        tmp_path / "b.tar",
+        "--include",
+        "choices",
+        "--store",
+        built_example.store,
+        env=env,
     )
     assert bundled.returncode == 0, bundled.stderr
     apart = {f"XDG_{kind}_HOME": str(tmp_path / "there" / kind) for kind in ("CACHE", "DATA", "CONFIG")}

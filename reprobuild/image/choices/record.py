@@ -90,7 +90,7 @@ def read_choices(out: Path) -> tuple[ChoiceFile, ...]:
     Raises:
         UsageError: a record is damaged, or the directory is a link.
     """
-    refuse_link(out / CHOICES, "choices")
+    refuse_link(out / CHOICES, "the choices")
     return tuple(_read_records(out / CHOICES))
 
 
