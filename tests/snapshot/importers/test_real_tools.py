@@ -98,8 +98,12 @@ def test_a_report_of_pip_gives_the_lines_of_its_freeze(tmp_path: Path) -> None:
     )
     (tmp_path / "pip-inspect.json").write_bytes(report.stdout)
     found = lines(tmp_path / "pip-inspect.json")
-    pins = dict(row.split("==") for row in freeze.stdout.splitlines() if "==" in row and row[0] not in "#-")
-    assert {name: line.version for name, line in found.items() if line.kind == "index"} == pins
+    rows = freeze.stdout.splitlines()
+    pins = dict(row.split("==") for row in rows if "==" in row and row[0] not in "#-")
+    # Debian's venv installs pip from a wheel of this machine, of which the import keeps the version.
+    direct = {row.partition(" @ ")[0] for row in rows if " @ file:" in row}
+    versions = {name: line.version for name, line in found.items() if line.kind == "index"}
+    assert {name: version for name, version in versions.items() if name not in direct} == pins
     with open_snapshot(tmp_path / "pip-inspect.json") as directory:
         (python,) = read_snapshot(directory).reports
     assert python.python == sys.version.split()[0]
