@@ -86,7 +86,7 @@ def _rewrite_layer(
     listing: list[TarEntry] = []
 
     def write(sink: LayerWriter) -> list[TarEntry]:
-        writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
+        writer = TarWriter(sink, epoch)
         with layer.open() as stream:
             _copy_entries(stream, writer, title, builder, allowance)
         writer.close()

@@ -215,7 +215,7 @@ def test_files_come_back_with_one_time(tmp_path: Path) -> None:
 def hostile(tmp_path: Path, *entries: TarEntry) -> ChoiceArchive:
     """Write an archive whose record states one file of one byte."""
     with (tmp_path / "archive").open("wb") as stream, LayerWriter(stream) as sink:
-        writer = TarWriter(sink, 0)  # type: ignore[arg-type]  # only write() is called
+        writer = TarWriter(sink, 0)
         for entry in entries:
             writer.add(entry, b"x" * entry.size)
         writer.close()
@@ -282,7 +282,7 @@ def test_a_file_that_changes_while_it_is_saved(tmp_path: Path) -> None:
 
 def test_bytes_behind_the_end_of_an_archive_are_bounded(tmp_path: Path) -> None:
     with (tmp_path / "archive").open("wb") as stream, LayerWriter(stream) as sink:
-        writer = TarWriter(sink, 0)  # type: ignore[arg-type]  # only write() is called
+        writer = TarWriter(sink, 0)
         writer.add(FILE, b"x")
         writer.close()
         for _ in range(64):

@@ -95,7 +95,7 @@ def pack(folder: Path, hashes: Mapping[str, str], target: Path, epoch: int) -> C
     """
     content = 0
     with target.open("wb") as stream, LayerWriter(stream) as sink:
-        writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
+        writer = TarWriter(sink, epoch)
         for path in sorted(hashes):
             check_name(path, "the cache")
             opened, size = open_within(folder, path)

@@ -147,7 +147,7 @@ def write_layer(
     """
 
     def write(sink: LayerWriter) -> list[TarEntry]:
-        writer = TarWriter(sink, epoch)  # type: ignore[arg-type]  # only write() is called
+        writer = TarWriter(sink, epoch)
         for item in items:
             _add_item(writer, item)
         writer.close()

@@ -6,11 +6,18 @@ import hashlib
 import io
 import struct
 import tarfile
-from typing import IO
+from typing import IO, Protocol
 
 import msgspec
 
 from reprobuild.infra.tar.entries import CHUNK, TAR_TYPES, TarEntry
+
+
+class Writable(Protocol):
+    """A stream that takes bytes."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take some bytes."""
 
 
 class TarWriter:
@@ -21,7 +28,7 @@ class TarWriter:
     pieces.
     """
 
-    def __init__(self, stream: IO[bytes], epoch: int) -> None:
+    def __init__(self, stream: Writable, epoch: int) -> None:
         self._stream = stream
         self._epoch = epoch
         self._written = 0
