@@ -76,18 +76,20 @@ def test_each_builder_makes_the_native_tree(engine: Running, small: Small, tmp_p
     engine.client("rmi", image.reference)
 
 
-def kept(engine: Running) -> object:
-    """Return what stays in an engine from a build: images without a name, containers, the build cache.
+def kept(engine: Running) -> list[str]:
+    """Return what stays in an engine from a build, sorted: unnamed images, containers, the build cache.
 
     Named images and containers of another kind are of other tests, which run at the same time.
+    They are sorted, because the engines list images of one age in any order.
     """
     if engine.module.NAME == "podman":
         images = engine.client("images", "--all", "--format", "{{.Id}} {{.Repository}}").splitlines()
         containers = engine.client("ps", "--all", "--external", "--format", "{{.Names}}").splitlines()
         unnamed = [line for line in images if line.endswith(" <none>")]
-        return unnamed, [name for name in containers if "working-container" in name]  # as Buildah names them
+        unfinished = [name for name in containers if "working-container" in name]  # as Buildah names them
+        return sorted(unnamed + unfinished)
     unnamed = engine.client("images", "--all", "--quiet", "--no-trunc", "--filter", "dangling=true")
-    return unnamed, docker_images.cache_ids(engine.env)
+    return sorted([*unnamed.split(), *docker_images.cache_ids(engine.env)])
 
 
 @pytest.mark.long
