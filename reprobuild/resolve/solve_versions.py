@@ -24,7 +24,7 @@ from reprobuild.infra.proc.own_python import is_ended_by_limit, own_limited_modu
 from reprobuild.infra.proc.run import run
 from reprobuild.resolve.ages.dated_indexes import DatedIndexes
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.python.misspelt import suggest_project
+from reprobuild.resolve.python.misspelt import find_project
 from reprobuild.resolve.static_requires import read_static_requires
 from reprobuild.snapshot.model import Requirement
 from reprobuild_portable.secrets import redact
@@ -92,7 +92,7 @@ def solve_versions(
         LockError: no set of versions fits; the message is uv's.
         FetchError: an index is unavailable.
     """
-    addresses = dated.addresses
+    served = bool(dated.addresses or dated.decided_address)
     known: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="reprobuild-solve-") as name:
         folder = Path(name)
@@ -108,12 +108,12 @@ def solve_versions(
         )  # fmt: skip
         end = _used_seconds() + _MOST_SECONDS
         for _ in range(_MOST_ARCHIVES):
-            _write_settings(folder / "uv.toml", context.indexes, known, addresses)
+            _write_settings(folder / "uv.toml", context.indexes, known, dated)
             seconds = max(1, round(end - _used_seconds()))
             try:
                 output = run(
                     own_limited_module("uv", *words, memory=_MOST_MEMORY, seconds=seconds),
-                    env=_environment(context.env, name, served=bool(addresses)), cwd=folder, timeout=1800,
+                    env=_environment(context.env, name, served=served), cwd=folder, timeout=1800,
                     purpose="choose versions", command=("uv", "pip", "compile"),
                 )  # fmt: skip
             except ProcessFailedError as err:
@@ -187,12 +187,25 @@ def _solution_error(moment: str, text: str, dated: DatedIndexes) -> LockError:
     return LockError(
         (f"no versions {day} fit together" if _UNSOLVABLE in text else f"uv could not choose versions {day}")
         + "".join(f"\n  {row.strip()}" for row in rows if row.strip())
-        + (f"\n  {unknown['name']}{suggest_project(unknown['name'])}" if unknown else "")
         + (f"\n  releases without evidence of their age: {', '.join(undated)}" if undated else ""),
-        hint=f"write a version into requirements.txt, as in {undated[0].partition(' ')[0]}==VERSION"
-        if undated
-        else "choose a later date or another Python, or write versions that you know into requirements.txt",
-    )  # fmt: skip
+        hint=_advise(unknown["name"] if unknown else "", undated),
+    )
+
+
+def _advise(unknown: str, undated: Sequence[str]) -> str:
+    """Return the hint for requirements without a solution.
+
+    Args:
+        unknown: the name of a project that no index has, or empty.
+        undated: as `DatedIndexes.undated`.
+    """
+    if unknown and (close := find_project(unknown)):
+        return f"if it is {close}, write that in place of {unknown} in requirements.txt"
+    if undated:
+        return f"write a version into requirements.txt, as in {undated[0].partition(' ')[0]}==VERSION"
+    if unknown:
+        return f"correct the name, or name the index or the directory that has it: --index {unknown}=URL"
+    return "choose a later date or another Python, or write versions that you know into requirements.txt"
 
 
 def _environment(env: Mapping[str, str], home: str, *, served: bool) -> dict[str, str]:
@@ -206,10 +219,14 @@ def _environment(env: Mapping[str, str], home: str, *, served: bool) -> dict[str
 
 
 def _write_settings(
-    path: Path, indexes: PackageIndexes, known: list[dict[str, object]], addresses: Mapping[str, str]
+    path: Path, indexes: PackageIndexes, known: list[dict[str, object]], dated: DatedIndexes
 ) -> None:
     path.touch(mode=0o600)  # it holds the logins of indexes
-    path.write_text(tomli_w.dumps({**_configure(indexes, addresses), "dependency-metadata": known}))
+    path.write_text(
+        tomli_w.dumps(
+            {**_configure(indexes, dated.addresses, dated.decided_address), "dependency-metadata": known}
+        )
+    )
 
 
 def _inputs(lines: Iterable[Requirement]) -> Iterator[str]:
@@ -221,14 +238,17 @@ def _inputs(lines: Iterable[Requirement]) -> Iterator[str]:
         yield f"{line.name}=={_LABEL.sub('', line.version)}{marker}" if line.version else line.text
 
 
-def _configure(indexes: PackageIndexes, addresses: Mapping[str, str]) -> dict[str, object]:
-    """Return a uv.toml with the machine's places for distributions, with their logins.
+def _configure(indexes: PackageIndexes, addresses: Mapping[str, str], decided: str = "") -> dict[str, object]:
+    """Return a uv.toml with the places for distributions, with their logins.
 
-    `addresses` has the loopback addresses of indexes without upload times.
+    Without an index, uv would ask PyPI. `addresses` and `decided` are those of `DatedIndexes`.
     """
     simple = [addresses.get(url) or _with_login(url, indexes) for url in indexes.simple]
+    if decided:
+        simple.insert(0, decided)
     entries = [{"url": url, "default": number == len(simple) - 1} for number, url in enumerate(simple)]
-    return {"index": entries, "find-links": [_with_login(url, indexes) for url in indexes.find_links]}
+    places = {"index": entries, "find-links": [_with_login(url, indexes) for url in indexes.find_links]}
+    return places if entries else {**places, "no-index": True}
 
 
 def _with_login(url: str, indexes: PackageIndexes) -> str:

@@ -217,7 +217,7 @@ def test_a_misspelt_name_is_suggested(index: ResolveContext) -> None:
         solve_open_lines(
             snapshot("numpyy\n"), Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", lists(index), index
         )
-    assert "numpyy; did you mean `numpy`?" in str(err.value)
+    assert err.value.hint == "if it is numpy, write that in place of numpyy in requirements.txt"
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,11 @@ def around(
     )  # fmt: skip
 
 
-def solve(text: str, context: ResolveContext, date: str = "2023-06-01") -> SolvedLines:
+def solve(text: str, context: ResolveContext, date: str = "2023-06-01", **indexes: str) -> SolvedLines:
     lines = Snapshot(digest="", requirements=pip_freeze.parse(text.encode())[0])
-    files = make_file_lists(Decisions(), context.services, context)
-    return solve_open_lines(lines, Decisions(as_of=date), "3.11.2", "x86_64", files, context)
+    decisions = Decisions(as_of=date, indexes=indexes)
+    files = make_file_lists(decisions, context.services, context)
+    return solve_open_lines(lines, decisions, "3.11.2", "x86_64", files, context)
 
 
 def versions(solved: SolvedLines) -> dict[str, str | None]:
@@ -141,6 +142,59 @@ def test_a_source_archive_that_unpacks_to_much_is_not_served(
         return
     with pytest.raises(BuildError, match=message):
         check_archive(path, path.name)
+
+
+def test_a_project_comes_only_from_the_index_that_the_user_names(index: UntimedIndex, tmp_path: Path) -> None:
+    index.add(make_wheel("mine", "9.0", "2022-01-01"))
+    with UntimedIndex() as own:
+        own.add(
+            make_wheel("mine", "1.0", "2022-01-01", requires="top"), make_wheel("top", "1.1.5", "2023-02-01")
+        )
+        solved = solve("mine\n", around(tmp_path, index.root), mine=own.root)
+        own.uploads = {"mine-1.0-py3-none-any.whl": "2024-01-01T00:00:00Z"}
+        with pytest.raises(LockError, match="mine was not found"):  # its upload was later
+            solve("mine\n", around(tmp_path / "later", index.root), mine=own.root)
+    assert versions(solved) == {"mine": "1.0", "top": "1.1", "below": "1.0"}
+
+
+@pytest.mark.parametrize("indexes", [(), ("public",)])
+def test_a_directory_that_the_user_names(
+    indexes: tuple[str, ...], index: UntimedIndex, tmp_path: Path
+) -> None:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    files = [
+        make_wheel("mine", "1.0", "2022-01-01", size=3 << 20),
+        make_wheel("mine", "1.1", "2024-01-01"),
+        make_wheel("mine_too", "7.0", "2022-01-01"),
+        make_sdist("mine", "1.0.5", written="2023-01-01", newest="2023-01-01", files=ONLY),
+    ]
+    for name, content in files:
+        (folder / name).write_bytes(content)
+    solved = solve("mine\n", around(tmp_path, *(index.root for _ in indexes)), mine=str(folder))
+    assert versions(solved) == {"mine": "1.0.5"}
+    assert "mine-1.0.5.tar.gz was written on 2023-01-01" in solved.reasons["mine"]
+
+
+def test_the_hint_of_an_unknown_name_is_followed(index: UntimedIndex, tmp_path: Path) -> None:
+    index.add(make_wheel("numpy", "1.24.0", "2022-12-18"))
+    with pytest.raises(LockError) as misspelt:
+        solve("nunpy\n", around(tmp_path, index.root))
+    assert misspelt.value.hint == "if it is numpy, write that in place of nunpy in requirements.txt"
+    assert versions(solve("numpy\n", around(tmp_path, index.root))) == {"numpy": "1.24.0"}
+    with pytest.raises(LockError) as unknown:
+        solve("mine\n", around(tmp_path, index.root))
+    assert unknown.value.hint == (
+        "correct the name, or name the index or the directory that has it: --index mine=URL"
+    )
+    with UntimedIndex() as own:
+        own.add(make_wheel("mine", "1.0", "2022-01-01"))
+        assert versions(solve("mine\n", around(tmp_path, index.root), mine=own.root)) == {"mine": "1.0"}
+
+
+def test_without_an_index_uv_asks_no_other(tmp_path: Path) -> None:
+    with pytest.raises(LockError, match="iniconfig was not found in the provided package locations"):
+        solve("iniconfig\n", around(tmp_path))
 
 
 def test_times_of_another_index_are_evidence(index: UntimedIndex, tmp_path: Path) -> None:

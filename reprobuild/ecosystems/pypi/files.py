@@ -98,11 +98,12 @@ class FileLists:
         self._pages.save()
 
     def decided_index(self, name: str) -> PackageIndex | None:
-        """Return the only permitted index of a distribution, or None.
-
-        An override sets it.
-        """
+        """Return the only index of a distribution that an override permits, or None."""
         return self._decided.get(canonicalize_name(name))
+
+    def has_decided_index(self) -> bool:
+        """Tell whether an override sets the index of any distribution."""
+        return bool(self._decided)
 
     def is_common(self, err: NoListError) -> bool:
         """Return whether a failing index is the machine's own.

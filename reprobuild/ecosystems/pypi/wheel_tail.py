@@ -1,4 +1,4 @@
-"""The end of a wheel on a server: its directory, and its metadata.
+"""The end of a wheel on an index: its directory, and its metadata.
 
 A zip archive has its directory at its end, and a wheel its metadata just before (https://peps.python.org/pep-0427/), so
 one request for a range reads both.
@@ -17,6 +17,8 @@ from msgspec import Struct
 from reprobuild.ecosystems.pypi.core_metadata import LARGEST_HEADER, cut_header
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.file_scheme import local_path
+from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.strings import Line, Text
 from reprobuild.infra.untrusted.zips import UNREADABLE
 
@@ -42,7 +44,7 @@ class WheelFacts(Struct, frozen=True, kw_only=True):
 
 
 class RangedFile(io.RawIOBase):
-    """A file on a server, of which only the requested parts are fetched.
+    """A file on a server or at a `file:` address, of which only the requested parts are read.
 
     Raises FetchError if the server knows no ranges and the file is large, and OSError if it answers something else or
     too much is requested.
@@ -90,6 +92,8 @@ class RangedFile(io.RawIOBase):
 
     def _fetch(self, ranges: str, most: int) -> tuple[int, bytes, int]:
         """Return the offset of a part, the part, and the size of the file; -1 if the part is all of it."""
+        if self._url.startswith("file:"):
+            return self._read_local(ranges.removeprefix("bytes="))
         headers = {"Range": ranges, "Accept-Encoding": "identity"}
         answer = self._net.send("GET", self._url, good=(200, 206), headers=headers, most=most)
         self._left -= len(answer.content)
@@ -103,9 +107,19 @@ class RangedFile(io.RawIOBase):
             raise OSError("the server answers with another part than requested")
         return int(match[1]), answer.content, int(match[2])
 
+    def _read_local(self, ranges: str) -> tuple[int, bytes, int]:
+        first, _, last = ranges.partition("-")
+        source, size = open_plain(local_path(self._url), links=True)
+        with source:
+            start = int(first) if first else max(0, size - int(last))
+            source.seek(start)
+            content = source.read(int(last) + 1 - start if first else int(last))
+        self._left -= len(content)
+        return start, content, size
+
 
 def read_wheel_facts(url: str, net: Net) -> WheelFacts | None:
-    """Return the facts of a wheel on a server, or None if its directory cannot be read."""
+    """Return the facts of a wheel on an index, or None if its directory cannot be read."""
     try:
         with zipfile.ZipFile(cast("io.BytesIO", RangedFile(url, net))) as archive:
             infos = archive.infolist()

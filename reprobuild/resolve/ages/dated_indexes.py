@@ -1,6 +1,7 @@
 """The indexes of a run as uv sees them; evidence replaces missing upload times.
 
 uv asks a server on the loopback interface alone. So it gets no login, and no page or archive beyond the bounds here.
+A project whose index the user names is on one page more, and on no other.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from packaging.version import InvalidVersion, Version
 
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndex
-from reprobuild.ecosystems.pypi.json_page import FileFilter
+from reprobuild.ecosystems.pypi.json_page import ALL_FILES, FileFilter
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.errors import FetchError
 from reprobuild.resolve.ages.age import parse_time
 from reprobuild.resolve.ages.evidence import AgeReader
 from reprobuild.resolve.ages.loopback import PageServer
-from reprobuild.resolve.ages.releases import date_releases, group_files
+from reprobuild.resolve.ages.releases import date_releases, group_files, is_file_of
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.snapshot.model import Requirement
 
@@ -36,7 +37,8 @@ _CAPTURED = "the snapshot has it"
 class DatedIndexes:
     """The releases of each project by a moment, where an index publishes no upload times, and else all files.
 
-    `addresses` has the loopback address of each index, by its own.
+    `addresses` has the loopback address of each index, by its own. `decided_address` has that of the projects whose
+    index the user names; it is empty if there are none.
 
     Args:
         moment: in seconds since 1970; None for all releases, whose ages do not matter.
@@ -62,6 +64,7 @@ class DatedIndexes:
         names = list(dict.fromkeys(line.name for line in lines if line.kind == "index"))[:_ASKED]
         self._timed = [place for place in self.places if moment is None or self._has_times(place, names)]
         self.addresses: Mapping[str, str] = {}
+        self.decided_address = ""
         self.error: FetchError | None = None
         self._guard = threading.Lock()
         self._pages: dict[tuple[int, str], list[ListedFile]] = {}
@@ -83,7 +86,8 @@ class DatedIndexes:
 
     def page(self, number: int, project: str) -> list[ListedFile]:
         """Return the files of a project by the moment, each with a time; empty for an unknown project."""
-        if number >= len(self.places):
+        place = self._place(number, project)
+        if place is None:
             return []
         key = (number, project)
         with self._guard:
@@ -91,16 +95,23 @@ class DatedIndexes:
         with lock:
             if key not in self._pages:
                 try:
-                    self._pages[key] = self._make_page(self.places[number], project)
+                    self._pages[key] = self._make_page(place, project)
                 except FetchError as err:
                     self.error = self.error or err
                     self._pages[key] = []
             return self._pages[key]
 
+    def _place(self, number: int, project: str) -> PackageIndex | None:
+        """Return the index of a number, or None if a project may not come from it."""
+        decided = self._files.decided_index(project)
+        if number < len(self.places):
+            return None if decided else self.places[number]
+        return decided if number == len(self.places) else None
+
     def _make_page(self, place: PackageIndex, project: str) -> list[ListedFile]:
-        if self._moment is None or place in self._timed:
-            return self._files.list_page(place, project, self._countable)
-        groups = group_files(self._files.list_page(place, project))
+        if self._moment is None or self._is_timed(place, project):
+            return self._list(place, project, self._countable)
+        groups = group_files(self._list(place, project))
         if not groups:
             return []
         elsewhere: dict[Version, list[ListedFile]] = {}
@@ -121,6 +132,15 @@ class DatedIndexes:
             self._words.update({(project, version): words for version, words in present.items()})
             self._unknown.setdefault(project, set()).update(set(dated.unknown) - set(present))
         return [_with_time(file) for version in present for file in groups[version]]
+
+    def _is_timed(self, place: PackageIndex, project: str) -> bool:
+        """Tell whether an index publishes upload times; that of one project shows it there."""
+        return place in self._timed or (place not in self.places and self._has_times(place, [project]))
+
+    def _list(self, place: PackageIndex, project: str, selection: FileFilter = ALL_FILES) -> list[ListedFile]:
+        """Return the files of a project; a directory or a page of links has those of others, too."""
+        page = self._files.list_page(place, project, selection)
+        return [file for file in page if is_file_of(file.filename, project)] if place.links else page
 
     def _may_count(self, filename: str, uploaded: str | None) -> bool:
         """Return whether uv may choose a file: most files of a page are newer, or for another system."""
@@ -173,13 +193,16 @@ def dated_indexes(
     seconds = (parse_time(moment) or 0) if moment else None
     with ThreadPoolExecutor(_WORKERS) as pool:
         dated = DatedIndexes(seconds, lines, files, context, pool, target)
-        if not dated.places:
+        decided = files.has_decided_index()
+        if not dated.places and not decided:
             yield dated
             return
         if dated.has_untimed:
             context.say("python: an index publishes no upload times: ages of releases come from their files")
         with PageServer(dated.page, dated.reader, context.store, context.net) as server:
             dated.addresses = {place.url: server.address(number) for number, place in enumerate(dated.places)}
+            if decided:
+                dated.decided_address = server.address(len(dated.places))
             yield dated
 
 

@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from msgspec import Struct
-from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+)
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
@@ -49,10 +54,21 @@ def group_files(files: Iterable[ListedFile]) -> dict[Version, list[ListedFile]]:
 
 def parse_version(filename: str) -> Version | None:
     """Return the version in the name of a wheel or a source archive, or None."""
+    parsed = _parse_filename(filename)
+    return parsed[1] if parsed else None
+
+
+def is_file_of(filename: str, project: str) -> bool:
+    """Tell whether a wheel or a source archive has the name of a project, which is canonical."""
+    parsed = _parse_filename(filename)
+    return parsed is not None and canonicalize_name(parsed[0]) == project
+
+
+def _parse_filename(filename: str) -> tuple[str, Version] | None:
     try:
         if filename.endswith(".whl"):
-            return read_wheel_filename(filename)[1]
-        return parse_sdist_filename(filename)[1]
+            return read_wheel_filename(filename)[:2]
+        return parse_sdist_filename(filename)
     except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
         return None
 

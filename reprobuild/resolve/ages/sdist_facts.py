@@ -48,18 +48,24 @@ class SdistFacts(Struct, frozen=True, kw_only=True):
 
 
 def read_sdist_facts(file: ListedFile, version: str, net: Net) -> SdistFacts | None:
-    """Return the facts of a source archive on a server, or None if it cannot be read."""
+    """Return the facts of a source archive on an index, or None if it cannot be read."""
     if file.size > LARGEST_ARCHIVE:
         return None
     try:
-        content = net.send("GET", file.url, good=(200,), headers={"Accept-Encoding": "identity"},
-                           most=LARGEST_ARCHIVE).content  # fmt: skip
+        content = _read(file.url, net)
         expected = file.hashes.get("sha256", "").lower()
         if expected and hashlib.sha256(content).hexdigest() != expected:
             return None
         return parse_sdist(content, file.filename, version)
     except (FetchError, BuildError, OSError, zlib.error, LZMAError, *UNREADABLE, *BAD_ZIP):
         return None
+
+
+def _read(url: str, net: Net) -> bytes:
+    if url.startswith("file:"):
+        return net.page(url, most=LARGEST_ARCHIVE).content
+    headers = {"Accept-Encoding": "identity"}
+    return net.send("GET", url, good=(200,), headers=headers, most=LARGEST_ARCHIVE).content
 
 
 def parse_sdist(content: bytes, filename: str, version: str) -> SdistFacts:

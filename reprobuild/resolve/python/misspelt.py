@@ -15,6 +15,11 @@ _FILE = "project_names.txt"  # well-known projects of PyPI, in the form of PEP 5
 
 def suggest_project(name: str) -> str:
     """Return "; did you mean `NAME`?" for a name close to a well-known project, or an empty text."""
-    known = files("reprobuild.resolve.python").joinpath(_FILE).read_text().split()
-    close = find_close(str(canonicalize_name(name)), known, _LEAST) if len(name) >= _SHORTEST else ""
+    close = find_project(name)
     return f"; did you mean `{close}`?" if close else ""
+
+
+def find_project(name: str) -> str:
+    """Return the well-known project whose name is close to another, or an empty text."""
+    known = files("reprobuild.resolve.python").joinpath(_FILE).read_text().split()
+    return find_close(str(canonicalize_name(name)), known, _LEAST) if len(name) >= _SHORTEST else ""

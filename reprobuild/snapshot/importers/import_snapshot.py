@@ -156,7 +156,7 @@ def _unknown_error(path: Path, supplements: list[str]) -> SnapshotError:
     names = ", ".join(importer.name for importer in IMPORTERS)
     return SnapshotError(
         f"`{shown}` is of no known format",
-        hint=f"these are read: {names}, and the files of a snapshot; "
+        hint=f"these are read: {names}, requirements*.txt, environment.yml, and the other files of a snapshot; "
         "or take a snapshot where the job runs: `reprobuild capture -o DIR`",
     )
 

@@ -150,7 +150,8 @@ FORMATS = (
     "these are read: Guild run, W&B run, MLflow model or run, Sacred run, ClearML task, Aim run, "
     "SageMaker training job, Slurm job, uv.lock, pylock.toml, pip inspect, pixi.lock, "
     "conda-lock.yml, poetry.lock, pdm.lock, Pipfile.lock, "
-    "Hugging Face model card, pyproject.toml, setup.cfg, and the files of a snapshot; or take a snapshot where the job "
+    "Hugging Face model card, pyproject.toml, setup.cfg, requirements*.txt, environment.yml, and the other "
+    "files of a snapshot; or take a snapshot where the job "
     "runs: `reprobuild capture -o DIR`"
 )
 UNPACK = "unpack it yourself, and name the directory"
