@@ -97,49 +97,66 @@ POETRY = '[metadata]\nlock-version = "2.0"\npython-versions = "{}"\n'
 PACKAGE = '[[package]]\nname = "six"\nversion = "1.16.0"\noptional = false\nfiles = []\n'
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "option"),
-    [
-        ("poetry.lock", PACKAGE + POETRY.format(">=3.8,<3.11"), "--python 3.10"),
-        ("poetry.lock", PACKAGE + POETRY.format("^3.9, !=3.9.1, <3.12"), "--python 3.11"),
-        ("poetry.lock", PACKAGE + POETRY.format("^3.9 || ^2.7"), "--python X.Y.Z"),
-        ("poetry.lock", PACKAGE + POETRY.format("^3.9"), "--python X.Y.Z"),
-        (
-            "pdm.lock",
-            '[metadata]\n[[metadata.targets]]\nrequires_python = "==3.9.*"\n'
-            '[[package]]\nname = "six"\nversion = "1.16.0"\n',
-            "--python 3.9",
-        ),
-        (
-            "pylock.toml",
-            'lock-version = "1.0"\ncreated-by = "x"\nrequires-python = "<3.13"\n[[packages]]\nname = "six"\n'
-            'version = "1.16.0"\n[[packages.wheels]]\nurl = "https://f.example/six-1.16.0-py3-none-any.whl"\n'
-            f'hashes = {{sha256 = "{"0" * 64}"}}\n',
-            "--python 3.12",
-        ),
-        (
-            "uv.lock",
-            'version = 1\nrequires-python = ">=3.9, <3.12"\n[[package]]\nname = "job"\nversion = "1"\n'
-            'source = { virtual = "." }\ndependencies = [{ name = "six" }]\n[[package]]\nname = "six"\n'
-            'version = "1.16.0"\nsource = { registry = "https://index.example.org/simple" }\n'
-            'sdist = { url = "https://index.example.org/six-1.16.0.tar.gz", hash = "sha256:'
-            f'{"0" * 64}" }}\n',
-            "--python 3.11",
-        ),
-        (
-            "Pipfile.lock",
-            '{"_meta": {"requires": {"python_version": "3.10"}}, "default": {"six": {"version": "==1.16.0"}}}',
-            "--python 3.10",
-        ),
-        ("README.md", "# m\n### Framework versions\n- Python: 3.11\n- Pytorch 2.1.0\n", "--python 3.11"),
-        ("requirements.txt", "six==1.16.0\n", "--python X.Y.Z"),
-    ],
-)  # fmt: skip
+RANGES = [
+    ("poetry.lock", PACKAGE + POETRY.format(">=3.8,<3.11"), "--python 3.10"),
+    ("poetry.lock", PACKAGE + POETRY.format("^3.9, !=3.9.1, <3.12"), "--python 3.11"),
+    ("poetry.lock", PACKAGE + POETRY.format("^3.9 || ^2.7"), "--python X.Y.Z"),
+    ("poetry.lock", PACKAGE + POETRY.format("^3.9"), "--python X.Y.Z"),
+    (
+        "pdm.lock",
+        '[metadata]\n[[metadata.targets]]\nrequires_python = "==3.9.*"\n'
+        '[[package]]\nname = "six"\nversion = "1.16.0"\n',
+        "--python 3.9",
+    ),
+    (
+        "pylock.toml",
+        'lock-version = "1.0"\ncreated-by = "x"\nrequires-python = "<3.13"\n[[packages]]\nname = "six"\n'
+        'version = "1.16.0"\n[[packages.wheels]]\nurl = "https://f.example/six-1.16.0-py3-none-any.whl"\n'
+        f'hashes = {{sha256 = "{"0" * 64}"}}\n',
+        "--python 3.12",
+    ),
+    (
+        "uv.lock",
+        'version = 1\nrequires-python = ">=3.9, <3.12"\n[[package]]\nname = "job"\nversion = "1"\n'
+        'source = { virtual = "." }\ndependencies = [{ name = "six" }]\n[[package]]\nname = "six"\n'
+        'version = "1.16.0"\nsource = { registry = "https://index.example.org/simple" }\n'
+        'sdist = { url = "https://index.example.org/six-1.16.0.tar.gz", hash = "sha256:'
+        f'{"0" * 64}" }}\n',
+        "--python 3.11",
+    ),
+    (
+        "Pipfile.lock",
+        '{"_meta": {"requires": {"python_version": "3.10"}}, "default": {"six": {"version": "==1.16.0"}}}',
+        "--python 3.10",
+    ),
+    ("README.md", "# m\n### Framework versions\n- Python: 3.11\n- Pytorch 2.1.0\n", "--python 3.11"),
+    ("requirements.txt", "six==1.16.0\n", "--python X.Y.Z"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "option"), RANGES)
 def test_show_proposes_by_the_range_of_the_format(
     name: str, text: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_text(text)
     assert run_line(["show", str(tmp_path / name)]) == 0
+    assert f" {option} " in f"{capsys.readouterr().out.splitlines()[-1]} "
+
+
+LOCKS = {name: text for name, text, _ in RANGES if "lock" in name and name != "Pipfile.lock"}
+PROJECT = (
+    '[project]\nname = "job"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["six==1.16.0"]\n'
+)
+
+
+@pytest.mark.parametrize("name", [*LOCKS, "pyproject.toml"])
+@pytest.mark.parametrize(("pin", "option"), [("3.10\n", "--python 3.10"), ("3.14\n3.12\n", "--python 3.14")])
+def test_a_file_of_pyenv_and_uv_says_more_than_a_range(
+    name: str, pin: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(LOCKS.get(name, PROJECT))
+    (tmp_path / ".python-version").write_text(pin)
+    assert run_line(["show", str(tmp_path)]) == 0
     assert f" {option} " in f"{capsys.readouterr().out.splitlines()[-1]} "
 
 

@@ -48,10 +48,10 @@ class PythonLimits(Struct, frozen=True, kw_only=True):
 
 
 def propose_python(limits: PythonLimits) -> PythonProposal | None:
-    """Return the newest minor version that all limits allow; None if they exclude none of the newest."""
+    """Return the newest minor version that all limits allow; None if that is the newest of all, and not the only."""
     releases = read_python_releases()
     allowed = [release.minor for release in releases if _is_allowed(release, limits)]
-    if not allowed or (allowed[-1] == releases[-1].minor and not limits.moment):
+    if not allowed or (allowed[-1] == releases[-1].minor and len(allowed) > 1 and not limits.moment):
         return None
     return PythonProposal(minor=allowed[-1], reason=", ".join(_reasons(limits)))
 

@@ -107,8 +107,9 @@ def leave_requirement(draft: Draft, field: str, reason: str) -> None:
 
 
 def add_python_pin(draft: Draft, source: ImportSource) -> None:
-    """Add the version of Python that a `.python-version` beside the file names."""
+    """Add the version of Python that a `.python-version` beside the file names; it says more than a range."""
     if source.has(".python-version"):
         file, draft.source = draft.source, ".python-version"
-        draft.add_python(source.read(".python-version").decode(errors="replace").strip(), "line 1")
+        first = source.read(".python-version").decode(errors="replace").strip().partition("\n")[0]
+        draft.add_python(first.strip(), "line 1")
         draft.source = file

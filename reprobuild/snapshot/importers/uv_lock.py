@@ -69,8 +69,8 @@ def read(source: ImportSource) -> Draft:
             draft.add(REQUIREMENTS, row, f"package {name}")
     for package in tables(document, "package"):
         _add_local(draft, source, package)
-    add_python_pin(draft, source)
     draft.limit_python(string(document, "requires-python"))
+    add_python_pin(draft, source)
     draft.leave_rest(document, ("package",), _TABLE)
     return draft
 
