@@ -15,7 +15,7 @@ from reprobuild.bisect.result import BisectionResult, TrialRecord
 from reprobuild.bisect.trial import TrialCommand
 from reprobuild.compare.environments.difference import EnvironmentDifference
 from reprobuild.compare.environments.model import Kind
-from reprobuild.compare.environments.open import Running, compare
+from reprobuild.compare.environments.open import HERE, Running, capture_here, compare
 from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.lock.model import Lock
@@ -28,22 +28,23 @@ from reprobuild.pipeline.locked_side import (
 )
 from reprobuild.pipeline.trial_image import keep_trial_lock
 
-# Differences of machines, which no image has.
-MACHINE: tuple[Kind, ...] = ("gpu", "machine")
+# Differences of machines, and of the software that a cluster's modules load: no image has them.
+MACHINE: tuple[Kind, ...] = ("gpu", "machine", "module")
 
 
 def bisect_sides(
     names: tuple[str, str | None], folder: Path, decide: Decide, command: TrialCommand, judging: Judging,
-    context: RunContext, *, afresh: bool = False, jobs: int = 1, trials: Path | None = None,
+    context: RunContext, running: Running, *, afresh: bool = False, jobs: int = 1, trials: Path | None = None,
     update: Path | None = None,
 ) -> BisectionResult:  # fmt: skip
     """Bisect two environments that the user names.
 
     Args:
-        names: paths of locks, output directories or snapshots; None for today's versions of the first.
+        names: paths of locks, output directories or snapshots, or `here`; None for today's versions of the first.
         folder: an empty directory for the locks of snapshots.
         decide: returns the overrides of a snapshot's directory, and the context for them.
         command, judging, context, afresh, jobs: as `bisect` has them.
+        running: the meaning of `here`.
         trials: the directory for the lock of each trial; None if they are not needed.
         update: the file for the lock of today's versions.
 
@@ -51,11 +52,13 @@ def bisect_sides(
         UsageError: a path is absent, or the two are of different platforms.
         LockError, SnapshotError: an environment is damaged, or cannot be locked.
     """
-    first = _lock(names[0], folder / "first", decide, context)
+    first, first_place = _lock(names[0], folder / "first", decide, context, running)
     if names[1] is None:
         second, shown = update_side(first, update, context)
+        second_place = ""
     else:
-        second, shown = _lock(names[1], folder / "second", decide, context), names[1]
+        second, second_place = _lock(names[1], folder / "second", decide, context, running)
+        shown = names[1]
     if first.platform != second.platform:
         raise UsageError(
             f"A is for {first.platform}, and B for {second.platform}: no mixture of them is an image",
@@ -63,7 +66,7 @@ def bisect_sides(
         )
     blank = BisectionResult(
         first=names[0], second=shown, command=command.arguments, oracle="",
-        untestable=() if names[1] is None else _machine_differences((names[0], names[1]), context),
+        untestable=_machine_differences((first_place, second_place), running) if second_place else (),
     )  # fmt: skip
     with keep_inputs((first, second), folder, context):
         mixer = make_mixer(
@@ -73,9 +76,15 @@ def bisect_sides(
         return result if trials is None else _keep_locks(result, mixer, trials, context)
 
 
-def _lock(name: str, folder: Path, decide: Decide, context: RunContext) -> Lock:
+def _lock(name: str, folder: Path, decide: Decide, context: RunContext, running: Running) -> tuple[Lock, str]:
+    """Return the lock of a side, and the path by which `compare` reads it."""
     folder.mkdir()
-    return lock_side(name, folder, decide, context)
+    if name != HERE:
+        return lock_side(name, folder, decide, context), name
+    context.say("capturing the running environment")
+    captured = folder / "here"
+    capture_here(running, captured)
+    return lock_side(name, folder, decide, context, captured), str(captured)
 
 
 def _keep_locks(
@@ -92,11 +101,10 @@ def _keep_locks(
     )
 
 
-def _machine_differences(names: tuple[str, str], context: RunContext) -> tuple[EnvironmentDifference, ...]:
-    """Return the differences of the machines of two snapshots; a lock states no machine."""
-    running = Running(python="", env=context.env)
+def _machine_differences(places: tuple[str, str], running: Running) -> tuple[EnvironmentDifference, ...]:
+    """Return the differences that no image has: a lock states no machine, and a snapshot does."""
     try:
-        comparison = compare(names[0], names[1], running, context.env, lambda _: None)
+        comparison = compare(*places, running, running.env, lambda _: None)
     except InconclusiveError:
         return ()
     return tuple(item for item in comparison.differences if item.kind in MACHINE and not item.noise)

@@ -125,8 +125,8 @@ def command(
 ) -> int:  # fmt: skip
     """Find the smallest set of differences between A and B that changes the result of CMD.
 
-    A and B are a lock, an output directory or a snapshot. Each trial is a fresh container of A with some of the
-    differences of B. Results are compared by the exit code, by output files, or by a number. Exit code 125 of CMD
+    A and B are a lock, an output directory, a snapshot, or `here`. Each trial is a fresh container of A with some of
+    the differences of B. Results are compared by the exit code, by output files, or by a number. Exit code 125 of CMD
     means that a trial has no result. Exit code 0: a set was found, and proved in both directions; 1: no answer.
 
     \b
@@ -141,6 +141,7 @@ def command(
     from reprobuild.bisect.result import render_bisection
     from reprobuild.bisect.sides import bisect_sides, read_judging
     from reprobuild.bisect.trial import TrialCommand
+    from reprobuild.compare.environments.open import HERE, Running
     from reprobuild.infra.atomic import write_file
     from reprobuild.report.html.explanation import render_explanation
     from reprobuild.run.options import RunOptions
@@ -156,12 +157,14 @@ def command(
         )
     trials = None if page is None else prepare_page(page)
     context = common.make_context(store, offline=offline)
+    python, env = common.find_active_python() if HERE in (first, second) else ("", context.env)
+    running = Running(python=python, env=env)
     with context.store.scratch() as scratch:
         folder = scratch / "sides"
         folder.mkdir()
         result = bisect_sides(
             (first, second) if since is None else (since, None), folder,
-            lambda captured: _decide(captured, store, offline=offline), trial, judging, context,
+            lambda captured: _decide(captured, store, offline=offline), trial, judging, context, running,
             afresh=afresh, jobs=jobs, trials=trials, update=update,
         )  # fmt: skip
     if page is not None:

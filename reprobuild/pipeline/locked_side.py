@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import IO
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
-from reprobuild.errors import UsageError
+from reprobuild.errors import LockError, SnapshotError, UsageError
+from reprobuild.infra.display import display_text
 from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Source
@@ -26,35 +28,40 @@ from reprobuild.store.salvage import take_context
 
 # Returns the overrides of a snapshot's directory, and the context for them.
 Decide = Callable[[Path], tuple[Decisions, RunContext]]
+_HERE = "here"
 _SHOWN = 10  # changed versions in one line
-_GIVE = "give a lock, an output directory, or a snapshot"
+_GIVE = "give a lock, an output directory, a snapshot, or the word `here`"
 
 
-def lock_side(name: str, folder: Path, decide: Decide, context: RunContext) -> Lock:
+def lock_side(
+    name: str, folder: Path, decide: Decide, context: RunContext, captured: Path | None = None
+) -> Lock:
     """Return the lock of an environment; a snapshot is locked now.
 
     Files that only an output directory has are taken into the store.
 
     Args:
-        name: its path.
+        name: its path, or `here` for the snapshot `captured`.
         folder: an empty directory for the lock of a snapshot.
         decide: returns the overrides of a snapshot's directory, and the context for them.
         context: of the run.
 
     Raises:
-        UsageError: the path is absent, or has no lock and no snapshot.
+        UsageError: the path is absent, or an image without its lock.
         LockError, SnapshotError: the environment is damaged, or cannot be locked.
     """
-    path = Path(name)
+    path = captured or Path(name)
     if not path.exists():
-        raise UsageError(f"there is nothing at {name}", hint=_GIVE)
+        raise UsageError(f"there is nothing at {display_text(name)}", hint=_GIVE)
     if path.is_dir() and (path / LOCK).is_file():
         lock = read_lock(path / LOCK)
         take_context(path, lock, context.store)
         return lock
+    if path.is_dir() and (path / "index.json").is_file():
+        raise UsageError(f"{display_text(name)} is an image, and only a lock can be mixed", hint=_GIVE)
     if path.is_file() and not can_import(path):
         return read_lock(path)
-    captured = find_own_snapshot(path) or path
+    captured = captured or find_own_snapshot(path) or path
     if captured == path and needs_import(path):
         captured = folder / "snapshot"
         import_into(path, captured)
@@ -62,7 +69,18 @@ def lock_side(name: str, folder: Path, decide: Decide, context: RunContext) -> L
     decisions, deciding = decide(path)
     out = folder / "out"
     out.mkdir()
-    return choose_lock(read_snapshot(captured), captured, out, decisions, deciding, None)
+    try:
+        return choose_lock(read_snapshot(captured), captured, out, decisions, deciding, None)
+    except (LockError, SnapshotError) as err:
+        err.hint = "\n".join((_advise_lock(name), err.hint))
+        raise
+
+
+def _advise_lock(name: str) -> str:
+    first = "lock it with the options that follow, and name that lock: "
+    if name == _HERE:
+        return f"{first}`reprobuild capture -o side`, then `reprobuild lock side -o side.lock`"
+    return f"{first}`reprobuild lock {shlex.quote(display_text(name))} -o side.lock`"
 
 
 def update_side(lock: Lock, target: Path | None, context: RunContext) -> tuple[Lock, str]:

@@ -204,7 +204,7 @@ def _advise(unknown: str, undated: Sequence[str]) -> str:
     if undated:
         return f"write a version into requirements.txt, as in {undated[0].partition(' ')[0]}==VERSION"
     if unknown:
-        return f"correct the name, or name the index or the directory that has it: --index {unknown}=URL"
+        return f"correct the name, or name the index or the directory that has it: --index {shlex.quote(unknown)}=URL"
     return "choose a later date or another Python, or write versions that you know into requirements.txt"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,20 @@ from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.oracle import LOOKS, ExactOracle, NoisyOracle, Outcome, Runs, exit_code_oracle
 from reprobuild.bisect.result import BisectionResult, TrialRecord, render_bisection
-from reprobuild.bisect.sides import bisect_sides
+from reprobuild.bisect.sides import _machine_differences, bisect_sides
 from reprobuild.bisect.trial import MOST_SEARCHES, Laboratory, TrialCommand, reserve_name
 from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.compare.environments.open import Running
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.engines import builtin
-from reprobuild.errors import BuildError, EngineError, InconclusiveError, UsageError
+from reprobuild.errors import BuildError, EngineError, InconclusiveError, LockError, UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
+from reprobuild.pipeline.locked_side import Decide
 from reprobuild.pipeline.trial_image import load_trial_image
 from reprobuild.run.options import RunOptions
+from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.store import Store
 from tests.bisecting.locks import lock, variable
 from tests.conftest import reprobuild
@@ -79,14 +84,93 @@ def decide(_: Path) -> tuple[Decisions, RunContext]:
     raise AssertionError("there is no snapshot")
 
 
-def sides(folder: Path, context: RunContext, first: str, second: str) -> BisectionResult:
-    return bisect_sides((first, second), folder, decide, COMMAND, Judging(), context)
+def sides(
+    folder: Path, context: RunContext, first: str, second: str, decide: Decide = decide
+) -> BisectionResult:
+    running = Running(python=sys.executable, env=context.env)
+    return bisect_sides((first, second), folder, decide, COMMAND, Judging(), context, running)
 
 
-def test_a_path_that_is_not_there(tmp_path: Path, context: RunContext) -> None:
+def test_a_path_that_is_not_there_and_an_image(tmp_path: Path, context: RunContext) -> None:
+    hint = "give a lock, an output directory, a snapshot, or the word `here`"
     with pytest.raises(UsageError, match="there is nothing at") as error:
         sides(tmp_path, context, str(tmp_path / "gone"), str(tmp_path / "gone"))
-    assert error.value.hint == "give a lock, an output directory, or a snapshot"
+    assert error.value.hint == hint
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / "index.json").write_text("{}")
+    (tmp_path / "sides").mkdir()
+    with pytest.raises(UsageError, match="/image is an image, and only a lock can be mixed") as error:
+        sides(tmp_path / "sides", context, str(image), str(image))
+    assert error.value.hint == hint
+
+
+def test_a_snapshot_that_cannot_be_locked_is_to_be_locked_first(
+    tmp_path: Path, context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "job 1"
+    snapshot.mkdir()
+    (snapshot / "requirements.txt").write_text("numpy\n")
+    write_lock(lock(), tmp_path / "b")
+    with pytest.raises(LockError, match="no file of the snapshot shows which Python it was") as error:
+        sides(tmp_path, context, str(snapshot), str(tmp_path / "b"), lambda _: (Decisions(), context))
+    first, *rest = error.value.hint.splitlines()
+    assert first == (
+        "lock it with the options that follow, and name that lock: "
+        f"`reprobuild lock '{snapshot}' -o side.lock`"
+    )
+    options = "--python X.Y.Z --as-of DATE --accept no-apt-list"
+    assert rest[0].endswith(f"all answers at once: {options}")
+    words = options.replace("X.Y.Z", "3.11.2").replace("DATE", "2024-01-15").split()
+    done = reprobuild("lock", snapshot, "-o", tmp_path / "side.lock", "--store", tmp_path / "store", *words)
+    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr("reprobuild.bisect.sides.keep_inputs", lambda *_: contextlib.nullcontext())
+    (tmp_path / "again").mkdir()
+    side = str(tmp_path / "side.lock")
+    assert sides(tmp_path / "again", context, side, side).hint == (
+        "`reprobuild compare A B` lists all differences"
+    )
+
+
+def test_the_running_environment_is_captured_and_locked(
+    tmp_path: Path, context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock of this machine may need decisions, so a lock stands for it."""
+    seen = []
+
+    def choose(snapshot: Snapshot, *_: object) -> Lock:
+        seen.extend(line.name for line in snapshot.requirements)
+        return lock()
+
+    monkeypatch.setattr("reprobuild.pipeline.locked_side.choose_lock", choose)
+    monkeypatch.setattr("reprobuild.bisect.sides.keep_inputs", lambda *_: contextlib.nullcontext())
+    write_lock(lock(), tmp_path / "a")
+    result = sides(tmp_path, context, str(tmp_path / "a"), "here", lambda _: (Decisions(), context))
+    assert (result.second, "pytest" in seen) == ("here", True)
+    monkeypatch.setattr("reprobuild.pipeline.locked_side.choose_lock", refuse)
+    (tmp_path / "again").mkdir()
+    with pytest.raises(LockError) as error:
+        sides(tmp_path / "again", context, str(tmp_path / "a"), "here", lambda _: (Decisions(), context))
+    assert error.value.hint == (
+        "lock it with the options that follow, and name that lock: `reprobuild capture -o side`, then "
+        "`reprobuild lock side -o side.lock`\n--accept withdrawn"
+    )
+
+
+def refuse(*_: object) -> Lock:
+    raise LockError("a file is withdrawn", hint="--accept withdrawn")
+
+
+def test_software_of_modules_is_listed_and_not_accused(tmp_path: Path, context: RunContext) -> None:
+    for name, version in (("a", "12.1"), ("b", "12.4")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "modules.txt").write_text(f"Currently Loaded Modulefiles:\n 1) cuda/{version}\n")
+    found = _machine_differences(
+        (str(tmp_path / "a"), str(tmp_path / "b")), Running(python="", env=context.env)
+    )
+    assert [(item.kind, item.name, item.one, item.other) for item in found] == [
+        ("module", "cuda", "12.1", "12.4")
+    ]
 
 
 def test_locks_of_two_platforms_are_not_mixed(tmp_path: Path, context: RunContext) -> None:

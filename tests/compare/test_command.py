@@ -192,7 +192,7 @@ def test_here_that_cannot_be_captured(tmp_path: Path) -> None:
         SnapshotError, match="the running environment could not be captured: it is broken"
     ) as failed:
         compared("here", SNAPSHOT, Running(python=str(program), env={"PATH": os.defpath}))
-    assert failed.value.hint == "`reprobuild capture -o DIR` tells more; compare with DIR"
+    assert failed.value.hint == "`reprobuild capture -o DIR` tells more; name DIR in place of `here`"
 
 
 def test_a_capture_of_this_machine_is_read_whole(job: Path, tmp_path: Path) -> None:

@@ -78,7 +78,13 @@ def open_side(
     """
     if name == HERE:
         say("capturing the running environment")
-        return _capture_running(running, scratch / "captured")
+        captured = scratch / "captured"
+        capture_here(running, captured)
+        for diff in captured.glob(
+            "*.diff"
+        ):  # capture.json has the trees; a diff with a secret would be refused
+            diff.unlink()
+        return from_snapshot(captured, HERE, "the running environment")
     path = Path(name)
     if name.startswith(("/", ".", "~")) and not path.exists():
         raise UsageError(f"there is nothing at {name}", hint=GIVE)
@@ -110,7 +116,12 @@ def open_side(
     return from_image(image, read)
 
 
-def _capture_running(running: Running, folder: Path) -> Environment:
+def capture_here(running: Running, folder: Path) -> None:
+    """Take a snapshot of the running environment into a directory.
+
+    Raises:
+        SnapshotError: the capture did not end well.
+    """
     output: list[bytes] = []
     code = capture(
         running.python, folder, env=running.env, sink=lambda stream, data: output.append(data), as_json=False
@@ -119,8 +130,5 @@ def _capture_running(running: Running, folder: Path) -> Environment:
         lines = b"".join(output).decode("utf-8", "replace").strip().splitlines()
         raise SnapshotError(
             f"the running environment could not be captured: {lines[-1] if lines else f'exit code {code}'}",
-            hint="`reprobuild capture -o DIR` tells more; compare with DIR",
+            hint="`reprobuild capture -o DIR` tells more; name DIR in place of `here`",
         )
-    for diff in folder.glob("*.diff"):  # capture.json has the trees; a diff with a secret would be refused
-        diff.unlink()
-    return from_snapshot(folder, HERE, "the running environment")
