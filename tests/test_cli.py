@@ -29,12 +29,13 @@ from reprobuild.cli import main as cli
 from reprobuild.config.overrides import read_decisions
 from reprobuild.engines.model import Finished, Task
 from reprobuild.engines.registry import ENGINES
-from reprobuild.image.engine_name import encode_named_index, own_name
+from reprobuild.image.engine_name import encode_named_index, received_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest
-from reprobuild.lock.file import read_lock, write_lock
+from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
 from reprobuild.lock.recorded import RecordedDecisions
+from reprobuild.output.directory import read_image
 from reprobuild.pipeline import from_snapshot, verify
 from reprobuild.pipeline.build import BuildOptions
 from reprobuild.pipeline.render import refuse_secrets
@@ -791,7 +792,8 @@ def test_run_says_what_takes_long_before_its_command_speaks(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # the user's store may have a foreign key
     monkeypatch.delenv("LINES", raising=False)  # some terminals set it, and the image of this lock does, too
     assert said("run", results, "--", "python") == 0
-    name = own_name(read_lock(results / "reprobuild.lock").digest)
+    lock, image = read_image(results)
+    name = received_name(lock.digest, image.manifest)
     assert re.fullmatch(
         r"\[.* s\] looking for an engine\n"
         r"\[.* s\] the image names itself 'reprobuild:test', which could hide another image: "

@@ -2,7 +2,8 @@
 
 An engine takes a name from a layout without a question. `docker.io/library/python:3.11` would from then on be
 the image of the layout's author, and `localhost/myapp:latest` would hide the user's own Podman image. So a
-name counts only if it follows from the lock.
+name counts only if it follows from the lock. Another author can write another image for a lock, so the name of an
+image that was not built here follows from its manifest, too.
 """
 
 from __future__ import annotations
@@ -18,22 +19,28 @@ def own_name(lock: str) -> str:
     return f"reprobuild:{lock[:12]}"
 
 
-def local_name(reference: str, lock: str, say: Callable[[str], None]) -> str:
+def received_name(lock: str, manifest: str) -> str:
+    """Return the name for an image of a lock's digest (hex) and a manifest's digest, which has its algorithm."""
+    return f"{own_name(lock)}-{manifest.rpartition(':')[2][:32]}"
+
+
+def local_name(reference: str, lock: str, manifest: str, say: Callable[[str], None]) -> str:
     """Return the engine's name for a received image.
 
-    It is logged if it differs from the image's own name.
+    It is logged if the image's own name could hide another image.
 
     Args:
         reference: the name that the image states.
         lock: the digest (hex) of its lock.
+        manifest: the digest of its manifest, with its algorithm.
         say: called with the message.
     """
-    if reference == own_name(lock):
-        return reference
-    say(
-        f"the image names itself {reference[:200]!r}, which could hide another image: it is loaded as {own_name(lock)}"
-    )
-    return own_name(lock)
+    name = received_name(lock, manifest)
+    if reference not in (own_name(lock), name):
+        say(
+            f"the image names itself {reference[:200]!r}, which could hide another image: it is loaded as {name}"
+        )
+    return name
 
 
 def encode_named_index(layout: Layout, reference: str, platform: str = "") -> bytes:

@@ -248,7 +248,7 @@ def engine_name(lock: Lock, image: Image, out: Path, store: Store, say: Callable
     """
     if image.lock == lock.digest and is_built_here(image, out, store):
         return image.reference
-    return local_name(image.reference, lock.digest, say)
+    return local_name(image.reference, lock.digest, image.manifest, say)
 
 
 def summary_document(lock: Lock, image: Image, verdict: Verdict | None, out: Path) -> dict[str, Any]:

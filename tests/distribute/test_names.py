@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -19,7 +20,7 @@ from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.distribute.unbundle import unbundle
 from reprobuild.engines import docker, podman
 from reprobuild.errors import DistributionError
-from reprobuild.image.engine_name import encode_named_index, local_name, own_name
+from reprobuild.image.engine_name import encode_named_index, local_name, own_name, received_name
 from reprobuild.image.oci.read import read_layout
 from reprobuild.image.oci.write import name_annotations
 from reprobuild.output.directory import IMAGE, LOCK, engine_name, read_image, remember_built
@@ -32,6 +33,7 @@ from tests.distribute.test_hostile import remade
 FOREIGN = "docker.io/library/python:3.11"
 LOCAL = "localhost/myapp:latest"  # as `podman build -t myapp` names the user's own image
 LOCK_DIGEST = "0123456789ab" + "c" * 52
+MANIFEST_DIGEST = "sha256:" + "8" * 64
 
 
 def renamed(out: Path, reference: str) -> None:
@@ -83,16 +85,19 @@ def second_tag(files: dict[str, bytes]) -> None:
 @pytest.mark.parametrize(
     ("reference", "own"),
     [
-        (own_name(LOCK_DIGEST), True), (LOCAL, False), ("localhost/x", False), ("localhost/team/x:1.2_3", False),
+        (own_name(LOCK_DIGEST), True), (received_name(LOCK_DIGEST, MANIFEST_DIGEST), True),
+        (LOCAL, False), ("localhost/x", False), ("localhost/team/x:1.2_3", False),
         (FOREIGN, False), ("python:3.11", False), ("python", False), ("reprobuild:ffffffffffff", False),
         ("reprobuild:latest", False), (f"localhost/{own_name(LOCK_DIGEST)}", False), ("", False), ("x\n", False),
     ],
 )  # fmt: skip
 def test_which_names_can_hide_no_other(reference: str, own: bool) -> None:
     said: list[str] = []
-    assert local_name(reference, LOCK_DIGEST, said.append) == own_name(LOCK_DIGEST)
+    name = received_name(LOCK_DIGEST, MANIFEST_DIGEST)
+    assert local_name(reference, LOCK_DIGEST, MANIFEST_DIGEST, said.append) == name
+    assert name == f"reprobuild:0123456789ab-{'8' * 32}"
     assert bool(said) != own
-    assert all("could hide another image: it is loaded as reprobuild:0123456789ab" in line for line in said)
+    assert all(f"could hide another image: it is loaded as {name}" in line for line in said)
     assert all(line.isprintable() for line in said)
 
 
@@ -216,16 +221,17 @@ def test_run_and_verify_load_a_directory_of_others_under_its_own_name(foreign: s
     renamed(results.out, foreign)
     lock, image = read_image(results.out)
     said: list[str] = []
-    assert engine_name(lock, image, results.out, results.store, said.append) == own_name(lock.digest)
+    name = received_name(lock.digest, image.manifest)
+    assert engine_name(lock, image, results.out, results.store, said.append) == name
     assert said == [
-        f"the image names itself '{foreign}', which could hide another image: it is loaded as {own_name(lock.digest)}"
+        f"the image names itself '{foreign}', which could hide another image: it is loaded as {name}"
     ]
     remember_built(image, results.out, results.store)
     assert engine_name(lock, image, results.out, results.store, said.append) == foreign
     assert engine_name(lock, image, results.out, Store(results.out / "other"), said.append) != foreign
     other = results.out.with_name("other")
     results.out.rename(other)
-    assert engine_name(lock, image, other, results.store, said.append) == own_name(lock.digest)
+    assert engine_name(lock, image, other, results.store, said.append) == name
 
 
 def test_the_name_of_another_image_of_the_same_lock_is_not_believed(results: Results) -> None:
@@ -234,7 +240,8 @@ def test_the_name_of_another_image_of_the_same_lock_is_not_believed(results: Res
     remember_built(image, results.out, results.store)
     for changed in ({"manifest": f"sha256:{'0' * 64}"}, {"tree": f"sha256:{'0' * 64}"}, {}):
         forged = msgspec.structs.replace(image, reference=LOCAL, **changed)
-        assert engine_name(lock, forged, results.out, results.store, [].append) == own_name(lock.digest)
+        name = received_name(lock.digest, forged.manifest)
+        assert engine_name(lock, forged, results.out, results.store, [].append) == name
 
 
 def test_a_record_of_what_is_kept_vouches_for_no_name(results: Results) -> None:
@@ -246,9 +253,33 @@ def test_a_record_of_what_is_kept_vouches_for_no_name(results: Results) -> None:
         gc_root(lock, results.out / LOCK, results.store, "build by native"),
     ):
         (results.out / "context").read_bytes()
-    assert engine_name(lock, image, results.out, results.store, [].append) == own_name(lock.digest)
+    assert engine_name(lock, image, results.out, results.store, [].append) == received_name(
+        lock.digest, image.manifest
+    )
     record_lock(lock, results.out / LOCK, results.store, "build by native")
-    assert engine_name(lock, image, results.out, results.store, [].append) == own_name(lock.digest)
+    assert engine_name(lock, image, results.out, results.store, [].append) == received_name(
+        lock.digest, image.manifest
+    )
+
+
+def test_an_image_of_others_does_not_take_the_name_of_an_own_one(results: Results) -> None:
+    """Two images of a lock, as an author may write a second one; each run finds its image by the name."""
+    lock, image = read_image(results.out)
+    remember_built(image, results.out, results.store)
+    copy = results.out.with_name("copy")
+    shutil.copytree(results.out, copy)
+    other = msgspec.structs.replace(image, manifest=f"sha256:{'7' * 64}")
+    assert (image.reference, other.reference) == (own_name(lock.digest),) * 2
+    names = [
+        engine_name(lock, image, results.out, results.store, [].append),
+        engine_name(lock, image, copy, results.store, [].append),
+        engine_name(lock, other, copy, results.store, [].append),
+        engine_name(lock, other, results.out, results.store, [].append),
+    ]
+    assert names == [
+        own_name(lock.digest), received_name(lock.digest, image.manifest),
+        received_name(lock.digest, other.manifest), received_name(lock.digest, other.manifest),
+    ]  # fmt: skip
 
 
 def test_docker_gets_one_name_whatever_the_layout_says(results: Results) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.image.engine_name import received_name
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import read_certificate
 from reprobuild_portable.hashing import hash_file
@@ -119,12 +120,17 @@ def test_numbers_are_the_same_elsewhere(built_example: Built, sender: Cluster, r
     )
     assert (done.returncode, done.stdout) == (3, f"{built_example.lock.workdir} 7\n")
     assert "Using seed: 7" in done.stderr
-    receiver("podman", "rmi", "--force", "--ignore", built_example.image.reference)
+    receiver("podman", "rmi", "--force", "--ignore", name_of(built_example))
     for engine in ENGINES:
         words = [word.format(folder=receiver.folder, engine=engine) for word in TRAIN]
         receiver.reprobuild("run", out, "--engine", engine, *words, docker=engine == "docker")
     trained = {hash_file(receiver.folder / f"{engine}.pt") for engine in ENGINES}
     assert len(trained) == 1
+
+
+def name_of(built: Built) -> str:
+    """Return the name that the image has where it was not built."""
+    return received_name(built.lock.digest, built.image.manifest)
 
 
 def check_against_another_digest(built: Built, receiver: Cluster, out: Path) -> None:
@@ -143,7 +149,7 @@ def check_against_another_digest(built: Built, receiver: Cluster, out: Path) -> 
         "verify", out, "--engine", "apptainer", "--against", earlier, "--json", fails=True
     )
     assert done.returncode == 8, done.stderr
-    assert f"loaded {built.image.reference} into apptainer" in done.stderr
+    assert f"loaded {name_of(built)} into apptainer" in done.stderr
     said = json.loads(done.stdout)
     (artefact,) = said["verdict"]["work"].pop("artefacts")
     assert (artefact["name"], artefact["verdict"]) == ("workload output checkpoint.pt", "identical")

@@ -16,7 +16,7 @@ from reprobuild.compare.images.explain import ImageDiff, compare_images
 from reprobuild.compare.images.tree import LEVELS
 from reprobuild.context import RunContext
 from reprobuild.errors import BuildError, EngineError, InconclusiveError, UsageError
-from reprobuild.image.engine_name import own_name
+from reprobuild.image.engine_name import own_name, received_name
 from reprobuild.image.formats.single_file import KINDS, Kind, single_file_name
 from reprobuild.image.formats.squashfs_read import compressor_of
 from reprobuild.image.formats.squashfs_write import Compressor, find_program
@@ -169,7 +169,7 @@ def _chosen_name(image: Image, lock: Lock, out: Path, context: RunContext) -> st
     Return None for a name that follows from the lock; a foreign directory's own name counts no more than in an engine.
     """
     name = engine_name(lock, image, out, context.store, context.say)
-    return None if name == own_name(lock.digest) else name
+    return None if name in (own_name(lock.digest), received_name(lock.digest, image.manifest)) else name
 
 
 def _choose_singles(image: Image, env: Mapping[str, str]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:

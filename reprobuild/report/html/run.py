@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from reprobuild.image.engine_name import own_name
 from reprobuild.image.model import Image
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
@@ -73,7 +74,7 @@ class Job(Struct, frozen=True, kw_only=True):
 def view_run_box(lock: Lock, image: Image, verdict: Verdict, name: str) -> RunBox:
     """Return the box with the commands of each engine.
 
-    Docker takes the image's own name from its layout, so there is no tab of Docker for another `name`.
+    Docker takes the image's own name from its layout, so there is no tab of Docker if it does not follow from the lock.
     """
     job = make_job(lock, verdict)
     named = msgspec.structs.replace(image, reference=name)
@@ -87,7 +88,7 @@ def view_run_box(lock: Lock, image: Image, verdict: Verdict, name: str) -> RunBo
             ("podman", "podman pulls the image from the layout in this directory.", podman_commands(job, named)),
             ("Apptainer", _describe_sif(image), apptainer_commands(job, image)),
         )
-        if title != "Docker" or name == image.reference
+        if title != "Docker" or image.reference in (name, own_name(lock.digest))
     ]  # fmt: skip
     return RunBox(
         tabs=tabs,
