@@ -207,6 +207,8 @@ def _make_atom(group: Sequence[Slot], slots: tuple[Slots, Slots]) -> Atom:
     _, _, kind, name, slot = leading[0]
     rank, reason = rows[0][:2]
     first, second = (_text(side.get(slot)) for side in slots)
+    if first == second and first is not None:  # another build of one version
+        first, second = (f"{first} ({_name_file(side[slot])})" for side in slots)
     return Atom(
         kind=kind, name=name, first=first, second=second, rank=rank, reason=reason, slots=tuple(sorted(group)),
         names=tuple(dict.fromkeys([name, *(row[3] for row in rows)])),
@@ -253,6 +255,14 @@ def _same_entries(name: str, first: EnvVar | None, second: EnvVar | None) -> boo
     if first is None or second is None:
         return False
     return compare_entries(name, first.value, second.value) == ([], [])
+
+
+def _name_file(value: Any) -> str:
+    """Return the name of a part's file with the beginning of its sha256, or the part itself."""
+    file = getattr(value, "file", None)
+    return (
+        f"{file.filename}, {file.sha256[:12]}" if file else redact(str(msgspec.to_builtins(value))[:LONGEST])
+    )
 
 
 def _text(value: Any) -> str | None:

@@ -13,6 +13,7 @@ from reprobuild.bisect.atoms import AtomSet, find_atoms
 from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import join_slots, split_lock
 from reprobuild.bisect.sources import SourceChanges, find_changes
+from reprobuild.lock.fields import is_same_part
 from reprobuild.lock.model import Lock, canonical, unseal
 from reprobuild.lock.python import Source
 
@@ -74,10 +75,21 @@ def make_mixer(
         find_links: finds the requirements between the slots that differ.
     """
     locks = canonical(unseal(first)), canonical(unseal(second))
+    locks = locks[0], _adopt_same_parts(*locks)
     changes = _find_all_changes(locks, open_tar)
     return Mixer(
         first=locks[0], second=locks[1], atoms=find_atoms(*locks, changes, find_links), changes=changes
     )
+
+
+def _adopt_same_parts(first: Lock, second: Lock) -> Lock:
+    """Return lock B with the parts of A that make the same image, such as a file from another mirror."""
+    first_slots, slots = split_lock(first), split_lock(second)
+    for slot, value in slots.items():
+        former = first_slots.get(slot)
+        if isinstance(value, Struct) and isinstance(former, type(value)) and is_same_part(former, value):
+            slots[slot] = former
+    return join_slots(slots, second, (second, first))
 
 
 def _find_all_changes(locks: tuple[Lock, Lock], open_tar: OpenTar) -> dict[str, SourceChanges]:

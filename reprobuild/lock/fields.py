@@ -103,6 +103,11 @@ def compare_fields(first: Lock, second: Lock) -> Iterator[FieldChange]:
     yield from _compare_values(canonical(first), canonical(second), _Place(_Eyes()))
 
 
+def is_same_part(first: Struct, second: Struct) -> bool:
+    """Return whether two items of a lock make the same image; fields of `SILENT` may differ."""
+    return next(_compare_values(first, second, _Place(_Eyes(), item=second)), None) is None
+
+
 def _compare_values(first: Any, second: Any, place: _Place) -> Iterator[FieldChange]:
     if first == second:
         return

@@ -17,10 +17,12 @@ from reprobuild.ecosystems.apt.relations import parse_relations
 from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.model import Lock, canonical, unseal
 from reprobuild.lock.python import Building, Interpreter, Sdist
-from reprobuild.lock.system import Base
+from reprobuild.lock.system import Artefact, Base
 from tests.bisecting.locks import deb, list_needs, lock, random_other, variable
 from tests.recipe.full_lock import full_lock
 from tests.verify.samples import artefact, wheel
+
+NUMPY = "numpy-1.26-cp311-cp311-linux_x86_64.whl"
 
 
 def atoms_of(first: Lock, second: Lock) -> list[tuple[str, str]]:
@@ -89,6 +91,38 @@ def test_sealed_locks_of_every_field_are_mixed() -> None:
 )  # fmt: skip
 def test_kinds_and_order(more: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert atoms_of(lock(), lock(**more)) == expected
+
+
+def test_a_file_from_another_mirror_is_no_difference() -> None:
+    def moved(item: Any) -> Any:
+        file = msgspec.structs.replace(item.file, url="https://mirror.example.org/file")
+        more = {"yanked": "a bug"} if hasattr(item, "yanked") else {}
+        return msgspec.structs.replace(item, file=file, **more)
+
+    first = lock()
+    wheels, debs = tuple(map(moved, first.wheels)), tuple(map(moved, first.base.packages))
+    second = msgspec.structs.replace(
+        first,
+        wheels=(*wheels[:2], wheel("idna", "3.2")),
+        base=msgspec.structs.replace(first.base, packages=debs),
+    )
+    mixer = make_mixer(first, second)
+    assert [(atom.name, atom.first, atom.second) for atom in mixer.atoms.atoms] == [("idna", "3.1", "3.2")]
+    assert mixer.mix(everything(mixer)).lock == mixer.second
+    conda = msgspec.structs.replace(first, conda=tuple(map(moved, first.conda)))
+    assert [atom.name for atom in make_mixer(first, conda).atoms.atoms] == [
+        "mkl"
+    ]  # a package is unpacked with its address
+
+
+def test_another_build_of_a_version_is_told_by_its_file() -> None:
+    other = wheel("numpy", "1.26", file=Artefact(filename=NUMPY, sha256="b" * 64, size=1))
+    first = lock()
+    atoms = make_mixer(first, lock(wheels=(first.wheels[0], other, first.wheels[2]))).atoms.atoms
+    assert [(atom.kind, atom.name, atom.first, atom.second) for atom in atoms] == [
+        ("python", "numpy", f"1.26 (numpy-1.26-py3-none-any.whl, {first.wheels[1].file.sha256[:12]})",
+         f"1.26 ({NUMPY}, bbbbbbbbbbbb)"),
+    ]  # fmt: skip
 
 
 def base_with(*packages: Any, **more: Any) -> dict[str, Any]:
