@@ -22,6 +22,7 @@ from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.bisecting.small import PROLOGUE as SMALL
 from tests.bisecting.small import add_source, add_wheel
+from tests.image.made import make_wheel
 from tests.interpreters import MINOR, VERSION, make_build
 from tests.verify.samples import make_lock
 
@@ -47,6 +48,8 @@ class Planted(Struct, frozen=True, kw_only=True):
         line: of `code.py`, which differs.
         package: of Debian, which only B has.
         fields: of the lock, in A and B.
+        standalone: whether B has a build of Python that is no package of the system.
+        build: a project of one version, of which A and B have other wheels.
     """
 
     kind: str
@@ -58,6 +61,7 @@ class Planted(Struct, frozen=True, kw_only=True):
     package: str = ""
     fields: Mapping[str, tuple[Any, Any]] = {}
     standalone: bool = False
+    build: str = ""
 
 
 def special() -> list[Planted]:
@@ -81,6 +85,7 @@ def special() -> list[Planted]:
         Planted(kind="system", name="less", test="os.path.exists('/usr/bin/less')", package="less"),
         Planted(kind="interpreter", name="python", test="sys.prefix != sys.base_prefix and "
                 "'/opt/python' in os.path.realpath(sys.executable)", standalone=True),
+        Planted(kind="build", name="blas", test="__import__('blas').VENDOR == 'second'", build="blas"),
     ]  # fmt: skip
 
 
@@ -153,6 +158,15 @@ class World:
     def _add_wheel(self, name: str, version: int) -> Wheel:
         return add_wheel(self.store, self._folder, name, version)
 
+    def _add_build(self, name: str, side: int) -> Wheel:
+        """Return a wheel of version 1 that differs from that of the other side by its build."""
+        path = self._folder / f"{name}-1-{side + 1}-py3-none-any.whl"
+        if not path.exists():
+            make_wheel(path, {f"{name}.py": f"VENDOR = {('first', 'second')[side]!r}\n".encode()})
+        content = path.read_bytes()
+        file = Artefact(filename=path.name, sha256=self.store.add(content), size=len(content))
+        return Wheel(name=name, version="1", role="environment", file=file)
+
     def _side(self, differences: Sequence[Planted], side: int) -> Lock:
         variables = {name: pair[side] for item in differences for name, pair in item.variables.items()}
         versions = {name: pair[side] for item in differences for name, pair in item.wheels.items()}
@@ -166,6 +180,9 @@ class World:
         return make_lock(
             base=self.base(packages),
             environment=tuple(EnvVar(name=name, value=value) for name, value in sorted(variables.items()) if value),
-            wheels=tuple(self._add_wheel(name, version) for name, version in sorted(versions.items()) if version),
+            wheels=(
+                *(self._add_wheel(name, version) for name, version in sorted(versions.items()) if version),
+                *(self._add_build(item.build, side) for item in differences if item.build),
+            ),
             sources=(add_source(self.store, {"code.py": "\n".join(lines).encode()}),), **fields,
         )  # fmt: skip

@@ -53,8 +53,8 @@ def _make_pair(number: int, rule: str) -> Pair:
     chosen = chosen[:count]
     chosen += _fill(rng, count - len(chosen))
     size = len({"one": "1", "three together": "123"}.get(rule, "12"))
-    # Every other pair has a special difference among its guilty ones.
-    first = [chosen[0]] if number % 2 == 0 else []
+    # Every other pair has a special difference among its guilty ones, and each of these is guilty three times.
+    first = [chosen[0]] if (number + number // len(specials)) % 2 == 0 else []
     guilty = first + rng.sample(chosen[1:], k=size - len(first))
     script = f"sys.exit({RULES[rule][0].format(*(f'({item.test})' for item in guilty))})"
     return Pair(number=number, rule=rule, script=script, differences=tuple(chosen), guilty=tuple(guilty))
