@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from reprobuild.infra.display import escape_text
+
+_MOST_NAMES = 1000  # of a directory
 
 
 def find_close(word: str, names: Iterable[str], least: float = 0.6) -> str:
@@ -21,3 +28,19 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Ask whether a close name was meant, or return an empty text."""
     close = find_close(word, names)
     return f"did you mean `{close}`?" if close else ""
+
+
+def suggest_path(path: Path, is_meant: Callable[[Path], bool] = lambda _: True) -> str:
+    """Ask whether a path beside another was meant, or return an empty text.
+
+    Args:
+        path: which does not exist.
+        is_meant: tells whether a path beside it comes into question.
+    """
+    try:
+        beside = itertools.islice(path.absolute().parent.iterdir(), _MOST_NAMES)
+        names = sorted(other.name for other in beside if is_meant(other))
+    except OSError:
+        return ""
+    close = find_close(path.name, names)
+    return f"did you mean `{escape_text(shlex.quote(str(path.parent / close)))}`?" if close else ""

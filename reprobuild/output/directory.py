@@ -16,8 +16,8 @@ from reprobuild.errors import UsageError
 from reprobuild.image.engine_name import local_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
-from reprobuild.infra.display import display_error, escape_text
-from reprobuild.infra.suggest import find_close
+from reprobuild.infra.display import display_error
+from reprobuild.infra.suggest import suggest_path
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import read_plain
@@ -34,7 +34,6 @@ SNAPSHOT = "snapshot"  # of a path that was imported
 BADGE = "badge.svg"
 CLUSTER_RESULT = "cluster.json"  # the answers of many nodes
 _LARGEST = 1 << 20  # of image.json, which has some 500 bytes
-_MOST_NAMES = 1000  # beside a path that are looked at
 _BUILD = "build one with `reprobuild from-snapshot DIR -o OUT`"
 
 
@@ -69,7 +68,7 @@ def _record_error(out: Path, err: OSError) -> UsageError:
         hint = "check its permissions" if isinstance(err, PermissionError) else _BUILD
         return UsageError(f"{out / IMAGE} cannot be read: {err.strerror}", hint=hint)
     if not out.exists():
-        return UsageError(f"there is no directory {out}", hint=_close_output(out) or _BUILD)
+        return UsageError(f"there is no directory {out}", hint=suggest_path(out, _is_output) or _BUILD)
     if not out.is_dir():
         beside = (out.parent / IMAGE).is_file()
         return UsageError(
@@ -86,14 +85,8 @@ def _record_error(out: Path, err: OSError) -> UsageError:
     return UsageError(f"{out} holds no image", hint=hint)
 
 
-def _close_output(out: Path) -> str:
-    """Return a hint with the output directory beside a path that is nearest to its own; empty without one."""
-    try:
-        names = sorted(path.parent.name for path in out.absolute().parent.glob(f"*/{IMAGE}"))
-    except OSError:
-        return ""
-    close = find_close(out.name, names[:_MOST_NAMES])
-    return f"did you mean `{escape_text(shlex.quote(str(out.parent / close)))}`?" if close else ""
+def _is_output(path: Path) -> bool:
+    return (path / IMAGE).is_file()
 
 
 def read_image(out: Path) -> tuple[Lock, Image]:

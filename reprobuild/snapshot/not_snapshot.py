@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
-from reprobuild.infra.suggest import did_you_mean
+from reprobuild.infra.suggest import suggest_path
 
 RECIPE = (
     "take one with `reprobuild capture -o DIR`, or name the directory that holds env.txt and requirements.txt"
@@ -16,7 +16,6 @@ RECIPE = (
 # The files by which an output directory is known, and those of it that a person may look for.
 OUTPUT_FILES = ("image.json", "reprobuild.lock")
 OUTPUT_SNAPSHOT, OUTPUT_REPORT = "snapshot", "report.html"
-_MOST_NAMES = 1000  # of a directory that are looked at
 # An address as a path: `Path` makes one slash of two.
 _ADDRESS = re.compile(r"(?:[a-z][a-z+]*:/|git@)")
 
@@ -29,16 +28,7 @@ def missing_error(path: Path) -> SnapshotError:
             f"`{shown}` is an address, and a snapshot is a directory of a captured environment",
             hint="clone it, activate its environment, and take a snapshot there: `reprobuild capture -o DIR`",
         )
-    return SnapshotError(f"there is no directory or file `{shown}`", hint=_close_name(path) or RECIPE)
-
-
-def _close_name(path: Path) -> str:
-    """Return a hint with the name beside a path that is nearest to its own; empty if there is none."""
-    try:
-        names = sorted(other.name for other in path.absolute().parent.iterdir())
-    except OSError:
-        return ""
-    return escape_text(did_you_mean(path.name, names[:_MOST_NAMES]))
+    return SnapshotError(f"there is no directory or file `{shown}`", hint=suggest_path(path) or RECIPE)
 
 
 def file_error(path: Path) -> SnapshotError:

@@ -83,7 +83,7 @@ def test_no_folder(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").touch()
     with pytest.raises(SnapshotError, match="there is no directory") as err:
         read_snapshot(tmp_path / "requirement.txt")
-    assert err.value.hint == "did you mean `requirements.txt`?"
+    assert err.value.hint == f"did you mean `{tmp_path}/requirements.txt`?"
 
 
 def test_a_file_instead_of_a_folder(folder: Path) -> None:

@@ -20,7 +20,7 @@ from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.compare.images.explain import IMAGE_FILES, LOCK, is_text_file, open_image
 from reprobuild.errors import EngineError, InconclusiveError, SnapshotError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed
-from reprobuild.infra.suggest import did_you_mean
+from reprobuild.infra.suggest import did_you_mean, suggest_path
 from reprobuild.snapshot.importers.import_snapshot import can_import, import_into, open_snapshot
 
 HERE = "here"
@@ -111,7 +111,9 @@ def open_side(
             raise UsageError(
                 f"there is no directory or file {name!r}", hint=f"{close} Otherwise {GIVE}"
             ) from None
-        raise EngineError(str(err), hint=GIVE) from None  # it may be the name of a directory, misspelt
+        raise EngineError(
+            str(err), hint=suggest_path(path) or GIVE
+        ) from None  # it may be the name of a directory, misspelt
     say(f"reading {name}: {image.form}, {len(image.layers)} layers")
     return from_image(image, read)
 

@@ -46,6 +46,7 @@ from reprobuild.errors import EngineError, UsageError
 from reprobuild.image.formats.squashfs_read import is_squashed, open_squashed
 from reprobuild.image.oci.members import open_scratch_file
 from reprobuild.image.oci.open import GIVE, OciImage, open_path
+from reprobuild.infra.suggest import suggest_path
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.diff import Change, compare_locks
@@ -118,12 +119,14 @@ def compare_images(
         find_diffoscope(env)
     with tempfile.TemporaryDirectory(prefix="reprobuild-diff-") as folder:
         scratch, known = Path(folder), Known()
-        sides: list[Scanned] = []
         _refuse_environments(first, second)
+        images = []
         for index, name in enumerate((first, second)):
             place = scratch / str(index)
             place.mkdir()
-            image = open_image(name, place, env, say)
+            images.append((name, open_image(name, place, env, say)))
+        sides: list[Scanned] = []
+        for name, image in images:
             say(f"reading {name}: {image.form}, {len(image.layers)} layers")
             sides.append(scan_image(image, known))
         known.clear()
@@ -188,7 +191,7 @@ def open_image(name: str, scratch: Path, env: Mapping[str, str], say: Say) -> Oc
     if docker.version(env) is None:
         raise EngineError(
             f"there is no file {name!r}, and no Docker engine answers that could have an image of that name",
-            hint=GIVE,
+            hint=suggest_path(path) or GIVE,
         )
     saved = scratch / "saved.tar"
     say(f"{name} is no file: saving the image of that name from {docker.NAME}")
