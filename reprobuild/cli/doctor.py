@@ -12,7 +12,7 @@ from reprobuild.cli import common, documents
 from reprobuild.config.services import read_services
 from reprobuild.doctor.code import cuda_code
 from reprobuild.doctor.compatibility import judge_fit
-from reprobuild.doctor.diagnose import diagnose, read_subject
+from reprobuild.doctor.diagnose import diagnose, probe_network, read_subject
 from reprobuild.doctor.disks import default_directories
 from reprobuild.doctor.host import inspect_host
 from reprobuild.doctor.text import render_diagnosis, without_logins
@@ -24,7 +24,7 @@ from reprobuild_portable import secrets
 @common.out_option
 @common.service_option
 @common.store_option
-@click.option("--offline", is_flag=True, help="Do not ask the services.")
+@click.option("--offline", is_flag=True, help="Do not ask indexes and services.")
 @common.json_option
 def command(
     image: Path | None, out: Path, services: tuple[str, ...], store: Path | None, offline: bool, as_json: bool
@@ -43,15 +43,16 @@ def command(
     context = common.make_context(store, offline=offline, caches=False)
     subject = read_subject(image) if image else None
     probed = read_services(common.parse_pairs("--service", services))
-    asking = "" if image or offline else f", and asking {len(probed)} services"
+    asking = "" if image or offline else f", and asking its indexes and {len(probed)} services"
     context.say(f"looking at this machine{asking}")
     host = inspect_host(context.env, default_directories(context.env, context.store.root, Path.cwd() / out))
     if subject:
         diagnosis = judge_fit(*subject, host, cuda_code(*subject, context.store))
     else:
-        diagnosis = diagnose(
-            host, probed, offline=offline, netrc=context.net.netrc, authorities=context.net.authorities
+        answers = probe_network(
+            probed, context.env, offline=offline, netrc=context.net.netrc, authorities=context.net.authorities
         )
+        diagnosis = diagnose(host, answers)
     diagnosis = without_logins(diagnosis)
     subject_name = f"this machine for {image}" if image else "this machine"
     if as_json:

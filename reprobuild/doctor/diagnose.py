@@ -5,11 +5,12 @@ It is about the ability to make images, or to run an image that is still elsewhe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from reprobuild.config.services import Service
 from reprobuild.doctor.engines import judge_engines, judge_gpus
+from reprobuild.doctor.indexes import judge_indexes
 from reprobuild.doctor.machine import (
     judge_disks,
     judge_fabric,
@@ -18,7 +19,7 @@ from reprobuild.doctor.machine import (
     judge_sandbox,
     judge_system,
 )
-from reprobuild.doctor.model import Diagnosis, Host
+from reprobuild.doctor.model import Diagnosis, DoctorFinding, Host
 from reprobuild.doctor.services import probe, report_unprobed
 from reprobuild.errors import UsageError
 from reprobuild.infra.http.authorities import Authorities
@@ -29,30 +30,41 @@ from reprobuild.output.directory import LOCK, VERDICT
 from reprobuild.verify.certificate.read import read_certificate
 from reprobuild.verify.verdict import Verdict
 
-__all__ = ["diagnose", "read_subject"]
+__all__ = ["diagnose", "probe_network", "read_subject"]
 
 
-def diagnose(
-    host: Host, services: Mapping[str, Service], *, offline: bool = False, netrc: Netrc | None = None,
-    authorities: Authorities | None = None,
-) -> Diagnosis:  # fmt: skip
+def diagnose(host: Host, answers: Iterable[DoctorFinding] = ()) -> Diagnosis:
     """Judge a machine for every command.
 
     Args:
         host: its facts.
+        answers: the findings on what it asked, as `probe_network` gives them.
+    """
+    findings = [
+        *judge_system(host), *judge_sandbox(host), *judge_engines(host), *judge_gpus(host), *judge_programs(host),
+        *judge_disks(host), *judge_resources(host), *judge_fabric(host), *answers,
+    ]  # fmt: skip
+    return Diagnosis(findings=tuple(findings))
+
+
+def probe_network(
+    services: Mapping[str, Service], env: Mapping[str, str], *, offline: bool = False, netrc: Netrc | None = None,
+    authorities: Authorities | None = None,
+) -> Iterator[DoctorFinding]:  # fmt: skip
+    """Yield the findings on the indexes of this machine, and on services.
+
+    Args:
         services: those to probe, by name.
+        env: the user's environment, for the configuration of pip and uv.
         offline: probe none.
         netrc: the user's logins for them.
         authorities: the site's.
     """
-    findings = [
-        *judge_system(host), *judge_sandbox(host), *judge_engines(host), *judge_gpus(host), *judge_programs(host),
-        *judge_disks(host), *judge_resources(host), *judge_fabric(host),
-    ]  # fmt: skip
-    findings += (
-        [report_unprobed(services)] if offline else probe(services, netrc=netrc, authorities=authorities)
-    )
-    return Diagnosis(findings=tuple(findings))
+    yield from judge_indexes(env, offline=offline, netrc=netrc, authorities=authorities)
+    if offline:
+        yield report_unprobed(services)
+    else:
+        yield from probe(services, netrc=netrc, authorities=authorities)
 
 
 def read_subject(place: Path) -> tuple[Lock, Verdict | None]:

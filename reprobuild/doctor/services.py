@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from reprobuild.config.services import Service, request_distances
@@ -22,7 +22,7 @@ from reprobuild.infra.http.redaction import redact_address
 from reprobuild.infra.http.retry import RetryPolicy
 
 SECONDS = 8.0  # in all: a name lookup has no limit of its own, and may take minutes without a network
-_MANNERS = RetryPolicy(connect=4, read=5, tries=1, longest=0)
+MANNERS = RetryPolicy(connect=4, read=5, tries=1, longest=0)
 _MEANING = "what only it has can neither be locked nor fetched here"
 _FIX = "let it through the firewall or proxy, or name a mirror with `--service NAME=URL`"
 
@@ -61,18 +61,32 @@ def probe(
         netrc: the user's logins.
         authorities: the site's.
     """
-    net = Net(manners=_MANNERS, distances=request_distances(services), netrc=netrc, authorities=authorities)
+    net = Net(manners=MANNERS, distances=request_distances(services), netrc=netrc, authorities=authorities)
     whole = {probe_address(service) for service in services.values()}
     net.learn(
         {}, {redact_address(url).rstrip("/"): url.rstrip("/") for url in whole if redact_address(url) != url}
     )
-    urls = sorted({redact_address(url) for url in whole})
+    urls = {redact_address(url) for url in whole}
+    answers = probe_all(net, urls, seconds)
+    for name, service in services.items():
+        url = redact_address(probe_address(service))
+        yield _make_finding(name, url, answers[url])
+
+
+def probe_all(net: Net, urls: Collection[str], seconds: float) -> dict[str, str]:
+    """Request addresses in parallel, and return "" or the complaint of each.
+
+    Args:
+        net: with one try for a request.
+        urls: the addresses.
+        seconds: the time after which an address counts as silent.
+    """
     came: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
 
     def ask(url: str) -> None:
         came.put((url, _probe_server(net, url)))
 
-    for url in urls:  # not by a pool, because at exit it would wait for hanging requests
+    for url in sorted(urls):  # not by a pool, because at exit it would wait for hanging requests
         threading.Thread(target=ask, args=(url,), daemon=True).start()
     answers: dict[str, str] = {}
     end = time.monotonic() + seconds
@@ -82,9 +96,7 @@ def probe(
         except queue.Empty:
             break
         answers[url] = answer
-    for name, service in services.items():
-        url = redact_address(probe_address(service))
-        yield _make_finding(name, url, answers.get(url, f"no answer in {seconds:.0f} s"))
+    return dict.fromkeys(urls, f"no answer in {seconds:.0f} s") | answers
 
 
 def _make_finding(name: str, url: str, complaint: str) -> DoctorFinding:

@@ -21,6 +21,7 @@ def test_a_bare_machine(tmp_path: Path) -> None:
     assert "problem    sandbox " in done.stdout
     assert "ok         builtin " in done.stdout  # it needs no program on PATH
     assert "not-asked  services " in done.stdout
+    assert "not-asked  indexes " in done.stdout
     assert done.stdout.splitlines()[-1].startswith("this machine: it will not do as it is (")
     assert not (tmp_path / "store").exists()
 

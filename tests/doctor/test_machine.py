@@ -14,15 +14,15 @@ from tests.doctor.hosts import A100, APPTAINER, DOCKER, GB, PODMAN, WELL, disks,
 
 
 def judged(of: Host) -> Any:
-    return diagnose(of, {}, offline=True).findings
+    return diagnose(of).findings
 
 
 def test_all_is_well() -> None:
-    found = diagnose(WELL, {}, offline=True)
-    assert states(found.findings) == {"services": "not-asked"}
+    found = diagnose(WELL)
+    assert states(found.findings) == {}
     assert (found.state, found.exit_code) == ("ok", 0)
     assert all(not finding.fix and not finding.meaning for finding in found.findings)
-    assert render_diagnosis(found, "this machine").endswith("\nthis machine: it will do (1 not asked, 14 ok)")
+    assert render_diagnosis(found, "this machine").endswith("\nthis machine: it will do (14 ok)")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_all_is_well() -> None:
 )  # fmt: skip
 def test_what_a_machine_lacks(facts: dict[str, Any], name: str, state: str, seen: str, fix: str) -> None:
     findings = judged(host(**facts))
-    assert states(findings) == {"services": "not-asked", name: state}
+    assert states(findings) == {name: state}
     finding = told(findings, name)
     assert seen in finding.seen
     assert fix in finding.fix
@@ -126,7 +126,7 @@ def test_what_a_machine_lacks(facts: dict[str, Any], name: str, state: str, seen
 )  # fmt: skip
 def test_engines(facts: dict[str, Any], expected: dict[str, str], fix: str) -> None:
     findings = judged(host(**facts))
-    assert states(findings) == {"services": "not-asked", **expected}
+    assert states(findings) == expected
     assert fix in " ".join(finding.fix for finding in findings)
 
 
@@ -149,14 +149,14 @@ def test_engines(facts: dict[str, Any], expected: dict[str, str], fix: str) -> N
 )  # fmt: skip
 def test_gpus(facts: dict[str, Any], expected: dict[str, str], fix: str) -> None:
     findings = judged(host(**facts))
-    assert states(findings) == {"services": "not-asked", **expected}
+    assert states(findings) == expected
     assert fix in " ".join(finding.fix for finding in findings)
 
 
 def test_the_exit_code_is_of_the_gravest() -> None:
-    assert diagnose(host(cgroup="1"), {}, offline=True).exit_code == 0
-    assert diagnose(host(subordinate=None), {}, offline=True).exit_code == 9
-    assert diagnose(host(subordinate=None, system="Darwin"), {}, offline=True).exit_code == 6
+    assert diagnose(host(cgroup="1")).exit_code == 0
+    assert diagnose(host(subordinate=None)).exit_code == 9
+    assert diagnose(host(subordinate=None, system="Darwin")).exit_code == 6
 
 
 @pytest.mark.parametrize("manager", [*list_managers(), ""])
@@ -182,7 +182,7 @@ def test_what_is_looked_for_is_judged() -> None:
 
 def test_text_is_wrapped_and_harmless() -> None:
     evil = EngineFound(name="podman", program="/usr/bin/podman", complaint="\x1b[2J bad " * 9)
-    text = render_diagnosis(diagnose(host(engines=(evil,)), {}, offline=True), "this machine", 70)
+    text = render_diagnosis(diagnose(host(engines=(evil,))), "this machine", 70)
     assert "\x1b" not in text
     assert max(len(line) for line in text.splitlines()[:-1] if "https://" not in line) <= 70
-    assert text.endswith("this machine: it will not do as it is (2 problems, 1 not asked, 12 ok)")
+    assert text.endswith("this machine: it will not do as it is (2 problems, 12 ok)")

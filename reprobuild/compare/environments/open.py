@@ -111,9 +111,8 @@ def open_side(
             raise UsageError(
                 f"there is no directory or file {name!r}", hint=f"{close} Otherwise {GIVE}"
             ) from None
-        raise EngineError(
-            str(err), hint=suggest_path(path) or GIVE
-        ) from None  # it may be the name of a directory, misspelt
+        # It may be the name of a directory, misspelt.
+        raise EngineError(str(err), hint=suggest_path(path) or GIVE) from None
     say(f"reading {name}: {image.form}, {len(image.layers)} layers")
     return from_image(image, read)
 
