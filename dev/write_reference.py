@@ -51,6 +51,10 @@ OTHER_CODES = (
     (1, "They differ: `compare` and `diff`."),
     (cli.INTERRUPTED, "Interrupted, or whoever read the output has gone."),
 )
+QUIET = (
+    "Every command has `-h` and `--help`, and `-q` or `--quiet`: it prints no steps, only results, warnings and "
+    "errors. `reprobuild help COMMAND` is `reprobuild COMMAND --help`."
+)
 UNKNOWN = "not described in dev/variables.toml"
 
 
@@ -65,7 +69,7 @@ def page() -> str:
 
 def commands() -> Iterator[str]:
     """Yield each command with its arguments and options, by click."""
-    yield from ("## Commands", "", "Every command has `-h` and `--help`.")
+    yield from ("## Commands", "", QUIET)
     for title, group in cli.GROUPS.items():
         yield from ("", f"{title}:", "", "| command | does |", "|---|---|")
         yield from (f"| [`{name}`](#reprobuild-{name}) | {cell(text)} |" for name, text in group.items())
@@ -86,7 +90,11 @@ def _verb(command: click.Command, context: click.Context) -> Iterator[str]:
         return
     yield from ("    " + " ".join([context.command_path, *command.collect_usage_pieces(context)]), "")
     yield from _prose(command.help or "")
-    options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    options = [
+        one
+        for one in command.params
+        if isinstance(one, click.Option) and not one.hidden and one is not cli.QUIET
+    ]
     decided = {(name, option.help) for name, option in _decision_options().items()}
     own = [one for one in options if (one.name, one.help) not in decided]
     if own:

@@ -26,6 +26,7 @@ import pytest
 from reprobuild import errors
 from reprobuild.builders.registry import BUILDERS, NATIVE
 from reprobuild.cli import main as cli
+from reprobuild.cli import progress
 from reprobuild.config.overrides import read_decisions
 from reprobuild.engines.model import Finished, Task
 from reprobuild.engines.registry import ENGINES
@@ -784,6 +785,39 @@ def test_run_has_the_short_options_of_other_engines(
     assert said("run", results, "-e", "A=1", "-u", "7:7", "-w", "/w", "--", "id") == 0
     ((_, task),) = engine.tasks
     assert (task.user, task.workdir, task.environment["A"]) == ("7:7", "/w", "1")
+
+
+@pytest.mark.parametrize("words", [("-q", "run"), ("run", "--quiet")])
+def test_no_steps_are_shown(
+    words: tuple[str, ...], said: Said, results: Path, engine: PreparedEngine, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("LINES", raising=False)
+    assert said(*words, results, "--", "python") == 0
+    assert said.err == ""
+    assert said("run", results, "--", "python") == 0  # the next command in this process shows them
+    assert "looking for an engine" in said.err
+
+
+def test_warnings_are_shown_without_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = progress.Steps()
+    progress.silence()
+    try:
+        steps.say("a step")
+        steps.progress(1, 2)
+        steps.say("warning: a page is not written again")
+    finally:
+        progress.silence(False)
+    assert capsys.readouterr().err.endswith(" s] warning: a page is not written again\n")
+
+
+@pytest.mark.parametrize("words", [(), ("run",), ("store", "gc")])
+def test_help_as_a_command(words: tuple[str, ...], said: Said) -> None:
+    assert said("help", *words) == 0
+    help_text = said.out
+    assert said(*words, "--help") == 0
+    assert help_text == said.out != ""
 
 
 def test_run_says_what_takes_long_before_its_command_speaks(

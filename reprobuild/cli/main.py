@@ -108,6 +108,7 @@ class LazyGroup(click.Group):
         _check_system(cmd_name)
         module = import_module(f"reprobuild.cli.{module_name(cmd_name)}")
         command: click.Command = module.command
+        _add_quiet(command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -123,6 +124,26 @@ class LazyGroup(click.Group):
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+
+def _silence(_: click.Context, __: click.Parameter, quiet: bool) -> None:
+    if quiet:
+        progress.silence()
+
+
+QUIET = click.Option(
+    ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_silence,
+    help="Print no steps: only results, warnings and errors.",
+)  # fmt: skip
+
+
+def _add_quiet(command: click.Command) -> None:
+    """Give a command, and each command in it, the option that they share."""
+    if QUIET not in command.params:
+        command.params.append(QUIET)
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            _add_quiet(inner)
 
 
 def _check_system(verb: str) -> None:
@@ -143,6 +164,7 @@ def _check_system(verb: str) -> None:
     cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="reprobuild")
+@click.option(*QUIET.opts, is_flag=True, expose_value=False, callback=_silence, help=QUIET.help)
 def cli() -> None:
     """Turn a captured ML environment into a frozen container image, with proof.
 
@@ -164,6 +186,8 @@ def run_line(arguments: list[str]) -> int:
 
     Errors are printed; `errors` has their codes.
     """
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     documents.record_json_request(arguments)
     try:
         try:
@@ -185,6 +209,7 @@ def run_line(arguments: list[str]) -> int:
         return INTERRUPTED
     finally:
         progress.stop()
+        progress.silence(False)
 
 
 def _explain(err: Exception, arguments: list[str]) -> int:

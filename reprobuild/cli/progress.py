@@ -22,6 +22,7 @@ from reprobuild.infra.escape import escape_text
 FIRST, AGAIN = 30.0, 60.0  # seconds of silence before the first such line, and before each further one
 _LONGEST_LINE = 20_000  # characters
 _PULSE = 0.5
+_WARNING = "warning: "
 
 
 class _Sight(Protocol):
@@ -47,6 +48,8 @@ class Steps:
         if not text:
             stop()
             return
+        if _quiet.is_set() and not text.startswith(_WARNING):
+            return
         _begin_display(self).say(
             f"[{time.monotonic() - self._began:6.1f} s] {sanitise_text(text)}", sanitise_text(text)
         )
@@ -55,6 +58,8 @@ class Steps:
         """Show how much of the step is done; see `infra.progress`."""
         amount = f"{done}{f' of {total}' if total else ''} {unit}" if unit else format_amount(done, total)
         text = f"{sanitise_text(detail)}, {amount}" if detail else amount
+        if _quiet.is_set():
+            return
         _begin_display(self).progress(done, total, text)
 
     def sight(self) -> _Sight:
@@ -71,6 +76,7 @@ class Steps:
 
 
 _LOCK = threading.RLock()
+_quiet = threading.Event()  # steps are not shown
 _shown: list[Steps] = []  # at most one: two would draw over each other
 
 
@@ -80,6 +86,11 @@ def _begin_display(steps: Steps) -> _Sight:
             stop()
             _shown.append(steps)
         return steps.sight()
+
+
+def silence(quiet: bool = True) -> None:
+    """Show no steps from here on, or show them again; warnings are shown."""
+    _quiet.set() if quiet else _quiet.clear()
 
 
 def stop() -> None:
