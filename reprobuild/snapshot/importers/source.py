@@ -28,6 +28,8 @@ from reprobuild.snapshot.text import LIMIT
 ARCHIVE = re.compile(r".*\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz))")
 DEPTH = 6  # directories below the path; a tracker's run has four
 MOST_FILES = 20_000
+MOST_CANDIDATES = 20  # files that are opened to find one of a format: a directory may hold many of its name
+_MOST_SEARCHED = 2 * LIMIT  # bytes of JSON that are read for its fields; each MiB needs up to 40 ms
 _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pixi", ".tox"}
 
 # Of Unicode: controls, marks of direction, surrogates, ends of lines; emoji have joiners.
@@ -52,6 +54,7 @@ class ImportSource:
         self.skipped = dict(skipped or {})
         self._files = files
         self._fields: dict[str, frozenset[str]] = {}
+        self._searched = 0  # bytes of JSON
         self._yaml = [0]  # bytes; `below` shares them
 
     @property
@@ -105,16 +108,34 @@ class ImportSource:
         with stream:
             return stream.read(size)
 
+    def size(self, name: str) -> int:
+        """Return the number of bytes of a file; 0 if it cannot be read."""
+        try:
+            stream, size = open_plain(self._files[name], links=True)
+        except OSError:
+            return 0
+        stream.close()
+        return size
+
     def fields(self, name: str) -> frozenset[str]:
-        """Return the top-level fields of a JSON file; empty if it is not a mapping in JSON."""
+        """Return the top-level fields of a JSON file.
+
+        They are empty if it is not a mapping in JSON, or if all files that were searched would be too large with it.
+        """
         if name not in self._fields:
-            try:
-                content = text.decode(self.read(name), name)
-                text.check_values(content, name)
-                self._fields[name] = frozenset(decode_json(content, _Fields))
-            except (SnapshotError, msgspec.MsgspecError, ValueError, RecursionError):
-                self._fields[name] = frozenset()
+            size = self.size(name)
+            fits = self._searched + size <= _MOST_SEARCHED
+            self._searched += size * fits
+            self._fields[name] = self._read_fields(name) if fits else frozenset()
         return self._fields[name]
+
+    def _read_fields(self, name: str) -> frozenset[str]:
+        try:
+            content = text.decode(self.read(name), name)
+            text.check_values(content, name)
+            return frozenset(decode_json(content, _Fields))
+        except (SnapshotError, msgspec.MsgspecError, ValueError, RecursionError):
+            return frozenset()
 
     def count_yaml(self, size: int) -> int:
         """Count a YAML file that is about to be parsed; return the bytes of all that were counted."""
