@@ -25,6 +25,7 @@ LONGEST_ROW = (
 )  # characters of a line with its login, and of what is searched and copied for one
 _LONGEST_NAME = 500  # characters of a field or a reason: the rules need milliseconds for longer ones
 _LONGEST_VERSION = 200  # characters of what names a Python or its platform: the patterns need quadratic time
+_MOST_PACKED = 16 * text.LIMIT  # bytes of all bundles
 _VERSION = re.compile(r"(?:.*\s)?(?P<version>3\.\d{1,3}\.\d{1,3})\+?(?:\s.*)?")
 _MINOR = re.compile(r"(?:CPython |Python )?(?P<version>3\.\d{1,3})")
 _CARET = re.compile(r"\^(3(?:\.\d{1,3}){0,2})")
@@ -56,7 +57,8 @@ class Draft:
         self._unused: list[UnusedField] = []
         self._data: list[DataFingerprint] = []
         self._count = 0
-        self._size_of_variables = self._size_of_changes = 0
+        self._sources: set[str] = set()  # those that gave a line or a file, or are named as not used
+        self._size_of_variables = self._size_of_changes = self._size_of_packed = 0
         self.captured: dict[str, tuple[str, bytes]] = {}
         self._started = ("", "")
         self._requires_python = ""
@@ -80,9 +82,7 @@ class Draft:
             return
         self._count_entry()
         rows = self._lines.setdefault(file, [])
-        self._origins.append(
-            ValueOrigin(file=file, line=len(rows) + 1, source=_shown(self.source), field=_shown(field))
-        )
+        self._add_origin(file, len(rows) + 1, field)
         rows += [line, *more]
 
     def add_requirements(self, data: bytes, file: str) -> None:
@@ -111,8 +111,7 @@ class Draft:
 
     def has_read(self, source: str) -> bool:
         """Return whether a file gave a line or a file of the snapshot, or is named as not used."""
-        sources = {origin.source for origin in self._origins} | {field.source for field in self._unused}
-        return source in self._files or _shown(source) in sources
+        return source in self._files or _shown(source) in self._sources
 
     @property
     def has_conda(self) -> bool:
@@ -136,16 +135,14 @@ class Draft:
         for number, row in enumerate(self._lines.get(file, ())):
             if canonicalize_name(row.partition("==")[0].strip()) == name and "==" in row:
                 self._lines[file][number] = display_text(secrets.strip_credentials(line)[0])
-                self._origins.append(
-                    ValueOrigin(file=file, line=number + 1, source=_shown(self.source), field=_shown(field))
-                )
+                self._add_origin(file, number + 1, field)
                 return True
         return False
 
     def put(self, file: str, content: bytes, field: str = "") -> None:
         """Copy a whole file into the snapshot, of which the caller has checked that it holds no secret."""
         self._files[file] = content
-        self._origins.append(ValueOrigin(file=file, line=0, source=_shown(self.source), field=_shown(field)))
+        self._add_origin(file, 0, field)
 
     def add_pin(
         self, name: str, version: str, field: str, *, marker: str = "", hashes: Iterable[str] = ()
@@ -194,14 +191,13 @@ class Draft:
     def leave(self, field: str, reason: str) -> None:
         """Name a field that gives nothing to the snapshot."""
         self._count_entry()
-        self._unused.append(
-            UnusedField(source=_shown(self.source), field=_shown(field), reason=_shown(reason))
-        )
+        self._unused.append(UnusedField(source=self._note(), field=_shown(field), reason=_shown(reason)))
 
     def leave_rest(self, content: Mapping[str, Any], used: Iterable[str], reasons: Mapping[str, str]) -> None:
         """Name each field of a mapping that is not used, with its reason."""
+        known = set(used)
         for field in content:
-            if field not in set(used):
+            if field not in known:
                 self.leave(str(field), reasons.get(str(field), "it says nothing about the environment"))
 
     def add_data(self, path: str, md5: str, field: str, *, size: object = None, files: object = None) -> None:
@@ -265,6 +261,24 @@ class Draft:
                 f"{_shown(self.source)}: its diffs and texts have more than {text.LIMIT >> 20} MiB",
                 hint="unpack it, and import it without the large ones: an image depends only on `*.diff`",
             )
+
+    def count_packed(self, size: int) -> None:
+        """Refuse more bundles, of all files together, than an import holds in memory."""
+        self._size_of_packed += size
+        if self._size_of_packed > _MOST_PACKED:
+            raise SnapshotError(
+                f"{_shown(self.source)}: its bundles have more than {_MOST_PACKED >> 20} MiB",
+                hint="an import copies them: unpack it, and name the directory in the command that reads the snapshot",
+            )
+
+    def _add_origin(self, file: str, line: int, field: str) -> None:
+        self._origins.append(ValueOrigin(file=file, line=line, source=self._note(), field=_shown(field)))
+
+    def _note(self) -> str:
+        """Return the name of the source for display, and keep it as one that was read."""
+        shown = _shown(self.source)
+        self._sources.add(shown)
+        return shown
 
     def _count_entry(self) -> None:
         """Refuse more entries than a captured list may have lines: each costs up to a millisecond."""

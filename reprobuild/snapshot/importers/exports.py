@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from reprobuild.snapshot.importers.source import ImportSource
-
-# A directory may hold many JSON files that are no exports.
-_MOST = 20
+from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource
 
 
 def find_export(source: ImportSource, *fields: str) -> str | None:
     """Return the first JSON file at the top that has all these fields, or None."""
     files = [name for name in source.names if "/" not in name and name.endswith(".json")]
-    return next((name for name in files[:_MOST] if source.fields(name).issuperset(fields)), None)
+    return next((name for name in files[:MOST_CANDIDATES] if source.fields(name).issuperset(fields)), None)

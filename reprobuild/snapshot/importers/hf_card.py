@@ -12,7 +12,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.project_requirements import has_captured_list
-from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource
 
 _HEADING = re.compile(r"#{1,6}\s+Framework versions\s*", re.IGNORECASE)
 _ROW = re.compile(
@@ -21,6 +21,7 @@ _ROW = re.compile(
 # Names of a card that are not those of the distribution.
 _NAMES = {"pytorch": "torch", "spanmarker": "span-marker"}
 _LONGEST = 1000  # characters of a row that are looked at
+_HEAD = 1 << 20  # bytes of a file in which the heading is looked for; a long card has some 100 KB
 
 
 def recognises(source: ImportSource) -> bool:
@@ -29,16 +30,12 @@ def recognises(source: ImportSource) -> bool:
 
 
 def read(source: ImportSource) -> Draft:
-    """Import the versions of a card.
-
-    Raises:
-        SnapshotError: it is not text.
-    """
+    """Import the versions of a card."""
     file = _file(source)
     assert file is not None
     draft = Draft("Hugging Face model card", file)
     draft.leave("the text", "a description of the model; its hyperparameters are for people")
-    for number, row in _version_rows(text.decode_lines(source.read(file), file)):
+    for number, row in _version_rows(source, file):
         match = _ROW.fullmatch(row)
         field = f"line {number}"
         if match is None:
@@ -52,20 +49,21 @@ def read(source: ImportSource) -> Draft:
 
 
 def _file(source: ImportSource) -> str | None:
+    """Return the card with versions: of several, the one with the shortest name."""
     top = [name for name in source.names if "/" not in name and name.lower().endswith("readme.md")]
-    return next((name for name in top if _has_versions(source, name)), None)
+    nearest = sorted(top, key=lambda name: (len(name), name))[:MOST_CANDIDATES]
+    return next((name for name in nearest if _version_rows(source, name)), None)
 
 
-def _has_versions(source: ImportSource, name: str) -> bool:
+def _version_rows(source: ImportSource, name: str) -> list[tuple[int, str]]:
+    """Return the list items below the heading, with their line numbers; none if the head of the file is no text."""
+    head = source.head(name, _HEAD)
+    if len(head) == _HEAD:
+        head = head[: head.rfind(b"\n") + 1]  # the last row may be cut within a character
     try:
-        rows = text.decode_lines(source.read(name), name)
+        rows = text.decode_lines(head, name)
     except SnapshotError:
-        return False
-    return bool(_version_rows(rows))
-
-
-def _version_rows(rows: list[str]) -> list[tuple[int, str]]:
-    """Return the list items below the heading, with their line numbers."""
+        return []
     start = next((number for number, row in enumerate(rows) if _HEADING.fullmatch(row[:_LONGEST])), len(rows))
     items = []
     for number, row in enumerate(rows[start + 1 :], start + 2):

@@ -22,6 +22,7 @@ from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find_supplements
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot, is_captured
+from reprobuild.snapshot.importers.project_requirements import EXPLICIT_HEAD
 from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import is_output, missing_error, nothing_error, output_error
@@ -217,19 +218,28 @@ def _put_file(draft: Draft, name: str, inside: ImportSource, *, whole: bool) -> 
     if not is_portable(name):
         draft.leave("a file", "its name has another meaning on Windows")
         return
-    content = inside.read(name)
-    kind = _kind_name(name, content)
-    if kind == "*.diff" or (not kind and _BESIDE.fullmatch(name)):
-        draft.count_changes(len(content))
-    if kind:
-        put_captured(draft, name, kind, content, place=name)
-        return
-    if _PACKED.fullmatch(name) or (_BESIDE.fullmatch(name) and not secrets.find(content, most=1)):
-        draft.put(name, content)
-        return
-    main, draft.source = draft.source, name
-    draft.leave("the file", "it holds a secret" if _BESIDE.fullmatch(name) else "a file of no known kind")
-    draft.source = main
+    kind = _kind_name(name, inside.head(name, EXPLICIT_HEAD))
+    is_packed, is_text = _PACKED.fullmatch(name), _BESIDE.fullmatch(name)
+    reason = ""
+    if not kind and not is_packed and not is_text:
+        reason = "a file of no known kind"
+    else:
+        content = inside.read(name)
+        if kind == "*.diff" or (not kind and is_text):
+            draft.count_changes(len(content))
+        if kind:
+            put_captured(draft, name, kind, content, place=name)
+        elif is_packed:
+            draft.count_packed(len(content))
+            draft.put(name, content)
+        elif secrets.find(content, most=1):
+            reason = "it holds a secret"
+        else:
+            draft.put(name, content)
+    if reason:
+        main, draft.source = draft.source, name
+        draft.leave("the file", reason)
+        draft.source = main
 
 
 def _kind_name(name: str, content: bytes) -> str:

@@ -16,6 +16,7 @@ from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import table
 
 MODEL, META = "MLmodel", "meta.yaml"
+_HEAD = 64 << 10  # bytes of a meta.yaml in which its mark is looked for; it has some 500
 _ENVIRONMENTS = ("python_env.yaml", "python-env.yaml")
 _COMMIT, _REPOSITORY = "tags/mlflow.source.git.commit", "tags/mlflow.source.git.repoURL"
 _MODEL_REASONS = {
@@ -51,7 +52,7 @@ def read(source: ImportSource) -> Draft:
 
 
 def _is_run(source: ImportSource) -> bool:
-    return source.has(META) and b"run_id:" in source.read(META)
+    return source.has(META) and b"run_id:" in source.head(META, _HEAD)
 
 
 def _add_model(draft: Draft, files: ImportSource) -> None:

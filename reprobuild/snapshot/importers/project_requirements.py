@@ -9,7 +9,7 @@ from reprobuild.infra.display import display_text
 from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.people import without_home
-from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource
 
 PROJECT = "the project itself is not installed: mount a checkout of it (`reprobuild run OUT -v DIR:/work`)"
 RANGE = "a range of Python; `--python` gives the one that ran"
@@ -24,7 +24,7 @@ LARGEST = 1 << 20  # bytes of a file: the requirements in one need some seconds
 _MOST = 2000  # requirements: the largest projects name some hundred, and each takes milliseconds
 _LONGEST = 1000  # characters of a requirement: `Draft.add` refuses longer ones
 _CAPTURED = {"import.json", "capture.json", "env.txt", "env.nul"}  # files that only a snapshot has
-_EXPLICIT = 64 << 10  # bytes of a file in which its mark is looked for
+EXPLICIT_HEAD = 64 << 10  # bytes of a file in which its mark is looked for
 
 
 def find_project_file(source: ImportSource, name: str) -> str | None:
@@ -68,16 +68,12 @@ def is_alone(source: ImportSource) -> bool:
 
 def has_captured_list(source: ImportSource) -> bool:
     """Return whether the path has a list of packages at its top, or a snapshot below: both say more."""
-    for name in source.names:
-        if name.rpartition("/")[2] in _CAPTURED:
-            return True
-        if "/" not in name and (kind_of(name) or _is_explicit(source, name)):
-            return True
-    return False
-
-
-def _is_explicit(source: ImportSource, name: str) -> bool:
-    return name.endswith(".lock") and explicit_lock_kind(name, source.head(name, _EXPLICIT)) is not None
+    names = source.names
+    top = [name for name in names if "/" not in name]
+    if any(map(kind_of, top)) or any(name.rpartition("/")[2] in _CAPTURED for name in names):
+        return True
+    locks = [name for name in top if name.endswith(".lock")][:MOST_CANDIDATES]
+    return any(explicit_lock_kind(name, source.head(name, EXPLICIT_HEAD)) for name in locks)
 
 
 def parse_requirement(row: str) -> Requirement | None:
@@ -93,10 +89,10 @@ def parse_requirement(row: str) -> Requirement | None:
 def add_requirement(draft: Draft, row: object, field: str) -> None:
     """Add a requirement, or a line that a lock asks for if it cannot be read."""
     stated = row.strip() if isinstance(row, str) else ""
-    if parse_requirement(stated):
-        draft.add(REQUIREMENTS, without_home(stated), field)
-    else:
+    if not parse_requirement(stated):
         leave_requirement(draft, field, "it is no requirement")
+    else:
+        draft.add(REQUIREMENTS, without_home(stated), field)
 
 
 def leave_requirement(draft: Draft, field: str, reason: str) -> None:

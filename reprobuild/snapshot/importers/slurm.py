@@ -81,14 +81,15 @@ def _number(value: Any) -> Any:
 
 def _add_file(draft: Draft, source: ImportSource, name: str) -> None:
     draft.source = name
-    content = source.read(name)
+    head = source.head(name, max(len(_ENVIRONMENT_HEAD), len(_SCRIPT_HEAD)))
     if name == REQUIREMENTS:
-        draft.add_requirements(content, name)
-    elif content.startswith(_ENVIRONMENT_HEAD):
+        draft.add_requirements(source.read(name), name)
+    elif head.startswith(_ENVIRONMENT_HEAD):
+        content = source.read(name)
         text.check_environment(len(content), display_text(name))  # before values are joined from their rows
         rows = text.decode_lines(content, name)[2:]
         add_variables(draft, _assignments(rows), "the job's environment")
-    elif content.startswith(_SCRIPT_HEAD):
+    elif head.startswith(_SCRIPT_HEAD):
         draft.leave("the file", "the job's batch script: its modules and commands are for people")
     else:
         draft.leave("the file", "an output of the run")

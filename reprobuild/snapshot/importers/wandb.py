@@ -16,7 +16,7 @@ from reprobuild.snapshot.importers.captured_content import ENVIRONMENT, put_capt
 from reprobuild.snapshot.importers.documents import load_document
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.repositories import add_repository
-from reprobuild.snapshot.importers.source import ImportSource
+from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 
 METADATA, CONFIG, CONDA = "wandb-metadata.json", "config.yaml", "conda-environment.yaml"
@@ -25,6 +25,9 @@ CODE = (
     "checkout of its repository"
 )
 _MARK = re.compile(rb"(?m)^_wandb:")
+_HEAD = (
+    200_000  # bytes of a config.yaml in which its mark is looked for: its keys are sorted, and `_` is early
+)
 _PERSONAL = dict.fromkeys(
     ("email", "username", "host", "root", "executable"), "it names a person or a machine"
 )
@@ -74,10 +77,9 @@ def _directory(source: ImportSource) -> str | None:
     """Return the directory of the run's files in the source, empty for the top; None without one."""
     marks = [name for name in source.names if PurePosixPath(name).name == METADATA]
     if not marks:
-        marks = [
-            name for name in source.names
-            if PurePosixPath(name).name == CONFIG and _MARK.search(source.read(name)[:200_000])
-        ]  # fmt: skip
+        configs = [name for name in source.names if PurePosixPath(name).name == CONFIG]
+        nearest = sorted(configs, key=lambda name: (name.count("/"), name))[:MOST_CANDIDATES]
+        marks = [name for name in nearest if _MARK.search(source.head(name, _HEAD))]
     if not marks and (log := _log(source)):
         marks = [str(PurePosixPath(log).parent / "files" / METADATA)]
     directories = sorted({str(PurePosixPath(name).parent) for name in marks})
