@@ -19,6 +19,7 @@ from reprobuild.snapshot.importers.people import without_home
 from reprobuild_portable import secrets
 
 REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
+A_LOGIN = "its address holds a login, in a form that no program reads"
 _LONGEST = 1000  # characters of a line: `display_text` cuts longer ones
 LONGEST_ROW = (
     text.LONGEST_ROW
@@ -68,6 +69,9 @@ class Draft:
         stripped = secrets.strip_credentials(line)[0] if len(line) <= LONGEST_ROW else line
         if len(stripped) > _LONGEST:
             self.leave(field, f"it has more than {_LONGEST} characters")
+            return
+        if secrets.without_logins(stripped) != stripped:
+            self.leave(field, A_LOGIN)
             return
         clean = display_text(stripped)
         if secrets.secret_value(clean) is not None:
@@ -284,6 +288,12 @@ class Draft:
         """Refuse more entries than a captured list may have lines: each costs up to a millisecond."""
         self._count += 1
         text.check_lines(self._count, _shown(self.source))
+
+
+def hides_login(line: str) -> bool:
+    """Return whether a line keeps a login after its address was cleaned, as `https:\\\\me:password@host` does."""
+    stripped = secrets.strip_credentials(line)[0]
+    return secrets.without_logins(stripped) != stripped
 
 
 @lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.draft import A_LOGIN, REQUIREMENTS, Draft, hides_login
 from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource
 
@@ -91,6 +91,8 @@ def add_requirement(draft: Draft, row: object, field: str) -> None:
     stated = row.strip() if isinstance(row, str) else ""
     if not parse_requirement(stated):
         leave_requirement(draft, field, "it is no requirement")
+    elif hides_login(stated):
+        leave_requirement(draft, field, A_LOGIN)
     else:
         draft.add(REQUIREMENTS, without_home(stated), field)
 

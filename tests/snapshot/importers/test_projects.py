@@ -10,6 +10,7 @@ import pytest
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers import poetry_project, project_requirements
+from reprobuild.snapshot.importers.draft import A_LOGIN, Draft
 from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import
 from reprobuild.snapshot.read import read_snapshot
 from tests.snapshot.importers.typical import TYPICAL
@@ -150,6 +151,38 @@ def test_a_project_of_poetry_has_what_poetry_installs_by_default(tmp_path: Path)
 )  # fmt: skip
 def test_a_constraint_of_poetry_is_one_of_pep_440(constraint: str, specifier: str | None) -> None:
     assert poetry_project._specifier(constraint) == specifier
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https:\\\\bob:{0}@h/x", "https:\\bob:{0}@h/x", "https:bob:{0}@h/x", "git+ssh:{0}@h/x", "//bob:{0}@h/x"],
+)
+@pytest.mark.parametrize("file", ["setup.cfg", "pyproject.toml"])
+def test_a_login_that_is_not_cut_out_of_an_address_stays_out(file: str, address: str, tmp_path: Path) -> None:
+    row = f"k @ {address.format('S3cretWord')}"
+    content = f"[options]\ninstall_requires =\n    click\n    {row}\n"
+    if file == "pyproject.toml":
+        content = f"[project]\nname = 'work'\ndependencies = ['click', '{row}']\n"
+    facts, rows = imported(tmp_path, {file: content})
+    where = f"{'options.install_requires' if file == 'setup.cfg' else 'project.dependencies'}[1]"
+    assert rows == ["click", f"({where} of {file} is not imported: {A_LOGIN})"]
+    assert reasons(facts)[where] == A_LOGIN
+    assert "S3cretWord" not in "".join(
+        path.read_text() for path in (tmp_path.parent / f"{tmp_path.name}-out").iterdir()
+    )
+
+
+def test_a_login_in_a_list_of_a_tracker_stays_out() -> None:
+    draft = Draft("a run", "run.json")
+    draft.add_row(r"k @ https:\\bob:S3cretWord@h/x", "line 1")
+    for row in (
+        "a @ git+ssh://git@h/o/a.git@main", "-e git+git@h.example:o/b.git@v1#egg=b", "c @ https://h/c.whl",
+        "d @ file:///srv/d@1", "e==1 ; python_version < '3.9'",
+    ):  # fmt: skip
+        draft.add_row(row, row)
+    imported_snapshot = draft.finish()
+    assert [(entry.field, entry.reason) for entry in imported_snapshot.facts.unused] == [("line 1", A_LOGIN)]
+    assert len(imported_snapshot.files["requirements.txt"].splitlines()) == 5
 
 
 def test_the_table_of_poetry_adds_places_to_a_project(tmp_path: Path) -> None:
