@@ -16,6 +16,7 @@ from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Source
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.sources.trees import SourceInputs, resolve_sources
+from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 
@@ -46,7 +47,10 @@ def _of_repository(line: Requirement, origin: RepositoryAddress) -> Requirement:
     """Return the line of a directory as one of a repository, with the project's directory inside of it if known."""
     inside = ""
     if line.path and origin.local is not None:
-        inside = posixpath.relpath(posixpath.abspath(line.path), posixpath.abspath(origin.local))
+        top = posixpath.abspath(origin.local)
+        if line.path == without_home(line.path):  # an import leaves out the name of a person
+            top = without_home(top)
+        inside = posixpath.relpath(posixpath.abspath(line.path), top)
     below = inside not in ("", ".") and not inside.startswith("..")
     return replace(line, kind="vcs", subdirectory=line.subdirectory or (inside if below else None))
 

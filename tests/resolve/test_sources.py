@@ -369,6 +369,28 @@ def test_an_install_from_a_directory_is_of_the_named_repository(
     assert (ruling.outcome, ruling.captured) == ("pinned", line)
 
 
+@pytest.mark.parametrize(
+    ("line", "repository", "subdirectory"),
+    [
+        ("/home/user/mono/libs/b", "/home/alice/mono", "libs/b"),  # as an import writes it
+        ("/home/user/mono", "/home/alice/mono", None),
+        ("/home/user/other/b", "/home/alice/mono", None),
+        ("/home/alice/mono/libs/b", "/home/alice/mono", "libs/b"),
+        ("/home/bob/mono/libs/b", "/home/alice/mono", None),
+    ],
+)
+def test_the_name_of_a_person_does_not_hide_a_subdirectory(
+    line: str, repository: str, subdirectory: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "requirements.txt").write_text(f"lib-b @ file://{line}\n")
+    decisions = Decisions(sources={"lib-b": f"{repository}@main"})
+    (named,) = name_repositories(
+        read_snapshot(tmp_path / "snapshot"), decisions, around(tmp_path)
+    ).requirements
+    assert (named.kind, named.subdirectory) == ("vcs", subdirectory)
+
+
 @pytest.mark.parametrize("place", ["proj", "proj@HEAD"])
 def test_an_install_from_a_directory_is_of_head_without_another_commit(
     place: str, project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]

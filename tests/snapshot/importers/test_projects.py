@@ -153,6 +153,16 @@ def test_a_constraint_of_poetry_is_one_of_pep_440(constraint: str, specifier: st
     assert poetry_project._specifier(constraint) == specifier
 
 
+def test_the_directory_of_a_requirement_names_no_person(tmp_path: Path) -> None:
+    table = 'a = { path = "/home/alice/mono/a", develop = true }\nb = { path = "/home/alice/mono/b" }\n'
+    _, rows = imported(tmp_path, {"pyproject.toml": f"[tool.poetry.dependencies]\n{table}"})
+    assert rows == [
+        "# Editable install with no version control (a==0)",
+        "-e /home/user/mono/a",
+        "b @ file:///home/user/mono/b",
+    ]
+
+
 @pytest.mark.parametrize(
     "address",
     ["https:\\\\bob:{0}@h/x", "https:\\bob:{0}@h/x", "https:bob:{0}@h/x", "git+ssh:{0}@h/x", "//bob:{0}@h/x"],
