@@ -123,6 +123,12 @@ class BoundedLoader(StrictLoader):
         return self._excess(event)
 
 
+class TextLoader(BoundedLoader):
+    """A loader that keeps each plain value as the text that it is, such as a hash of digits alone."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012  # as PyYAML declares it
+
+
 def _check_number_length(node: yaml.ScalarNode) -> yaml.ScalarNode:
     if len(node.value) > _LONGEST_NUMBER:
         raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)

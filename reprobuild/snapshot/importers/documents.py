@@ -16,25 +16,30 @@ _MOST_YAML = 16 << 20  # bytes of all files
 _DAMAGED = "look at what wrote it; or export it again"
 
 
-def load_document(source: ImportSource, file: str, *, is_json: bool = False) -> dict[str, Any]:
+def load_document(
+    source: ImportSource, file: str, *, is_json: bool = False, loader: type[BoundedLoader] = BoundedLoader
+) -> dict[str, Any]:
     """Return a JSON or YAML document that is a mapping; see `load_value`.
 
     Raises:
         SnapshotError: as `load_value`, or it is not a mapping.
     """
-    value = load_value(source, file, is_json=is_json)
+    value = load_value(source, file, is_json=is_json, loader=loader)
     if not isinstance(value, dict):
         raise SnapshotError(f"{display_text(file)}: a mapping of fields is needed", hint=_DAMAGED)
     return {str(key): inner for key, inner in value.items()}
 
 
-def load_value(source: ImportSource, file: str, *, is_json: bool = False) -> Any:
+def load_value(
+    source: ImportSource, file: str, *, is_json: bool = False, loader: type[BoundedLoader] = BoundedLoader
+) -> Any:
     """Return the value of a JSON document, or of a YAML document if the file has another name.
 
     Args:
         source: the imported path.
         file: the relative name of the file.
         is_json: it is JSON under any name.
+        loader: the reader of YAML.
 
     Raises:
         SnapshotError: it is not text, not such a document, or the YAML of this import is too large.
@@ -46,7 +51,7 @@ def load_value(source: ImportSource, file: str, *, is_json: bool = False) -> Any
     content = text.decode(data, file)
     text.check_values(content, file)
     try:
-        return json.loads(content) if is_json else load_yaml(content, BoundedLoader)
+        return json.loads(content) if is_json else load_yaml(content, loader)
     except (ValueError, RecursionError) as err:
         raise SnapshotError(f"{display_text(file)}: {display_text(str(err))}", hint=_DAMAGED) from None
 

@@ -6,9 +6,11 @@ https://dvc.org/doc/user-guide/project-structure/dvc-files
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 from typing import Any
 
+from reprobuild.infra.untrusted.yaml_documents import TextLoader
 from reprobuild.snapshot.importers.documents import load_document
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.source import ImportSource
@@ -16,6 +18,7 @@ from reprobuild.snapshot.importers.toml_documents import string, table, tables
 
 _LOCK = "dvc.lock"
 _OWN = "the job's own command: `reprobuild run OUT -- CMD`"
+_DIGITS = re.compile(r"[0-9]{1,19}")
 _REASONS = {"cmd": _OWN, "params": "hyperparameters of the run"}
 
 
@@ -32,7 +35,7 @@ def add(draft: Draft, source: ImportSource) -> None:
     """
     for name in _files(source):
         draft.source = name
-        document = load_document(source, name)
+        document = load_document(source, name, loader=TextLoader)
         directory = str(PurePosixPath(name).parent)
         prefix = "" if directory == "." else f"{directory}/"
         if name.endswith(".dvc"):
@@ -65,10 +68,15 @@ def _add_lists(draft: Draft, content: Any, prefix: str, field: str) -> None:
                 draft.leave(place, "its origin, in another repository")
                 continue
             path = prefix + string(entry, "path")
-            draft.add_data(
-                path, string(entry, "md5"), place, size=entry.get("size"), files=entry.get("nfiles")
-            )
+            size, files = _number(entry, "size"), _number(entry, "nfiles")
+            draft.add_data(path, string(entry, "md5"), place, size=size, files=files)
     if isinstance(content, dict):
         rest = {f"{field}{key}": inner for key, inner in content.items()}
         reasons = {f"{field}{key}": reason for key, reason in _REASONS.items()}
         draft.leave_rest(rest, (f"{field}deps", f"{field}outs"), reasons)
+
+
+def _number(entry: dict[str, Any], key: str) -> int | None:
+    """Return the number of a key; None if there is none, or more digits than a number of bytes has."""
+    stated = string(entry, key)
+    return int(stated) if _DIGITS.fullmatch(stated) else None

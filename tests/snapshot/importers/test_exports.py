@@ -291,6 +291,21 @@ def test_the_modules_of_a_notebook_are_named(tmp_path: Path) -> None:
     assert reasons(facts)["cells"].endswith("m029, and 970 more, which the requirements must provide")
 
 
+def test_values_of_dvc_are_read_as_text(tmp_path: Path) -> None:
+    """An md5 of digits alone is a number in YAML."""
+    sums = ("1" * 32, "0" * 32, f"{'1' * 15}.{'2' * 14}e5", f"{'1' * 30}e5")
+    entries = "".join(
+        f"- path: {number}\n  md5: {md5}\n  size: 00{number}\n" for number, md5 in enumerate(sums)
+    )
+    last = "- path: a\n  md5: " + "a" * 32 + "\n  size: -1\n  nfiles: 1e3\n"
+    files = {"requirements.txt": "click==8.1.7\n", "a.dvc": f"outs:\n{entries}{last}"}
+    facts = imported(tmp_path / "in", files, tmp_path / "out")
+    assert [(entry.md5, entry.size, entry.files) for entry in facts.data] == [
+        (sums[0], 0, None), (sums[1], 1, None), (sums[3], 3, None), ("a" * 32, None, None),
+    ]  # fmt: skip
+    assert reasons(facts) == {"outs[2]": "it has no md5"}
+
+
 def test_facts_beside_a_run_join_it(tmp_path: Path) -> None:
     md5 = "d8acabbfd4ee51c95da5d7628c7ef74b"
     files = {
