@@ -87,7 +87,7 @@ def test_few_cards_are_looked_at(tmp_path: Path, counter: ReadCounter) -> None:
 
 
 def test_a_card_is_cut_behind_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hf_card, "_HEAD", len(CARD) + 4)
+    monkeypatch.setattr(hf_card, "_HEAD", len(CARD) + 3)  # within a character
     card = make_source(tmp_path, {"README.md": f"{CARD}- \u00e9\u00e9\u00e9 1.0\n"})
     assert hf_card.recognises(card)
     files = hf_card.read(card).finish().files
