@@ -882,10 +882,12 @@ _NO_SECRET = re.compile("EMPTY|empty")
 # `NGPU_PASS=2` counts passes, and has the name of a password.
 _PASSES = re.compile(r"(?i).*_PASS")
 # A special token, or a list of these, of short words and of numbers: `<s>`, `[MASK]`, `<|endoftext|>`, `\n\n`, `1,2`.
+# Each item is read in one way, as an atomic group: a blank can stand behind it or before the next one.
 _SPECIAL = re.compile(
-    r"(?:[\"'\[( ]{0,3}(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}"
+    r"(?:(?=((?:[\"'( ]|\[(?![A-Za-z_]{1,20}\])){0,3}"
+    r"(?:</?[\w|/ -]{1,40}>|\[[A-Za-z_]{1,20}\]|<\|[^|<>\s]{1,40}\|>|(?:\\n){1,4}"
     r"|(?<![\w#▁])(?:\d{1,9}|[A-Za-z_#▁]{1,15})(?![\w#▁]))[\"'\]),; ]{0,4}"
-    r"){1,20}"
+    r"))\1){1,20}"
 )
 # Words, numbers, and words that end in a number, with what may enclose them in JSON: `created_at`, `v3-linux-py311`.
 IDENTIFIER = re.compile(

@@ -863,3 +863,10 @@ def test_texts_of_utf_16_are_searched(codec: str) -> None:
     if codec == "utf-16":
         assert secrets.find("\n".join(["Größe 你好"] * 99 + [line]).encode(codec)) == [(100, "assigned")]
     assert secrets.find(bytes(5000) + b"plain" + bytes(5000)) == []
+
+
+@pytest.mark.parametrize("item", ["#   ", "<|a|>", "\\n", "['a', ", "[a] ", "1 "])
+def test_a_list_of_special_tokens_is_read_in_one_way(item: str) -> None:
+    """Each blank between two items could be part of either: a value of 80 characters took hours."""
+    assert secrets.holds_secret("EOS_TOKEN", item * 200 + "!")
+    assert not secrets.holds_secret("EOS_TOKEN", (item * 20).strip())
