@@ -28,7 +28,8 @@ _EXPORT = re.compile(
 _FUNCTION = re.compile(r"(?:(?P<name>BASH_FUNC_[^\s=]+)|[A-Za-z_]\w*)=\(\)\s*\{.*", re.ASCII)
 # A line of an exported function as bash writes it: indented, with a word or an end of its grammar.
 _OF_FUNCTION = re.compile(
-    r"[ \t]+(?:(?:if|elif|case|for|while|until|select|local|declare|export|unset|return|eval|echo|printf|set|shift|read"
+    r"[ \t]+(?![ \t])"
+    r"(?:(?:if|elif|case|for|while|until|select|local|declare|export|unset|return|eval|echo|printf|set|shift|read"
     r"|test|exec|source|builtin|command|trap)\b.*|(?:fi|done|esac|else|then|do)\b.*|\}.*|[^\s=]+\)|\*?'[^'=]*'\*?\)|.*;|[\[{(].*"
     r"|\w+=(?:'[^']*'|\"[^\"]*\"|\$\S+|\d))"
 )

@@ -386,3 +386,9 @@ def test_aliases_of_long_texts_have_a_bound(text: str) -> None:
 def test_aliases_of_short_texts_are_read() -> None:
     value = load_yaml(f"a: &a [x, y]\nb: [{', '.join(['*a'] * 1000)}]\n", BoundedLoader)
     assert value["b"] == [["x", "y"]] * 1000
+
+
+def test_the_blanks_before_a_row_of_a_function_are_matched_in_one_way() -> None:
+    assert env._OF_FUNCTION.fullmatch(" " * (1 << 20) + "\x01") is None  # it would last for an hour
+    assert env._OF_FUNCTION.fullmatch(" \t if true; then")
+    assert env._OF_FUNCTION.fullmatch("    a b;")
