@@ -56,8 +56,8 @@ def add(draft: Draft, source: ImportSource) -> None:
             draft.leave("metadata.language_info.version", "another file has the version of Python")
         draft.leave_rest(metadata, ("language_info",), {"kernelspec": "the name of a kernel of that machine"})
         cells, code = _first_code(document, code)
-        found = _describe(cells) + _REST * (code > _MOST_CODE)
-        draft.leave_rest(document, ("metadata",), {"cells": f"the program itself, and its outputs{found}"})
+        imports = _describe(cells) + _REST * (code > _MOST_CODE)
+        draft.leave_rest(document, ("metadata",), {"cells": f"the program itself, and its outputs{imports}"})
 
 
 def _first_code(document: Mapping[str, Any], searched: int) -> tuple[list[str], int]:
