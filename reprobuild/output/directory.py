@@ -124,6 +124,23 @@ def remember_tree(image: Image, store: Store) -> None:
             store.remember(key, value)
 
 
+def read_config_digest(out: Path, image: Image) -> str:
+    """Return the digest of the image's configuration, read from its layout; empty without a layout.
+
+    An engine loads an image whose manifest or whose configuration is the stated one. So both must be.
+
+    Raises:
+        UsageError: image.json states another one.
+        BuildError: the layout is damaged.
+    """
+    layout = out / image.layout
+    if not layout.exists():
+        return ""
+    if (digest := read_layout(layout).config_digest) != image.config:
+        raise _misstated_error(out)
+    return digest
+
+
 def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str], None]) -> None:
     """Refuse an image that differs from its image.json.
 
@@ -155,7 +172,11 @@ def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str],
             hint=_rebuild_hint(out),
         )
     if known != stated:
-        raise UsageError(f"{out} does not hold the image that its {IMAGE} states", hint=_rebuild_hint(out))
+        raise _misstated_error(out)
+
+
+def _misstated_error(out: Path) -> UsageError:
+    return UsageError(f"{out} does not hold the image that its {IMAGE} states", hint=_rebuild_hint(out))
 
 
 def _rebuild_hint(out: Path) -> str:

@@ -204,7 +204,7 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         )
     if loaded:
         context.say(f"loaded {name} into {engine.NAME}")
-    choices = _WorkChoices(lock, out, context, checks)
+    choices = _WorkChoices(lock, image, out, context, checks)
     request = CheckRequest(
         reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now,
         controls=checks.controls, parts=checks.parts, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
@@ -222,11 +222,13 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
 class _WorkChoices:
     """The saved choices of compilers for the runs of a workload."""
 
-    def __init__(self, lock: Lock, out: Path, context: RunContext, checks: VerifyOptions) -> None:
+    def __init__(
+        self, lock: Lock, image: Image, out: Path, context: RunContext, checks: VerifyOptions
+    ) -> None:
         self._frozen, self._env = image_variables(lock), context.env
         self._use = ChoiceUse(
-            out=out, lock=lock, options=RunOptions(choices=checks.choices), known=context.store.known,
-            say=context.say,
+            out=out, lock=lock, image=image.config, options=RunOptions(choices=checks.choices),
+            known=context.store.known, say=context.say,
         )  # fmt: skip
         self._used = ""
 

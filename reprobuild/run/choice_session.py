@@ -62,6 +62,7 @@ class ChoiceSession:
 
     Args:
         lock: of the image.
+        image: the digest of its configuration.
         folder: an empty private directory, which the container gets for writing.
         caches: the caches of the image, by consumer.
         platform: that of the run.
@@ -71,18 +72,14 @@ class ChoiceSession:
     def __init__(
         self,
         lock: Lock,
+        image: str,
         folder: Path,
         caches: Mapping[str, CompilerCache],
         platform: ChoicePlatform,
         used: ChoiceFile | None,
     ) -> None:
-        self._lock, self._folder, self._caches, self._platform, self.used = (
-            lock,
-            folder,
-            caches,
-            platform,
-            used,
-        )
+        self._lock, self._image, self._folder = lock, image, folder
+        self._caches, self._platform, self.used = caches, platform, used
         for name in caches:
             (folder / name).mkdir()
         if used:
@@ -134,13 +131,15 @@ class ChoiceSession:
         former = [
             file
             for file in read_choices(out)
-            if file.saved.platform == self._platform or file.saved.lock != self._lock.digest
+            if file.saved.platform == self._platform
+            or (file.saved.lock, file.saved.image) != (self._lock.digest, self._image)
         ]
         folder = out / CHOICES
         with private_directory(self._folder.parent) as scratch:
             archive = pack(self._folder, state.hashes, scratch / "archive", self._lock.epoch)
             saved = SavedChoices(
                 lock=self._lock.digest,
+                image=self._image,
                 archive=archive,
                 platform=self._platform,
                 caches={name: self._size(name, state) for name in self._caches},

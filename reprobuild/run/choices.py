@@ -22,6 +22,7 @@ from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.strings import Sha256, is_valid
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.lock.model import Lock
+from reprobuild.output.directory import LOCK
 from reprobuild.resolve.cuda.nvidia_smi import query_gpus
 from reprobuild.run.choice_session import ChoiceSession, refuse_without_caches
 from reprobuild.run.options import OFF, STRICT, RunOptions
@@ -34,11 +35,13 @@ _FOLDER = "reprobuild-choices"  # in the user's cache: no other user can exchang
 class ChoiceUse(Struct, frozen=True, kw_only=True):
     """The image of a run with choices, and the options.
 
-    `known` are the keys that the user trusts, beside which accepted choices are recorded.
+    `image` is the digest of its configuration, which was compared with that of its layout; it is empty if the directory
+    has no layout. `known` are the keys that the user trusts, beside which accepted choices are recorded.
     """
 
     out: Path
     lock: Lock
+    image: str
     known: StoreKeyring
     options: RunOptions
     say: Say
@@ -73,6 +76,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         if options.save_choices:
             refuse_link(self.out / CHOICES, "the choices")
             refuse_without_caches(caches)
+            self._refuse_unknown_image()
         gpus = _find_gpus(env, task.gpus)
         platform = find_platform(self.lock, gpus, {**frozen, **task.environment})
         used = self._select(files, platform)
@@ -80,10 +84,19 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
             yield None
             return
         with private_directory(open_user_directory(env, _FOLDER, "choices of compilers")) as folder:
-            session = ChoiceSession(self.lock, folder, caches, platform, used)
+            session = ChoiceSession(self.lock, self.image, folder, caches, platform, used)
             if used:
                 self.say(f"choices {used.name}: {_describe(used)}")
             yield session
+
+    def _refuse_unknown_image(self) -> None:
+        """Refuse to save choices of an image that is known to the engine alone."""
+        if not self.image:
+            raise UsageError(
+                f"--save-choices: {self.out} holds no layers, so that the choices cannot name the image",
+                hint=f"make them: `reprobuild build {shlex.quote(str(self.out / LOCK))} "
+                f"-o {shlex.quote(str(self.out))}`",
+            )
 
     def _find_caches(self, task: Task, frozen: Mapping[str, str]) -> dict[str, CompilerCache]:
         """Return the caches of the image, without those that the user places."""
@@ -110,6 +123,11 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
             if file.saved.lock != self.lock.digest:
                 reasons.append(
                     f"choices {file.name} are of another image, with the lock {file.saved.lock[:12]}"
+                )
+            elif file.saved.image != self.image:
+                here = f"this one is {self.image[:19]}" if self.image else "the directory holds no layers"
+                reasons.append(
+                    f"choices {file.name} are of another image with the same lock, {file.saved.image[:19]}; {here}"
                 )
             elif differences:
                 reasons.append(f"choices {file.name} are of another platform: {'; '.join(differences)}")

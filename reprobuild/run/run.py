@@ -20,7 +20,7 @@ from reprobuild.engines.registry import find_engine
 from reprobuild.errors import UsageError
 from reprobuild.infra.proc.keyboard import is_terminal
 from reprobuild.lock.model import Lock
-from reprobuild.output.directory import engine_name, read_image
+from reprobuild.output.directory import engine_name, read_config_digest, read_image
 from reprobuild.recipe.image_config import image_config, split_environment, static_variables
 from reprobuild.run.choices import ChoiceUse
 from reprobuild.run.options import (
@@ -75,6 +75,7 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
     choices = ChoiceUse(
         out=out,
         lock=lock,
+        image=read_config_digest(out, image),
         known=context.store.known,
         options=_of_rank(run_options, context.env),
         say=say,

@@ -13,6 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild.engines.model import Task
+from reprobuild.errors import UsageError
+from reprobuild.output.directory import read_config_digest, read_image
+from reprobuild.run.choices import ChoiceUse
+from reprobuild.run.options import RunOptions
+from reprobuild.store.keyring import StoreKeyring
+from tests.choices.samples import forge_image, replace, save_choices
 from tests.conftest import Built, reprobuild
 
 # A graph with one measured operation, as Inductor leaves them (torch 2.13).
@@ -272,6 +279,58 @@ def test_choices_of_another_image_are_not_used(run: Run, out: Path) -> None:
     done = run('echo "${TORCHINDUCTOR_CACHE_DIR-none}"', "--trust-choices", name)
     assert done.stdout == "none\n"
     assert f"not used: choices {name[:12]} are of another image, with the lock 000000000000" in done.stderr
+
+
+def test_choices_of_a_forged_image_with_a_copied_lock_are_not_used(
+    run: Run, out: Path, built_example: Built, tmp_path: Path, env: Mapping[str, str]
+) -> None:
+    """The user tried an image of another party with `--save-choices`; that party then hands over the choices."""
+    forged = built_example.copy(tmp_path / "forged")
+    genuine = forge_image(forged)
+    done = reprobuild("run", forged, "--seed", "1", "--save-choices", "--", "sh", "-c", COMPILE, env=env)
+    assert done.returncode == 0, done.stderr
+    shutil.copytree(forged / "choices", out / "choices")
+    name = digest(out)
+    made_by = json.loads((out / f"choices/{name}.json").read_text())["image"]
+    done = run('echo "${TORCHINDUCTOR_CACHE_DIR-none}"', "--trust-choices", name)
+    assert done.stdout == "none\n"
+    reason = f"choices {name[:12]} are of another image with the same lock, {made_by[:19]}; this one is {genuine[:19]}"
+    assert f"not used: {reason}" in done.stderr
+    assert f"error: --choices strict: {reason}" in run(COMPILE, "--choices", "strict", code=125).stderr
+    assert run(COMPILE, "--save-choices").stdout == "made none\n"
+    assert digest(out) != name  # they are replaced
+
+
+def test_a_forged_image_that_states_the_genuine_one_is_not_run(
+    built_example: Built, tmp_path: Path, env: Mapping[str, str]
+) -> None:
+    """Its manifest is the stated one, so that an engine would load it, and the record name the genuine image."""
+    forged = built_example.copy(tmp_path / "forged")
+    genuine = forge_image(forged)
+    stated = json.loads((forged / "image.json").read_text())
+    replace(forged / "image.json", json.dumps({**stated, "config": genuine}).encode())
+    done = reprobuild("run", forged, "--save-choices", "--", "true", env=env)
+    assert done.returncode == 125
+    assert "does not hold the image that its image.json states" in done.stderr
+
+
+def test_choices_of_an_image_that_only_the_engine_has(out: Path, tmp_path: Path) -> None:
+    """Docker runs an image without its layers; nothing then tells which configuration it has."""
+    lock, image = read_image(out)
+    assert read_config_digest(out, image) == image.config
+    shutil.rmtree(out / "image")
+    assert read_config_digest(out, image) == ""
+    save_choices(out)
+    said: list[str] = []
+    use = ChoiceUse(
+        out=out, lock=lock, image="", known=StoreKeyring(tmp_path / "keys"), say=said.append,
+        options=RunOptions(save_choices=True),
+    )  # fmt: skip
+    with pytest.raises(
+        UsageError, match="holds no layers, so that the choices cannot name the image"
+    ) as caught:
+        use.open(Task(arguments=("true",)), {}, os.environ).__enter__()
+    assert caught.value.hint == f"make them: `reprobuild build {out}/reprobuild.lock -o {out}`"
 
 
 def test_linked_choices_are_not_read(run: Run, out: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import open_within
-from reprobuild.infra.untrusted.strings import Sha256, Size, Word
+from reprobuild.infra.untrusted.strings import Digest, Sha256, Size, Word
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.store.keyring import StoreKeyring
 
@@ -36,13 +36,16 @@ class CacheSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SavedChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The record of saved choices: their archive, their platform, and the lock of the image.
+    """The record of saved choices: their archive, their platform, and the image whose run made them.
 
-    `caches` has the size of each cache, by its consumer.
+    `lock` is the image's lock, and `image` the digest of its configuration, which has the hash of each layer. Only an
+    image with the same configuration gets the choices: everyone can give another image a copy of the lock. `caches`
+    has the size of each cache, by its consumer.
     """
 
     version: Literal[1] = 1
     lock: Sha256
+    image: Digest
     archive: ChoiceArchive
     platform: ChoicePlatform
     caches: dict[Word, CacheSize]
@@ -151,7 +154,8 @@ def is_accepted(file: ChoiceFile, known: StoreKeyring) -> bool:
 
 
 def _key(file: ChoiceFile) -> bytes:
-    return f"accepted choices, 1 {file.digest}".encode()
+    """Return the key of accepted choices: it binds their record to the image that made them."""
+    return f"accepted choices, 2 {file.digest} {file.saved.image}".encode()
 
 
 def encode_choices(saved: SavedChoices) -> bytes:
