@@ -25,7 +25,7 @@ from reprobuild.lock.system import EnvVar
 from reprobuild.recipe.image_config import environ_file
 from reprobuild.report.comparison import SHOWN, render_comparison
 from reprobuild.verify.roundtrip.compare import _EXCLUDED
-from tests.choices.samples import CACHE, save_choices
+from tests.choices.samples import CACHE, PLATFORM, save_choices
 from tests.compare.samples import NOBODY, SNAPSHOT, compared, info, make_image, make_snapshot, repository
 from tests.image.images import archived, make_layout, saved
 from tests.image.layouts import image_of, write_image
@@ -988,6 +988,23 @@ def test_saved_choices_of_output_directories(tmp_path: Path) -> None:
     assert difference.group == "choices"
     save_choices(tmp_path / "third")
     assert compared(tmp_path / "one", tmp_path / "third").is_same
+
+
+def test_no_difference_of_choices_hides_behind_another_record(tmp_path: Path) -> None:
+    """A description leaves out the driver, so that several records can have the same one."""
+    foreign = {**CACHE, "inductor/ab/cab.so": b"another kernel"}
+    for name in ("one", "other", "third"):
+        write(make_lock(), tmp_path / name / "reprobuild.lock")
+        last = save_choices(tmp_path / name)
+        for number in range(100 if name != "one" else 0):
+            platform = msgspec.structs.replace(PLATFORM, driver=str(number))
+            file = save_choices(tmp_path / name, foreign, platform)
+            if file.digest < last.digest:  # so that the common record is the last one
+                break
+            file.record.unlink()
+    difference = only(compared(tmp_path / "one", tmp_path / "other"))
+    assert (difference.kind, difference.aspects) == ("choices", ("sha256",))
+    assert compared(tmp_path / "other", tmp_path / "third").is_same
 
 
 def test_a_lock_alone_says_nothing_of_choices(tmp_path: Path) -> None:

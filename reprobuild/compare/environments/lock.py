@@ -93,13 +93,16 @@ def from_lock(path: Path, name: str) -> Environment:
 def with_choices(side: Environment, out: Path) -> Environment:
     """Return the facts of an output directory: those of its lock, and the saved choices of compilers.
 
+    Several records can have one description: it leaves out the driver, flags and packages. Then all their archives
+    count. They are joined without blanks, which would separate possible values of one file.
+
     Raises:
         UsageError: a record is damaged.
     """
-    choices: Facts = {
-        describe_platform(file.saved.platform): {"sha256": file.saved.archive.sha256}
-        for file in read_choices(out)
-    }
+    archives: dict[str, set[str]] = {}
+    for file in read_choices(out):
+        archives.setdefault(describe_platform(file.saved.platform), set()).add(file.saved.archive.sha256)
+    choices: Facts = {platform: {"sha256": ",".join(sorted(found))} for platform, found in archives.items()}
     return msgspec.structs.replace(side, known={**side.known, "choices": choices})
 
 
