@@ -9,18 +9,21 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from reprobuild.distribute.attachments import EMPTY, EMPTY_TYPE, digest_of
+from reprobuild.distribute.choice_secrets import refuse_secrets
 from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, OciRepository, encode_manifest
 from reprobuild.errors import DistributionError, FetchError
-from reprobuild.image.choices.archive import KIND, LARGEST, read_files
+from reprobuild.image.choices.archive import KIND, LARGEST
 from reprobuild.image.choices.record import (
     CHOICES,
     LARGEST_RECORD,
+    MOST_RECORDS,
     ChoiceFile,
     is_accepted,
     parse_choices,
@@ -35,14 +38,12 @@ from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import fetch
 from reprobuild.store.keyring import StoreKeyring
 from reprobuild.store.store import Store
-from reprobuild_portable import secrets
 
 TYPE = "application/vnd.reprobuild.choices"
 RECORD_TYPE = f"{TYPE}+json"
 MOST = 20  # platforms of one image; a registry may list any number, and each costs a request
+TOO_MANY = f"not looked at: the registry lists more than {MOST}"
 LARGEST_SUM = 1 << 30  # bytes of archives that `pull` fetches
-_MOST_TEXT = 64 << 20  # bytes that are searched for secrets, at some 2 s each MiB
-_HEAD = 8192
 
 
 class PulledChoices(Struct, frozen=True, kw_only=True):
@@ -72,8 +73,8 @@ def list_choices(out: Path, known: StoreKeyring) -> tuple[ChoiceFile, ...]:
     Raises:
         UsageError: a record is damaged.
         BuildError: an archive is damaged.
-        DistributionError: an archive is missing; a text in it looks like a secret, or there is too much text to search;
-            or the user has neither saved nor accepted the choices.
+        DistributionError: an archive is missing; something looks like a secret, or there is too much text to search; or
+            the user has neither saved nor accepted the choices.
     """
     files = read_choices(out)
     for file in files:
@@ -90,35 +91,8 @@ def list_choices(out: Path, known: StoreKeyring) -> tuple[ChoiceFile, ...]:
                 f"{file.archive} is missing, or no plain file",
                 hint=f"remove {file.record}, and save the choices again with `reprobuild run --save-choices`",
             ) from None
-    searched = 0
-    for file in {file.saved.archive.sha256: file for file in files}.values():
-        searched = _refuse_secrets(file, searched)
+    refuse_secrets(files)
     return files
-
-
-def _refuse_secrets(file: ChoiceFile, searched: int) -> int:
-    """Refuse an archive with a text that looks like a secret; compiled code is not searched.
-
-    Return the number of searched bytes, with those of former archives.
-    """
-    for path, stream in read_files(file.open_archive, file.saved.archive, f"the choices {file.name}"):
-        content = stream.read(_HEAD)
-        if b"\0" in content:
-            continue
-        content += stream.read(_MOST_TEXT + 1 - searched)
-        searched += len(content)
-        if searched > _MOST_TEXT:
-            raise DistributionError(
-                f"the texts in the choices of {file.record.parent} have more than {_MOST_TEXT >> 20} MiB, too many to "
-                "look for secrets",
-                hint=f"remove {file.record}, or hand the image over without its choices",
-            )
-        for line, rule in secrets.find(content):
-            raise DistributionError(
-                f"{file.archive}: {path}:{line} looks like a secret ({rule}), and is not handed to others",
-                hint=f"remove {file.record}, or hand the image over without its choices",
-            )
-    return searched
 
 
 def send_choices(
@@ -190,7 +164,9 @@ def fetch_choices(
 def _fetch_each(
     repository: OciRepository, offers: Sequence[Descriptor], subject: str, out: Path, store: Store, net: Net
 ) -> Iterator[PulledChoices]:
-    left = LARGEST_SUM
+    left, count = LARGEST_SUM, _count_records(out / CHOICES)
+    for offer in offers[MOST:]:
+        yield PulledChoices(digest=offer.digest, why=TOO_MANY)
     for offer in offers[:MOST]:
         try:
             file = _read_manifest(repository, offer.digest, subject, out / CHOICES)
@@ -198,6 +174,10 @@ def _fetch_each(
             yield PulledChoices(digest=offer.digest, why="damaged, or made up")
             continue
         archive = file.saved.archive
+        is_new = not file.record.exists()
+        if count + is_new > MOST_RECORDS:
+            yield PulledChoices(digest=offer.digest, why=f"{CHOICES} has {MOST_RECORDS} records")
+            continue
         if archive.size > left or archive.content > LARGEST:
             yield PulledChoices(digest=offer.digest, why=f"too large: {archive.size} bytes")
             continue
@@ -218,7 +198,13 @@ def _fetch_each(
         ):
             shutil.copyfileobj(source, target)
         write_below(out, name, file.document, replace=True)
+        count += is_new
         yield PulledChoices(digest=offer.digest, file=name)
+
+
+def _count_records(folder: Path) -> int:
+    """Return the number of records in a directory, of no more than it may have."""
+    return sum(1 for _ in islice(folder.glob("*.json"), MOST_RECORDS))
 
 
 def _read_manifest(repository: OciRepository, digest: str, subject: str, folder: Path) -> ChoiceFile:

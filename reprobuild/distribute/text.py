@@ -6,6 +6,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from reprobuild.distribute.bundle import BundleResult
+from reprobuild.distribute.choices import TOO_MANY
 from reprobuild.distribute.pull import PullResult
 from reprobuild.distribute.unbundle import UnbundleResult
 
@@ -62,4 +63,7 @@ def render_pulled(pulled: PullResult) -> str:
         for choice in pulled.choices
         if choice.file
     ]
+    unseen = sum(choice.why == TOO_MANY for choice in pulled.choices)
+    if unseen:
+        choices.append(f"{unseen} more choices of compilers {TOO_MANY}")
     return "\n".join([pulled.reference, str(pulled.out), *(against or [check]), *choices])

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprobuild.distribute import choices
-from reprobuild.distribute.choices import TYPE, list_choices
+from reprobuild.distribute import choice_secrets, choices
+from reprobuild.distribute.choices import MOST, TYPE, list_choices
 from reprobuild.distribute.pull import PullResult, pull
 from reprobuild.distribute.push import push
 from reprobuild.distribute.text import render_pulled
@@ -165,6 +165,34 @@ def test_archives_beyond_the_bound_are_not_fetched(
     assert (choice.file, choice.why) == ("", f"too large: {file.saved.archive.size} bytes")
 
 
+def test_choices_beyond_the_number_that_pull_looks_at_are_counted(
+    out: Path, held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everyone who may write to the repository can attach some before the genuine ones."""
+    monkeypatch.setattr(choices, "MOST", 2)
+    for number in range(5):
+        save_choices(out, platform=msgspec.structs.replace(PLATFORM, threads=number))
+    send(out, held)
+    pulled = bring(held, tmp_path / "there")
+    assert len(read_choices(tmp_path / "there")) == 2
+    why = f"not looked at: the registry lists more than {MOST}"
+    assert [choice.why for choice in pulled.choices if not choice.file] == [why] * 3
+    assert f"3 more choices of compilers {why}" in render_pulled(pulled).splitlines()
+
+
+def test_pull_writes_no_more_records_than_run_reads(
+    out: Path, held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        save_choices(out, platform=msgspec.structs.replace(PLATFORM, threads=number))
+    send(out, held)
+    monkeypatch.setattr(choices, "MOST_RECORDS", 2)
+    for _ in range(2):  # the second time, over the same files
+        pulled = bring(held, tmp_path / "there")
+        assert sorted(choice.why for choice in pulled.choices) == ["", "", "choices has 2 records"]
+    assert len(read_choices(tmp_path / "there")) == 2
+
+
 def test_pull_does_not_write_through_a_link(out: Path, held: Held, tmp_path: Path) -> None:
     save_choices(out)
     send(out, held)
@@ -191,10 +219,61 @@ def test_a_text_that_looks_like_a_secret_is_not_handed_over(out: Path) -> None:
     assert list_choices(out, keyring()) == ()
 
 
+TOKEN = "ghp_" + "wJalrXUtnFEMIK7MDENGbPxRfiCYzz123456"
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"\x7fELF\0\1\2" + bytes(range(256)) * 40 + TOKEN.encode() + b"\0\0\0", ""),  # compiled code
+        (bytes(range(256)) * 40 + b"\0\1" * 50 + TOKEN.encode("utf-16-le"), ""),
+        (bytes((1 << 20) - 10) + TOKEN.encode(), ""),  # between two pieces
+        (f"a\0b\nx = '{TOKEN}'\n".encode(), ":2"),  # a text with a NUL
+        (f"first\nx = '{TOKEN}'\n".encode("utf-16"), ":2"),
+        (f"first\nx = '{TOKEN}'\n".encode("utf-16-be"), ":2"),
+    ],
+)
+def test_a_secret_in_any_kind_of_file_is_seen(out: Path, content: bytes, place: str) -> None:
+    file = save_choices(out, {"inductor/ab/cab.so": content})
+    with pytest.raises(DistributionError, match=rf"inductor/ab/cab\.so{place} looks like a secret") as caught:
+        list_choices(out, keyring())
+    assert caught.value.hint == f"remove {file.record}, or hand the image over without its choices"
+
+
+def test_a_secret_in_a_name_of_a_file_is_seen_and_not_shown(out: Path) -> None:
+    save_choices(out, {f"inductor/ab/{TOKEN}.so": b"\0"})
+    with pytest.raises(DistributionError, match="the name of a file looks like a secret") as caught:
+        list_choices(out, keyring())
+    assert TOKEN not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"driver": TOKEN},
+        {"gpus": (TOKEN,)},
+        {"flags": (TOKEN,)},
+        {"variables": {"API_KEY": "hunter2x-Zq81kd"}},
+    ],
+)
+def test_a_secret_in_a_record_is_seen_and_not_shown(out: Path, changed: dict[str, Any]) -> None:
+    file = save_choices(out, platform=msgspec.structs.replace(PLATFORM, **changed))
+    with pytest.raises(DistributionError, match="has what looks like a secret") as caught:
+        list_choices(out, keyring())
+    assert str(file.record) in str(caught.value)
+    assert TOKEN not in str(caught.value)
+    assert "hunter2x" not in str(caught.value)
+
+
+def test_compiled_code_without_a_secret_is_handed_over(out: Path) -> None:
+    save_choices(out, {"inductor/ab/cab.so": Path(sys.executable).read_bytes()[: 4 << 20]})
+    assert len(list_choices(out, keyring())) == 1
+
+
 def test_a_secret_far_behind_is_seen_and_too_much_text_is_refused(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choices, "_MOST_TEXT", 1 << 20)
+    monkeypatch.setattr(choice_secrets, "_MOST_TEXT", 1 << 20)
     token = "ghp_" + "wJalrXUtnFEMIK7MDENGbPxRfiCYzz123456"
     file = save_choices(out, {"inductor/ab/a.py": b"\n" * 500_000 + f"x = '{token}'\n".encode()})
     with pytest.raises(DistributionError, match=r"a\.py:500001 looks like a secret"):
@@ -210,13 +289,13 @@ def test_an_archive_of_many_records_is_searched_once(out: Path, monkeypatch: pyt
     for number in range(5):
         save_choices(out, platform=msgspec.structs.replace(PLATFORM, threads=number))
     reads: list[str] = []
-    read_files = choices.read_files
+    read_files = choice_secrets.read_files
 
     def count_reads(*words: Any) -> Any:
         reads.append(words[2])
         return read_files(*words)
 
-    monkeypatch.setattr(choices, "read_files", count_reads)
+    monkeypatch.setattr(choice_secrets, "read_files", count_reads)
     assert len(list_choices(out, keyring())) == 5
     assert len(reads) == 1
 

@@ -28,7 +28,7 @@ ALLOWED = {
     "engines/gpu.py": (1, _HOST),
     "engines/output_files.py": (1, "results of the user's own command, which are returned in memory"),
     "engines/limits.py": (1, _HOST),
-    "image/choices/platform.py": (2, _HOST),
+    "image/choices/platform.py": (1, _HOST),
     "engines/podman_options.py": (1, _HOST),
     "compare/environments/image.py": (1, "the extraction is bounded"),
     "compare/images/explain.py": (2, "the extraction is bounded"),

@@ -62,20 +62,28 @@ def hash_files(folder: Path, is_kept: Callable[[str], bool]) -> dict[str, str]:
         if not is_kept(path):
             continue
         characters += len(path)
+        total += os.fstat(number).st_size  # before it is read: a file of terabytes need not have content
+        if len(hashes) == MOST_FILES or total > LARGEST or characters > MOST_CHARACTERS:
+            raise _size_error()
         with os.fdopen(os.dup(number), "rb") as stream:
-            hashes[path] = _hash(stream)
-            total += stream.tell()
-        if len(hashes) > MOST_FILES or total > LARGEST or characters > MOST_CHARACTERS:
-            raise UsageError(
-                f"the caches of this run have more than {MOST_FILES} files or {LARGEST >> 30} GiB",
-                hint="run without --save-choices: the cache of such a run is not one of choices alone",
-            )
+            hashes[path] = _hash(stream, os.fstat(number).st_size)
     return hashes
 
 
-def _hash(stream: IO[bytes]) -> str:
+def _size_error() -> UsageError:
+    return UsageError(
+        f"the caches of this run have more than {MOST_FILES} files or {LARGEST >> 30} GiB",
+        hint="run without --save-choices: the cache of such a run is not one of choices alone",
+    )
+
+
+def _hash(stream: IO[bytes], size: int) -> str:
+    """Return the sha256 of a file that has at most so many bytes."""
     digest = hashlib.sha256()
     while chunk := stream.read(CHUNK):
+        size -= len(chunk)
+        if size < 0:  # it grows while it is read
+            raise _size_error()
         digest.update(chunk)
     return digest.hexdigest()
 

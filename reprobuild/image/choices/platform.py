@@ -6,13 +6,15 @@ import platform
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.infra.untrusted.strings import PackageName, ShortLine, Size, VariableName, Word
 from reprobuild.lock.distributions import environment_wheels
 from reprobuild.lock.model import Lock
+from reprobuild_portable import secrets
 from reprobuild_portable.host import host
 
 # They choose instructions or the number of threads.
@@ -29,6 +31,12 @@ _SYSTEM = re.compile(r"(?:g\+\+|gcc|clang|binutils)(?:-\d+)?|libgomp1")
 _CPU_FIELDS = ("model name", "CPU part", "CPU implementer")
 _FLAGS = re.compile(r"(?m)^(?:flags|Features)\s*: (.*)$")
 _LONGEST = 200
+_MOST_FLAGS = 2000  # a processor has some 150
+_MOST_GPUS = 100
+_MOST_VARIABLES = 100
+_MOST_PACKAGES = 500
+_LARGEST_NODE = 1 << 16  # characters; a node has some 40 lines
+_SECRET = "(secret)"
 _SHOWN = 5
 
 
@@ -42,12 +50,12 @@ class ChoicePlatform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     machine: Word
     cpu: ShortLine
-    flags: tuple[Word, ...]
+    flags: Annotated[tuple[Word, ...], Meta(max_length=_MOST_FLAGS)]
     threads: Size
-    gpus: tuple[ShortLine, ...]
+    gpus: Annotated[tuple[ShortLine, ...], Meta(max_length=_MOST_GPUS)]
     driver: ShortLine
-    variables: dict[VariableName, ShortLine]
-    packages: dict[PackageName, ShortLine]
+    variables: Annotated[dict[VariableName, ShortLine], Meta(max_length=_MOST_VARIABLES)]
+    packages: Annotated[dict[PackageName, ShortLine], Meta(max_length=_MOST_PACKAGES)]
 
 
 class VisibleGpus(Struct, frozen=True, kw_only=True):
@@ -82,7 +90,9 @@ def find_platform(
         threads=len(host.sched_getaffinity(0)),
         gpus=tuple(sorted({*map(_shorten, nvidia.models), *amd})),
         driver=_shorten(nvidia.driver),
-        variables={name: _shorten(variables[name]) for name in VARIABLES if name in variables},
+        variables={
+            name: _shorten(_hide_secret(name, variables[name])) for name in VARIABLES if name in variables
+        },
         packages=dict(sorted(_find_packages(lock))),
     )
 
@@ -93,9 +103,12 @@ def _amd_gpus(root: Path) -> Iterator[str]:
     https://docs.kernel.org/gpu/amdgpu/driver-core.html (KFD); a processor has the target 0.
     """
     for path in root.glob("sys/class/kfd/kfd/topology/nodes/*/properties"):
-        fields = dict(
-            re.findall(r"(?m)^(gfx_target_version|simd_count) (\d{1,9})$", path.read_text("utf-8", "replace"))
-        )
+        try:
+            with path.open(encoding="utf-8", errors="replace") as stream:
+                text = stream.read(_LARGEST_NODE)
+        except OSError:  # in a container, the driver refuses the GPUs of others (EPERM)
+            continue
+        fields = dict(re.findall(r"(?m)^(gfx_target_version|simd_count) (\d{1,9})$", text))
         if fields.get("gfx_target_version", "0") != "0":
             yield f"gfx {fields['gfx_target_version']}, {fields.get('simd_count', '?')} units"
 
@@ -125,14 +138,15 @@ def _find_packages(lock: Lock) -> Iterator[tuple[str, str]]:
 
 
 def describe_platform(platform: ChoicePlatform) -> str:
-    """Return the facts by which people tell the platforms of one image apart."""
+    """Return the facts by which people tell the platforms of one image apart, without secrets."""
     machine = platform.cpu or platform.machine
-    variables = [f"{name}={value}" for name, value in sorted(platform.variables.items())]
-    return ", ".join((machine, f"{platform.threads} processors", *platform.gpus, *variables))
+    variables = [f"{name}={_hide_secret(name, value)}" for name, value in sorted(platform.variables.items())]
+    facts = [secrets.redact(text) for text in (machine, *platform.gpus)]
+    return ", ".join((facts[0], f"{platform.threads} processors", *facts[1:], *variables))
 
 
 def list_differences(saved: ChoicePlatform, here: ChoicePlatform) -> tuple[str, ...]:
-    """Return what differs between the platform of saved choices and this one, as lines."""
+    """Return what differs between the platform of saved choices and this one, as lines without secrets."""
     lines = [
         f"{title}: {_show(old)} when they were saved, {_show(new)} here"
         for title, old, new in (
@@ -150,17 +164,25 @@ def list_differences(saved: ChoicePlatform, here: ChoicePlatform) -> tuple[str, 
         lines.append(f"instruction sets: {'; '.join(sets)}")
     for old_table, new_table in ((saved.variables, here.variables), (saved.packages, here.packages)):
         lines += [
-            f"{name}: {_show(old_table.get(name, ''))} when they were saved, {_show(new_table.get(name, ''))} here"
+            f"{name}: {_show(old_table.get(name, ''), name)} when they were saved, "
+            f"{_show(new_table.get(name, ''), name)} here"
             for name in sorted(old_table.keys() | new_table.keys())
             if old_table.get(name) != new_table.get(name)
         ]
     return tuple(lines)
 
 
-def _show(value: str | int) -> str:
-    return str(value) if value != "" else "none"
+def _show(value: str | int, name: str = "") -> str:
+    return _hide_secret(name, str(value)) if value != "" else "none"
+
+
+def _hide_secret(name: str, value: str) -> str:
+    """Return the value of a variable or another fact; a secret is not shown."""
+    return _SECRET if secrets.secret_variable(name, value) else secrets.redact(value)
 
 
 def _join(title: str, names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    shown = ", ".join(map(secrets.redact, names[:_SHOWN])) + (
+        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    )
     return f"{title} {shown}"

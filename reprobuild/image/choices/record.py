@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.image.choices.archive import ChoiceArchive
@@ -23,8 +24,9 @@ from reprobuild.store.keyring import StoreKeyring
 
 CHOICES = "choices"
 _RECORD, _ARCHIVE = ".json", ".tar.zst"
-LARGEST_RECORD = 1 << 20  # bytes; a record has some 10,000
-_MOST_RECORDS = 1000
+LARGEST_RECORD = 64 << 10  # bytes; a record has some 10,000
+MOST_RECORDS = 100  # platforms of one image
+_MOST_CACHES = 100
 
 
 class CacheSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +50,7 @@ class SavedChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     image: Digest
     archive: ChoiceArchive
     platform: ChoicePlatform
-    caches: dict[Word, CacheSize]
+    caches: Annotated[dict[Word, CacheSize], Meta(max_length=_MOST_CACHES)]
 
 
 class ChoiceFile(Struct, frozen=True, kw_only=True):
@@ -91,18 +93,33 @@ def read_choices(out: Path) -> tuple[ChoiceFile, ...]:
     """Return all saved choices of an output directory, in the order of their names.
 
     Raises:
-        UsageError: a record is damaged, or the directory is a link.
+        UsageError: a record is damaged, there are too many, or the directory is a link.
     """
     refuse_link(out / CHOICES, "the choices")
     return tuple(_read_records(out / CHOICES))
 
 
+def refuse_too_many(folder: Path, count: int) -> None:
+    """Refuse more records than a directory may have.
+
+    Raises:
+        UsageError: there are more.
+    """
+    if count > MOST_RECORDS:
+        raise UsageError(
+            f"{folder} has choices of more than {MOST_RECORDS} platforms",
+            hint="remove the records (*.json) of those that are not needed, or run with --choices off",
+        )
+
+
 def _read_records(folder: Path) -> Iterator[ChoiceFile]:
     try:
-        paths = sorted(path for path in folder.iterdir() if path.name.endswith(_RECORD))
+        records = (path for path in folder.iterdir() if path.name.endswith(_RECORD))
+        paths = sorted(islice(records, MOST_RECORDS + 1))
     except OSError:
         return
-    for path in paths[:_MOST_RECORDS]:
+    refuse_too_many(folder, len(paths))
+    for path in paths:
         try:
             document = _read_record(folder, path.name)
             saved = parse_choices(document)
