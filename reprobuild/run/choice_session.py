@@ -13,7 +13,13 @@ from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
 from reprobuild.image.choices.archive import hash_files, pack, unpack
 from reprobuild.image.choices.caches import MOUNT, CompilerCache, matches
-from reprobuild.image.choices.measurements import display_measurement, list_all_measurements
+from reprobuild.image.choices.generated import find_new_code, identify_code
+from reprobuild.image.choices.measurements import (
+    MeasuredFile,
+    display_measurement,
+    find_new_measurements,
+    read_measured_files,
+)
 from reprobuild.image.choices.platform import ChoicePlatform
 from reprobuild.image.choices.record import (
     CHOICES,
@@ -22,6 +28,7 @@ from reprobuild.image.choices.record import (
     SavedChoices,
     encode_choices,
     read_choices,
+    refuse_too_many,
     remember_accepted,
 )
 from reprobuild.infra.atomic import private_directory
@@ -34,15 +41,22 @@ _SHOWN = 5
 
 
 class CacheState(Struct, frozen=True, kw_only=True):
-    """The files of a cache's directory: hashes, measurements, and compiled units with their hashes."""
+    """The files of a cache's directory, by path.
+
+    All files and compiled units have their hashes, and generated code has the hashes of `identify_code`.
+    """
 
     hashes: dict[str, str] = {}
-    measured: frozenset[str] = frozenset()
+    measured: dict[str, MeasuredFile] = {}
     compiled: dict[str, str] = {}
+    generated: dict[str, str] = {}
 
 
 class Misses(Struct, frozen=True, kw_only=True):
-    """The measurements and compiled units of a run that its saved choices did not have."""
+    """The measurements and compiled units of a run that its saved choices did not have, or had otherwise.
+
+    Generated code counts as compiled.
+    """
 
     measured: tuple[str, ...]
     compiled: tuple[str, ...]
@@ -110,10 +124,12 @@ class ChoiceSession:
             UsageError: see `hash_files`.
         """
         before, after = self._before, self._read_state()
-        changed = sorted(
-            path for path, sha256 in after.compiled.items() if before.compiled.get(path) != sha256
+        compiled = [path for path, sha256 in after.compiled.items() if before.compiled.get(path) != sha256]
+        generated = find_new_code(before.generated, after.generated)
+        return Misses(
+            measured=find_new_measurements(before.measured, after.measured),
+            compiled=tuple(sorted((*compiled, *generated))),
         )
-        return Misses(measured=tuple(sorted(after.measured - before.measured)), compiled=tuple(changed))
 
     def save(self, out: Path, known: StoreKeyring) -> ChoiceFile | None:
         """Save the caches into an output directory; return them, or None if they are empty.
@@ -121,20 +137,22 @@ class ChoiceSession:
         They replace those of the same platform, and those of other images.
 
         Raises:
-            UsageError: see `hash_files`.
+            UsageError: see `hash_files`, or there are choices of too many platforms.
             BuildError: the directory of choices is a link.
             OSError: the output directory cannot be written.
         """
         state = self._read_state()
         if not state.hashes:
             return None
+        files = read_choices(out)
         former = [
             file
-            for file in read_choices(out)
+            for file in files
             if file.saved.platform == self._platform
             or (file.saved.lock, file.saved.image) != (self._lock.digest, self._image)
         ]
         folder = out / CHOICES
+        refuse_too_many(folder, len(files) - len(former) + 1)
         with private_directory(self._folder.parent) as scratch:
             archive = pack(self._folder, state.hashes, scratch / "archive", self._lock.epoch)
             saved = SavedChoices(
@@ -157,12 +175,14 @@ class ChoiceSession:
 
     def _read_state(self) -> CacheState:
         hashes = hash_files(self._folder, self._is_kept)
-        groups = {path: self._group(path) for path in hashes}
-        measured = [path for path, group in groups.items() if group == "measured"]
+        groups: dict[str, dict[str, str]] = {name: {} for name in ("measured", "compiled", "generated", "")}
+        for path, sha256 in hashes.items():
+            groups[self._group(path)][path] = sha256
         return CacheState(
             hashes=hashes,
-            measured=list_all_measurements(self._folder, measured),
-            compiled={path: sha256 for path, sha256 in hashes.items() if groups[path] == "compiled"},
+            measured=read_measured_files(self._folder, groups["measured"]),
+            compiled=groups["compiled"],
+            generated=identify_code(self._folder, groups["generated"]),
         )
 
     def _is_kept(self, path: str) -> bool:
@@ -172,18 +192,13 @@ class ChoiceSession:
     def _group(self, path: str) -> str:
         name, _, below = path.partition("/")
         cache = self._caches[name]
-        return (
-            "measured"
-            if matches(cache.measured, below)
-            else "compiled"
-            if matches(cache.compiled, below)
-            else ""
-        )
+        table = {"measured": cache.measured, "compiled": cache.compiled, "generated": cache.generated}
+        return next((group for group, patterns in table.items() if matches(patterns, below)), "")
 
     def _size(self, name: str, state: CacheState) -> CacheSize:
         above = f"{name}/"
         return CacheSize(
-            measured=sum(line.startswith(above) for line in state.measured),
+            measured=sum(len(file.values) for path, file in state.measured.items() if path.startswith(above)),
             compiled=sum(path.startswith(above) for path in state.compiled),
             files=sum(path.startswith(above) for path in state.hashes),
         )

@@ -12,16 +12,24 @@ import pytest
 
 from reprobuild.errors import BuildError, UsageError
 from reprobuild.image.choices import archive as archives
-from reprobuild.image.choices import measurements
+from reprobuild.image.choices import record
 from reprobuild.image.choices.archive import ChoiceArchive, hash_files, pack, unpack
 from reprobuild.image.choices.caches import MOUNT, find_caches, matches, read_caches
-from reprobuild.image.choices.measurements import list_all_measurements, list_measurements
-from reprobuild.image.choices.platform import ChoicePlatform, VisibleGpus, find_platform, list_differences
+from reprobuild.image.choices.platform import (
+    ChoicePlatform,
+    VisibleGpus,
+    describe_platform,
+    find_platform,
+    list_differences,
+)
+from reprobuild.image.choices.record import read_choices
 from reprobuild.image.layers.blobs import LayerWriter
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.model import Lock
-from reprobuild.run.choice_session import Misses, refuse_without_caches
+from reprobuild.run.choice_session import ChoiceSession, refuse_without_caches
+from reprobuild.store.keyring import StoreKeyring
+from tests.choices.samples import IMAGE, PLATFORM, save_choices
 from tests.verify.samples import conda_package, make_lock, wheel
 
 CPUINFO = "processor : 0\nmodel name\t: EPYC 9B14\nflags\t\t: sse4_2 avx2 avx512f\n\nprocessor : 1\n"
@@ -41,7 +49,7 @@ def test_each_cache_has_its_facts() -> None:
     for cache in table.values():
         assert cache.source.startswith("https://")
         assert cache.key
-        for pattern in (*cache.measured, *cache.compiled, *cache.left_out):
+        for pattern in (*cache.measured, *cache.compiled, *cache.generated, *cache.left_out):
             re.compile(pattern)
     assert len({cache.variable for cache in table.values()}) == len(table)
 
@@ -71,12 +79,14 @@ def test_variables_lead_below_the_mount() -> None:
         # Inductor's and JAX's are of real runs; Triton's and TunableOp's are of their sources.
         ("inductor", "cache/44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", "measured"),
         ("inductor", "3g/c3g2mqobe6g24e353lemr6cpzfcmocdsk5rbq3mousrlfxbh7zgy.so", "compiled"),
-        ("inductor", "rm/crmenkgraetik2tie2tg3qf6ocfewuuwbpuztd325yh3wdbrerbb.main.cpp", ""),
+        ("inductor", "rm/crmenkgraetik2tie2tg3qf6ocfewuuwbpuztd325yh3wdbrerbb.main.cpp", "generated"),
+        ("inductor", "ba/cbamcvwar3chqqj3ayeqvuya2yqg5bvb4gkr7apixnfard23t5w4.py", "generated"),
         ("inductor", "locks/c3g2mqobe6g24e353lemr6cpzfcmocdsk5rbq3mousrlfxbh7zgy.lock", "left_out"),
         ("inductor", "fxgraph/6x/f6x/abc", "compiled"),
         ("inductor", "ab/cabc.best_config", "measured"),
         ("triton", "K4HSKAC/add_kernel.autotune.json", "measured"),
         ("triton", "K4HSKAC/add_kernel.cubin", "compiled"),
+        ("triton", "K4HSKAC/add_kernel.json", "generated"),
         ("triton", "K4HSKAC/tmp.pid_1_x/add_kernel.cubin", "left_out"),
         ("jax", "jit_f-0f1e2d-cache", "compiled"),
         ("jax", "jit_f-0f1e2d-atime", "left_out"),
@@ -85,7 +95,10 @@ def test_variables_lead_below_the_mount() -> None:
 )
 def test_files_of_a_cache_are_told_apart(consumer: str, path: str, group: str) -> None:
     cache = read_caches()[consumer]
-    groups = {"left_out": cache.left_out, "measured": cache.measured, "compiled": cache.compiled}
+    groups = {
+        "left_out": cache.left_out, "measured": cache.measured, "compiled": cache.compiled,
+        "generated": cache.generated,
+    }  # fmt: skip
     assert next((name for name, patterns in groups.items() if matches(patterns, path)), "") == group
 
 
@@ -121,6 +134,107 @@ def test_a_platform_with_a_gpu_of_amd(tmp_path: Path) -> None:
         (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count 1216\ngfx_target_version {target}\n")
     assert platform_of(tmp_path, gpus=VisibleGpus()).gpus == ("gfx 90402, 1216 units",)
     assert platform_of(tmp_path, gpus=None).gpus == ()
+
+
+@pytest.mark.parametrize("error", [IsADirectoryError, PermissionError])
+def test_a_gpu_of_amd_that_cannot_be_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    """The driver answers EPERM for the GPUs of other containers."""
+    for number in range(3):
+        node = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{number}"
+        node.mkdir(parents=True)
+        if number == 1 and error is IsADirectoryError:
+            (node / "properties").mkdir()
+        else:
+            (node / "properties").write_text(f"simd_count {number}\ngfx_target_version 90402\n")
+    open_path = Path.open
+
+    def refuse_one(path: Path, *words: Any, **named: Any) -> Any:
+        if path.parent.name == "1" and error is PermissionError:
+            raise PermissionError(1, "Operation not permitted")
+        return open_path(path, *words, **named)
+
+    monkeypatch.setattr(Path, "open", refuse_one)
+    assert platform_of(tmp_path, gpus=VisibleGpus()).gpus == ("gfx 90402, 0 units", "gfx 90402, 2 units")
+
+
+TOKEN = "ghp_" + "wJalrXUtnFEMIK7MDENGbPxRfiCYzz123456"
+
+
+def test_secrets_are_neither_recorded_nor_shown(tmp_path: Path) -> None:
+    """A record of another party may have them anywhere."""
+    here = platform_of(tmp_path, variables={"MKL_CBWR": TOKEN})
+    assert here.variables == {"MKL_CBWR": "(secret)"}
+    foreign = msgspec.structs.replace(
+        here, cpu=TOKEN, driver=TOKEN, gpus=(TOKEN,), flags=(TOKEN,),
+        variables={"MKL_CBWR": TOKEN, "API_KEY": "hunter2x"}, packages={"torch": TOKEN},
+    )  # fmt: skip
+    shown = "\n".join((*list_differences(foreign, here), *list_differences(here, foreign)))
+    shown += describe_platform(foreign)
+    assert "MKL_CBWR" in shown
+    assert "wJalrXUtn" not in shown
+    assert "hunter2x" not in shown
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"flags": ("a1",) * 2001},
+        {"gpus": ("x",) * 101},
+        {"variables": {f"A{number}": "" for number in range(101)}},
+        {"packages": {f"a{number}": "" for number in range(501)}},
+    ],
+)
+def test_the_facts_of_a_platform_are_bounded(tmp_path: Path, changed: dict[str, Any]) -> None:
+    platform = msgspec.structs.replace(PLATFORM, **changed)
+    save_choices(tmp_path / "out", platform=platform)
+    with pytest.raises(UsageError, match=r"is damaged, or of another version.*length <= "):
+        read_choices(tmp_path / "out")
+
+
+def test_a_record_is_bounded(tmp_path: Path) -> None:
+    folder = tmp_path / "out/choices"
+    folder.mkdir(parents=True)
+    (folder / f"{'0' * 64}.json").write_bytes(b" " * ((64 << 10) + 1))
+    with pytest.raises(UsageError, match="it has more than 65536 bytes"):
+        read_choices(tmp_path / "out")
+
+
+def test_more_records_than_a_directory_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that used one of the first hundred, by their names, would hide the rest."""
+    monkeypatch.setattr(record, "MOST_RECORDS", 2)
+    for number in range(2):
+        save_choices(tmp_path / "out", platform=msgspec.structs.replace(PLATFORM, threads=number))
+    assert len(read_choices(tmp_path / "out")) == 2
+    (tmp_path / "new/inductor").mkdir(parents=True)
+    session = ChoiceSession(make_lock(), IMAGE, tmp_path / "new", {}, PLATFORM, None)
+    assert session.save(tmp_path / "out", StoreKeyring(None)) is None  # it is empty
+    save_choices(tmp_path / "out", platform=msgspec.structs.replace(PLATFORM, threads=2))
+    with pytest.raises(UsageError, match="has choices of more than 2 platforms") as caught:
+        read_choices(tmp_path / "out")
+    hint = "remove the records (*.json) of those that are not needed, or run with --choices off"
+    assert caught.value.hint == hint
+
+
+def test_no_record_is_saved_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, out, known = make_lock(), tmp_path / "out", StoreKeyring(None)
+    out.mkdir()
+    monkeypatch.setattr(record, "MOST_RECORDS", 1)
+    for threads in (1, 2):
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        platform = msgspec.structs.replace(PLATFORM, threads=threads)
+        session = ChoiceSession(lock, IMAGE, folder, {"inductor": read_caches()["inductor"]}, platform, None)
+        (folder / "inductor/cache").mkdir()
+        (folder / "inductor/cache/44").write_text("{}")
+        if threads == 1:
+            first = session.save(out, known)
+        else:
+            with pytest.raises(UsageError, match="has choices of more than 1 platforms"):
+                session.save(out, known)
+    assert first is not None
+    assert [file.digest for file in read_choices(out)] == [first.digest]
 
 
 def _wheel_of(version: str, sha256: str) -> Lock:
@@ -294,6 +408,23 @@ def test_bytes_behind_the_end_of_an_archive_are_bounded(tmp_path: Path) -> None:
         unpack((tmp_path / "archive").open, archive, tmp_path / "into", 0, "it")
 
 
+def test_a_file_without_content_is_not_hashed_beyond_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux hashes a terabyte of holes in a quarter of an hour."""
+    with (tmp_path / "a.so").open("wb") as stream:
+        stream.truncate(8 << 40)
+    monkeypatch.setattr(archives, "_hash", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(UsageError, match="more than 200000 files or 8 GiB"):
+        hash_files(tmp_path, kept)
+
+
+def test_a_file_that_grows_is_not_read_without_end(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 100)
+    with (tmp_path / "a").open("rb") as stream, pytest.raises(UsageError, match="more than 200000 files"):
+        archives._hash(stream, 99)
+
+
 def test_names_in_a_cache_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "MOST_CHARACTERS", 100)
     (tmp_path / ("a" * 99)).touch()
@@ -301,47 +432,3 @@ def test_names_in_a_cache_have_a_bound(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "bb").touch()
     with pytest.raises(UsageError, match="the caches of this run have more than"):
         hash_files(tmp_path, kept)
-
-
-# --- measurements -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "lines"),
-    [
-        ("t", '{"c": {"mm": {"1x2": {"gemm": 0.5, "mkl": 1}}}}', {"t: c mm 1x2 gemm", "t: c mm 1x2 mkl"}),
-        ("x.best_config", '{"XBLOCK": 64, "num_warps": 8}', {"x.best_config"}),
-        ("r.csv", "Validator,PT,2.13\nGemm,nn_1_2,Default,0.5\n", {"r.csv: Gemm,nn_1_2,Default"}),
-        ("broken", '{"c": {', {"broken"}),
-        ("deep", "[" * 100_000, {"deep"}),
-    ],
-)
-def test_measurements_of_a_file(tmp_path: Path, name: str, content: str, lines: set[str]) -> None:
-    (tmp_path / name).write_text(content)
-    assert list_measurements(tmp_path, name) == lines
-
-
-def test_a_table_whose_keys_repeat_has_a_bound(tmp_path: Path) -> None:
-    """A key of 400 kB above 30,000 numbers would need 12 GB."""
-    inner = ", ".join(f'"{number}": 1' for number in range(30_000))
-    (tmp_path / "t").write_text(f'{{"c": {{"{"k" * 400_000}": {{{inner}}}}}}}')
-    assert list_measurements(tmp_path, "t") == {"t"}
-
-
-def test_measurements_of_all_files_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurements, "MOST_CHARACTERS", 20)
-    for name in "ab":
-        (tmp_path / name).write_text('{"c": {"mm": {"1x2": {"gemm": 1}}}}')
-    assert len(list_all_measurements(tmp_path, ["a"])) == 1
-    with pytest.raises(
-        UsageError, match="the measurements in the caches of this run have more than"
-    ) as caught:
-        list_all_measurements(tmp_path, ["a", "b"])
-    hint = "run without --save-choices: the cache of such a run is not one of choices alone"
-    assert caught.value.hint == hint
-
-
-def test_misses_name_a_few_and_count_the_rest() -> None:
-    assert not Misses(measured=(), compiled=())
-    text = str(Misses(measured=("a\x1b[2J", *"bcd"), compiled=("e.so", "f.so")))
-    assert text == "4 new measurements, 2 newly compiled files; a\\x1b[2J; b; c; d; e.so; and 1 more"

@@ -44,7 +44,7 @@ UNTYPED = {
     "ecosystems/conda/linking.py:run_rattler": "the answer of a process of this program; its callers give it a type",
     "ecosystems/conda/rattler_worker.py:main": "the other end of that process",
     "compare/environments/image.py:object": "of an image: each value is tested for text, and only displayed",
-    "image/choices/measurements.py:list_measurements": "of a container: only keys are taken, for display",
+    "image/choices/measurements.py:_read_table": "of a container: keys are taken for display, and values are compared",
     "bisect/metric.py:read_file": "of a container: one value is taken, and becomes a number or nothing",
     "infra/untrusted/decode.py:decode_json": "the type is an argument: its callers are in the list",
     "infra/untrusted/decode.py:decode_toml": "the type is an argument: its callers are in the list",

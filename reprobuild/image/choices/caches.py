@@ -21,7 +21,8 @@ MOUNT = "/var/cache/reprobuild-choices"  # cached code has absolute paths, so th
 class CompilerCache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A cache of one consumer; `caches.toml` explains the fields.
 
-    `measured`, `compiled` and `left_out` are regular expressions of whole paths below the cache's directory.
+    `measured`, `compiled`, `generated` and `left_out` are regular expressions of whole paths below the cache's
+    directory.
     """
 
     packages: tuple[str, ...]
@@ -32,6 +33,7 @@ class CompilerCache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     left_out: tuple[str, ...]
     key: str
     source: str
+    generated: tuple[str, ...] = ()
     file: str = ""
     settings: dict[str, str] = {}
 
