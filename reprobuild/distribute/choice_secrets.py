@@ -79,9 +79,9 @@ def _refuse_in_paths(file: ChoiceFile, paths: Sequence[bytes]) -> None:
         raise _secret_error(file, f"{file.archive}: the name of a file looks like a secret ({rule})")
 
 
-def _secret_error(file: ChoiceFile, what: str) -> DistributionError:
+def _secret_error(file: ChoiceFile, reason: str) -> DistributionError:
     return DistributionError(
-        f"{what}, and is not handed to others",
+        f"{reason}, and is not handed to others",
         hint=f"remove {file.record}, or hand the image over without its choices",
     )
 

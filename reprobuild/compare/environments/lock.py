@@ -102,7 +102,7 @@ def with_choices(side: Environment, out: Path) -> Environment:
     archives: dict[str, set[str]] = {}
     for file in read_choices(out):
         archives.setdefault(describe_platform(file.saved.platform), set()).add(file.saved.archive.sha256)
-    choices: Facts = {platform: {"sha256": ",".join(sorted(found))} for platform, found in archives.items()}
+    choices: Facts = {platform: {"sha256": ",".join(sorted(hashes))} for platform, hashes in archives.items()}
     return msgspec.structs.replace(side, known={**side.known, "choices": choices})
 
 

@@ -83,7 +83,9 @@ def read_measured_file(folder: Path, path: str, sha256: str) -> MeasuredFile:
         values.setdefault(line, []).append(value)
     if not values:
         return whole
-    return MeasuredFile(values={line: " ".join(sorted(found)) for line, found in values.items()}, form=form)
+    return MeasuredFile(
+        values={line: " ".join(sorted(numbers)) for line, numbers in values.items()}, form=form
+    )
 
 
 def _read_rows(content: bytes) -> tuple[Iterable[tuple[str, str]], str]:
