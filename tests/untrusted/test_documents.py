@@ -80,7 +80,7 @@ ENTRIES = {
     "ecosystems/pypi/json_page.py::json_decoder $.files[...]": "_File",
     "ecosystems/pypi/json_page.py::json_decoder $.core-metadata": "_METADATA",
     "ecosystems/pypi/json_page.py::json_decoder $.dist-info-metadata": "_METADATA",
-    "snapshot/importers/source.py:fields:decode_json $[...]": "only whether it is there",
+    "snapshot/importers/source.py:_read_fields:decode_json $[...]": "only whether it is there",
     "verify/certificate/read.py:_read_version:decode_json $.determinism": "only whether it is there",
 }
 
