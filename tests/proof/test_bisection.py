@@ -68,7 +68,11 @@ def test_wrong_answers_are_counted() -> None:
 
 def test_repeated_trials_are_counted() -> None:
     names = ["V003", "v001"]
-    right = {"kills": 2, "runs again": 2, "answer after kills": names, "answers side by side": [names, names]}
+    right = {
+        "kills": kills.KILLS, "runs again": 2, "answers after kills": [names, names],
+        "answers side by side": [names, names],
+    }  # fmt: skip
     assert kills.held(right)
-    assert not kills.held({**right, "runs again": 3})
-    assert not kills.held({**right, "answer after kills": []})
+    assert not kills.held({**right, "runs again": kills.KILLS + 1})
+    assert not kills.held({**right, "kills": kills.KILLS - 1})
+    assert not kills.held({**right, "answers after kills": [names, []]})
