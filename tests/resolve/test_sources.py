@@ -391,6 +391,28 @@ def test_the_name_of_a_person_does_not_hide_a_subdirectory(
     assert (named.kind, named.subdirectory) == ("vcs", subdirectory)
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "revision"),
+    [
+        ("https://git.example/o/r@feature/x", "https://git.example/o/r", "feature/x"),
+        ("https://git.example/r@main", "https://git.example/r", "main"),
+        ("https://me@git.example/r", "https://me@git.example/r", None),
+        ("https://me@git.example/r@a/b", "https://me@git.example/r", "a/b"),
+        ("https://git.example/@scope/r", "https://git.example/@scope/r", None),
+        ("ssh://git@git.example/o/r", "ssh://git@git.example/o/r", None),
+        ("git@git.example:o/r", "git@git.example:o/r", None),
+        ("git@git.example:o/r@a/b", "git@git.example:o/r", "a/b"),
+        ("here@feature/x", "here", "feature/x"), ("there@x/y", "there@x/y", None), ("gone@x/y", "gone@x/y", None),
+    ],
+)  # fmt: skip
+def test_a_branch_may_have_slashes(text: str, place: str, revision: str | None, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there@x" / "y").mkdir(parents=True)
+    origin = read_origin(text, tmp_path)
+    assert (origin.place, origin.revision) == (place, revision)
+
+
 @pytest.mark.parametrize("place", ["proj", "proj@HEAD"])
 def test_an_install_from_a_directory_is_of_head_without_another_commit(
     place: str, project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -415,11 +437,12 @@ def test_an_install_from_a_directory_is_of_head_without_another_commit(
     assert said in capsys.readouterr().out.splitlines()
 
 
-@pytest.mark.parametrize("revision", ["HEAD", "main", "v1", "SHORT"])
+@pytest.mark.parametrize("revision", ["HEAD", "main", "feature/x", "v1", "SHORT"])
 def test_a_revision_of_a_repository_of_this_machine_is_resolved(
     revision: str, project: Project, store: Store
 ) -> None:
     project.git("tag", "v1")
+    project.git("branch", "feature/x")
     hook = project.path / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\ntouch " + str(project.path / "ran") + "\n")
     hook.chmod(0o755)

@@ -69,17 +69,29 @@ def local_origin_lines(origins: Mapping[str, RepositoryAddress]) -> tuple[str, .
 def read_origin(text: str, folder: Path, *, confirmed: bool = True) -> RepositoryAddress:
     """Return the location in `PATH`, `URL` or either with `@REV`.
 
-    Relative paths start at `folder`.
+    Relative paths start at `folder`. A branch may have slashes, unless a path has the whole text as its name.
 
     Raises:
         UsageError: a path starts at the home directory of a user that this machine does not know.
     """
     place, at, revision = text.rpartition("@")
-    if not at or "/" in revision or ":" in revision:
+    if not at or ":" in revision or ("/" in revision and not _is_repository(place, text, folder)):
         place, revision = text, ""
-    remote = "://" in place or place.startswith("git@")
+    remote = _is_remote(place)
     local = None if remote else folder / _expand_home(place)
     return RepositoryAddress(place=place, local=local, revision=revision or None, confirmed=confirmed)
+
+
+def _is_remote(place: str) -> bool:
+    return "://" in place or place.startswith("git@")
+
+
+def _is_repository(place: str, text: str, folder: Path) -> bool:
+    """Tell whether the part before the last `@` of a text is a repository, so that a branch with slashes follows."""
+    if _is_remote(place):
+        path = place.partition("://")[2].partition("/")[2] if "://" in place else place.partition(":")[2]
+        return bool(path.strip("/")) and not place.endswith("/")
+    return (folder / _expand_home(place)).is_dir() and not (folder / _expand_home(text)).exists()
 
 
 def _expand_home(path: str) -> Path:
