@@ -25,6 +25,7 @@ from reprobuild.resolve.line_resolutions import UNREAD, unread_remarks
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.sources.captured_sources import rule_losses
+from reprobuild.resolve.sources.resolutions import NO_SOURCE, split_branch
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Requirement, Snapshot
 
@@ -215,12 +216,38 @@ def _local_sources(
             text=f"sources: {_count(len(names), 'editable install')} of a local directory ({_shorten(names)})",
             options=tuple(f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names),
         )
+    yield from _branches(lines, decided, decisions)
     names = [line.name for line in open_lines if line.kind == "directory"]
     if names and "directory-line" not in decisions.accept:
         yield SnapshotQuestion(
             text=f"sources: {_count(len(names), 'distribution')} of a local directory that is not captured "
             f"({_shorten(names)}); without a repository of it, --accept directory-line leaves it out of the image",
             options=tuple(f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names),
+        )
+
+
+def _branches(
+    lines: Sequence[Requirement], decided: Collection[str], decisions: Decisions
+) -> Iterator[SnapshotQuestion]:
+    """Yield the question for repositories of which the lines name no commit."""
+    open_lines = [
+        line
+        for line in lines
+        if line.kind == "vcs"
+        and line.url
+        and not line.commit
+        and _canonical(line) not in decided
+        and not is_named(line.name, decisions.accept)
+        and NO_SOURCE not in decisions.accept
+    ]
+    if open_lines:
+        places = [(line.name, *split_branch(line.url or "")) for line in open_lines]
+        shown = [f"{name} of {branch}" if branch else name for name, _, branch in places]
+        yield SnapshotQuestion(
+            text=f"sources: {_count(len(places), 'repository', 'repositories')} without a commit ({_shorten(shown)})",
+            options=tuple(
+                f"--source {shlex.quote(name)}={shlex.quote(f'{place}@COMMIT')}" for name, place, _ in places
+            ),
         )
 
 
@@ -233,5 +260,5 @@ def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" + "s" * (number != 1)
+def _count(number: int, word: str, plural: str = "") -> str:
+    return f"{number} {word if number == 1 else plural or f'{word}s'}"

@@ -60,6 +60,26 @@ def test_each_question_has_the_option_that_answers_it() -> None:
     assert list_questions(snapshot(MIXED), named) == ()
 
 
+def test_a_repository_without_a_commit_is_asked_for() -> None:
+    text = (
+        f"one @ git+https://git.example/o/one.git@feature/x\ntwo @ git+https://git.example/o/two.git\n"
+        f"three @ git+https://git.example/o/three.git@{'a' * 40}\n"
+    )
+    (question,) = list_questions(snapshot(text), Decisions(python="3.11.2", accept=("no-apt-list",)))
+    assert question.text == "sources: 2 repositories without a commit (one of feature/x, two)"
+    assert question.options == (
+        "--source one=https://git.example/o/one.git@COMMIT", "--source two=https://git.example/o/two.git@COMMIT",
+    )  # fmt: skip
+    sources = {name: f"https://git.example/o/{name}.git@{'b' * 40}" for name in ("one", "two")}
+    for more in (
+        Decisions(sources=sources),
+        Decisions(accept=("no-source",)),
+        Decisions(drop=("one", "two")),
+    ):
+        answers = msgspec.structs.replace(more, python="3.11.2", accept=("no-apt-list", *more.accept))
+        assert list_questions(snapshot(text), answers) == ()
+
+
 def test_the_start_of_a_run_offers_its_own_day() -> None:
     run = snapshot("click\n", started="2024-01-15T12:00:00+00:00")
     versions = list_questions(run, Decisions())[1]

@@ -60,10 +60,7 @@ def rule_line_without_commit(line: Requirement, origin: RepositoryAddress | None
         reason = f"no commit of {line.name} is known"
         where = f"{shlex.quote(without_login(origin.place))}@COMMIT"
     elif line.url is not None:
-        scheme, mark, rest = line.url.removeprefix("git+").partition("://")
-        host, slash, path = rest.partition("/")  # the host may have a user's name, and a branch slashes
-        path, _, named = path.partition("@")
-        place = f"{scheme}{mark}{host}{slash}{path}"
+        place, named = split_branch(line.url)
         branch = f", but the branch or tag {named}" if named else ""
         reason = f"the line tells no commit of {line.name}{branch}; its repository is {place}"
         where = f"{shlex.quote(place)}@COMMIT"
@@ -76,6 +73,14 @@ def rule_line_without_commit(line: Requirement, origin: RepositoryAddress | None
         file=line.place.file, line=line.place.line, subject=line.name, outcome="unresolved",
         reason=f"{reason}; name it with --source {name}={where}", kind=NO_SOURCE, captured=line.text,
     )  # fmt: skip
+
+
+def split_branch(url: str) -> tuple[str, str]:
+    """Return the repository and the branch or tag of a line's address; the second is empty if it names none."""
+    scheme, mark, rest = url.removeprefix("git+").partition("://")
+    host, slash, path = rest.partition("/")  # the host may have a user's name, and a branch slashes
+    path, _, named = path.partition("@")
+    return f"{scheme}{mark}{host}{slash}{path}", named
 
 
 def rule_stray_diff(patch: Patch) -> Resolution:
