@@ -48,7 +48,7 @@ from reprobuild.output.directory import (
     remember_pulled,
     remember_tree,
 )
-from reprobuild.output.foreign import set_aside
+from reprobuild.output.foreign import refuse_directories, set_aside
 from reprobuild.recipe.render import render_recipe
 from reprobuild.store.fetch import fetch
 from reprobuild.store.roots import record_lock
@@ -115,6 +115,7 @@ def pull(
         remote_image = find_image(reference, platform, net, store, hub).image
         exact = Reference(host=reference.host, name=reference.name, digest=remote_image.digest)
         former = _read_former_image(out, remote_image.digest)
+        refuse_directories(out)
         repository = OciRepository(exact, net, hub)
         named = read_lock_digest(repository, remote_image, store)
         offers = list_referrers(repository, remote_image.digest, named)

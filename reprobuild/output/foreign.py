@@ -22,6 +22,20 @@ _UNTOUCHED = (
 )  # fmt: skip
 
 
+def refuse_directories(out: Path) -> None:
+    """Refuse a directory with the name of a file that `set_aside` moves or removes.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for path in (out / VERDICT, out / REPORT, out / BADGE, out / CLUSTER_RESULT):
+        if path.is_dir() and not path.is_symlink():
+            raise UsageError(
+                f"{path} is a directory",
+                hint=f"a report is written there: name another with -o, or remove {path}",
+            )
+
+
 def set_aside(out: Path, say: Callable[[str], None]) -> None:
     """Set aside another image's verdict, report, badge and cluster files.
 
@@ -34,14 +48,10 @@ def set_aside(out: Path, say: Callable[[str], None]) -> None:
     Raises:
         UsageError: a directory has the name of such a file.
     """
+    refuse_directories(out)
     if os.path.lexists(out / VERDICT):
         _set_verdict_aside(out / VERDICT, say)
     for path in (out / REPORT, out / BADGE, out / CLUSTER_RESULT):
-        if path.is_dir() and not path.is_symlink():
-            raise UsageError(
-                f"{path} is a directory",
-                hint=f"a report is written there: name another with -o, or remove {path}",
-            )
         if os.path.lexists(path):
             path.unlink()
             say(f"removed {path}: it is not known to be of this image")

@@ -29,6 +29,7 @@ HASH = "0" * 64
         ),
         ("x.best_config", '{"XBLOCK": 64, "num_warps": 8}', {"x.best_config": HASH}),
         ("r.csv", "Validator,PT,2.13\nGemm,nn_1_2,Default,0.5\n", {"r.csv: Gemm,nn_1_2,Default": "0.5"}),
+        ("rows.csv", "\n" * 200_001, {"rows.csv": HASH}),
         ("broken", '{"c": {', {"broken": HASH}),
         ("deep", "[" * 100_000, {"deep": HASH}),
         ("word", '{"a": {"b": {"c": {"\\ud800": 1}}}}', {"word": HASH}),

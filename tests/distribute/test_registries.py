@@ -21,7 +21,7 @@ from reprobuild.ecosystems.oci_registry.repository import INDEX, MANIFEST
 from reprobuild.errors import DistributionError, FetchError, UsageError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.request import Body
-from reprobuild.output.directory import REPORT, VERDICT, read_image
+from reprobuild.output.directory import LOCK, REPORT, VERDICT, read_image
 from reprobuild.store.roots import read_records
 from tests.distribute.folders import certificate_of, make_results, make_session, noise
 from tests.distribute.held import Held, Said
@@ -347,6 +347,22 @@ def test_papers_that_others_left_do_not_become_those_of_the_image(
     assert not {VERDICT, REPORT} & {path.name for path in (tmp_path / "handed").iterdir()}
     aside = tmp_path / "handed" / f"verdict-{sha256(forged)[7:19]}.json"
     assert aside.read_bytes() == forged
+
+
+def test_a_directory_in_the_place_of_a_verdict_is_refused_before_anything_is_written(
+    held: Held, tmp_path: Path
+) -> None:
+    out = tmp_path / "back"
+    make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    brought(held, out)
+    (out / VERDICT).unlink(missing_ok=True)
+    (out / VERDICT / "x").mkdir(parents=True)
+    (out / LOCK).unlink()
+    with pytest.raises(UsageError, match=r"verdict\.json is a directory") as error:
+        brought(held, out)
+    assert error.value.hint == f"a report is written there: name another with -o, or remove {out / VERDICT}"
+    assert not (out / LOCK).exists()
 
 
 def test_papers_that_were_made_after_a_pull_stay(held: Held, tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ import pytest
 
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.ecosystems.pypi.wheel_tail import TAIL, read_wheel_facts
+from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.resolve.ages.age import FAR, Age, day, is_constant, parse_time
 from reprobuild.resolve.ages.back_ends import built_age
 from reprobuild.resolve.ages.changelog import is_changelog, read_entry_day
-from reprobuild.resolve.ages.evidence import AgeReader
+from reprobuild.resolve.ages.evidence import MOST_SECONDS, AgeReader
 from reprobuild.resolve.ages.releases import date_releases, group_files
 from reprobuild.resolve.ages.sdist_facts import parse_sdist, read_free_requires
 from reprobuild.store.store import Store
@@ -394,3 +395,38 @@ def test_a_zip_of_very_many_members_is_not_read(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("zipfile.ZipFile", lambda _: pytest.fail("its directory was read"))
     with pytest.raises(ValueError, match="too many members"):
         parse_sdist(b"PK\1\2" * 100_001, "a-1.0.zip", "1.0")
+
+
+def test_a_list_of_build_requirements_is_read_once() -> None:
+    """A pattern that backtracks over blanks took minutes for such a file."""
+    assert read_free_requires('[build-system]\nrequires = [\n "hatchling", "wheel<1"\n]') == ("hatchling",)
+    assert read_free_requires(("requires=[" * 400 + "\n" * 65_536)[:65_536]) == ()
+    assert read_free_requires("requires = [" + '"a",' * 2000 + "]") == ()
+
+
+def test_reading_ends_when_the_time_is_up(
+    index: UntimedIndex, tmp_path: Path, net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of all files counts, however slowly an index answers; known facts need none."""
+    clock = iter(range(0, 10_000_000, MOST_SECONDS // 2))
+    ages = reader(tmp_path, net)
+    index.add(*(make_wheel("demo", f"1.{number}", "2023-05-01") for number in range(5)))
+    monkeypatch.setattr("reprobuild.resolve.ages.evidence.monotonic", lambda: next(clock))
+    files = listed(index, "demo")
+    assert [ages.wheel_facts(file) is not None for file in files[:2]] == [True, True]
+    with pytest.raises(FetchError, match=f"read for more than {MOST_SECONDS} s to find the ages") as error:
+        [ages.wheel_facts(file) for file in files[2:]]
+    assert error.value.hint == (
+        "try again, because what was read is remembered; or write versions into requirements.txt"
+    )
+    monkeypatch.undo()
+    assert reader(tmp_path, net).wheel_facts(files[-1]) is not None
+
+
+def test_the_lists_of_changes_of_an_archive_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reprobuild.resolve.ages.sdist_facts.LARGEST", 100)
+    lists = {"CHANGES": "x" * 90, "docs/NEWS": "1.0 (2023-05-01)\n", "HISTORY": "1.0 (2023-05-02)\n"}
+    name, content = make_sdist("demo", "1.0", files=lists)
+    assert parse_sdist(content, name, "1.0").entry == 0
+    monkeypatch.setattr("reprobuild.resolve.ages.sdist_facts.LARGEST", 200)
+    assert day(parse_sdist(content, name, "1.0").entry) == "2023-05-02"

@@ -23,6 +23,7 @@ from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.file_scheme import local_hash
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Wheel
 from reprobuild.lock.system import Artefact
@@ -639,3 +640,22 @@ def test_python_in_a_list_is_the_interpreter(index: Index) -> None:
     index.add("python-3.8.10-py3-none-any.whl")
     found, ruling = lock(lists(index.url), "python==3.8.10")
     assert (found, ruling.outcome, ruling.kind) == (None, "excluded", "interpreter")
+
+
+@pytest.mark.parametrize("kind", ["holes", "empty", "proc"])
+def test_a_file_that_is_no_archive_is_not_hashed(kind: str, tmp_path: Path) -> None:
+    """Terabytes of holes take days, and a link into /proc leads to this process's variables."""
+    path = tmp_path / "made-1.0.tar.gz"
+    if kind == "holes":
+        with path.open("wb") as stream:
+            stream.truncate(1 << 40)
+    elif kind == "empty":
+        path.touch()
+    else:
+        path.symlink_to("/proc/self/environ")
+    with pytest.raises(FetchError, match="is no archive of a distribution: it states") as error:
+        local_hash(path.as_uri())
+    assert error.value.hint == "remove it, or name another directory"
+    path.unlink()
+    path.write_bytes(b"x")
+    assert local_hash(path.as_uri()) == hashlib.sha256(b"x").hexdigest()

@@ -17,6 +17,7 @@ from reprobuild.infra.untrusted.regular_files import open_within
 MOST_CHARACTERS = 64 << 20  # of all lines
 _MOST_OF_A_FILE = 8 << 20
 _LARGEST = 8 << 20  # bytes of a table; those of real runs have some 100,000
+_MOST_ROWS = 200_000  # of a table in CSV
 _LONGEST = 160
 _DEEPEST = 8
 _LEAST_DEPTH = 3  # operation, sizes, choice: a table of measurements, and no settings of one kernel
@@ -90,7 +91,9 @@ def read_measured_file(folder: Path, path: str, sha256: str) -> MeasuredFile:
 
 def _read_rows(content: bytes) -> tuple[Iterable[tuple[str, str]], str]:
     """Return the name and the value of each row, and a hash of all rows."""
-    rows = sorted(content.decode("utf-8", "replace").splitlines())
+    if content.count(b"\n") > _MOST_ROWS:
+        raise ValueError("too many rows")
+    rows = sorted(content.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\n").split("\n"))
     split = (row.rpartition(",") for row in rows if not row.startswith("Validator,"))
     return ((name, value) for name, _, value in split), _hash("\n".join(rows).encode())
 

@@ -17,6 +17,9 @@ from reprobuild.infra.http.model import CHUNK, OTHER, NotFoundError, Page, Wrong
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild_portable.hashing import hash_stream
 
+_LARGEST = 16 << 30  # bytes: a minute to hash; the largest wheel has some 4 GiB
+_DENSEST, _SMALL = 16, 1 << 20  # a file system may compress, and keeps small files elsewhere
+
 
 def local_path(url: str) -> Path:
     """Return the path in a `file:` address."""
@@ -59,9 +62,22 @@ def local_size(url: str) -> int:
 def local_hash(url: str) -> str:
     """Return the sha256 (hex) of a `file:` address's file.
 
-    Errors are those of `local_size`.
+    Raises:
+        NotFoundError: there is none.
+        FetchError: it is not a regular file, is too large, has holes, or states no size, as those of /proc.
     """
     with _convert_errors(url), open_plain(local_path(url), links=True)[0] as source:
+        facts = os.fstat(source.fileno())
+        if (
+            not facts.st_size
+            or facts.st_size > _LARGEST
+            or facts.st_size > _DENSEST * facts.st_blocks * 512 + _SMALL
+        ):
+            raise FetchError(
+                f"{local_path(url)} is no archive of a distribution: it states {facts.st_size} bytes, and has "
+                f"{facts.st_blocks * 512} on the disk",
+                hint="remove it, or name another directory",
+            )
         return hash_stream(source)
 
 

@@ -7,10 +7,11 @@ Those of Jupyter name the days between which people contributed to the version.
 from __future__ import annotations
 
 import calendar
+import io
 import re
 from collections.abc import Iterator
 
-LARGEST = 4 << 20  # of a list of changes
+LARGEST = 4 << 20  # of the lists of changes of an archive
 _LARGEST_ENTRY = 1 << 14
 _NAME = re.compile(
     r"(?:change(?:s|log)|history|news|release[-_]?notes|releases)(?:\.(?:md|rst|txt))?", re.IGNORECASE
@@ -44,13 +45,13 @@ def _find_entry(text: str, version: str) -> str:
     """Return the lines from a version's heading to the next heading."""
     rows: list[str] = []
     size = 0
-    for row in text.splitlines():
+    for row in io.StringIO(text):
         heading = _HEADING.match(row[:200])
         named = heading["version"].rstrip(".") if heading else ""
         if rows and named and named != version:
             break
         if rows or named == version:
-            rows.append(row[:2000])
+            rows.append(row[:2000].rstrip("\r\n"))
             size += len(rows[-1])
         if size > _LARGEST_ENTRY:
             break

@@ -11,8 +11,9 @@ import hashlib
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ import msgspec
 from reprobuild.ecosystems.pypi.core_metadata import PublishedMetadata, read_published_metadata
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.ecosystems.pypi.wheel_tail import WheelFacts, read_wheel_facts
+from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.resolve.ages.age import DAY, Age, day, is_constant, parse_time
@@ -30,6 +32,7 @@ from reprobuild.store.store import Store
 
 VERSION = 2  # of the remembered facts
 MOST_FILES = 20_000  # read in one run
+MOST_SECONDS = 1200  # in which files are read in one run; 45 environments took at most 215
 MOST_MISSING = 5  # metadata files of a host that it publishes and does not have; no more are requested
 _ARCHIVES = 4  # source archives in memory at once
 # A zip archive has local times without their zone, which is at most 14 hours from UTC.
@@ -56,6 +59,7 @@ class AgeReader:
         self._guard = threading.Lock()
         self._archives = threading.Semaphore(_ARCHIVES)
         self._left = MOST_FILES
+        self._watch = _Watch()
         self._missing: Counter[str] = Counter()
         self._python = f"cp{''.join(target[0].split('.')[:2])}"
         self._platform = re.compile(rf"linux.*_{re.escape(target[1])}")
@@ -161,7 +165,8 @@ class AgeReader:
             self._left -= 1
             if self._left < 0:
                 return None
-        facts = read()
+        with self._watch.measure():
+            facts = read()
         if facts is not None and (key := _key(kind, file)):
             self._store.remember(key, msgspec.to_builtins(facts))
         return facts
@@ -172,6 +177,39 @@ class AgeReader:
             with suppress(msgspec.ValidationError):  # not there yet, or damaged
                 return decode_value(self._store.recall(key), form)
         return None
+
+
+class _Watch:
+    """Adds up the time in which any thread reads, and ends the search when it is up."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._active, self._began, self._spent = 0, 0.0, 0.0
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        """Count the time of the block.
+
+        Raises:
+            FetchError: the time is up.
+        """
+        with self._guard:
+            now = monotonic()
+            if self._spent + (now - self._began if self._active else 0) > MOST_SECONDS:
+                raise FetchError(
+                    f"the files of an index were read for more than {MOST_SECONDS} s to find the ages of releases",
+                    hint="try again, because what was read is remembered; or write versions into requirements.txt",
+                )
+            if not self._active:
+                self._began = now
+            self._active += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._active -= 1
+                if not self._active:
+                    self._spent += monotonic() - self._began
 
 
 def _key(kind: str, file: ListedFile) -> str:

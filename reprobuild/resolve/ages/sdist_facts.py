@@ -27,7 +27,8 @@ _MOST_UNPACKED = 256 << 20
 _MOST_CHANGELOGS = 20
 _MOST_ROWS = 100_000  # of the directory of a zip: each costs half a kilobyte
 _LARGEST_PYPROJECT = 1 << 16
-_REQUIRES = re.compile(r"requires\s*=\s*\[(?P<items>[^\]]{0,4000})\n?\s*\]")
+_REQUIRES = re.compile(r"requires\s{0,20}=\s{0,20}\[")
+_LONGEST_REQUIRES = 4000  # characters
 _ITEM = re.compile(r"""["']([^"'\n]{1,200})["']""")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
 
@@ -78,7 +79,7 @@ def parse_sdist(content: bytes, filename: str, version: str) -> SdistFacts:
         return SdistFacts(newest=max(times, default=0), same=len(times) == 1)
     written = int.from_bytes(content[4:8], "little") if content[:2] == b"\x1f\x8b" else 0
     moments: set[int] = set()
-    entry, unpacked, lists = 0, 0, 0
+    entry, unpacked, lists, left = 0, 0, 0, LARGEST
     free: tuple[str, ...] = ()
     with open_stream(io.BytesIO(content), "r|*") as tar:
         for member in members(tar, filename, packed=len(content)):
@@ -91,7 +92,9 @@ def parse_sdist(content: bytes, filename: str, version: str) -> SdistFacts:
                 free = read_free_requires(_read_text(tar, member, _LARGEST_PYPROJECT))
             elif is_changelog(path) and member.isfile() and lists < _MOST_CHANGELOGS:
                 lists += 1
-                entry = max(entry, read_entry_day(_read_text(tar, member, LARGEST), version) or 0)
+                text = _read_text(tar, member, left)
+                left -= len(text)
+                entry = max(entry, read_entry_day(text, version) or 0)
     return SdistFacts(
         written=written, newest=max(moments, default=0), same=len(moments) == 1, entry=entry, free=free
     )
@@ -105,6 +108,8 @@ def _read_text(tar: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> str:
 def read_free_requires(pyproject: str) -> tuple[str, ...]:
     """Return the names of the build requirements that exclude no newer version."""
     match = _REQUIRES.search(pyproject)
-    items = [item[1] for item in _ITEM.finditer(match["items"])] if match else []
+    after = pyproject[match.end() :][:_LONGEST_REQUIRES] if match else ""
+    array, end, _ = after.partition("]")
+    items = [item[1] for item in _ITEM.finditer(array)] if end else []
     names = (_NAME.match(item) for item in items if not any(sign in item for sign in ("==", "<", "~=", "@")))
     return tuple(str(canonicalize_name(name[0])) for name in names if name)
