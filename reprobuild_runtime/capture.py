@@ -3781,7 +3781,7 @@ class Entry(NamedTuple):
 class Files(NamedTuple):
     """Differences between a work tree and its index.
 
-    They are (mode, id) by path, None for a deleted file.
+    They are (mode, id) by path, None for a deleted file. `results` are directories of reprobuild, each with a slash.
     """
 
     changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
@@ -3791,6 +3791,7 @@ class Files(NamedTuple):
     inner: Dict[bytes, str]
     intended: List[bytes]
     touched: Set[bytes]
+    results: Set[bytes]
 
 
 class Repository:
@@ -6352,6 +6353,8 @@ class Folder(Dict[bytes, Any]):
 # --- reprobuild_portable/capture/repositories/untracked.py ---
 # Untracked files of a work tree.
 
+_SNAPSHOT = re.compile(rb'\{\s*"capture":\s*\d')
+
 
 def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> None:
     """Capture untracked files, up to the budgets.
@@ -6365,6 +6368,8 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = output.split(b"\0")[:-1]
+    files.results.update(_find_results(repository, paths))
+    paths = [path for path in paths if not path.startswith(tuple(files.results))]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, but not its submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
@@ -6387,6 +6392,26 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
             if file_entry is not None:
                 files.untracked[path] = file_entry
                 total, count = total + size, count + 1
+
+
+def _find_results(repository: Repository, paths: List[bytes]) -> Set[bytes]:
+    """Return the untracked directories with a snapshot or an image of reprobuild: they are no code of the job."""
+    known = set(paths)
+    results = set()
+    for path in paths:
+        folder, _, name = path.rpartition(b"/")
+        is_output = name == b"image.json" and folder + b"/reprobuild.lock" in known
+        if folder and (is_output or (name == b"capture.json" and _is_snapshot(repository, path))):
+            results.add(folder + b"/")
+    return results
+
+
+def _is_snapshot(repository: Repository, path: bytes) -> bool:
+    try:
+        with open(os.path.join(os.fsencode(repository.top), path), "rb") as stream:
+            return _SNAPSHOT.match(stream.read(64)) is not None
+    except OSError:
+        return False
 
 
 def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List[bytes]:
@@ -6420,8 +6445,8 @@ def _find_file_obstacle(place: str) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
-def _list_ignored(repository: Repository) -> Dict[str, Any]:
-    """Return the names of ignored files.
+def _list_ignored(repository: Repository, results: Set[bytes]) -> Dict[str, Any]:
+    """Return the names of ignored files, with those of directories of reprobuild's results.
 
     A directory is one name. Their content is not captured here.
     """
@@ -6430,7 +6455,7 @@ def _list_ignored(repository: Repository) -> Dict[str, Any]:
         rows = repository.git(*words, seconds=LISTING)
     except GaveUpError as err:
         return {"reason": err.reason}
-    return _names(rows.split(b"\0")[:-1])
+    return _names({*rows.split(b"\0")[:-1], *results})
 
 
 def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
@@ -6480,7 +6505,7 @@ def _look(
     rows = repository.git("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all").split(b"\0")
     intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
-    files = Files({}, {}, [], [], {}, intended, touched)
+    files = Files({}, {}, [], [], {}, intended, touched, set())
     converted, filtered = _find_converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
     pointers = dict(_read_blobs(repository, sorted({entries[path].oid for path in large})))
@@ -6660,8 +6685,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "flags": _list_flagged(entries, files),
         "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
-        "shallow": _text(os.path.join(repository.common, "shallow")).split(), "ignored": _list_ignored(repository),
-        "inner": files.inner,
+        "shallow": _text(os.path.join(repository.common, "shallow")).split(),
+        "ignored": _list_ignored(repository, files.results), "inner": files.inner,
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
     }  # fmt: skip
@@ -6718,7 +6743,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     host.mkdir(top)
     env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
     _run([program, "init", "-q", "--template=", top], context, env=env, cwd=top)
-    files = Files({}, {}, [], [], {}, [], set())
+    files = Files({}, {}, [], [], {}, [], set(), set())
     copies = []
     for place in places:
         path = _relative(place, folder)

@@ -106,7 +106,7 @@ def realise_base(base: Base, store: Store, epoch: int, say: Callable[[str], None
     known = recall_base(base, store, epoch)
     if known is not None:
         return known
-    with store.scratch() as folder:
+    with store.workspace() as folder:
         tree = folder / "tree.tar"
         if base.image and not base.packages:
             say(f"putting the layers of {base.image.reference} together")

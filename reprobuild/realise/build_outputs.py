@@ -82,7 +82,7 @@ def keep_parts(
         return "", ()
     _check_names(added, origin)
     _check_holes([(folder / path).stat() for path in added], origin)
-    with store.scratch() as scratch:
+    with store.workspace() as scratch:
         tar = scratch / "parts.tar"
         with tar.open("wb") as stream:
             writer = TarWriter(stream, EPOCH)

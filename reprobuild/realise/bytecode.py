@@ -74,7 +74,7 @@ def compile_wheels(
     """
     site = f"{PREFIX}/lib/python{'.'.join(interpreter.version.split('.')[:2])}/site-packages"
     todo = list(wheels)
-    with store.scratch() as scratch:
+    with store.workspace() as scratch:
         for wheel in todo:
             _unpack_modules(wheel, store, scratch / "from" / wheel.file.sha256)
         by_size = sorted(todo, key=lambda wheel: -wheel.file.size)

@@ -128,7 +128,7 @@ def link_packages(
         FetchError: one is not in the store.
     """
     prefix = tree / PREFIX[1:]
-    with store.scratch() as scratch:
+    with store.workspace() as scratch:
         cache, home = scratch / "cache", scratch / "home"
         cache.mkdir()
         home.mkdir()

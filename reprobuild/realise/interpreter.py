@@ -79,7 +79,7 @@ def realise_interpreter(
     if known is not None:
         return known
     say(f"unpacking Python {lock.interpreter.version}, and compiling its modules")
-    with store.scratch() as scratch:
+    with store.workspace() as scratch:
         tree = scratch / "tree"
         make_directory(tree / lock.interpreter.home[1:])
         if lock.interpreter.kind == "conda":
@@ -130,7 +130,7 @@ def finish_tree(tree: Path, interpreter: Interpreter, epoch: int, root: Root, st
     """
     home = interpreter.home[1:]
     library = f"{home}/lib/python{interpreter.minor}"
-    with store.scratch() as scratch:
+    with store.workspace() as scratch:
         code = _compile_library(tree, library, interpreter, root, scratch)
         tar = scratch / "tree.tar"
         with tar.open("wb") as stream:

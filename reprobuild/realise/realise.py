@@ -156,7 +156,7 @@ class _Root:
         if self._root is None and can_mount_overlay():
             self._root = Root(folder=provide_root(self._base(), self._store), layered=True)
         elif self._root is None:
-            folder = self._stack.enter_context(self._store.scratch())
+            folder = self._stack.enter_context(self._store.workspace())
             unpack_root(self._store.verified(self._base(), "the base tree"), folder)
             self._root = Root(folder=folder)
         return with_interpreter(self._root, self._interpreter, self.tree, self._store)

@@ -32,7 +32,7 @@ def provide_root(base: str, store: Store) -> Path:
     key = root_key(folder.name)
     with hold_file_lock(folder.with_suffix(".lock"), CancelToken()):
         if not folder.is_dir() or store.recall(key) != {"state": _state(folder)}:
-            with store.scratch() as scratch:
+            with store.workspace() as scratch:
                 fresh, old = scratch / "fresh", scratch / "old"
                 fresh.mkdir()
                 unpack_root(store.verified(base, "the base tree"), fresh)

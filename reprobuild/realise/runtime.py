@@ -47,7 +47,7 @@ def compile_runtime(
     """
     with store.blob(sources).open("rb") as stream:
         files = {entry.path: content() for entry, content in read_tar(stream)}
-    with store.scratch() as scratch:
+    with store.workspace() as scratch:
         for name, content in files.items():
             write_below(scratch, f"from/runtime/{name}", content)
         compile_directories({"runtime": PLACE}, scratch, interpreter, root)

@@ -58,7 +58,7 @@ def unpack_standalone(interpreter: Interpreter, store: Store, tree: Path) -> Non
     origin = interpreter.file.filename
     archive = store.verified(interpreter.file.sha256, origin)
     place = tree / interpreter.home[1:]
-    with store.scratch() as scratch:
+    with store.workspace() as scratch:
         try:
             with gzip.open(archive) as stream, tars.open_stream(cast("IO[bytes]", stream)) as tar:
                 extract(tar, scratch, origin, packed=archive.stat().st_size)

@@ -131,7 +131,7 @@ def build_wheel(
         BuildError: the back end failed, and the message ends with its output; or a requirement is missing, or it left
             other files than the project's wheel.
     """
-    with store.scratch() as scratch:
+    with store.workspace() as scratch:
         tree, prefix, out = scratch / "tree", scratch / "prefix", scratch / "out"
         for folder in (tree, prefix, out):
             folder.mkdir()

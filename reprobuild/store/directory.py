@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import stat
 import threading
 import weakref
@@ -117,3 +118,12 @@ class StoreDirectory:
                 self._let_go = weakref.finalize(self, host.close, number)
                 self._locked = try_lock(number, fcntl.LOCK_SH)
                 self._holder = number
+
+
+def stop_inheritance(folder: Path) -> None:
+    """Take from an own directory what new entries in it would inherit from a shared store."""
+    for name in ("system.posix_acl_default", "system.posix_acl_access"):
+        with contextlib.suppress(OSError):  # without it
+            os.removexattr(folder, name)
+    os.chown(folder, -1, os.getegid())
+    folder.chmod(0o700)

@@ -34,7 +34,7 @@ from reprobuild.infra.atomic import private_directory
 from reprobuild.infra.flock import machine_name
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Sha256
-from reprobuild.store.directory import StoreDirectory
+from reprobuild.store.directory import StoreDirectory, stop_inheritance
 from reprobuild.store.keyring import StoreKeyring, keyring
 from reprobuild.store.signature import is_private, make_key, read_key, sign, verify
 from reprobuild_portable.hashing import hash_file, hash_stream
@@ -224,6 +224,20 @@ class Store(StoreDirectory):
         """
         self._hold(make=True)
         with private_directory(self.root / "tmp", prefix=f"{machine_name()}.") as folder:
+            yield folder
+
+    @contextlib.contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """Yield a `scratch` directory for files of an image.
+
+        A shared store gives new files the rights and the group of its members. Here they get those that programs give
+        them, and the user's own group, because a namespace may have no other.
+        """
+        with self.scratch() as scratch:
+            folder = scratch / "w"
+            folder.mkdir()
+            if self.shared:
+                stop_inheritance(folder)
             yield folder
 
     def adopt(self, path: Path, sha256: str | None = None) -> str:

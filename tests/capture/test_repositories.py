@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -847,3 +848,21 @@ def test_an_empty_file_that_is_only_intended_to_be_added(tmp_path: Path, born: b
     write(top, "empty.py", b"")
     git(top, "add", "-N", "empty.py")
     proved(top, tmp_path, tmp_path / "origin.git" if born else None)
+
+
+def test_results_of_reprobuild_are_no_code_of_the_job(tmp_path: Path) -> None:
+    """A snapshot, an image and the directory of a tool with a file of that name lie in the job's repository."""
+    top = new_origin(tmp_path, {"train.py": b"print(1)\n"})
+    take(top, top / "repro" / "1")
+    for name in ("image.json", "reprobuild.lock", "image/blobs/sha256/x"):
+        write(top, f"frozen/{name}", b"{}\n")
+    write(top, "other/capture.json", b'{"camera": 1}\n')
+    write(top, "half/image.json", b"{}\n")
+    take(top, tmp_path / "second")
+    found = record(tmp_path / "second")
+    assert found["untracked"] == {"count": 2, "paths": ["half/image.json", "other/capture.json"]}
+    assert found["ignored"] == {"count": 2, "paths": ["frozen/", "repro/1/"]}
+    shutil.rmtree(top / "other")
+    shutil.rmtree(top / "half")
+    take(top, tmp_path / "third")
+    assert record(top / "repro" / "1")["worktree"] == record(tmp_path / "third")["worktree"]

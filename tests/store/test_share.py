@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import grp
+import hashlib
 import json
 import os
 import tempfile
@@ -36,14 +37,14 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-def does(user: int, group: int, task: Callable[[], object]) -> int:
-    """Do it as another user, and return 0, or the number of the OSError that came."""
+def does(user: int, group: int, task: Callable[[], object], *more: int) -> int:
+    """Do it as another user, with more groups; return 0, or the number of the OSError that came."""
     child = os.fork()
     if child == 0:
         code = 99
         try:
             os.umask(0o077)
-            os.setgroups([])
+            os.setgroups(more)
             os.setresgid(group, group, group)
             os.setresuid(user, user, user)
             task()
@@ -107,6 +108,41 @@ def test_members_share_and_others_are_kept_out(place: Path) -> None:
     assert does(EVE, EVE, looks) == errno.EACCES
     assert Store(place / "store").recall("k") == {"made by": "bob"}
     assert (place / "store" / "key").stat().st_mode & 0o777 == 0o640
+
+
+def test_files_of_an_image_inherit_no_rights_of_the_group(place: Path) -> None:
+    """The group of the store is not the user's own; a namespace may have no other than that one."""
+    store, group = Store(place / "store"), grp.getgrgid(os.getgid())
+    store.remember("before", 1)
+    share(store, group.gr_name)
+
+    def works() -> None:
+        os.umask(0o022)
+        mine = joined(place / "store", ALICE)
+        with mine.scratch() as scratch:
+            (scratch / "file").touch()
+            assert modes(scratch / "file") == (0o660, group.gr_gid)
+        with mine.workspace() as folder:
+            (folder / "d").mkdir()
+            (folder / "d" / "file").write_bytes(b"made")
+            assert modes(folder / "d") == (0o755, ALICE)
+            assert modes(folder / "d" / "file") == (0o644, ALICE)
+            mine.adopt(folder / "d" / "file")
+
+    def reads() -> None:
+        mine = joined(place / "store", BOB)
+        assert mine.verified(hashlib.sha256(b"made").hexdigest(), "a file").read_bytes() == b"made"
+
+    for user in (ALICE, BOB):
+        (place / f"home of {user}").mkdir()
+        os.chown(place / f"home of {user}", user, user)
+    assert does(ALICE, ALICE, works, group.gr_gid) == 0
+    assert does(BOB, BOB, reads, group.gr_gid) == 0
+
+
+def modes(path: Path) -> tuple[int, int]:
+    facts = path.stat()
+    return facts.st_mode & 0o7777, facts.st_gid
 
 
 def test_what_somebody_without_the_key_wrote_is_not_believed(place: Path) -> None:

@@ -51,7 +51,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     host.mkdir(top)
     env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
     _run([program, "init", "-q", "--template=", top], context, env=env, cwd=top)
-    files = Files({}, {}, [], [], {}, [], set())
+    files = Files({}, {}, [], [], {}, [], set(), set())
     copies = []
     for place in places:
         path = _relative(place, folder)

@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 class Files(NamedTuple):
     """Differences between a work tree and its index.
 
-    They are (mode, id) by path, None for a deleted file.
+    They are (mode, id) by path, None for a deleted file. `results` are directories of reprobuild, each with a slash.
     """
 
     changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
@@ -81,6 +81,7 @@ class Files(NamedTuple):
     inner: Dict[bytes, str]
     intended: List[bytes]
     touched: Set[bytes]
+    results: Set[bytes]
 
 
 class Repository:

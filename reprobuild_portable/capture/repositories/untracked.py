@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from typing import Any, Dict, List, Mapping, Set
 
@@ -17,6 +18,8 @@ from reprobuild_portable.capture.repositories.objects import (
     _write_object,
 )
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names, find_top
+
+_SNAPSHOT = re.compile(rb'\{\s*"capture":\s*\d')
 
 
 def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], files: Files) -> None:
@@ -31,6 +34,8 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = output.split(b"\0")[:-1]
+    files.results.update(_find_results(repository, paths))
+    paths = [path for path in paths if not path.startswith(tuple(files.results))]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, but not its submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
@@ -53,6 +58,26 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
             if file_entry is not None:
                 files.untracked[path] = file_entry
                 total, count = total + size, count + 1
+
+
+def _find_results(repository: Repository, paths: List[bytes]) -> Set[bytes]:
+    """Return the untracked directories with a snapshot or an image of reprobuild: they are no code of the job."""
+    known = set(paths)
+    results = set()
+    for path in paths:
+        folder, _, name = path.rpartition(b"/")
+        is_output = name == b"image.json" and folder + b"/reprobuild.lock" in known
+        if folder and (is_output or (name == b"capture.json" and _is_snapshot(repository, path))):
+            results.add(folder + b"/")
+    return results
+
+
+def _is_snapshot(repository: Repository, path: bytes) -> bool:
+    try:
+        with open(os.path.join(os.fsencode(repository.top), path), "rb") as stream:
+            return _SNAPSHOT.match(stream.read(64)) is not None
+    except OSError:
+        return False
 
 
 def _look_named(repository: Repository, known: Set[bytes], files: Files) -> List[bytes]:
@@ -86,8 +111,8 @@ def _find_file_obstacle(place: str) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
-def _list_ignored(repository: Repository) -> Dict[str, Any]:
-    """Return the names of ignored files.
+def _list_ignored(repository: Repository, results: Set[bytes]) -> Dict[str, Any]:
+    """Return the names of ignored files, with those of directories of reprobuild's results.
 
     A directory is one name. Their content is not captured here.
     """
@@ -96,7 +121,7 @@ def _list_ignored(repository: Repository) -> Dict[str, Any]:
         rows = repository.git(*words, seconds=LISTING)
     except GaveUpError as err:
         return {"reason": err.reason}
-    return _names(rows.split(b"\0")[:-1])
+    return _names({*rows.split(b"\0")[:-1], *results})
 
 
 def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
