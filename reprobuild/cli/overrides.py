@@ -101,6 +101,14 @@ def unconfirmed_sources(
     )
 
 
+def confirming_options(directory: Path, decisions_path: Path | None) -> list[str]:
+    """Return the option by which the user confirms a file beside a snapshot; none if it needs no confirmation."""
+    path = None if decisions_path else find_decisions(directory)
+    if path is None or not list_unconfirmed(read_decisions(path)):
+        return []
+    return ["--decisions", os.path.relpath(path)]
+
+
 def typed_options(context: click.Context | None) -> list[str]:
     """Return the options of the command line, to be typed again."""
     words: list[str] = []
@@ -108,6 +116,8 @@ def typed_options(context: click.Context | None) -> list[str]:
         name = option.name or ""
         typed = context and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if not context or not typed or not isinstance(option, click.Option):
+            continue
+        if name not in context.params:  # an option that the commands share
             continue
         value = context.params[name]
         if option.is_flag:

@@ -10,7 +10,7 @@ import msgspec
 
 from reprobuild.cli import common, documents
 from reprobuild.cli.mistakes import is_secret
-from reprobuild.cli.overrides import make_decisions, typed_options
+from reprobuild.cli.overrides import confirming_options, make_decisions, typed_options
 from reprobuild.config.services import read_services
 from reprobuild.report.code import find_code
 from reprobuild.report.readiness import render_readiness
@@ -60,4 +60,5 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
         user_options = typed_options(click.get_current_context())
         if any(map(is_secret, user_options)):
             user_options = []
+        user_options += confirming_options(directory, decisions_path)
         common.print_report(render_readiness(questions, directory, user_options))

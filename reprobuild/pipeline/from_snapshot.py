@@ -8,9 +8,11 @@ from pathlib import Path
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.engines.registry import HINT
+from reprobuild.errors import UsageError
 from reprobuild.image.layers.layers import layers_ahead
 from reprobuild.image.layers.plan import LayerPlan, plan_large_wheels
 from reprobuild.image.model import NATIVE, Image
+from reprobuild.infra.display import display_text
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, SNAPSHOT
@@ -52,6 +54,11 @@ def build_from_snapshot(
         UsageError: `out` has files of the user that the output would replace.
     """
     refuse_files_of_others(out)
+    if out.exists() and captured.exists() and out.samefile(captured):
+        raise UsageError(
+            f"{display_text(str(out))} is the snapshot, and the image would be written into it",
+            hint=f"name another directory: -o {shlex.quote(display_text(str(out)))}-frozen",
+        )
     if nested := find_own_snapshot(captured):
         context.say(describe_own_snapshot(nested))
         captured = nested

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -153,13 +154,17 @@ def verify(
 ) -> Verdict:
     """Check the image, and write verdict and report into `out`.
 
-    An existing verdict is kept beside the new one. A part of a check that passes leaves the verdict and the report of
-    the whole check in place. `nodes` reads the cluster's part of the report.
+    Nothing is written if this user may not write there. An existing verdict is kept beside the new one. A part of a
+    check that passes leaves the verdict and the report of the whole check in place. `nodes` reads the cluster's part of
+    the report.
 
     Raises:
         UsageError: the verdict file cannot be compared with, or a GPU is not a valid name.
         EngineError: no engine answers, or it fails.
     """
+    if not os.access(out, os.W_OK | os.X_OK):  # of another user, as the directory of a site's images
+        context.say(f"warning: {out} cannot be written to: the verdict is printed, and no file is written")
+        return examine(lock, image, out, context, checks)
     verdict = examine(lock, image, out, context, checks)
     document = msgspec.json.format(msgspec.json.encode(verdict)) + b"\n"
     if whole := _find_whole_verdict(verdict, image, out, context, checks):

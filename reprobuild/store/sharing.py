@@ -204,8 +204,8 @@ def check_writers(store: Store) -> None:
             if who:
                 raise UsageError(
                     f"{path} can be written to by {who}, and is not shared with `reprobuild store share`",
-                    hint=f"close it: `chmod go-w {shlex.quote(str(path))}`, "
-                    "or share it with a group: `reprobuild store share --group NAME`",
+                    hint=f"close it: `chmod go-w {shlex.quote(str(path))}`, or share it with a group: "
+                    f"`reprobuild store share --group NAME --store {shlex.quote(str(store.root))}`",
                 )
 
 

@@ -236,3 +236,20 @@ def test_a_damaged_import_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match=r"import\.json is damaged") as err:
         read_snapshot(tmp_path)
     assert err.value.hint == "import again, with `reprobuild import PATH -o DIR`"
+
+
+def test_the_next_command_confirms_a_file_beside_the_snapshot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`show` reads the file, and `from-snapshot` wants its words from the user."""
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "requirements.txt").write_text("click==8.1.7\n")
+    (tmp_path / "reprobuild.yaml").write_text("python: 3.11.2\naccept: [no-apt-list]\n")
+    monkeypatch.chdir(tmp_path)
+    assert run_line(["show", "-q", "job"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "can be frozen: yes; next: reprobuild from-snapshot job -o frozen --decisions reprobuild.yaml"
+    )
+    (tmp_path / "reprobuild.yaml").write_text("python: 3.11.2\n")
+    assert run_line(["show", "job"]) == 0
+    assert "--decisions" not in capsys.readouterr().out

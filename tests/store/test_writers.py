@@ -23,7 +23,8 @@ def refused(store: Store, said: str) -> None:
         common.make_context(store.root)
     assert str(caught.value) == f"{said}, and is not shared with `reprobuild store share`"
     path = said.partition(" ")[0]
-    hint = f"close it: `chmod go-w {path}`, or share it with a group: `reprobuild store share --group NAME`"
+    share = "`, or share it with a group: `reprobuild store share --group NAME --store "
+    hint = f"close it: `chmod go-w {path}{share}{store.root}`"
     assert caught.value.hint == hint
     before = Path(path).stat().st_mode
     Path(path).chmod(before & ~(stat.S_IWGRP | stat.S_IWOTH))

@@ -65,6 +65,21 @@ def test_a_linked_verdict_is_not_followed(out: Path, tmp_path: Path) -> None:
         (tmp_path / "id").unlink()
 
 
+def test_a_directory_that_cannot_be_written_to_gets_no_file(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site keeps images that its users may only read; root may write everywhere."""
+    said: list[str] = []
+    monkeypatch.setattr(checks, "find_engine", lambda *_, **__: PreparedEngine(good_answers()))
+    monkeypatch.setattr(checks.os, "access", lambda path, mode: path != out)
+    context = msgspec.structs.replace(make_session(out.parent / "store"), say=said.append)
+    before = sorted(path.name for path in out.iterdir())
+    verdict = verify(*read_image(out), out, context, VerifyOptions(cpu_only=True))
+    assert verdict.determinism.cpu == "identical"
+    assert sorted(path.name for path in out.iterdir()) == before
+    assert f"warning: {out} cannot be written to: the verdict is printed, and no file is written" in said
+
+
 @pytest.mark.parametrize("content", [SECRET, b"", b"{", b'{"version": "1"}', b"[" * 100_000])
 def test_what_is_no_certificate_is_not_kept_aside(content: bytes, out: Path) -> None:
     (out / VERDICT).write_bytes(content)

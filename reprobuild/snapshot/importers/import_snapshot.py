@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 from reprobuild.errors import SnapshotError, UsageError
 from reprobuild.infra.atomic import atomic_directory
 from reprobuild.infra.display import display_text, escape_text
+from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
 from reprobuild.snapshot.import_facts import FILE, ImportFacts
@@ -31,6 +33,7 @@ from reprobuild_portable import secrets
 from reprobuild_portable.host import is_portable
 
 # Files of a snapshot that are no captured lists: packed ones, and texts.
+_OWN_LOCK = re.compile(rb'\{\s*"version": \d+,\s*"snapshot": "[0-9a-f]')
 _PACKED = re.compile(r".*\.bundle|interpreter\.tar\.gz")
 _BESIDE = re.compile(r"import\.json|.*\.(?:patch|untracked)|(?i:readme.*)")
 
@@ -154,12 +157,27 @@ def _unknown_error(path: Path, supplements: list[str]) -> SnapshotError:
             f"`{shown}` has only facts that belong to a run ({', '.join(supplements)}), and names no package",
             hint="import a directory that has a run, a lock file or a requirements.txt, too",
         )
+    if _is_own_lock(path):
+        return SnapshotError(
+            f"`{shown}` is a lock of reprobuild, and no snapshot",
+            hint=f"build its image: `reprobuild build {shlex.quote(str(path))} -o OUT`",
+        )
     names = ", ".join(importer.name for importer in IMPORTERS)
     return SnapshotError(
         f"`{shown}` is of no known format",
         hint=f"these are read: {names}, requirements*.txt, environment.yml, and the other files of a snapshot; "
         "or take a snapshot where the job runs: `reprobuild capture -o DIR`",
     )
+
+
+def _is_own_lock(path: Path) -> bool:
+    """Tell whether a file begins as the locks that `reprobuild lock` writes."""
+    try:
+        stream, _ = open_plain(path, links=True)
+    except OSError:
+        return False
+    with stream:
+        return _OWN_LOCK.match(stream.read(64)) is not None
 
 
 def _captured_files(source: ImportSource) -> Draft | None:
