@@ -74,7 +74,10 @@ def _questions(
     snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None
 ) -> Iterator[SnapshotQuestion]:
     lines = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
-    if not (snapshot.requirements or snapshot.conda):
+    is_empty = (
+        snapshot.captured and "requirements.txt" not in snapshot.absent
+    )  # a Python without distributions
+    if not (snapshot.requirements or snapshot.conda or is_empty):
         yield SnapshotQuestion(
             text="no list of distributions: `pip freeze > requirements.txt` in the environment that ran writes it",
             options=(),

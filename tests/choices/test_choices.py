@@ -8,10 +8,12 @@ import os
 import shlex
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
@@ -348,11 +350,12 @@ def test_no_link_and_no_pipe_of_a_container_is_followed(run: Run, out: Path, tmp
         "ln -s ../../../../../../../../etc cache/etc",
         "--save-choices",
     )
-    listed = subprocess.run(
-        ["tar", "--zstd", "-tf", str(archive_of(out))],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert listed.stdout.split() == ["inductor/ab/cab.so", "inductor/cache/44", "inductor/fxgraph/ab/x"]
+    with (
+        zstandard.open(archive_of(out), "rb") as content,
+        tarfile.open(fileobj=content, mode="r|") as archive,
+    ):
+        names = archive.getnames()
+    assert names == ["inductor/ab/cab.so", "inductor/cache/44", "inductor/fxgraph/ab/x"]
 
 
 def test_a_cache_that_the_user_places_is_left_alone(run: Run, out: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -50,18 +49,11 @@ def without_apt(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": str(folder)}
 
 
-def mirrors() -> tuple[str, ...]:
-    """Return the options that name this machine's mirrors as the archives of the release."""
-    done = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    rows = dict(reversed(row.split()) for row in done.stdout.splitlines() if row.count(" ") == 1)
-    names = {"debian-archive": "bookworm", "debian-security-archive": "bookworm-security"}
-    return tuple(
-        word for name, codename in names.items() if codename in rows
-        for word in ("--service", f"{name}={rows[codename]}")
-    )  # fmt: skip
+def mirrors(lock: Path) -> tuple[str, ...]:
+    """Return the options that name the mirrors of a lock as the archives of the release."""
+    roots = {deb.file.url.partition("pool/")[0] for deb in read_lock(lock).base.packages}
+    names = {root: f"debian{'-security' * ('security' in root)}-archive" for root in sorted(roots)}
+    return tuple(word for root, name in names.items() for word in ("--service", f"{name}={root}"))
 
 
 def build(lock: Path, out: Path, store: Path, env: dict[str, str] | None = None) -> Image:
@@ -80,7 +72,7 @@ def test_lock_and_build_need_neither_apt_nor_dpkg(
     assert done.returncode == 0, done.stderr
     silent = services(f"{nothing}{{time}}/", *DATED)
     done = reprobuild(
-        "lock", path, "-o", there, "--store", test_store, *LOCK, *silent, *mirrors(), env=without_apt
+        "lock", path, "-o", there, "--store", test_store, *LOCK, *silent, *mirrors(here), env=without_apt
     )
     assert done.returncode == 0, done.stderr
     assert "asking the archives that are known for the release" in done.stderr
