@@ -41,13 +41,17 @@ LEFT_OUT = {
 }  # fmt: skip
 
 
-def make_build(path: Path, *, more: Mapping[str, bytes] | None = None, only: Sequence[str] = ()) -> Path:
+def make_build(
+    path: Path, *, more: Mapping[str, bytes] | None = None, only: Sequence[str] = (), program: Path = PROGRAM,
+    library: Path = LIBRARY,
+) -> Path:  # fmt: skip
     """Write a build: `python/bin/python3`, `python/bin/pythonX.Y` and `python/lib/pythonX.Y`.
 
     Args:
         path: where the archive goes.
         more: other files by their path in the archive.
         only: directories of the standard library that are taken; empty for all but those that are `LEFT_OUT`.
+        program, library: of another Python of this minor version.
     """
 
     def wanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -57,11 +61,11 @@ def make_build(path: Path, *, more: Mapping[str, bytes] | None = None, only: Seq
         return info
 
     with tarfile.open(path, "w:gz", compresslevel=1, dereference=True) as tar:
-        tar.add(PROGRAM, f"python/bin/python{MINOR}")
+        tar.add(program, f"python/bin/python{MINOR}")
         link = tarfile.TarInfo("python/bin/python3")
         link.type, link.linkname = tarfile.SYMTYPE, f"python{MINOR}"
         tar.addfile(link)
-        for child in sorted(LIBRARY.iterdir()):
+        for child in sorted(library.iterdir()):
             tar.add(child, f"python/lib/python{MINOR}/{child.name}", filter=wanted)
         for name, content in (more or {}).items():
             info = tarfile.TarInfo(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,10 @@ from tests.image.made import make_wheel
 from tests.interpreters import MINOR, VERSION, make_build
 from tests.verify.samples import make_lock
 
+# The Python that runs the proof, if it is another patch release than that of the system.
+_OWN = Path(sys.base_prefix)
+_SHARED = _OWN / "lib" / f"libpython{MINOR}.so.1.0"
+PATCH = platform.python_version() if platform.python_version().startswith(f"{MINOR}.") else VERSION
 ROOTS = ("python3.11", "passwd")
 _HUNK_GAP = 8  # lines between two changed ones, so that each is a hunk
 _LIBM = "/lib/x86_64-linux-gnu/libm.so.6"
@@ -48,7 +54,7 @@ class Planted(Struct, frozen=True, kw_only=True):
         line: of `code.py`, which differs.
         package: of Debian, which only B has.
         fields: of the lock, in A and B.
-        standalone: whether B has a build of Python that is no package of the system.
+        standalone: whether B has a build of Python that is no package: another patch release if there is one.
         build: a project of one version, of which A and B have other wheels.
     """
 
@@ -83,8 +89,10 @@ def special() -> list[Planted]:
             kind="workdir", name="workdir", test="os.getcwd() == '/src/tool'", fields={"workdir": ("/src", "/src/tool")}
         ),
         Planted(kind="system", name="less", test="os.path.exists('/usr/bin/less')", package="less"),
-        Planted(kind="interpreter", name="python", test="sys.prefix != sys.base_prefix and "
-                "'/opt/python' in os.path.realpath(sys.executable)", standalone=True),
+        Planted(
+            kind="interpreter", name="python", standalone=True,
+            test=f"'/opt/python' in os.path.realpath(sys.executable) and sys.version.startswith('{PATCH} ')",
+        ),
         Planted(kind="build", name="blas", test="__import__('blas').VENDOR == 'second'", build="blas"),
     ]  # fmt: skip
 
@@ -144,16 +152,30 @@ class World:
     def _standalone(self) -> Interpreter:
         path = self._folder / "python.tar.gz"
         if not path.exists():
-            make_build(path)
+            self._make_build(path)
         content = path.read_bytes()
         file = Artefact(filename=path.name, sha256=self.store.add(content), size=len(content))
         return Interpreter(
-            version=VERSION,
+            version=PATCH,
             executable=f"/opt/python/bin/python{MINOR}",
             evidence="made",
             kind="standalone",
             file=file,
         )
+
+    def _make_build(self, path: Path) -> None:
+        """Write a build of Python `PATCH`; its program looks for its library beside itself."""
+        if PATCH == VERSION:
+            make_build(path)
+            return
+        program, place = path.with_name("program"), os.fsencode(_OWN / "lib")
+        content = (_OWN / "bin" / f"python{MINOR}").read_bytes()
+        program.write_bytes(
+            content.replace(place + b"\0", b"$ORIGIN/../lib".ljust(len(place), b"\0") + b"\0")
+        )
+        program.chmod(0o755)
+        more = {f"python/lib/{_SHARED.name}": _SHARED.read_bytes()} if _SHARED.exists() else {}
+        make_build(path, more=more, program=program, library=_OWN / "lib" / f"python{MINOR}")
 
     def _add_wheel(self, name: str, version: int) -> Wheel:
         return add_wheel(self.store, self._folder, name, version)
