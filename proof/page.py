@@ -205,7 +205,8 @@ def _choices(evidence: Mapping[str, Any]) -> str:
 def _bisect(evidence: Mapping[str, Any]) -> str:
     killed, found = evidence["kills"], evidence["bisections"]
     text = (
-        f"{bisections.describe(found)} After {killed['kills']} kills, {killed['runs again']} trials ran again. "
+        f"{bisections.describe(found)} After {killed['kills']} kills, {killed['runs again']} trials ran again: a kill "
+        "can come between the last line of a command and the record of its trial. "
         f"{_where(evidence)}\n\n"
     )
     rows = [
