@@ -24,7 +24,7 @@ _WORDS = re.compile(rb"[\t -~]{20,}|(?:[\t -~]\0){20,}|(?:\0[\t -~]){20,}")
 
 
 def refuse_secrets(files: Sequence[ChoiceFile]) -> None:
-    """Refuse choices with what looks like a secret: in records, in names of files, in texts or in compiled code.
+    """Refuse secrets in choices: in records, in names of files, in texts and in compiled code.
 
     Each archive is searched once.
 
@@ -87,7 +87,7 @@ def _secret_error(file: ChoiceFile, reason: str) -> DistributionError:
 
 
 def _list_texts(stream: IO[bytes], most: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield what is searched in a file, and whether it is the whole file: a text, or words of compiled code.
+    """Yield parts of a file to search, each with whether it is the whole file: a text, or words of code.
 
     Args:
         stream: the file.

@@ -1,4 +1,4 @@
-"""The platform for which a compiler made its choices."""
+"""The platform of a compiler's choices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SHOWN = 5
 
 
 class ChoicePlatform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The facts of a machine and an image that choices depend on.
+    """The facts of a machine and an image, on which choices depend.
 
     `flags` are the processor's instruction sets. `threads` is the number of processors that the run may use. `gpus` are
     the models of the GPUs that it gets. `packages` are the compilers of the image and the packages with
@@ -59,7 +59,7 @@ class ChoicePlatform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class VisibleGpus(Struct, frozen=True, kw_only=True):
-    """The models of the GPUs of NVIDIA that a run gets, and their driver."""
+    """The models of a run's NVIDIA GPUs, and their driver."""
 
     models: tuple[str, ...] = ()
     driver: str = ""
@@ -98,7 +98,7 @@ def find_platform(
 
 
 def _amd_gpus(root: Path) -> Iterator[str]:
-    """Yield the target and the number of units of each GPU that AMD's driver knows.
+    """Yield the target and the number of units of each GPU of AMD.
 
     https://docs.kernel.org/gpu/amdgpu/driver-core.html (KFD); a processor has the target 0.
     """
@@ -138,7 +138,7 @@ def _find_packages(lock: Lock) -> Iterator[tuple[str, str]]:
 
 
 def describe_platform(platform: ChoicePlatform) -> str:
-    """Return the facts by which people tell the platforms of one image apart, without secrets."""
+    """Return a platform's facts for people, without secrets."""
     machine = platform.cpu or platform.machine
     variables = [f"{name}={_hide_secret(name, value)}" for name, value in sorted(platform.variables.items())]
     facts = [secrets.redact(text) for text in (machine, *platform.gpus)]
