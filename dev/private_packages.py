@@ -61,9 +61,10 @@ def wanted_packages(own_suite: str, suite: str) -> list[str]:
     return upper + [f"{name}/{own_suite}" for name in RUNTIME_PACKAGES]
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
     beside = path.with_name(path.name + ".new")
     beside.write_text(text, encoding="utf-8")
+    beside.chmod(mode)
     beside.replace(path)
 
 

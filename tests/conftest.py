@@ -262,13 +262,14 @@ def example_copy(tmp_path: Path) -> Path:
 def podman_env() -> Mapping[str, str]:
     """Return an environment with our own podman first on PATH.
 
-    Its packages are unpacked the first time.
+    Its packages are unpacked the first time. Each test process has a storage of its own, because tests count images
+    and containers while the other process builds.
     """
-    folder = ROOT / "build" / "engines" / "podman"
+    folder, storage = ROOT / "build" / "engines" / "podman", os.environ.get("PYTEST_XDIST_WORKER", "alone")
     argv = [sys.executable, str(ROOT / "dev" / "private_podman.py"), "prepare", "--folder", str(folder)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run([*argv, "--storage", storage], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    return {**os.environ, "PATH": f"{folder / storage / 'bin'}:{os.environ['PATH']}"}
 
 
 @pytest.fixture

@@ -222,7 +222,7 @@ def test_a_newer_release_of_a_later_index_is_not_taken_for_a_build(
     assert (find_newest("rare", "", files, TARGET) or ("",))[0] == "2.0"
     assert find_newest("tool", ">1", files, TARGET) is None
     assert (find_newest("tool", ">1", lists(one.url, tool=two.url), TARGET) or ("",))[0] == "99.0"
-    (tmp_path / "tool-1.5-py3-none-any.whl").touch()
+    (tmp_path / "tool-1.5-py3-none-any.whl").write_bytes(b"a wheel")
     both = lists(one.url, two.url, links=[tmp_path.as_uri()])
     assert (find_newest("tool", "", both, TARGET) or ("",))[0] == "1.5"
 
