@@ -47,6 +47,10 @@ def start() -> None:
             if name in sys.modules:
                 finder.done(name, sys.modules[name])
         sys.meta_path.insert(0, finder)
+        if "REPROBUILD_TRACE" in os.environ:
+            from reprobuild_runtime import trace
+
+            trace.begin()
     except Exception as err:
         _handle_failure(err)
 
@@ -91,6 +95,11 @@ def _handle_import(name: str, module: object) -> None:
                 profiles.after_import(name, module, in_force[1])
             if name in record.RECORDED:
                 record.watch(name, module)
+        if "REPROBUILD_TRACE" in os.environ:
+            from reprobuild_runtime import trace
+
+            if name in trace.RECORDED:
+                trace.watch(name, module)
     except Exception as err:
         _handle_failure(err, name + ": ")
 

@@ -70,6 +70,7 @@ GROUPS = {
     },
     "Explain": {
         "bisect": "Find the differences of two environments that change a result.",
+        "trace": "Find the first step and operation in which two runs of a command differ.",
     },
     "Hand over": {
         "bundle": "Write an output directory as one file with checksums.",
@@ -87,7 +88,7 @@ GROUPS = {
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 # macOS refuses the first, and Windows all but the second (docs/macos-windows.md).
-NEED_LINUX = ("from-snapshot", "build", "rebuild", "verify", "run", "bisect", "cluster")
+NEED_LINUX = ("from-snapshot", "build", "rebuild", "verify", "run", "bisect", "trace", "cluster")
 ON_WINDOWS = ("capture", "show", "compare", "import", "unbundle", "doctor", "completion")
 
 

@@ -1,0 +1,130 @@
+"""The first record in which two runs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from reprobuild.trace.log import ProcessLog, TraceRecord
+
+
+class Divergence(Struct, frozen=True, kw_only=True):
+    """The first record that differs.
+
+    Attributes:
+        process: its name.
+        step: from 0.
+        difference: `outputs` if its inputs are the same in both runs, `inputs` if one input differs, `calls` if the
+            runs called different operations, and `end` if one run has no further record.
+        first, second: the record in each run; None after its end.
+        inputs: the numbers of the inputs that differ.
+        before: the last record that both runs share, or None.
+        writer: the record that wrote the first differing input, if one did.
+    """
+
+    process: str
+    step: int
+    difference: Literal["outputs", "inputs", "calls", "end"]
+    first: TraceRecord | None
+    second: TraceRecord | None
+    inputs: tuple[int, ...] = ()
+    before: TraceRecord | None = None
+    writer: TraceRecord | None = None
+
+    @property
+    def record(self) -> TraceRecord:
+        """The record of the first run, or that of the second one after the first one's end."""
+        record = self.first or self.second
+        assert record is not None
+        return record
+
+
+def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, ProcessLog]) -> Divergence | None:
+    """Return the earliest difference of two runs, or None.
+
+    Of several processes with a difference in one step, the one whose own operation differs on the same inputs comes
+    first: the others may have received its result.
+
+    Raises:
+        InconclusiveError: a log is damaged.
+    """
+    found = [
+        divergence
+        for name in sorted(first.keys() & second.keys())
+        if (divergence := _compare_processes(first[name], second[name]))
+    ]
+    return min(found, key=_order, default=None)
+
+
+def _order(divergence: Divergence) -> tuple[int, bool, bool, int]:
+    record = divergence.record
+    return (
+        divergence.step, divergence.difference != "outputs", is_collective(record.name), record.number,
+    )  # fmt: skip
+
+
+def is_collective(name: str) -> bool:
+    """Return whether an operation exchanges data with other processes."""
+    return name.startswith(("c10d.", "c10d::", "_c10d_functional", "c10d_functional"))
+
+
+def _compare_processes(first: ProcessLog, second: ProcessLog) -> Divergence | None:
+    step = _find_step(first, second)
+    if step is None:
+        return None
+    records, others = first.records(step), second.records(step)
+    for number in range(max(len(records), len(others))):
+        record = records[number] if number < len(records) else None
+        other = others[number] if number < len(others) else None
+        divergence = _compare(record, other)
+        if divergence:
+            difference, inputs = divergence
+            return Divergence(
+                process=first.name, step=step, difference=difference, first=record, second=other, inputs=inputs,
+                before=records[number - 1] if number else None,
+                writer=_find_writer(record, inputs, records),
+            )  # fmt: skip
+    return None
+
+
+def _find_step(first: ProcessLog, second: ProcessLog) -> int | None:
+    """Return the first step whose chain of digests differs, by bisection."""
+    count = min(len(first), len(second))
+    if not count or first.chain(count - 1) == second.chain(count - 1):
+        return None if len(first) == len(second) else count
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        if first.chain(middle) == second.chain(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _compare(
+    record: TraceRecord | None, other: TraceRecord | None
+) -> tuple[Literal["outputs", "inputs", "calls", "end"], tuple[int, ...]] | None:
+    if record is None or other is None:
+        return "end", ()
+    if record.call != other.call:
+        return "calls", ()
+    inputs = tuple(
+        number
+        for number, (value, another) in enumerate(zip(record.inputs, other.inputs, strict=True))
+        if value != another
+    )
+    if inputs:
+        return "inputs", inputs
+    return None if record.outputs == other.outputs else ("outputs", ())
+
+
+def _find_writer(
+    record: TraceRecord | None, inputs: Sequence[int], records: Sequence[TraceRecord]
+) -> TraceRecord | None:
+    if record is None or not inputs or inputs[0] >= len(record.writers):
+        return None
+    number = record.writers[inputs[0]]
+    return next((writer for writer in records[: record.number] if writer.number == number), None)

@@ -1,0 +1,274 @@
+"""The lines of a program at which its variables begin to differ between two runs.
+
+A variable that differs after a line, although no variable that the line reads differed before, has its difference from
+that line: from a clock, another thread, the system. Such a line is an origin. Differences that follow from it carry its
+number, from variable to variable. An origin that reaches many lines decides the result; one that reaches few is
+mostly a measurement of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from reprobuild.errors import InconclusiveError
+from reprobuild.infra.untrusted.decode import json_decoder
+from reprobuild.infra.untrusted.strings import Text
+
+_LONGEST = 4 << 20  # bytes of a record
+_LARGEST = 4 << 30  # bytes of a log
+_MOST_LOGS = 4096
+_MOST_ORIGINS = 200
+_THREAD = ".lines-"  # in the name of the log of a thread beside the main one
+_PARTED = 1000  # the reach of a line after which the runs go different ways
+_Short = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
+_Number = Annotated[int, Meta(ge=0, le=1 << 53)]
+_Taint = frozenset[int]
+_CLEAN: _Taint = frozenset()
+
+
+class LineRecord(Struct, frozen=True, kw_only=True, rename={
+    "event": "e", "frame": "f", "line": "l", "values": "v", "path": "p", "writes": "w", "result": "r", "text": "t",
+    "above": "a", "above_line": "al", "above_reads": "ar",
+}):  # fmt: skip
+    """One line that ran, or the start of a function.
+
+    Attributes:
+        event: `call` has the arguments, `line` the variables of a line after it ran, `return` also the result.
+        frame: the number of the call.
+        line: in the file.
+        values: digests of variables by name; global ones begin with `::`.
+        path: of the file.
+        writes: variables that the line assigns.
+        result: the digest of the result, empty for None.
+        text: of the line, in its first record.
+        above: the number of the calling frame, 0 without one.
+        above_line, above_reads: its line, and the variables that this reads.
+    """
+
+    event: Literal["call", "line", "return"]
+    frame: _Number
+    line: _Number
+    values: dict[Text, _Short]
+    path: Text
+    writes: tuple[Text, ...] = ()
+    result: _Short | Literal[""] = ""
+    text: Text = ""
+    above: _Number = 0
+    above_line: _Number = 0
+    above_reads: tuple[Text, ...] = ()
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """A line at which a difference begins.
+
+    Attributes:
+        place: FILE:LINE.
+        text: of the line.
+        names: the variables that differ after it.
+        reach: the number of lines that its difference reaches.
+        is_shared: whether other threads read or write one of the variables, and this line does not assign it.
+    """
+
+    place: str
+    text: str
+    names: tuple[str, ...]
+    reach: int
+    is_shared: bool = False
+
+
+def find_origins(first: Path, second: Path) -> list[Origin]:
+    """Return the origins of the differences between two runs, those with the widest reach first.
+
+    Args:
+        first, second: the directories of the logs.
+
+    Raises:
+        InconclusiveError: a log is damaged.
+    """
+    names = sorted(
+        {path.name for path in first.glob("*.lines")} & {path.name for path in second.glob("*.lines")}
+    )
+    origins: dict[str, Origin] = {}
+    elsewhere: set[tuple[str, str]] = set()  # global variables of other threads: (file, name)
+    # The logs of threads come first by name: `main.lines-Thread-1.lines`, `main.lines.lines`.
+    for name in names[:_MOST_LOGS]:
+        comparison = _Comparison(elsewhere)
+        for origin in comparison.run(_read(first / name), _read(second / name)):
+            known = origins.get(origin.place)
+            if known is None or known.reach < origin.reach:
+                origins[origin.place] = origin
+        if _THREAD in name:
+            elsewhere |= comparison.globals
+    return sorted(origins.values(), key=lambda origin: -origin.reach)
+
+
+def _read(path: Path) -> Iterator[LineRecord]:
+    decoder = json_decoder(LineRecord)
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
+        raise _damaged(path)
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(_LONGEST):
+                if not line.endswith(b"\n"):
+                    return  # the program was killed
+                yield decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as err:
+        raise _damaged(path) from err
+
+
+def _damaged(path: Path) -> InconclusiveError:
+    return InconclusiveError(
+        f"the log {path.name} is not valid",
+        hint="run the trace again; does the program write into the directory of the logs?",
+    )
+
+
+class _Frame:
+    """A call of a function: its taint, and that of the calls below it since its last line.
+
+    `entry` is the taint of the line that called it, and `ever` that of all its lines and of the calls below it: the
+    list that a comprehension makes is no variable.
+    """
+
+    def __init__(self, above: _Frame | None, path: str, entry: _Taint) -> None:
+        self.above, self.path, self.entry = above, path, entry
+        self.names: dict[str, _Taint] = {}
+        self.below: _Taint = _CLEAN
+        self.ever: _Taint = _CLEAN
+        self.last: LineRecord | None = None
+
+
+class _Comparison:
+    """Compares two logs of one thread."""
+
+    def __init__(self, elsewhere: Set[tuple[str, str]]) -> None:
+        """Prepare a comparison.
+
+        Args:
+            elsewhere: the global variables that other threads read or write.
+        """
+        self._elsewhere = elsewhere
+        self.globals: set[tuple[str, str]] = set()  # that this thread reads or writes
+        self._frames: dict[int, _Frame] = {}
+        self._now: _Frame | None = None
+        self._globals: dict[tuple[str, str], _Taint] = {}
+        self._texts: dict[tuple[str, int], str] = {}
+        self._origins: list[tuple[LineRecord, tuple[str, ...]]] = []
+        self._unplaced: dict[
+            int, _Frame
+        ] = {}  # arguments that differ: the line of the caller is its next record
+        self._reach: dict[int, set[tuple[str, int]]] = {}
+        self._seen: set[tuple[int, str]] = set()  # variables that differed
+
+    def run(self, first: Iterator[LineRecord], second: Iterator[LineRecord]) -> list[Origin]:
+        """Return the origins in order."""
+        for record, other in zip(first, second, strict=False):
+            if record.text:
+                self._texts.setdefault((record.path, record.line), record.text)
+            if (record.event, record.frame, record.line, record.path) != (
+                other.event, other.frame, other.line, other.path,
+            ):  # fmt: skip
+                self._part(record)
+                break
+            self._compare(record, other)
+            if len(self._origins) > _MOST_ORIGINS:
+                break
+        return [
+            Origin(
+                place=f"{record.path}:{record.line}", text=self._texts.get((record.path, record.line), ""),
+                names=names, reach=len(self._reach.get(number, ())),
+                is_shared=any(
+                    (record.path, name) in self._elsewhere and name not in record.writes for name in names
+                ),
+            )
+            for number, (record, names) in enumerate(self._origins)
+        ]  # fmt: skip
+
+    def _compare(self, record: LineRecord, other: LineRecord) -> None:
+        frame = self._enter(record)
+        self.globals |= {(record.path, name[2:]) for name in record.values if name.startswith("::")}
+        different = [name for name, value in record.values.items() if other.values.get(name) != value]
+        differs = bool(different) or record.result != other.result
+        taint = _CLEAN if record.event == "call" else frame.below
+        for name in record.values:
+            taint |= self._taint_of(frame, name)
+        if differs and not taint:
+            followed = frame.entry or (frame.ever if record.event == "return" else _CLEAN)
+            taint = followed or frozenset((self._add_origin(record, frame, different),))
+        for name in record.values:
+            if name in different:
+                self._set_taint(frame, name, taint)
+                self._seen.add((record.frame, name))
+            elif name.removeprefix("::") in record.writes or (record.frame, name) in self._seen:
+                self._set_taint(frame, name, _CLEAN)  # a value without content, as an iterator, never differs
+        if differs:
+            self._reached(taint, (record.path, record.line))
+        self._leave(record, frame, taint if differs else _CLEAN)
+
+    def _reached(self, taint: _Taint, place: tuple[str, int]) -> None:
+        for number in taint:
+            self._reach.setdefault(number, set()).add(place)
+
+    def _enter(self, record: LineRecord) -> _Frame:
+        frame = self._frames.get(record.frame)
+        if frame is None:
+            above = self._frames.get(record.above)
+            entry = above.below if above is not None else _CLEAN
+            if above is not None:
+                for name in record.above_reads:
+                    entry |= above.names.get(name, _CLEAN) | self._globals.get((above.path, name), _CLEAN)
+            frame = self._frames[record.frame] = _Frame(above, record.path, entry)
+        self._now = frame
+        return frame
+
+    def _leave(self, record: LineRecord, frame: _Frame, taint: _Taint) -> None:
+        for number, caller in list(self._unplaced.items()):
+            if caller is frame and record.event != "call":
+                self._origins[number] = (record, self._origins[number][1])
+                del self._unplaced[number]
+        frame.last = record
+        frame.ever |= taint
+        if frame.above is not None:
+            frame.above.below |= taint
+            frame.above.ever |= taint
+        if record.event == "line":
+            frame.below = _CLEAN
+        elif record.event == "return":
+            self._frames.pop(record.frame, None)
+            self._now = frame.above or self._now
+
+    def _add_origin(self, record: LineRecord, frame: _Frame, names: list[str]) -> int:
+        number = len(self._origins)
+        self._origins.append((record, tuple(name.removeprefix("::") for name in names)))
+        if record.event == "call" and frame.above is not None:
+            self._unplaced[number] = frame.above
+        return number
+
+    def _part(self, record: LineRecord) -> None:
+        """Handle runs that go different ways: the line before decided it."""
+        frame = self._now
+        last = frame.last if frame else None
+        if frame is None or last is None:
+            return
+        taint = frame.below
+        for name in last.values:
+            taint |= self._taint_of(frame, name)
+        taint = taint or frame.entry or frozenset((self._add_origin(last, frame, []),))
+        for count in range(_PARTED):
+            self._reached(taint, ("all that follows", count))
+
+    def _taint_of(self, frame: _Frame, name: str) -> _Taint:
+        if name.startswith("::"):
+            return self._globals.get((frame.path, name[2:]), _CLEAN)
+        return frame.names.get(name, _CLEAN)
+
+    def _set_taint(self, frame: _Frame, name: str, taint: _Taint) -> None:
+        if name.startswith("::"):
+            self._globals[frame.path, name[2:]] = taint
+        else:
+            frame.names[name] = taint

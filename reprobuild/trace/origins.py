@@ -1,0 +1,65 @@
+"""What the text of a line says about the cause of a difference."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from reprobuild.infra.untrusted.decode import decode_toml
+from reprobuild.infra.untrusted.strings import Line
+from reprobuild.trace.cause import Cause, Class
+from reprobuild.trace.lines import Origin
+
+_Expression = Annotated[str, Meta(min_length=1, max_length=400)]
+
+
+class DifferenceSource(Struct, frozen=True, kw_only=True):
+    """A row of `sources.toml`.
+
+    Attributes:
+        words: an expression for the text of a line.
+        kind: the class of the cause.
+        subject: the source of the difference.
+        remedy: what cures it.
+    """
+
+    words: _Expression
+    kind: Class
+    subject: Line
+    remedy: Line
+
+
+class _Table(Struct, frozen=True, kw_only=True):
+    source: tuple[DifferenceSource, ...]
+
+
+@cache
+def read_sources() -> tuple[DifferenceSource, ...]:
+    """Return the table of sources."""
+    return decode_toml((resources.files("reprobuild.trace") / "sources.toml").read_bytes(), _Table).source
+
+
+def explain_origin(origin: Origin) -> Cause:
+    """Return the cause that a line names."""
+    names = ", ".join(origin.names[:3]) or "the way that the program takes"
+    reason = f"{names} differs after this line, although the variables that it reads are the same"
+    if origin.is_shared:
+        return Cause(
+            kind="host code", subject="a value that threads share", place=origin.place, text=origin.text,
+            reason=f"{names} differs at this line, and other threads use it",
+            remedy="protect it with a lock, and add the parts in a fixed order after all threads ended",
+        )  # fmt: skip
+    for source in read_sources():
+        if re.search(source.words, origin.text):
+            return Cause(
+                kind=source.kind, subject=source.subject, place=origin.place, reason=reason, text=origin.text,
+                remedy=source.remedy,
+            )  # fmt: skip
+    return Cause(
+        kind="host code", subject=f"the line {origin.place.rpartition('/')[2]}", place=origin.place, reason=reason,
+        text=origin.text,
+    )  # fmt: skip

@@ -1,0 +1,201 @@
+"""The runs of a traced command: what each records, until the cause of a difference is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from reprobuild.trace.cause import Cause, classify
+from reprobuild.trace.divergence import Divergence, find_divergence
+from reprobuild.trace.lines import Origin, find_origins
+from reprobuild.trace.log import TraceRecord
+from reprobuild.trace.origins import explain_origin
+from reprobuild.trace.traced_run import TracedRun, TraceSettings
+
+REPLAYS = 200  # repetitions of one operation on its inputs
+TRIES = 3  # pairs of runs that look for a difference among operations, or among lines
+MOST_STEPS = 64  # whose operations one run records
+EARLIER = 3  # steps before the first difference whose operations are recorded, too
+_FINAL = ("batch", "generator", "seed", "mark", "output")  # kinds that operations do not explain
+# A kernel or a collective operation is named by the dispatcher, and not by the line that calls it.
+_OF_OPERATIONS = ("kernel", "communication", "autotuning")
+
+
+class Runner(Protocol):
+    """Runs the command, and compares the output files of two runs."""
+
+    def run(self, settings: TraceSettings, title: str) -> TracedRun:
+        """Run the command once."""
+        ...
+
+    def compare_files(self, first: TracedRun, second: TracedRun) -> tuple[str, ...]:
+        """Return a line for each output file that differs."""
+        ...
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """What the runs of a command show.
+
+    Attributes:
+        steps: complete steps of the longest process, in the first run.
+        processes: recorded processes of the first run.
+        runs: how often the command ran.
+        differs: whether two runs differ.
+        files: a line for each output file that differs.
+        divergence: the first record that differs, if one does.
+        cause: of the difference; None if it is not known.
+        origins: the lines at which variables begin to differ, those with the widest reach first.
+        hidden: whether the difference was gone when operations and lines were recorded.
+        cured: whether two runs with the cure were the same; None if no cure was tried.
+    """
+
+    steps: int
+    processes: int
+    runs: int
+    differs: bool = False
+    files: tuple[str, ...] = ()
+    divergence: Divergence | None = None
+    cause: Cause | None = None
+    origins: tuple[Origin, ...] = ()
+    hidden: bool = False
+    cured: bool | None = None
+
+
+class Search:
+    """Looks for the cause of a difference: in steps, in operations, in the lines of the program."""
+
+    def __init__(self, runner: Runner, say: Callable[[str], None]) -> None:
+        self._runner, self._say, self._runs, self._stride = runner, say, 0, 1
+
+    def _start(self, settings: TraceSettings, title: str) -> TracedRun:
+        self._runs += 1
+        self._say(f"run {self._runs}: {title}")
+        return self._runner.run(
+            msgspec.structs.replace(settings, stride=settings.stride or self._stride), title
+        )
+
+    def find(self, runs: int = 2, against: TracedRun | None = None) -> tuple[Findings, TracedRun]:
+        """Run the command until the cause of a difference is known; return it with the first run.
+
+        Args:
+            runs: how often the command runs if there is no difference.
+            against: the first run, if it was another one.
+
+        Raises:
+            InconclusiveError: a log is damaged, or the command fails.
+        """
+        self._stride = 0
+        first = against or self._start(TraceSettings(), "steps")
+        self._stride = _find_stride(first)
+        coarse, files = None, tuple[str, ...]()
+        for _ in range(runs - 1):
+            second = self._start(TraceSettings(), "steps")
+            coarse, files = (
+                find_divergence(first.logs, second.logs),
+                self._runner.compare_files(first, second),
+            )
+            if coarse or files:
+                break
+        findings = Findings(
+            steps=max(map(len, first.logs.values()), default=0), processes=len(first.logs), runs=self._runs,
+            differs=bool(coarse or files), files=files, divergence=coarse,
+        )  # fmt: skip
+        if findings.differs:
+            findings = self._explain(findings, coarse)
+        return msgspec.structs.replace(findings, runs=self._runs), first
+
+    def _explain(self, findings: Findings, coarse: Divergence | None) -> Findings:
+        cause, divergence, cured, hidden = None, coarse, None, False
+        if coarse is not None:
+            divergence, hidden = self._refine(coarse)
+            cause = classify(divergence)
+            if not hidden:
+                cause = self._examine(divergence, cause)
+            cured = self._try_cure(cause, divergence)
+            if cured is False and cause.cure == "fill":
+                cause, cured = classify(divergence, filled=False), None
+        origins: tuple[Origin, ...] = ()
+        if cause is None or (cause.kind not in _OF_OPERATIONS and cured is not True):
+            origins = self._find_lines()
+            if origins:
+                cause, hidden = explain_origin(origins[0]), False
+            elif cause is None:
+                hidden = True
+        return msgspec.structs.replace(
+            findings, divergence=divergence, cause=cause, origins=origins[:5], hidden=hidden, cured=cured
+        )
+
+    def _refine(self, coarse: Divergence) -> tuple[Divergence, bool]:
+        """Return the first difference among operations, and whether there is none although steps differ."""
+        if coarse.record.kind in _FINAL and coarse.difference != "calls":
+            return coarse, False
+        last = coarse.step
+        # A difference that comes by chance may come some steps earlier next time.
+        first = max(0, last - max(self._stride, EARLIER), last - MOST_STEPS + 1)
+        latest = coarse
+        for _ in range(TRIES):
+            settings = TraceSettings(first=first, last=last)
+            title = (
+                f"operations of step {first}" if first == last else f"operations of steps {first} to {last}"
+            )
+            pair = self._start(settings, title), self._start(settings, title)
+            found = find_divergence(pair[0].logs, pair[1].logs)
+            if found is None:
+                continue
+            if first <= found.step <= last or found.record.kind in _FINAL:
+                return found, False
+            latest, first = found, max(min(first, found.step), found.step - MOST_STEPS + 1)
+            last = max(min(last, first + MOST_STEPS - 1), found.step)
+        return latest, True
+
+    def _examine(self, divergence: Divergence, cause: Cause) -> Cause:
+        """Return the cause after repetitions of the operation on its inputs."""
+        if divergence.difference != "outputs" or cause.kind != "kernel":
+            return cause
+        step, number = divergence.step, divergence.record.number
+        settings = TraceSettings(first=step, last=step, replay=(divergence.process, step, number, REPLAYS))
+        repeated = self._start(settings, f"{divergence.record.name}, {REPLAYS} times on its inputs")
+        record = _find_record(repeated, divergence)
+        return classify(divergence, record.replayed if record else ())
+
+    def _try_cure(self, cause: Cause, divergence: Divergence) -> bool | None:
+        """Return whether two runs with the cure are the same, None without a cure."""
+        if not cause.cure:
+            return None
+        if cause.cure == "fill":
+            settings, title = TraceSettings(last=divergence.step, fill=True), "steps, with filled memory"
+        else:
+            settings = TraceSettings(profile=cause.cure)
+            title = f"steps, with the profile {cause.cure}"
+        pair = self._start(settings, title), self._start(settings, title)
+        return find_divergence(pair[0].logs, pair[1].logs) is None and not self._runner.compare_files(*pair)
+
+    def _find_lines(self) -> tuple[Origin, ...]:
+        """Return the lines at which two runs begin to differ, from a pair of runs whose results differ."""
+        settings = TraceSettings(lines=True)
+        for _ in range(TRIES):
+            pair = self._start(settings, "lines"), self._start(settings, "lines")
+            if find_divergence(pair[0].logs, pair[1].logs) or self._runner.compare_files(*pair):
+                return tuple(find_origins(pair[0].folder, pair[1].folder))
+        return ()
+
+
+def _find_stride(run: TracedRun) -> int:
+    """Return the stride that a run chose; each process has chosen it after its first steps."""
+    for log in run.logs.values():
+        for step in range(min(len(log), 9)):
+            for record in log.records(step):
+                if record.kind == "stride":
+                    return max(1, int(record.seconds))
+    return 1
+
+
+def _find_record(run: TracedRun, divergence: Divergence) -> TraceRecord | None:
+    log = run.logs.get(divergence.process)
+    if log is None or divergence.step >= len(log):
+        return None
+    records = log.records(divergence.step)
+    return next((record for record in records if record.number == divergence.record.number), None)

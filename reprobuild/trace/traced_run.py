@@ -1,0 +1,46 @@
+"""A run of a traced command: its settings, its logs and its output files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.trace.log import ProcessLog
+from reprobuild.verify.workload.run import WorkloadRun
+
+
+class TraceSettings(Struct, frozen=True, kw_only=True):
+    """What one run records.
+
+    Attributes:
+        first, last: the steps whose operations are recorded; none if `last` is less.
+        stride: the distance of the steps whose parameters are recorded, 0 to choose it.
+        replay: (process, step, number of the operation, times), or None.
+        fill: fill memory with zeros when it is allocated, in the recorded steps.
+        lines: record the lines of the user's code.
+        profile: in force, or empty for that of the command.
+    """
+
+    first: int = 0
+    last: int = -1
+    stride: int = 0
+    replay: tuple[str, int, int, int] | None = None
+    fill: bool = False
+    lines: bool = False
+    profile: str = ""
+
+
+class TracedRun(Struct, frozen=True, kw_only=True):
+    """A run that ended.
+
+    Attributes:
+        folder: of its logs.
+        logs: of its processes, by name.
+        outputs: the run with its output files, None for a run of another trace.
+    """
+
+    folder: Path
+    logs: Mapping[str, ProcessLog]
+    outputs: WorkloadRun | None = None

@@ -1,0 +1,205 @@
+"""Records of the lines of the user's own code: the variables that each reads and writes.
+
+A line is recorded after it ran. Functions of libraries are not entered.
+"""
+
+import dis
+import json
+import linecache
+import os
+import sys
+import threading
+
+from reprobuild_runtime.trace.places import is_library
+from reprobuild_runtime.trace.values import digest_variable, is_variable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+    from typing import Any, Callable, Dict, List, Optional, Set, TextIO, Tuple
+_MOST_OF_LINE = 2000  # records of one line
+_MOST = 500_000  # records of one thread
+_NAMES = 40  # of one line
+_LONGEST = 200  # characters of a line's text
+
+
+class LineRecorder:
+    """Records the lines of one process, in one log for each thread."""
+
+    def __init__(self, folder: str, name: "Callable[[], str]") -> None:
+        """Prepare the record.
+
+        Args:
+            folder: of the logs.
+            name: returns the name of this process.
+        """
+        self._folder, self._name = folder, name
+        self._codes: "Dict[CodeType, Optional[Dict[int, Any]]]" = {}
+        self._threads = threading.local()
+        self._forget_threads()
+
+    def _flush(self) -> None:
+        """Write the buffers, which a forked child would write once more."""
+        for thread in self._open:
+            thread.flush()
+
+    def _forget_threads(self) -> None:
+        self._numbers: "Dict[str, int]" = {}
+        self._open: "List[_Thread]" = []
+        self._threads = threading.local()
+
+    def start(self) -> None:
+        """Record the lines of all threads from now on."""
+        os.register_at_fork(before=self._flush, after_in_child=self._forget_threads)
+        threading.settrace(self._call)
+        sys.settrace(self._call)
+
+    def _call(self, frame: "FrameType", event: str, argument: object) -> "Any":
+        code = frame.f_code
+        if code not in self._codes:
+            self._codes[code] = None if is_library(code.co_filename) else _read_names(code)
+        names = self._codes[code]
+        if not names:
+            return None
+        thread = self._thread()
+        return thread.enter(frame, names) if thread is not None else None
+
+    def _thread(self) -> "Optional[_Thread]":
+        thread: "Optional[_Thread]" = getattr(self._threads, "thread", None)
+        if thread is None:
+            self._threads.thread = thread = self._open_thread()
+            self._open.append(thread)
+        return None if thread.full else thread
+
+    def _open_thread(self) -> "_Thread":
+        current = threading.current_thread()
+        label = "lines" if current is threading.main_thread() else f"lines-{_plain(current.name)}"
+        number = self._numbers[label] = self._numbers.get(label, 0) + 1
+        name = f"{self._name()}.{label}" + (f".{number}" if number > 1 else "")
+        for again in range(1, 1000):
+            path = os.path.join(self._folder, name + (f"+{again}" if again > 1 else "") + ".lines")
+            try:
+                return _Thread(open(path, "x", encoding="utf-8", errors="backslashreplace"))
+            except FileExistsError:
+                continue
+        raise OSError("too many threads of one name")
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)[:60]
+
+
+class _Thread:
+    """The log of one thread."""
+
+    def __init__(self, file: "TextIO") -> None:
+        self._file = file
+        self._frames = 0
+        self._counts: "Dict[Tuple[CodeType, int, str], int]" = {}
+        self._written = 0
+        self._said: "Set[Tuple[str, int]]" = set()
+        self.full = False
+
+    def flush(self) -> None:
+        """Write the buffer."""
+        self._file.flush()
+
+    def enter(self, frame: "FrameType", names: "Dict[int, Any]") -> "Any":
+        """Return the trace function of a call of the user's code; a generator that goes on has one already."""
+        if isinstance(frame.f_trace, _Call):
+            return frame.f_trace
+        self._frames += 1
+        call = _Call(self, self._frames, names)
+        code = frame.f_code
+        arguments = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        above: "Optional[FrameType]" = frame.f_back
+        while above is not None and not isinstance(above.f_trace, _Call):
+            above = above.f_back
+        more: "Dict[str, Any]" = {}
+        if above is not None:
+            caller: "Any" = above.f_trace
+            more = {"a": caller.number, "al": above.f_lineno, "ar": caller.list_reads(above.f_lineno)}
+        self.write(frame, "call", self._frames, frame.f_lineno, (arguments, ()), **more)
+        return call
+
+    def write(
+        self, frame: "FrameType", kind: str, number: int, line: int, names: "Any", **more: "Any"
+    ) -> None:
+        """Write one record, unless there are enough of its line."""
+        code, (reads, writes) = frame.f_code, names
+        count = self._counts[code, line, kind] = self._counts.get((code, line, kind), 0) + 1
+        if count > _MOST_OF_LINE:
+            return
+        values = {}
+        for name in dict.fromkeys((*reads, *writes)):
+            value = frame.f_locals.get(name, frame.f_globals.get(name, _MISSING))
+            if value is not _MISSING and is_variable(value):
+                scope = "" if name in frame.f_locals and frame.f_locals is not frame.f_globals else "::"
+                values[scope + name] = digest_variable(value)
+        record = {"e": kind, "f": number, "l": line, "v": values, "p": code.co_filename, **more}
+        if writes:
+            record["w"] = list(writes)
+        if (code.co_filename, line) not in self._said:
+            self._said.add((code.co_filename, line))
+            record["t"] = linecache.getline(code.co_filename, line).strip()[:_LONGEST]
+        self._file.write(json.dumps(record) + "\n")
+        self._written += 1
+        if self._written >= _MOST:
+            self.full = True
+            self._file.flush()
+
+
+class _Call:
+    """The trace function of one call."""
+
+    def __init__(self, thread: _Thread, number: int, names: "Dict[int, Any]") -> None:
+        self._thread, self.number, self._names = thread, number, names
+        self._last = 0
+
+    def list_reads(self, line: int) -> "List[str]":
+        """Return the variables that a line reads."""
+        return list(self._names.get(line, _NOTHING)[0])
+
+    def __call__(self, frame: "FrameType", event: str, argument: object) -> "Any":
+        if self._thread.full:
+            return None
+        if event == "line":
+            if self._last:
+                names = self._names.get(self._last, _NOTHING)
+                self._thread.write(frame, "line", self.number, self._last, names)
+            self._last = frame.f_lineno
+        elif event == "return" and not frame.f_code.co_flags & _GENERATOR:
+            more = {} if argument is None else {"r": digest_variable(argument)}
+            names = self._names.get(self._last, _NOTHING)
+            self._thread.write(frame, "return", self.number, self._last, names, **more)
+        return self
+
+
+_NOTHING: "Any" = ((), ())
+_GENERATOR = (
+    0x20 | 0x80 | 0x200
+)  # inspect.CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR: they return many times
+_MISSING = object()
+
+
+def _read_names(code: "CodeType") -> "Dict[int, Any]":
+    """Return {line: (names that it reads, names that it writes)} of a function."""
+    names: "Dict[int, Tuple[List[str], List[str]]]" = {}
+    line = code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        line = _line_of(instruction, line)
+        reads, writes = names.setdefault(line, ([], []))
+        operation = instruction.opname
+        if operation.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "STORE_FAST", "STORE_NAME",
+                                 "STORE_GLOBAL", "STORE_DEREF")):  # fmt: skip
+            values = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
+            into = writes if operation.startswith("STORE") else reads
+            into += [name for name in values if isinstance(name, str) and name not in into]
+    return {line: (tuple(reads[:_NAMES]), tuple(writes[:_NAMES])) for line, (reads, writes) in names.items()}
+
+
+def _line_of(instruction: "Any", line: int) -> int:
+    number = (
+        getattr(instruction, "line_number", None) or instruction.starts_line
+    )  # 3.13: `starts_line` is a bool
+    return number if number and number is not True else line

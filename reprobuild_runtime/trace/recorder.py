@@ -1,0 +1,256 @@
+"""The recorder of this process: its log, and its current step.
+
+A step ends with each step of an optimizer, with each call of `mark_step`, or with each printed line that matches the
+user's pattern. Without an optimizer, each backward pass ends a step.
+"""
+
+# ruff: noqa: TID251  the environment is what it reads
+
+import json
+import os
+import re
+import sys
+import time
+
+from reprobuild_runtime import settings, trace
+from reprobuild_runtime.seeding import process_id
+from reprobuild_runtime.trace import generators
+from reprobuild_runtime.trace.digests import PendingDigest, TensorDigests, digest_bytes, list_leaves
+from reprobuild_runtime.trace.log import TraceLog
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List, Mapping, Optional, Sequence
+
+_MOST_PROCESSES = 1000  # of one name
+_MOST_WAITING = 4000  # records in memory
+_recorders: "List[Recorder]" = []
+
+
+class TraceOptions:
+    """The options of a traced run, from the variable REPROBUILD_TRACE.
+
+    Attributes:
+        folder: of the logs.
+        first, last: the steps whose operations are recorded; none if `last` is less than `first`.
+        replay: (process, step, number of the operation, times) of an operation to repeat, or None.
+        fill: whether allocated memory is filled with zeros, in the steps whose operations are recorded.
+        lines: whether the lines of the user's code are recorded.
+        stride: the distance of the steps whose parameters are recorded; 0 to choose it by the time that it takes.
+        pattern: of printed lines that end a step.
+    """
+
+    def __init__(self, values: "Mapping[str, Any]") -> None:
+        self.folder = str(values["folder"])
+        self.first, self.last = int(values.get("first", 0)), int(values.get("last", -1))
+        self.replay: "Optional[Sequence[Any]]" = values.get("replay")
+        self.stride = int(values.get("stride", 0))
+        self.fill, self.lines = bool(values.get("fill")), bool(values.get("lines"))
+        self.pattern = re.compile(values["pattern"]) if values.get("pattern") else None
+
+
+class Recorder:
+    """Records one process, step by step."""
+
+    def __init__(self, options: TraceOptions) -> None:
+        self.options = options
+        self.process = os.getpid()
+        self.name = name_log()
+        os.makedirs(options.folder, exist_ok=True)
+        self.log = self._open_log()
+        self.step, self.number = 0, 0
+        self.has_optimizer = False
+        self.busy = False  # it computes digests, whose operations are not the program's
+        self.digests: "Optional[TensorDigests]" = None
+        self._ended = False
+        self._operations: "Any" = None
+
+    def _open_log(self) -> TraceLog:
+        header = {"process": self.name, "command": [os.path.basename(word) for word in sys.argv[:1]]}
+        for number in range(1, _MOST_PROCESSES):
+            name = self.name if number == 1 else f"{self.name}.{number}"
+            try:
+                log = TraceLog(self.options.folder, name, dict(header, process=name))
+            except FileExistsError:
+                continue
+            self.name = name
+            return log
+        raise OSError(f"more than {_MOST_PROCESSES} processes are named {self.name}")
+
+    @property
+    def active(self) -> bool:
+        """Whether this process is the one that the log belongs to, and has not ended."""
+        return not self._ended and self.process == os.getpid() and not self.log.full
+
+    @property
+    def detailed(self) -> bool:
+        """Whether the operations of the current step are recorded."""
+        return self.options.first <= self.step <= self.options.last
+
+    def watch_torch(self, torch: "Any") -> None:
+        """Record the steps of PyTorch from now on."""
+        from reprobuild_runtime.trace import steps
+
+        self.digests = TensorDigests(torch)
+        steps.hook_into(torch, self)
+        if self.options.first <= self.options.last:
+            from reprobuild_runtime.trace.operations import OperationRecorder
+
+            self._operations = OperationRecorder(torch, self)
+            self._switch_operations()
+
+    def add(self, kind: str, name: str, **more: "Any") -> None:
+        """Add a record of the current step.
+
+        Args:
+            kind: as the host knows it: batch, loss, gradients, parameters, state, generator, operation, mark, output.
+            name: of the subject.
+            more: `inputs` and `outputs` are digests or pending ones, `place` is the line of the program.
+        """
+        self.log.add({"kind": kind, "name": name, "number": self.number, **more})
+        self.number += 1
+        if len(self.log) >= _MOST_WAITING and self.digests is not None:
+            self.log.write_waiting(self.digests)
+
+    def digest_value(self, value: object) -> "List[Any]":
+        """Return the digests of the parts of a value: of its tensors and arrays, and one of the rest."""
+        torch = sys.modules.get("torch")
+        digests: "List[Any]" = []
+        plain = []
+        for path, leaf in list_leaves(torch if self.digests else _NoTensors, value):
+            if self.digests is not None and isinstance(leaf, torch.Tensor):  # type: ignore[union-attr]
+                digests.append(self.digests.start(leaf))
+            elif hasattr(leaf, "tobytes"):
+                digests.append(digest_bytes(leaf.tobytes(), f"{leaf.dtype} {leaf.shape}"))
+            else:
+                plain.append((path, leaf if isinstance(leaf, bytes) else repr(leaf)))
+        if plain:
+            digests.append(digest_bytes(repr(plain).encode(errors="backslashreplace"), "values"))
+        return digests
+
+    def end_step(self) -> None:
+        """Record the generators, and begin the next step."""
+        before, self.busy = self.busy, True
+        try:
+            self._end_step()
+        finally:
+            self.busy = before
+
+    def _end_step(self) -> None:
+        for name, state in generators.list_states():
+            self.add("generator", name, outputs=[self._digest_state(state)])
+        self.log.end_step(self.digests or _NO_DIGESTS)
+        self.step, self.number = self.step + 1, 0
+        self._switch_operations()
+
+    def _digest_state(self, state: object) -> "Any":
+        return state if isinstance(state, str) else self.digest_value(state)[0]
+
+    def _switch_operations(self) -> None:
+        if self._operations is not None:
+            self._operations.switch(self.detailed)
+
+    def end(self) -> None:
+        """Write the last step, and close the log."""
+        if not self.active:
+            return
+        if self._operations is not None:
+            self._operations.switch(False)
+        self.options.last = -1
+        self.end_step()
+        self._ended = True
+        self.log.close()
+
+
+class _NoTensors:
+    """A library without tensors, before PyTorch is imported."""
+
+    Tensor = ()
+
+
+class _NoDigests:
+    def finish(self, pending: "Sequence[PendingDigest]") -> "List[str]":
+        return [digest.finish(()) for digest in pending]
+
+
+_NO_DIGESTS: "Any" = _NoDigests()
+
+
+def begin() -> None:
+    """Begin the record of this process."""
+    if is_worker():
+        return  # its results reach the process that reads them
+    recorder = Recorder(TraceOptions(json.loads(os.environ[trace.VARIABLE])))
+    _recorders.append(recorder)
+    import atexit
+
+    atexit.register(recorder.end)
+    if recorder.options.pattern:
+        _watch_output(recorder)
+    if recorder.options.lines:
+        from reprobuild_runtime.trace.lines import LineRecorder
+
+        LineRecorder(recorder.options.folder, name_log).start()
+
+
+def watch(name: str, module: "Any") -> None:
+    """Record the steps of a library that this process has just imported."""
+    recorder = current()
+    if recorder is not None and name == "torch" and recorder.digests is None:
+        recorder.watch_torch(module)
+
+
+def name_log() -> str:
+    """Return the name of this process for its files."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", process_id.name_process())[:100] or "main"
+
+
+def current() -> "Optional[Recorder]":
+    """Return the recorder of this process, or None."""
+    return _recorders[-1] if _recorders and _recorders[-1].active else None
+
+
+def is_worker() -> bool:
+    """Return whether multiprocessing started this process as a helper of another one."""
+    process: "Any" = sys.modules.get("multiprocessing.process")
+    return process is not None and process.current_process().daemon
+
+
+def mark_step(**values: object) -> None:
+    """End a step of the program, with values that two runs must share.
+
+    Without a trace it has no effect.
+    """
+    recorder = current()
+    if recorder is not None:
+        from reprobuild_runtime.trace.places import find_place
+
+        for name, value in values.items():
+            recorder.add("mark", name, outputs=recorder.digest_value(value), place=find_place(2))
+        recorder.end_step()
+
+
+def _watch_output(recorder: Recorder) -> None:
+    """End a step with each line on standard output that matches the pattern."""
+    pattern, stream = recorder.options.pattern, sys.stdout
+    assert pattern is not None
+    write, line = stream.write, [""]
+
+    def watched(text: str) -> int:
+        done = write(text)
+        try:
+            *lines, line[0] = (line[0] + text).split("\n")
+            for printed in lines:
+                if recorder.active and pattern.search(printed):
+                    recorder.add("output", "line", outputs=[digest_bytes(printed.encode(errors="replace"))])
+                    recorder.end_step()
+        except Exception as err:
+            settings.print_line(f"reprobuild: a line is not traced: {type(err).__name__}: {err}")
+        return done
+
+    stream.write = watched  # type: ignore[method-assign]
+
+
+def now() -> float:
+    """Return a time in seconds."""
+    return time.perf_counter()

@@ -1,0 +1,23 @@
+"""Memory that is read before it is written."""
+
+import os
+
+import torch
+from small import train
+
+
+def leave_garbage():
+    for size in (256, 256, 256):
+        torch.frombuffer(bytearray(os.urandom(size * 4)), dtype=torch.float32).nan_to_num(0, 0, 0).clamp(
+            -1, 1
+        )
+
+
+def add(out, step):
+    if step == 2:
+        leave_garbage()
+        out = out + torch.empty(256).nan_to_num(0, 0, 0).clamp(-1, 1)[:8]
+    return out
+
+
+train(add)

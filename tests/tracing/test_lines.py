@@ -1,0 +1,186 @@
+"""The lines at which two runs begin to differ, of programs that this machine's Python runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprobuild.errors import InconclusiveError
+from reprobuild.trace.lines import Origin, find_origins
+from reprobuild.trace.origins import explain_origin, read_sources
+from tests.conftest import ROOT
+from tests.determinism.planted import FAULTS_FOLDER
+from tests.tracing.planted import SCRIPTS, Planted
+
+# Outside a container there is one host name.
+HERE = [script for script in SCRIPTS if script.name != "host_name_seed"]
+START = "import runpy, sys, reprobuild_runtime.startup; sys.argv = sys.argv[1:]; sys.path.insert(0, sys.argv[1]); "
+START += "runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+def record(script: Path, folder: Path, **options: object) -> Path:
+    """Run a script in a new directory, with a record of its lines, and return the directory of the logs."""
+    logs, work = folder / "logs", folder / "work"
+    work.mkdir(parents=True)
+    values = json.dumps({"folder": str(logs), "lines": True, **options})
+    env = {
+        **os.environ, "PYTHONPATH": str(ROOT), "REPROBUILD_TRACE": values, "REPROBUILD_SEED": "7",
+        "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1", "REPROBUILD_RECORD": "0",
+    }  # fmt: skip
+    argv = [sys.executable, "-c", START, str(script), str(script.parent)]
+    done = subprocess.run(argv, cwd=work, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "reprobuild:" not in done.stderr.replace("reprobuild: PYTHONHASHSEED", ""), done.stderr
+    return logs
+
+
+def origins_of(script: Path, folder: Path) -> list[Origin]:
+    return find_origins(record(script, folder / "1"), record(script, folder / "2"))
+
+
+@pytest.mark.parametrize("fault", HERE, ids=lambda fault: fault.name)
+def test_the_line_of_a_fault_is_the_first_origin(fault: Planted, tmp_path: Path) -> None:
+    """A fault that depends on threads may give equal results; then the pair is run again."""
+    script = FAULTS_FOLDER / f"{fault.name}.py"
+    for number in range(5):
+        origins = origins_of(script, tmp_path / str(number))
+        if origins:
+            break
+    cause = explain_origin(origins[0])
+    assert fault.place in cause.text, origins
+    assert cause.place.partition(":")[0] == str(script)
+    assert cause.kind == fault.kind
+
+
+def write(folder: Path, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "program.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_program_without_a_difference_has_no_origin(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "s",
+        "import random\n\n\nclass Box:\n    pass\n\n\ndef work(n):\n    box = Box()\n    box.it = box\n"
+        "    box.values = {random.random() for _ in range(n)}\n    return sorted(box.values), object(), lambda: n\n\n\n"
+        "print(work(20)[0])\n",
+    )  # fmt: skip
+    assert origins_of(script, tmp_path) == []
+
+
+def test_a_measured_time_reaches_less_than_a_fault(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "s",
+        "import os, time\n\nbegan = time.time()\nnumber = os.urandom(4)\nvalues = list(number)\ntotal = sum(values)\n"
+        "mean = total / 4\nresult = [mean, total]\nelapsed = time.time() - began\n",
+    )
+    first, *rest = origins_of(script, tmp_path)
+    assert (first.text, first.names) == ("number = os.urandom(4)", ("number",))
+    assert "began = time.time()" in [origin.text for origin in rest]
+    assert first.reach > rest[0].reach
+
+
+def test_a_difference_follows_variables_through_calls_and_results(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "s",
+        "import os\n\n\ndef draw():\n    return os.urandom(2)\n\n\ndef double(value):\n    more = value * 2\n"
+        "    return more\n\n\nparts = [double(draw()) for _ in range(3)]\njoined = b''.join(parts)\n",
+    )  # fmt: skip
+    (origin,) = origins_of(script, tmp_path)
+    assert origin.text == "return os.urandom(2)"
+    assert explain_origin(origin).kind == "generator"
+
+
+def test_a_value_that_another_thread_changes_is_named(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "s",
+        "import os, threading\n\ntotal = [0]\n\n\ndef add():\n    total.__setitem__(0, os.getpid())\n\n\n"
+        "thread = threading.Thread(target=add)\nthread.start()\nthread.join()\nresult = total[0] + 1\n"
+        "final = result * 2\n",
+    )  # fmt: skip
+    places = {origin.text: origin for origin in origins_of(script, tmp_path)}
+    assert "total.__setitem__(0, os.getpid())" in places
+    shared = places["result = total[0] + 1"]
+    assert shared.is_shared
+    assert explain_origin(shared).subject == "a value that threads share"
+
+
+def test_runs_that_go_different_ways_name_the_line_that_decided(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "s",
+        "import os, pathlib\n\nmark = pathlib.Path('../../mark')\nif mark.exists():\n    a = 1\nelse:\n"
+        "    mark.touch()\n    b = 2\n",
+    )  # fmt: skip
+    (origin,) = origins_of(script, tmp_path)
+    assert origin.text == "if mark.exists():"
+    assert origin.reach >= 1000
+
+
+def test_lines_of_libraries_are_not_recorded(tmp_path: Path) -> None:
+    script = write(tmp_path / "s", "import json\n\ntext = json.dumps({'a': [1, 2]}, indent=1)\n")
+    (log,) = record(script, tmp_path / "1").glob("*.lines")
+    files = {json.loads(line)["p"] for line in log.read_text().splitlines()}
+    assert files == {str(script)}
+
+
+def test_a_line_in_a_loop_is_recorded_a_bounded_number_of_times(tmp_path: Path) -> None:
+    script = write(tmp_path / "s", "total = 0\nfor number in range(20000):\n    total += number\n")
+    (log,) = record(script, tmp_path / "1").glob("*.lines")
+    assert 4000 <= len(log.read_text().splitlines()) < 5000
+
+
+def test_forked_children_have_logs_of_their_own(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "s",
+        "import os\n\nfor number in range(2):\n    if not os.fork():\n        child = number\n        os._exit(0)\n"
+        "    os.wait()\n",
+    )
+    logs = sorted(path.name for path in record(script, tmp_path / "1").glob("*.lines"))
+    assert logs[0] == "main.lines.lines"
+    lines = (tmp_path / "1" / "logs" / logs[0]).read_text().splitlines()
+    assert len(lines) == len(set(lines))  # a child does not write the buffer of its parent again
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense", "{}", '{"e": "line", "f": -1, "l": 1, "v": {}, "p": "x"}',
+        '{"e": "line", "f": 1, "l": 1, "v": {"a": "<script>"}, "p": "x"}', '{"e": "x", "f": 1, "l": 1, "v": {}, "p": ""}',
+    ],
+)  # fmt: skip
+def test_a_damaged_log_is_refused(line: str, tmp_path: Path) -> None:
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "main.lines.lines").write_text(line + "\n")
+    with pytest.raises(InconclusiveError, match=r"the log main\.lines\.lines is not valid") as caught:
+        find_origins(tmp_path / "1", tmp_path / "2")
+    assert caught.value.hint.startswith("run the trace again")
+
+
+def test_a_log_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "main.lines.lines").symlink_to("/etc/passwd")
+    with pytest.raises(InconclusiveError, match="is not valid"):
+        find_origins(tmp_path / "1", tmp_path / "2")
+
+
+def test_each_source_explains_a_line(tmp_path: Path) -> None:
+    lines = {
+        "order = os.urandom(3)": "generator",
+        "buffer = numpy.empty(3)": "uninitialised memory",
+        "names = os.listdir(path)": "data order",
+        "x = time.monotonic()": "host code",
+        "free = os.getloadavg()": "host code",
+        "model = build(config)": "host code",
+    }
+    for text, kind in lines.items():
+        origin = Origin(place="/a/b.py:3", text=text, names=("x",), reach=2)
+        assert explain_origin(origin).kind == kind
+    assert all(source.remedy for source in read_sources())
