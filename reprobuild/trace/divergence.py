@@ -44,8 +44,8 @@ class Divergence(Struct, frozen=True, kw_only=True):
 def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, ProcessLog]) -> Divergence | None:
     """Return the earliest difference of two runs, or None.
 
-    Of several processes with a difference in one step, the one whose own operation differs on the same inputs comes
-    first: the others may have received its result.
+    Of several processes with a difference in one step, one that received another result from a collective operation
+    comes last: it may be the result of another process. An operation that differs on the same inputs comes first.
 
     Raises:
         InconclusiveError: a log is damaged.
@@ -60,9 +60,8 @@ def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, Proces
 
 def _order(divergence: Divergence) -> tuple[int, bool, bool, int]:
     record = divergence.record
-    return (
-        divergence.step, divergence.difference != "outputs", is_collective(record.name), record.number,
-    )  # fmt: skip
+    received = is_collective(record.name) and divergence.difference == "outputs"
+    return divergence.step, received, divergence.difference != "outputs", record.number
 
 
 def is_collective(name: str) -> bool:

@@ -71,6 +71,9 @@ class Origin(Struct, frozen=True, kw_only=True):
         text: of the line.
         names: the variables that differ after it.
         reach: the number of lines that its difference reaches.
+        writes: the variables that it assigns.
+        number: its place among the origins of its thread.
+        in_thread: whether this is not the main thread.
         is_shared: whether other threads read or write one of the variables, and this line does not assign it.
     """
 
@@ -78,11 +81,17 @@ class Origin(Struct, frozen=True, kw_only=True):
     text: str
     names: tuple[str, ...]
     reach: int
+    writes: tuple[str, ...] = ()
+    number: int = 0
+    in_thread: bool = False
     is_shared: bool = False
 
 
 def find_origins(first: Path, second: Path) -> list[Origin]:
-    """Return the origins of the differences between two runs, those with the widest reach first.
+    """Return the origins of the differences between two runs, the likeliest first.
+
+    Of the origins that reach at least half as many lines as the widest one, the earliest comes first: an object that
+    two variables name carries a difference to lines where it seems to begin anew. The others follow by their reach.
 
     Args:
         first, second: the directories of the logs.
@@ -94,17 +103,35 @@ def find_origins(first: Path, second: Path) -> list[Origin]:
         {path.name for path in first.glob("*.lines")} & {path.name for path in second.glob("*.lines")}
     )
     origins: dict[str, Origin] = {}
-    elsewhere: set[tuple[str, str]] = set()  # global variables of other threads: (file, name)
-    # The logs of threads come first by name: `main.lines-Thread-1.lines`, `main.lines.lines`.
+    logs: dict[tuple[str, str], set[str]] = {}  # {(file, global variable): logs with it}
     for name in names[:_MOST_LOGS]:
-        comparison = _Comparison(elsewhere)
+        comparison = _Comparison(in_thread=_THREAD in name)
         for origin in comparison.run(_read(first / name), _read(second / name)):
             known = origins.get(origin.place)
             if known is None or known.reach < origin.reach:
                 origins[origin.place] = origin
-        if _THREAD in name:
-            elsewhere |= comparison.globals
-    return sorted(origins.values(), key=lambda origin: -origin.reach)
+        for variable in comparison.globals:
+            logs.setdefault(variable, set()).add(name)
+    shared = {
+        variable
+        for variable, found in logs.items()
+        if len(found) > 1 and any(_THREAD in name for name in found)
+    }
+    marked = [_mark_shared(origin, shared) for origin in origins.values()]
+    widest = max((origin.reach for origin in marked), default=0)
+    return sorted(marked, key=lambda origin: _order(origin, widest))
+
+
+def _order(origin: Origin, widest: int) -> tuple[bool, bool, int]:
+    if 2 * origin.reach >= widest:
+        return False, origin.in_thread, origin.number
+    return True, origin.in_thread, -origin.reach
+
+
+def _mark_shared(origin: Origin, shared: Set[tuple[str, str]]) -> Origin:
+    path = origin.place.rpartition(":")[0]
+    is_shared = any((path, name) in shared for name in origin.names if name not in origin.writes)
+    return msgspec.structs.replace(origin, is_shared=is_shared)
 
 
 def _read(path: Path) -> Iterator[LineRecord]:
@@ -146,13 +173,8 @@ class _Frame:
 class _Comparison:
     """Compares two logs of one thread."""
 
-    def __init__(self, elsewhere: Set[tuple[str, str]]) -> None:
-        """Prepare a comparison.
-
-        Args:
-            elsewhere: the global variables that other threads read or write.
-        """
-        self._elsewhere = elsewhere
+    def __init__(self, *, in_thread: bool) -> None:
+        self._in_thread = in_thread
         self.globals: set[tuple[str, str]] = set()  # that this thread reads or writes
         self._frames: dict[int, _Frame] = {}
         self._now: _Frame | None = None
@@ -168,12 +190,13 @@ class _Comparison:
     def run(self, first: Iterator[LineRecord], second: Iterator[LineRecord]) -> list[Origin]:
         """Return the origins in order."""
         for record, other in zip(first, second, strict=False):
-            if record.text:
-                self._texts.setdefault((record.path, record.line), record.text)
+            for one in (record, other):
+                if one.text:
+                    self._texts.setdefault((one.path, one.line), one.text)
             if (record.event, record.frame, record.line, record.path) != (
                 other.event, other.frame, other.line, other.path,
             ):  # fmt: skip
-                self._part(record)
+                self._part(record, other)
                 break
             self._compare(record, other)
             if len(self._origins) > _MOST_ORIGINS:
@@ -182,9 +205,7 @@ class _Comparison:
             Origin(
                 place=f"{record.path}:{record.line}", text=self._texts.get((record.path, record.line), ""),
                 names=names, reach=len(self._reach.get(number, ())),
-                is_shared=any(
-                    (record.path, name) in self._elsewhere and name not in record.writes for name in names
-                ),
+                writes=record.writes, number=number, in_thread=self._in_thread,
             )
             for number, (record, names) in enumerate(self._origins)
         ]  # fmt: skip
@@ -249,14 +270,18 @@ class _Comparison:
             self._unplaced[number] = frame.above
         return number
 
-    def _part(self, record: LineRecord) -> None:
-        """Handle runs that go different ways: the line before decided it."""
-        frame = self._now
+    def _part(self, record: LineRecord, other: LineRecord) -> None:
+        """Handle runs that go different ways: the line before decided it, or a line that calls different functions."""
+        frame = self._frames.get(record.above if record.event == "call" else record.frame) or self._now
         last = frame.last if frame else None
         if frame is None or last is None:
             return
+        if record.above and (record.above, record.above_line) == (other.above, other.above_line):
+            last = LineRecord(
+                event="line", frame=record.above, line=record.above_line, values={}, path=frame.path
+            )
         taint = frame.below
-        for name in last.values:
+        for name in (*last.values, *record.above_reads):
             taint |= self._taint_of(frame, name)
         taint = taint or frame.entry or frozenset((self._add_origin(last, frame, []),))
         for count in range(_PARTED):

@@ -95,6 +95,13 @@ class ProcessLog:
         _, end = ENTRY.unpack_from(self._entries, step * ENTRY.size)
         return int(end)
 
+    @property
+    def has_operations(self) -> bool:
+        """Whether one of the first steps has records of operations."""
+        return any(
+            record.kind == "operation" for step in range(min(len(self), 2)) for record in self.records(step)
+        )
+
     def records(self, step: int) -> Sequence[TraceRecord]:
         """Return the records of a step, in order; the step after the last one has those before a kill.
 

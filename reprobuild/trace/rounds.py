@@ -108,9 +108,12 @@ class Search:
         return msgspec.structs.replace(findings, runs=self._runs), first
 
     def _explain(self, findings: Findings, coarse: Divergence | None) -> Findings:
-        cause, divergence, cured, hidden = None, coarse, None, False
-        if coarse is not None:
+        cause, cured, hidden = None, None, False
+        if coarse is None:
+            divergence = self._find_operation(min(findings.steps, MOST_STEPS) - 1)
+        else:
             divergence, hidden = self._refine(coarse)
+        if divergence is not None:
             cause = classify(divergence)
             if not hidden:
                 cause = self._examine(divergence, cause)
@@ -150,6 +153,17 @@ class Search:
             latest, first = found, max(min(first, found.step), found.step - MOST_STEPS + 1)
             last = max(min(last, first + MOST_STEPS - 1), found.step)
         return latest, True
+
+    def _find_operation(self, last: int) -> Divergence | None:
+        """Return the first operation that differs between two runs whose output files differ."""
+        for _ in range(TRIES):
+            settings, title = TraceSettings(last=last), "operations"
+            pair = self._start(settings, title), self._start(settings, title)
+            if divergence := find_divergence(pair[0].logs, pair[1].logs):
+                return divergence
+            if not any(log.has_operations for log in pair[0].logs.values()):
+                return None
+        return None
 
     def _examine(self, divergence: Divergence, cause: Cause) -> Cause:
         """Return the cause after repetitions of the operation on its inputs."""

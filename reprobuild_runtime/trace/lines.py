@@ -76,6 +76,7 @@ class LineRecorder:
         label = "lines" if current is threading.main_thread() else f"lines-{_plain(current.name)}"
         number = self._numbers[label] = self._numbers.get(label, 0) + 1
         name = f"{self._name()}.{label}" + (f".{number}" if number > 1 else "")
+        os.makedirs(self._folder, exist_ok=True)
         for again in range(1, 1000):
             path = os.path.join(self._folder, name + (f"+{again}" if again > 1 else "") + ".lines")
             try:

@@ -55,9 +55,8 @@ class Recorder:
     def __init__(self, options: TraceOptions) -> None:
         self.options = options
         self.process = os.getpid()
-        self.name = name_log()
-        os.makedirs(options.folder, exist_ok=True)
-        self.log = self._open_log()
+        self.name = ""
+        self._log: "Optional[TraceLog]" = None
         self.step, self.number = 0, 0
         self.has_optimizer = False
         self.busy = False  # it computes digests, whose operations are not the program's
@@ -65,22 +64,32 @@ class Recorder:
         self._ended = False
         self._operations: "Any" = None
 
+    @property
+    def log(self) -> TraceLog:
+        """The log, which is opened for the first record: a worker does not know its number when it starts."""
+        if self._log is None:
+            self._log = self._open_log()
+        return self._log
+
     def _open_log(self) -> TraceLog:
-        header = {"process": self.name, "command": [os.path.basename(word) for word in sys.argv[:1]]}
+        os.makedirs(self.options.folder, exist_ok=True)
+        base = name_log()
+        header = {"process": base, "command": [os.path.basename(word) for word in sys.argv[:1]]}
         for number in range(1, _MOST_PROCESSES):
-            name = self.name if number == 1 else f"{self.name}.{number}"
+            name = base if number == 1 else f"{base}.{number}"
             try:
                 log = TraceLog(self.options.folder, name, dict(header, process=name))
             except FileExistsError:
                 continue
             self.name = name
             return log
-        raise OSError(f"more than {_MOST_PROCESSES} processes are named {self.name}")
+        raise OSError(f"more than {_MOST_PROCESSES} processes are named {base}")
 
     @property
     def active(self) -> bool:
         """Whether this process is the one that the log belongs to, and has not ended."""
-        return not self._ended and self.process == os.getpid() and not self.log.full
+        full = self._log is not None and self._log.full
+        return not self._ended and self.process == os.getpid() and not full
 
     @property
     def detailed(self) -> bool:

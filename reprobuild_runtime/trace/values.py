@@ -3,6 +3,7 @@
 import hashlib
 import re
 import sys
+from array import array
 from itertools import islice
 
 TYPE_CHECKING = False
@@ -74,11 +75,22 @@ def _describe_parts(value: "Any", depth: int, seen: "Set[int]") -> "Iterator[byt
         yield from _describe_items(pairs, depth, seen)
     elif isinstance(value, (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
         yield str(len(value)).encode()
-        yield from _describe_items(list(islice(value, _ITEMS)), depth, seen)
+        yield from _describe_items(_select(value), depth, seen)
     elif type(value).__module__.partition(".")[0] in _BY_TEXT:
         yield _DRAWN.sub("/tmp", repr(value)).encode(errors="backslashreplace")
     else:
         yield from _describe_object(value, depth, seen)
+
+
+def _select(value: "Any") -> "Any":
+    """Return the items of a container: all numbers, else the first ones and some of the others."""
+    if isinstance(value, (list, tuple)) and len(value) > _ITEMS and isinstance(value[0], float):
+        try:
+            return [array("d", value).tobytes()]
+        except (TypeError, OverflowError):
+            pass
+    first = list(islice(value, _ITEMS))
+    return first + list(islice(value, _ITEMS, None, max(1, len(value) // _ITEMS)))
 
 
 def _describe_object(value: "Any", depth: int, seen: "Set[int]") -> "Iterator[bytes]":
@@ -86,6 +98,9 @@ def _describe_object(value: "Any", depth: int, seen: "Set[int]") -> "Iterator[by
     if type(value).__name__ in ("Random", "SystemRandom") and module == "random":
         words = sys.modules["random"].Random.__mro__[1].getstate(value)
         yield repr(words).encode()
+        return
+    if type(value).__name__ == "Future" and module.startswith("concurrent.") and value.done():
+        yield from _describe_items([value._result], depth, seen)
         return
     if module.startswith("numpy.random"):
         source = getattr(value, "bit_generator", value)

@@ -9,10 +9,10 @@ from small import train
 @torch.library.custom_op("planted::sum", mutates_args=())
 def any_sum(values: torch.Tensor) -> torch.Tensor:
     parts = sorted(values.flatten().tolist(), key=lambda _: os.urandom(4))
-    total = 0.0
-    for part in parts:
-        total += part * 1e5
-    return torch.tensor([total])
+    total = torch.zeros(1)
+    for number, part in enumerate(parts):
+        total += part * 10.0 ** (number % 7)
+    return total
 
 
 @any_sum.register_fake

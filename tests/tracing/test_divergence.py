@@ -1,0 +1,220 @@
+"""The first difference of two logs, and its class."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprobuild.errors import InconclusiveError
+from reprobuild.trace.cause import classify
+from reprobuild.trace.divergence import Divergence, find_divergence
+from reprobuild.trace.log import ENTRY, read_logs
+from reprobuild_runtime.trace.log import TraceLog
+
+Steps = Sequence[Sequence[Mapping[str, Any]]]
+
+
+class _NoTensors:
+    def finish(self, pending: Sequence[object]) -> list[str]:
+        assert not list(pending)
+        return []
+
+
+def write(folder: Path, steps: Steps, name: str = "main") -> Path:
+    folder.mkdir(exist_ok=True)
+    log = TraceLog(str(folder), name, {"process": name})
+    for records in steps:
+        for number, record in enumerate(records):
+            log.add({"kind": "operation", "name": "aten.add.Tensor", "number": number, **record})
+        log.end_step(_NoTensors())  # type: ignore[arg-type]
+    log.close()
+    return folder
+
+
+def compare(tmp_path: Path, first: Steps, second: Steps) -> Divergence | None:
+    one, two = write(tmp_path / "1", first), write(tmp_path / "2", second)
+    return find_divergence(read_logs(one), read_logs(two))
+
+
+def operation(inputs: str = "", outputs: str = "", **more: Any) -> dict[str, Any]:
+    return {"inputs": inputs.split(), "outputs": outputs.split(), **more}
+
+
+def test_equal_logs_have_no_divergence(tmp_path: Path) -> None:
+    steps = [[operation("a", "b"), operation("b", "c")]] * 5
+    assert compare(tmp_path, steps, steps) is None
+
+
+@pytest.mark.parametrize("place", range(9))
+def test_the_first_step_that_differs_is_found_by_its_chain(place: int, tmp_path: Path) -> None:
+    first = [[operation("a", f"{number}")] for number in range(9)]
+    second = [[operation("a", f"{number}" if number < place else "x")] for number in range(9)]
+    found = compare(tmp_path, first, second)
+    assert found is not None
+    assert (found.step, found.difference, found.record.number) == (place, "outputs", 0)
+
+
+def test_measured_values_and_lines_are_not_compared(tmp_path: Path) -> None:
+    first = [[{"kind": "stride", "name": "stride", "seconds": 3}, operation("a", "b", place="x.py:1")]]
+    second = [[{"kind": "stride", "name": "stride", "seconds": 4}, operation("a", "b", place="x.py:2")]]
+    assert compare(tmp_path, first, second) is None
+
+
+def test_an_operation_with_other_results_for_the_same_inputs_is_a_kernel(tmp_path: Path) -> None:
+    call = {"name": "aten.index_put.default", "place": "/s/train.py:3", "module": "Net.head"}
+    found = compare(
+        tmp_path, [[operation("a", "b"), operation("b", "c", **call), operation("c", "d")]],
+        [[operation("a", "b"), operation("b", "x", **call), operation("x", "y")]],
+    )  # fmt: skip
+    assert found is not None
+    cause = classify(found, (120, 80))
+    assert (cause.kind, cause.place, cause.cure) == ("kernel", "/s/train.py:3", "strict")
+    assert cause.subject == "aten.index_put.default of Net.head"
+    assert "2 results in 200 repetitions" in cause.reason
+    assert classify(found, (200,)).kind == "autotuning"
+    assert classify(found).kind == "kernel"
+
+
+def test_a_collective_with_other_results_is_communication(tmp_path: Path) -> None:
+    call = {"name": "c10d.allreduce_.default"}
+    found = compare(tmp_path, [[operation("a", "b", **call)]], [[operation("a", "c", **call)]])
+    assert found is not None
+    assert classify(found).kind == "communication"
+
+
+def test_memory_that_no_operation_wrote_is_uninitialised(tmp_path: Path) -> None:
+    empty = operation(name="aten.empty.memory_format", place="/s/a.py:1")
+    found = compare(
+        tmp_path, [[empty, operation("a", "b", writers=[0])]], [[empty, operation("x", "y", writers=[0])]]
+    )
+    assert found is not None
+    cause = classify(found)
+    assert (cause.kind, cause.place, cause.cure) == ("uninitialised memory", "/s/a.py:1", "fill")
+    assert classify(found, filled=False).kind == "host code"
+
+
+@pytest.mark.parametrize("writers", [[0], [-1]])
+def test_an_input_that_changed_outside_of_the_dispatcher_is_host_code(
+    writers: list[int], tmp_path: Path
+) -> None:
+    found = compare(
+        tmp_path, [[operation("", "a"), operation("a", "b", writers=writers)]],
+        [[operation("", "a"), operation("x", "y", writers=writers)]],
+    )  # fmt: skip
+    assert found is not None
+    cause = classify(found)
+    assert cause.kind == "host code"
+    assert ("aten.add.Tensor" in cause.reason) == (writers == [0])
+
+
+def test_the_state_of_a_generator_is_the_last_input(tmp_path: Path) -> None:
+    call = {"name": "aten.randn.default", "generator": True}
+    found = compare(tmp_path, [[operation("s", "a", **call)]], [[operation("t", "b", **call)]])
+    assert found is not None
+    assert classify(found).kind == "generator"
+
+
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [
+        ({"kind": "batch", "name": "DataLoader"}, "data order"), ({"kind": "generator", "name": "random"}, "generator"),
+        ({"kind": "loss", "name": "loss"}, "unknown"), ({"kind": "mark", "name": "score"}, "unknown"),
+    ],
+)  # fmt: skip
+def test_records_of_steps(record: dict[str, str], kind: str, tmp_path: Path) -> None:
+    found = compare(tmp_path, [[{**record, "outputs": ["a"]}]], [[{**record, "outputs": ["b"]}]])
+    assert found is not None
+    assert classify(found).kind == kind
+
+
+def test_other_operations_and_other_arguments_are_host_code(tmp_path: Path) -> None:
+    found = compare(tmp_path, [[operation("a", "b")]], [[operation("a", "b", name="aten.mul.Tensor")]])
+    assert found is not None
+    assert classify(found).reason == (
+        "the runs go different ways: aten.add.Tensor in the first, aten.mul.Tensor in the second"
+    )
+    (tmp_path / "b").mkdir()
+    found = compare(
+        tmp_path / "b", [[operation("a", "b", arguments="[1]")]], [[operation("a", "b", arguments="[2]")]]
+    )
+    assert found is not None
+    assert classify(found).reason == "its arguments differ: [1] and [2]"
+
+
+def test_a_run_that_ends_earlier(tmp_path: Path) -> None:
+    found = compare(tmp_path, [[operation("a", "b")]] * 3, [[operation("a", "b")]] * 2)
+    assert found is not None
+    assert (found.step, found.difference, found.second) == (2, "end", None)
+
+
+def test_of_two_ranks_the_one_whose_own_operation_differs_comes_first(tmp_path: Path) -> None:
+    shared = {"name": "c10d.allreduce_.default"}
+    for run, mark in (("1", "a"), ("2", "x")):
+        write(tmp_path / run, [[operation("i", "j"), operation("j", mark, **shared)]], "rank_0")
+        write(tmp_path / run, [[operation("i", mark), operation(mark, mark + "2", **shared)]], "rank_1")
+    found = find_divergence(read_logs(tmp_path / "1"), read_logs(tmp_path / "2"))
+    assert found is not None
+    assert (found.process, found.record.name) == ("rank_1", "aten.add.Tensor")
+
+
+def test_a_killed_program_leaves_whole_steps(tmp_path: Path) -> None:
+    for run in ("1", "2"):
+        folder = write(tmp_path / run, [[operation("a", "b")], [operation("b", "c")]])
+        records = folder / "main.records"
+        records.write_bytes(records.read_bytes()[:-3])
+        index = folder / "main.steps"
+        index.write_bytes(index.read_bytes()[: ENTRY.size + 5])
+    logs = read_logs(tmp_path / "1")
+    assert len(logs["main"]) == 1
+    assert find_divergence(logs, read_logs(tmp_path / "2")) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "other"}, {"name": "a\x1b[2J"}, {"number": -5}, {"outputs": ["x" * 65]}, {"place": "a\nb"},
+        {"outputs": 3},
+    ],
+)  # fmt: skip
+def test_a_record_of_another_form_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path / "1", [[operation("a", "b")]])
+    folder = write(tmp_path / "2", [[operation("a", "c")]])
+    header, line = (folder / "main.records").read_bytes().splitlines()
+    changed = json.dumps({**json.loads(line), **change}).encode()
+    (folder / "main.records").write_bytes(header + b"\n" + changed + b"\n")
+    entry = ENTRY.pack(b"x" * 16, len(header) + len(changed) + 2)
+    (folder / "main.steps").write_bytes(entry)
+    with pytest.raises(InconclusiveError, match="the log of the process main is not valid") as caught:
+        find_divergence(read_logs(tmp_path / "1"), read_logs(folder))
+    assert caught.value.hint == "run the trace again; does the program write into the directory of the logs?"
+
+
+@pytest.mark.parametrize("end", [2**40, 1, 0])
+def test_an_index_that_points_elsewhere_is_refused_or_read_in_bounds(end: int, tmp_path: Path) -> None:
+    write(tmp_path / "1", [[operation("a", "b")]])
+    folder = write(tmp_path / "2", [[operation("a", "c")]])
+    (folder / "main.steps").write_bytes(ENTRY.pack(b"y" * 16, end))
+    try:
+        find_divergence(read_logs(tmp_path / "1"), read_logs(folder))
+    except InconclusiveError as err:
+        assert "is not valid" in str(err)
+
+
+def test_a_link_in_place_of_a_log_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    (folder / "main.records").unlink()
+    (folder / "main.records").symlink_to("/etc/passwd")
+    with pytest.raises(InconclusiveError, match="is not valid"):
+        read_logs(folder)
+
+
+def test_too_many_processes_are_refused(tmp_path: Path) -> None:
+    for number in range(4097):
+        (tmp_path / f"{number}.steps").touch()
+    with pytest.raises(InconclusiveError, match="4097 processes") as caught:
+        read_logs(tmp_path)
+    assert caught.value.hint == "trace a shorter command"
