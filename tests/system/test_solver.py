@@ -179,6 +179,37 @@ def test_only_of_what_was_there_it_is_said_that_it_is_there_no_more(
     assert rulings["aa"].reason.startswith(f"aa {version} {words}")
 
 
+@pytest.mark.parametrize(
+    ("captured", "there", "words"),
+    [
+        (
+            "2024a-0+deb12u1",
+            "2026b-0+deb12u1",
+            "is there; the image has 2026b-0+deb12u1, a later upstream version",
+        ),
+        ("2024a-1", "2023c-1", "is there; the image has 2023c-1, an earlier upstream version"),
+        ("1-3", "1-2", "is there; the image has 1-2, an earlier revision"),
+    ],
+)
+def test_another_version_is_named_as_what_the_image_has(captured: str, there: str, words: str) -> None:
+    """Debian's tzdata has a new upstream version in each update: a later version is there, but no later revision."""
+    found, rulings = resolve([package("tzdata", captured, "manual")], stanza("tzdata", there))
+    assert found["tzdata"] == there
+    assert outcome(rulings["tzdata"]) == ("unresolved", "unknown-version")
+    assert rulings["tzdata"].reason.endswith(f"no later revision of the same upstream version {words}")
+
+
+def test_a_later_revision_that_does_not_fit_is_not_denied() -> None:
+    found, rulings = resolve(
+        [package("aa", "1-1", "manual", line=2), package("bb", "1-1", "manual", line=3)],
+        stanza("aa", "1-1", "bb (= 2-1)"), stanza("bb", "1-2"), stanza("bb", "2-1"),
+    )  # fmt: skip
+    assert found["bb"] == "2-1"
+    assert rulings["bb"].reason.endswith(
+        "no later revision of the same upstream version fits; the image has 2-1, a later upstream version"
+    )
+
+
 def test_every_place_is_asked_before_a_contradiction_ends_the_search() -> None:
     # The mirror has aa alone; the captured bb, which it needs, is elsewhere, and so is what provides vv.
     packages = (

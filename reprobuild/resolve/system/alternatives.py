@@ -93,6 +93,25 @@ def is_later_revision(version: str, captured: str) -> bool:
     return strip_revision(version) == strip_revision(captured) and Version(version) > Version(captured)
 
 
+def describe_other_version(taken: str, captured: str, versions: Iterable[Candidate]) -> str:
+    """Describe the version that the image has in place of the captured one.
+
+    It is not a later revision of the captured one.
+
+    Args:
+        taken: the version of the image.
+        captured: the captured version.
+        versions: all that the sources have.
+    """
+    has_later = any(is_later_revision(candidate.version, captured) for candidate in versions)
+    age = "a later" if Version(taken) > Version(captured) else "an earlier"
+    part = "revision" if strip_revision(taken) == strip_revision(captured) else "upstream version"
+    return (
+        f"no later revision of the same upstream version {'fits' if has_later else 'is there'}; "
+        f"the image has {taken}, {age} {part}"
+    )
+
+
 def sort_by_preference(versions: Sequence[Candidate], captured: str | None) -> list[Candidate]:
     """Return the versions of a package, the best first.
 

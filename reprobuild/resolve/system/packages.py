@@ -15,7 +15,7 @@ from reprobuild.config.overrides import is_named
 from reprobuild.ecosystems.apt.index import SystemIndex
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.system import Base, Deb, dpkg_name
-from reprobuild.resolve.system.alternatives import is_later_revision
+from reprobuild.resolve.system.alternatives import describe_other_version, is_later_revision
 from reprobuild.resolve.system.closure import Closure, PackageChoice, find_reachable
 from reprobuild.resolve.system.metapackages import parts_without_drivers
 from reprobuild.resolve.system.needed import is_interpreter_part, is_library_or_data
@@ -279,8 +279,8 @@ def _make_resolution(
     if is_later_revision(taken, version):
         reason = f"{why}; {taken} is the nearest later revision of the same upstream version"
         return ruled("replaced", reason, "withdrawn")
-    reason = f"{why}, and no later revision of it can be had; {taken} would be taken"
-    return ruled("unresolved", reason, "unknown-version")
+    other = describe_other_version(taken, version, index.versions(key))
+    return ruled("unresolved", f"{why}, and {other}", "unknown-version")
 
 
 def _unfit_reason(
