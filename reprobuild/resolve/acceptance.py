@@ -13,6 +13,7 @@ from reprobuild.errors import LockError
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.completeness import ADD
+from reprobuild.resolve.interpreter.choice import ANY_PATCH, NO_FILE, PATCH
 from reprobuild.resolve.interpreter.other_pip import OTHER
 from reprobuild.resolve.line_resolutions import UNREAD
 from reprobuild.resolve.python.python_versions import format_python_ranges
@@ -49,7 +50,6 @@ _CUDA = re.compile(
 _NAMED = "; name it with "
 _SOURCE = "unreachable-source"
 _DIRECTORY = "directory-line"
-_PATCH = "python-patch"  # the class of another patch release of Python
 _UNKNOWN = "unknown-project"
 _MEANT = re.compile(r"; did you mean `([^`]*)`\?")
 _OPEN = "index-line"  # the class of a requirement without a version
@@ -84,12 +84,13 @@ def accept_deviations(
         groups = _group_by_title(refused)
         lines = [line for title, group in groups.items() for line in _summary(title, group)]
         raise LockError(
-            f"{_count_lines(len(refused))} cannot be repeated exactly:\n" + "\n".join(lines),
+            f"{_describe_refused(refused)} cannot be repeated exactly:\n" + "\n".join(lines),
             hint="\n".join(
                 [
                     *_suggest_names(words, rulings, refused),
                     *_repository_advice(refused),
                     *_python_advice(pythons),
+                    *_patch_advice(refused),
                     *_capture_advice(refused),
                     *_freeze_advice(refused),
                     *_gap_advice(refused),
@@ -172,12 +173,20 @@ def _python_advice(pythons: Sequence[str]) -> list[str]:
     ]
 
 
+def _patch_advice(refused: Sequence[Resolution]) -> list[str]:
+    """Return the option for any patch release, if the user named one that cannot be had."""
+    return [
+        f"{ANY_PATCH}{ruling.reason.rpartition(ANY_PATCH)[2]}"
+        for ruling in refused if ruling.kind == PATCH and ANY_PATCH in ruling.reason
+    ]  # fmt: skip
+
+
 def _capture_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return advice on capturing the exact Python.
 
     It is given if another patch release replaces it.
     """
-    if _PATCH not in {ruling.kind for ruling in refused}:
+    if PATCH not in {ruling.kind for ruling in refused}:
         return []
     return [
         "if the environment still exists, `reprobuild capture --include interpreter` captures it with its own Python"
@@ -298,8 +307,11 @@ def _accept_advice(refused: Sequence[Resolution]) -> list[str]:
     return lines
 
 
-def _count_lines(count: int) -> str:
-    return "1 captured line" if count == 1 else f"{count} captured lines"
+def _describe_refused(refused: Sequence[Resolution]) -> str:
+    """Return the number of refused lines, and the Python if the user named it: no line was captured for it."""
+    lines = sum(ruling.file != NO_FILE for ruling in refused)
+    parts = [f"{lines} captured line" + "s" * (lines > 1)] if lines else []
+    return " and ".join([*parts, *(["the chosen Python"] if lines < len(refused) else [])])
 
 
 def _shorten_names(names: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ from reprobuild.resolve.interpreter.choice import (
     finalise_interpreter,
     format_build_version,
     make_standalone,
+    propose_any_patch,
     try_choose_build,
     with_build,
 )
@@ -235,7 +236,8 @@ def _default_release(
         try:
             build = find(format_build_version(choice.interpreter))
         except NoBuildError as none:
-            lost = LockError(f"{err}; {none}", hint=err.hint)
+            any_patch = propose_any_patch(choice.interpreter, subject.evidence)
+            lost = LockError(f"{err}; {none}", hint="\n".join(filter(None, (any_patch, err.hint))))
             return InterpreterChoice(
                 interpreter=make_standalone(choice.interpreter), lost=lost
             ), choose_default_release(_without_python(need), offered)

@@ -214,9 +214,9 @@ BUILD = Artefact(filename="cpython.tar.gz", sha256="1" * 64, size=1)
 
 def find(version: str) -> Build:
     """Know the builds of Python 3.11 from 3.11.4 on."""
-    if version == "3.11":
+    if version in ("3.11", "3.11t"):
         return Build(version="3.11.18", file=BUILD)
-    if version.startswith("3.11.") and int(version.rpartition(".")[2]) >= 4:
+    if version.startswith("3.11.") and int(version.rpartition(".")[2].removesuffix("t")) >= 4:
         return Build(version=version, file=BUILD)
     raise NoBuildError(f"uv knows no standalone build of Python {version} for x86_64", hint="name a mirror")
 
@@ -282,6 +282,42 @@ def test_another_patch_release_is_a_deviation(
     assert (ruling.subject, ruling.outcome, ruling.kind) == ("python", "replaced", "python-patch")
     assert f"{ruling.file}:{ruling.line}" == place
     assert reason in ruling.reason
+
+
+@pytest.mark.parametrize("given", [snapshot(*APT), seen(*APT, capture="3.11.2"), snapshot()])
+def test_a_chosen_patch_release_that_cannot_be_had_is_no_captured_line(given: Snapshot) -> None:
+    """The hint is followed: its option has no deviation."""
+    (ruling,) = chosen(given, "3.11.1", based("3.11.2-6")).rulings
+    assert ruling.place == "python"
+    with pytest.raises(LockError, match=r"^the chosen Python cannot be repeated exactly:\n") as caught:
+        accept_deviations([ruling], [])
+    first = caught.value.hint.splitlines()[0]
+    assert first == "for any patch release: --python 3.11"
+    assert chosen(given, first.rpartition(" ")[2], based("3.11.2-6")).rulings == ()
+    line = Resolution(
+        file="requirements.txt", line=1, subject="a", outcome="unresolved", reason="", kind="no-wheel"
+    )
+    with pytest.raises(
+        LockError, match=r"^1 captured line and the chosen Python cannot be repeated exactly:"
+    ):
+        accept_deviations([line, ruling], [])
+
+
+@pytest.mark.parametrize(("decided", "option"), [("3.11.1", "3.11"), ("3.11.1t", "3.11t")])
+def test_a_chosen_patch_release_without_a_build_has_a_minor_version_that_has_one(
+    decided: str, option: str
+) -> None:
+    evidence = gather_evidence(snapshot(package("bash", "5")))
+    assert (
+        choose_build(resolve_interpreter(evidence, option), evidence, find).interpreter.version == "3.11.18"
+    )
+    with pytest.raises(LockError) as caught:
+        choose_build(resolve_interpreter(evidence, decided), evidence, find)
+    assert caught.value.hint == f"for any patch release: --python {option}\nname a mirror"
+    evidence = gather_evidence(seen(package("bash", "5"), capture="3.11.1"))
+    with pytest.raises(LockError) as caught:  # the environment ran this release, so any other is another one
+        choose_build(resolve_interpreter(evidence, "3.11.1"), evidence, find)
+    assert caught.value.hint == "name a mirror"
 
 
 def test_no_build_and_no_python_of_the_system() -> None:

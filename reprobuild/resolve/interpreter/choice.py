@@ -27,6 +27,8 @@ from reprobuild.snapshot.model import SourceLocation
 HINT = "say it: --python X.Y.Z, or `python:` in reprobuild.yaml"
 _DECIDED = "decided by the user"
 PATCH = "python-patch"  # the kind of a deviation: another patch release than the captured one
+ANY_PATCH = "for any patch release: "  # begins the last part of a reason, or a hint
+NO_FILE = "python"  # the file of a resolution for a Python that no captured line shows
 GUESS = "python-guess"  # the system's Python, if the environment may have run another one
 
 Find = Callable[[str], Build]
@@ -98,13 +100,13 @@ def choose_build(interpreter: Interpreter, evidence: PythonEvidence, find: Find)
             raise NoPythonError(
                 f"Python {interpreter.version} ({interpreter.evidence}) is free-threaded, which no package of the "
                 f"system is, and {err}",
-                hint=err.hint,
+                hint=_join_hints(propose_any_patch(interpreter, evidence), err.hint),
             ) from None
         version = evidence.system.get(interpreter.minor)
         if version is None:
             raise NoPythonError(
                 f"Python {interpreter.version} ({interpreter.evidence}) is not among the captured packages, and {err}",
-                hint=err.hint,
+                hint=_join_hints(propose_any_patch(interpreter, evidence), err.hint),
             ) from None
         return _make_choice(
             _system_interpreter(version, interpreter.evidence), evidence, interpreter.version, str(err)
@@ -210,6 +212,18 @@ def format_build_version(interpreter: Interpreter) -> str:
     return interpreter.version + "t" * interpreter.free_threaded
 
 
+def propose_any_patch(interpreter: Interpreter, evidence: PythonEvidence) -> str:
+    """Return a hint for any patch release, if the user named one and the snapshot does not show the minor version."""
+    minor, shown = interpreter.minor, {_minor_version(python.version) for python in evidence.pythons}
+    if interpreter.evidence != _DECIDED or interpreter.version == minor or minor in shown:
+        return ""
+    return f"{ANY_PATCH}--python {shlex.quote(minor + 't' * interpreter.free_threaded)}"
+
+
+def _join_hints(*hints: str) -> str:
+    return "\n".join(filter(None, hints))
+
+
 def _make_choice(
     interpreter: Interpreter, evidence: PythonEvidence, version: str = "", why: str = ""
 ) -> InterpreterChoice:
@@ -227,14 +241,16 @@ def _make_choice(
         if captured
         else f"{version} ({interpreter.evidence})"
     )
-    start = f"the environment ran Python {ran}, and"
-    if not captured and interpreter.evidence == _DECIDED:
-        start = f"Python {version} was decided, and no published build of it was found:"
+    start, any_patch = f"the environment ran Python {ran}, and", ""
+    if (fits or not captured) and interpreter.evidence == _DECIDED:
+        start, place = f"Python {version} was decided, and no published build of it was found:", None
+        any_patch = f"; {ANY_PATCH}--python {shlex.quote(interpreter.minor)}"
     ruling = Resolution(
-        file=place.file if place else "python", line=place.line if place else 0, subject="python",
+        file=place.file if place else NO_FILE, line=place.line if place else 0, subject="python",
         outcome="replaced", kind=PATCH,
         reason=f"{start} the image has {interpreter.version}: "
-        + ("; ".join(line.strip() for line in why.splitlines()) or interpreter.evidence),
+        + ("; ".join(line.strip() for line in why.splitlines()) or interpreter.evidence)
+        + any_patch,
     )  # fmt: skip
     return InterpreterChoice(interpreter=interpreter, rulings=(ruling,))
 
