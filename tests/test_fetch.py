@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -159,6 +160,44 @@ def test_what_was_made_here_cannot_be_brought(store: Store) -> None:
     assert caught.value.hint == (
         "run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again"
     )
+
+
+def test_files_that_no_address_has_are_named_before_any_other_is_fetched(
+    served: Served, store: Store
+) -> None:
+    """The hints name all of them, and the lock is fetched after the store has them."""
+    made = [artefact("", f"{n}".encode(), name=f"{n}.tar") for n in range(7)]
+    given = [artefact("", f"deb {n}".encode(), name=f"{n}.deb") for n in range(2)]
+    item = artefact(served.give("/x", BODY), BODY)
+    with pytest.raises(FetchError) as caught:
+        fetch([item, *made, *given], store, Net())
+    assert served.headers("Range") == []
+    assert not store.has(item.sha256)
+    first, second = str(caught.value).splitlines()
+    assert re.fullmatch(
+        r"0\.deb \(sha256 \w+, 5 bytes\), 1\.deb \(.*\) were given with `--deb` when the lock was made, and are not "
+        r"in the store .*",
+        first,
+    )
+    assert re.fullmatch(
+        r"0\.tar \(.*\), .*, 4\.tar \(.*\) and 2 more were made when the lock was made, and are not in the store .*",
+        second,
+    )
+    assert caught.value.hint.splitlines() == [
+        "lock again with those files, or use the store of then",
+        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes them again",
+    ]
+    for lost, body in zip((*made, *given), [b"%d" % n for n in range(7)] + [b"deb 0", b"deb 1"], strict=True):
+        (store.root / lost.filename).write_bytes(body)
+        store.adopt(store.root / lost.filename, lost.sha256)
+    assert fetch([item, *made, *given], store, Net()) == 1
+
+
+def test_a_file_without_an_address_may_be_in_a_cache(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "tool_1.deb").write_bytes(b"x")
+    own = artefact("", b"x", name="tool_1.deb")
+    fetch([own], store, Net(), caches=Caches(apt=(tmp_path,)))
+    assert store.blob(own.sha256).read_bytes() == b"x"
 
 
 def test_a_package_of_the_users_own_cannot_be_brought_either(store: Store) -> None:

@@ -22,6 +22,7 @@ from reprobuild.store.caches import Caches, copy_from_cache
 from reprobuild.store.store import DamagedError, Store
 
 WORKERS = 8
+_SHOWN = 5  # files in one message
 LONGEST_NAME = 40  # characters of a file's name on the line that moves
 _SIGNED = "an index that signs its links must be asked again: make a new lock"
 _CHANGED = "the publisher or a mirror changed it; find the locked file, or make a new lock"
@@ -78,15 +79,15 @@ def fetch(
         store.make()
     for artefact in everything:
         store.blob(artefact.sha256)  # it is a hash, not a path
-    halt = CancelToken()
+    halt, caches = CancelToken(), caches or Caches()
+    _refuse_lost_files(everything, store, caches)
     with ThreadPoolExecutor(WORKERS) as pool:
         try:
             whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
             missing = [artefact for artefact, is_whole in zip(everything, whole, strict=True) if not is_whole]
             tally = _Tally(missing, progress)
             downloads = [
-                pool.submit(_fetch_file, artefact, store, net, caches or Caches(), halt, tally)
-                for artefact in missing
+                pool.submit(_fetch_file, artefact, store, net, caches, halt, tally) for artefact in missing
             ]
             for download in as_completed(downloads):
                 download.result()
@@ -158,6 +159,60 @@ def _fetch_file(
         tally.finish(artefact, _copy_or_download(artefact, folder / "part", store, net, caches, halt, tally))
 
 
+def _refuse_lost_files(files: Iterable[Artefact], store: Store, caches: Caches) -> None:
+    """Refuse files without an address that no store and no cache has, before any other file is fetched."""
+    missing = [file for file in files if not file.url and not store.has(file.sha256)]
+    if not missing:
+        return
+    with store.scratch() as folder:
+        lost = [file for file in missing if not _copy_whole(file, folder / file.sha256, store, caches)]
+    if lost:
+        raise _lost_error(lost, store)
+
+
+def _copy_whole(artefact: Artefact, copy: Path, store: Store, caches: Caches) -> bool:
+    """Copy a file from a cache into the store; return whether a cache has it."""
+    if not copy_from_cache(artefact, caches, copy):
+        return False
+    store.adopt(copy, artefact.sha256)
+    return True
+
+
+def _lost_error(lost: Sequence[Artefact], store: Store) -> FetchError:
+    """Return the error of files without an address that are not in the store."""
+    debs = [file for file in lost if file.filename.endswith(".deb")]
+    built = [file for file in lost if not file.filename.endswith(".deb")]
+    messages, hints = [], []
+    if debs:
+        messages.append(
+            f"{_name_files(debs)} given with `--deb` when the lock was made, and {_absent(debs, store)}"
+        )
+        hints.append(
+            f"lock again with {'that file' if len(debs) == 1 else 'those files'}, or use the store of then"
+        )
+    if built:
+        messages.append(f"{_name_files(built)} made when the lock was made, and {_absent(built, store)}")
+        hints.append(
+            "run `reprobuild from-snapshot` with the snapshot and its sources, which makes "
+            f"{'it' if len(built) == 1 else 'them'} again"
+        )
+    return FetchError("\n".join(messages), hint="\n".join(hints))
+
+
+def _name_files(files: Sequence[Artefact]) -> str:
+    names = ", ".join(f"{file.filename} ({_describe(file)})" for file in files[:_SHOWN])
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    return f"{names}{more} {'was' if len(files) == 1 else 'were'}"
+
+
+def _absent(files: Sequence[Artefact], store: Store) -> str:
+    return f"{'is' if len(files) == 1 else 'are'} not in the store {store.root}"
+
+
+def _describe(artefact: Artefact) -> str:
+    return f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
+
+
 def _copy_path(part: Path) -> Path:
     return part.with_name(f"{part.name}.copy")
 
@@ -171,19 +226,9 @@ def _copy_or_download(
         store.adopt(copy, artefact.sha256)
         part.unlink(missing_ok=True)
         return store.blob(artefact.sha256).stat().st_size
-    description = f"sha256 {artefact.sha256}" + (f", {artefact.size} bytes" if artefact.size else "")
-    if not artefact.url and artefact.filename.endswith(".deb"):
-        raise FetchError(
-            f"{artefact.filename} ({description}) was given with `--deb` when the lock was made, and is not in the "
-            f"store {store.root}",
-            hint="lock again with that file, or use the store of then",
-        )
+    description = _describe(artefact)
     if not artefact.url:
-        raise FetchError(
-            f"{artefact.filename} ({description}) was made when the lock was made, and is not in the store "
-            f"{store.root}",
-            hint="run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again",
-        )
+        raise _lost_error([artefact], store)
     url = split_credentials(artefact.url)[0]
     resumed = part.exists()
     try:
