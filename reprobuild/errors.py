@@ -15,6 +15,8 @@ class ReproError(Exception):
         message: one sentence that names the subject and, if known, the file and line.
         hint: the next step for the reader; empty only if no step can be suggested.
         listing: all lines that the sentence sums up; `--verbose` prints them.
+        options: texts of the hint, each of quoted options that the user can add to the command; the command line prints
+            the whole command in place of each one at the end of a line.
         refused: each captured line that was refused, for `--json`: file, line, subject, outcome, class and reason.
     """
 
@@ -26,11 +28,13 @@ class ReproError(Exception):
         *,
         hint: str = "",
         listing: Sequence[str] = (),
+        options: Sequence[str] = (),
         refused: Sequence[Mapping[str, object]] = (),
     ) -> None:
         super().__init__(message)
         self.hint = hint
         self.listing = tuple(listing)
+        self.options = tuple(options)
         self.refused = tuple(refused)
 
 

@@ -142,6 +142,7 @@ def test_verbs_are_the_modules() -> None:
     assert {cli.module_name(verb) for verb in VERBS} == modules - {
         "__init__",
         "__main__",
+        "hinted_options",
         "mistakes",
         "common",
         "console",

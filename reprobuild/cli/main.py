@@ -222,9 +222,8 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     run_code = OWN_FAILURE if arguments[:1] == ["run"] else 0
     if isinstance(err, ReproError):
         everything = err.listing if VERBOSE in arguments else ()
-        return _print_error(
-            "\n".join([str(err), *everything]), err.hint, run_code or err.exit_code, err.refused
-        )
+        hint = _write_commands(err, arguments) if err.options else err.hint
+        return _print_error("\n".join([str(err), *everything]), hint, run_code or err.exit_code, err.refused)
     if isinstance(err, click.UsageError) and type(err).__name__ != "NoArgsIsHelpError":
         word, names = _find_unknown_word(err)
         see = f"see `{err.ctx.command_path if err.ctx else NAME} --help`"
@@ -247,6 +246,13 @@ def _explain(err: Exception, arguments: list[str]) -> int:
         click.echo(_format_traceback(err), err=True)
     hint = "please report the lines above; they hold no values of variables"
     return _print_error("this is a bug in reprobuild", hint, run_code or ReproError.exit_code)
+
+
+def _write_commands(err: ReproError, arguments: Sequence[str]) -> str:
+    """Return the hint of an error with whole commands."""
+    from reprobuild.cli.hinted_options import write_commands  # no other error has use for it
+
+    return write_commands(err.hint, err.options, arguments)
 
 
 def _correct(err: click.UsageError, arguments: Sequence[str]) -> str:

@@ -102,6 +102,12 @@ def accept_deviations(
                     *_accept_advice(refused),
                 ]
             ),
+            options=[
+                *_python_options(pythons),
+                *_options_after(ANY_PATCH, refused),
+                *_options_after(ADD, refused),
+                _accept_options(refused),
+            ],
             listing=["all of them:", *map(_format_resolution, refused)] if _has_long_group(groups) else (),
             refused=[_resolution_facts(ruling) for ruling in refused],
         )
@@ -165,20 +171,20 @@ def _python_advice(pythons: Sequence[str]) -> list[str]:
 
     Of several such Pythons it names the newest.
     """
-    if not pythons:
-        return []
     return [
         f"every pinned release has a file for Python {format_python_ranges(pythons)}: the environment ran one of them; "
-        f"name it, such as `--python {shlex.quote(pythons[-1])}`"
+        f"name it, such as `{option}`"
+        for option in _python_options(pythons)
     ]
+
+
+def _python_options(pythons: Sequence[str]) -> list[str]:
+    return [f"--python {shlex.quote(python)}" for python in pythons[-1:]]
 
 
 def _patch_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the option for any patch release, if the user named one that cannot be had."""
-    return [
-        f"{ANY_PATCH}{ruling.reason.rpartition(ANY_PATCH)[2]}"
-        for ruling in refused if ruling.kind == PATCH and ANY_PATCH in ruling.reason
-    ]  # fmt: skip
+    return [f"{ANY_PATCH}{option}" for option in _options_after(ANY_PATCH, refused)]
 
 
 def _capture_advice(refused: Sequence[Resolution]) -> list[str]:
@@ -201,7 +207,13 @@ def _freeze_advice(refused: Sequence[Resolution]) -> list[str]:
 
 def _gap_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the option that adds what a list lacks."""
-    return [f"{ADD}{ruling.reason.rpartition(ADD)[2]}" for ruling in refused if ADD in ruling.reason]
+    return [f"{ADD}{option}" for option in _options_after(ADD, refused)]
+
+
+def _options_after(begin: str, refused: Sequence[Resolution]) -> list[str]:
+    """Return the last parts of the reasons that have `begin`, without repetition."""
+    ends = (ruling.reason.rpartition(begin)[2] for ruling in refused if begin in ruling.reason)
+    return list(dict.fromkeys(ends))
 
 
 def _unread_advice(refused: Sequence[Resolution]) -> list[str]:
@@ -292,7 +304,7 @@ def _accept_advice(refused: Sequence[Resolution]) -> list[str]:
     The packages that the image would lack are listed.
     """
     kinds = sorted({ruling.kind for ruling in refused})
-    lines = ["to go on without exactly these: " + " ".join(f"--accept {shlex.quote(kind)}" for kind in kinds)]
+    lines = [f"to go on without exactly these: {_accept_options(refused)}"]
     for kind in kinds:
         lost = [
             ruling.subject
@@ -305,6 +317,12 @@ def _accept_advice(refused: Sequence[Resolution]) -> list[str]:
         if lost:
             lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_shorten_names(lost)}")
     return lines
+
+
+def _accept_options(refused: Sequence[Resolution]) -> str:
+    """Return the options that accept all refused lines by their classes."""
+    kinds = sorted({ruling.kind for ruling in refused})
+    return " ".join(f"--accept {shlex.quote(kind)}" for kind in kinds)
 
 
 def _describe_refused(refused: Sequence[Resolution]) -> str:

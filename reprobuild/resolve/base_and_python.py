@@ -236,8 +236,8 @@ def _default_release(
         try:
             build = find(format_build_version(choice.interpreter))
         except NoBuildError as none:
-            any_patch = propose_any_patch(choice.interpreter, subject.evidence)
-            lost = LockError(f"{err}; {none}", hint="\n".join(filter(None, (any_patch, err.hint))))
+            hint = propose_any_patch(choice.interpreter, subject.evidence, err.hint)
+            lost = LockError(f"{err}; {none}", **hint)
             return InterpreterChoice(
                 interpreter=make_standalone(choice.interpreter), lost=lost
             ), choose_default_release(_without_python(need), offered)

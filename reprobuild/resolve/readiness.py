@@ -63,11 +63,14 @@ def add_questions(err: LockError, questions: Sequence[SnapshotQuestion]) -> Lock
     if not others and not proposal:
         return err
     if not others:
-        return LockError(f"{err}; {proposal}", hint=f"{err.hint}; proposed: {' '.join(questions[0].options)}")
+        options = " ".join(questions[0].options)
+        return LockError(f"{err}; {proposal}", hint=f"{err.hint}; proposed: {options}", options=[options])
     err = LockError(f"{err}; {proposal}" if proposal else str(err), hint=err.hint)
     texts = "".join(f"\n  {question.text}" for question in others)
     options = " ".join(option for question in questions for option in question.options)
-    return LockError(f"{err}\nalso open:{texts}", hint=f"{err.hint}; all answers at once: {options}")
+    return LockError(
+        f"{err}\nalso open:{texts}", hint=f"{err.hint}; all answers at once: {options}", options=[options]
+    )
 
 
 def _questions(
@@ -164,7 +167,7 @@ def _python_question(
         limits = _python_limits(snapshot, decisions, pinned)
         proposal = None if evidence.pythons or evidence.system else propose_python(limits)
         if proposal is None:
-            yield SnapshotQuestion(text=_python_text(err), options=("--python X.Y.Z",))
+            yield SnapshotQuestion(text=_python_text(err), options=err.options or ("--python X.Y.Z",))
             return
         text = f"{_python_text(err)}; {proposal.minor} is the newest {proposal.reason}"
         yield SnapshotQuestion(text=text, options=(f"--python {shlex.quote(proposal.minor)}",))

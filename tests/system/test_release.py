@@ -6,7 +6,9 @@ from reprobuild.errors import LockError
 from reprobuild.resolve.system.release import infer_release
 from tests.system.samples import package
 
-HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/bookworm`"
+HINT = (
+    "say which one it was, by `base:` in reprobuild.yaml or as an option, for example: --base debian/bookworm"
+)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from typing import TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -100,13 +101,13 @@ def choose_build(interpreter: Interpreter, evidence: PythonEvidence, find: Find)
             raise NoPythonError(
                 f"Python {interpreter.version} ({interpreter.evidence}) is free-threaded, which no package of the "
                 f"system is, and {err}",
-                hint=_join_hints(propose_any_patch(interpreter, evidence), err.hint),
+                **propose_any_patch(interpreter, evidence, err.hint),
             ) from None
         version = evidence.system.get(interpreter.minor)
         if version is None:
             raise NoPythonError(
                 f"Python {interpreter.version} ({interpreter.evidence}) is not among the captured packages, and {err}",
-                hint=_join_hints(propose_any_patch(interpreter, evidence), err.hint),
+                **propose_any_patch(interpreter, evidence, err.hint),
             ) from None
         return _make_choice(
             _system_interpreter(version, interpreter.evidence), evidence, interpreter.version, str(err)
@@ -212,16 +213,23 @@ def format_build_version(interpreter: Interpreter) -> str:
     return interpreter.version + "t" * interpreter.free_threaded
 
 
-def propose_any_patch(interpreter: Interpreter, evidence: PythonEvidence) -> str:
-    """Return a hint for any patch release, if the user named one and the snapshot does not show the minor version."""
+class HintArguments(TypedDict):
+    """The arguments of an error for its hint, and for the options in it."""
+
+    hint: str
+    options: list[str]
+
+
+def propose_any_patch(interpreter: Interpreter, evidence: PythonEvidence, hint: str) -> HintArguments:
+    """Return a hint that begins with the option for any patch release.
+
+    It begins so if the user named a patch release, and the snapshot does not show the minor version.
+    """
     minor, shown = interpreter.minor, {_minor_version(python.version) for python in evidence.pythons}
     if interpreter.evidence != _DECIDED or interpreter.version == minor or minor in shown:
-        return ""
-    return f"{ANY_PATCH}--python {shlex.quote(minor + 't' * interpreter.free_threaded)}"
-
-
-def _join_hints(*hints: str) -> str:
-    return "\n".join(filter(None, hints))
+        return {"hint": hint, "options": []}
+    option = f"--python {shlex.quote(minor + 't' * interpreter.free_threaded)}"
+    return {"hint": f"{ANY_PATCH}{option}\n{hint}", "options": [option]}
 
 
 def _make_choice(
@@ -309,16 +317,17 @@ def _apply_python_decision(decided: str, evidence: PythonEvidence) -> Interprete
     ran = [python for python in evidence.pythons if python.ran]
     same = [python for python in ran if _minor_version(python.version) == _minor_version(decided)]
     if ran and not same:
+        option = f"--python {shlex.quote(ran[0].version)}{'t' * ran[0].free_threaded}"
         raise LockError(
             f"Python {word} was decided, and the environment ran {ran[0].version} ({ran[0].evidence})",
-            hint=f"another minor version is another environment: "
-            f"--python {shlex.quote(ran[0].version)}{'t' * ran[0].free_threaded}",
-        )
+            hint=f"another minor version is another environment: {option}", options=[option],
+        )  # fmt: skip
     if not free and (other := next((python for python in same if python.free_threaded), None)):
+        option = f"--python {shlex.quote(other.version)}t"
         raise LockError(
             f"Python {word} was decided, and the environment ran {other.version}, free-threaded ({other.evidence})",
-            hint=f"an ordinary Python is another environment: --python {shlex.quote(other.version)}t",
-        )
+            hint=f"an ordinary Python is another environment: {option}", options=[option],
+        )  # fmt: skip
     exact = next((python.version for python in same if python.version.startswith(f"{decided}.")), decided)
     version = exact if evidence.has_packages and _minor_version(decided) not in evidence.system else decided
     decision = Seen(version=version, evidence=_DECIDED, place=SourceLocation("python", 0), free_threaded=free)

@@ -43,6 +43,7 @@ def check_availability(lost: Sequence[Lost], rulings: Iterable[Resolution], acce
         [str(err) for err in lost] if more > 0 else [row for err in lost for row in err.listing],
     )
     refused = [facts for err in lost for facts in err.refused]
+    options = [text for err in lost for text in err.options]
     try:
         accept_deviations(rulings, accepted)
     except LockError as err:
@@ -50,11 +51,13 @@ def check_availability(lost: Sequence[Lost], rulings: Iterable[Resolution], acce
         hints.append(err.hint)
         listing += err.listing
         refused += err.refused
+        options += err.options
     kinds = (FetchError, LockError, SnapshotError)
     kind = next(kind for kind in kinds if any(isinstance(err, kind) for err in lost))
     raise kind(
-        "\n".join(lines), hint="\n".join(hints[:shown] + hints[shown:][-1:]), listing=listing, refused=refused
-    )
+        "\n".join(lines), hint="\n".join(hints[:shown] + hints[shown:][-1:]), listing=listing, options=options,
+        refused=refused,
+    )  # fmt: skip
 
 
 def _merge(lost: Sequence[Lost]) -> list[Lost]:

@@ -19,7 +19,8 @@ from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.resolve.override_words import RELEASE
 from reprobuild.snapshot.model import SystemPackage
 
-_HINT = "say which one it was, in reprobuild.yaml or as an option: `base: debian/bookworm`"
+_EXAMPLE = "--base debian/bookworm"
+_HINT = f"say which one it was, by `base:` in reprobuild.yaml or as an option, for example: {_EXAMPLE}"
 
 
 class Known(Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -71,7 +72,9 @@ def infer_release(packages: Iterable[SystemPackage], base: str | None = None) ->
     """
     if base is not None:
         if not RELEASE.fullmatch(base):
-            raise LockError(f"`base: {base}` is not a distribution and a release", hint=_HINT)
+            raise LockError(
+                f"`base: {base}` is not a distribution and a release", hint=_HINT, options=[_EXAMPLE]
+            )
         distribution, _, codename = base.partition("/")
         if distribution == "localhost":  # users who have pulled an image of their own know it as a host
             raise LockError(
@@ -92,10 +95,14 @@ def infer_release(packages: Iterable[SystemPackage], base: str | None = None) ->
         if f
     ]
     if not releases:
-        raise LockError("nothing in the snapshot tells which distribution it ran", hint=_HINT)
+        raise LockError(
+            "nothing in the snapshot tells which distribution it ran", hint=_HINT, options=[_EXAMPLE]
+        )
     if len({(r.distribution, r.codename) for r in releases}) > 1:
         evidence = "; ".join(f"{r.evidence}: {r.distribution}/{r.codename}" for r in releases)
-        raise LockError(f"the snapshot tells of more than one release ({evidence})", hint=_HINT)
+        raise LockError(
+            f"the snapshot tells of more than one release ({evidence})", hint=_HINT, options=[_EXAMPLE]
+        )
     return DistributionRelease(
         distribution=releases[0].distribution,
         codename=releases[0].codename,
