@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -16,6 +17,7 @@ from reprobuild.distribute import own_wheels as own
 from reprobuild.distribute.own_wheels import write_own_wheels
 from reprobuild.errors import DistributionError
 from reprobuild_portable.hashing import hash_file
+from tests.conftest import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,26 @@ def test_pip_installs_them_without_an_index_and_the_program_runs(wheels: list[Pa
     assert (target / "reprobuild_portable" / "__init__.py").is_file()
     subprocess.run([target / "bin" / "uv", "--version"], check=True, stdout=subprocess.PIPE)
     assert (target / "bin" / "readelf.py").read_text().splitlines()[0] == f"#!{sys.executable}"
+
+
+def test_another_minor_version_of_python_is_refused_as_the_guide_says(
+    wheels: list[Path], tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "guides" / "air-gapped.md").read_text()
+    assert "the `X.Y` of the Python that ran `reprobuild bundle`" in guide
+    (message,) = re.findall(r"pip stops with `(.*?)`", guide)
+    argv = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", wheels[0].parent]
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
+    minor = sys.version_info.minor
+    codes = {}
+    for other in (minor, minor + 1):
+        version = ["--only-binary", ":all:", "--python-version", f"3.{other}"]
+        options = [*version, "--dry-run", "--ignore-installed", "--target", tmp_path / "site"]
+        done = subprocess.run([*argv, *options, "reprobuild"], env=env, capture_output=True, text=True)
+        codes[other] = done.returncode
+        assert (message in done.stderr) == (other != minor), done.stderr
+    assert codes == {minor: 0, minor + 1: 1}
+    assert f"-cp3{minor}-" in "".join(path.name for path in wheels)
 
 
 def test_the_same_installation_gives_the_same_wheels(wheels: list[Path], tmp_path: Path) -> None:
