@@ -10,11 +10,15 @@ import itertools
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
+
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import UsageError
 from reprobuild.infra.suggest import find_close
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.acceptance import names_of
+from reprobuild.resolve.interpreter.other_pip import rule_other_pip
+from reprobuild.resolve.line_resolutions import rule_unread
 from reprobuild.snapshot.model import (
     CapturedCondaPackage,
     Module,
@@ -56,7 +60,10 @@ SNAPSHOT_CLASSES: dict[str, tuple[str, ...]] = {
     "unread-marker": ("python",),
 }
 _CapturedLine = Requirement | SystemPackage | Variable | Module | CapturedCondaPackage | RpmPackage
+# Of these, the classes that need no index and no other machine.
+_LOCAL_CLASSES = ("index-line", "no-apt-list", "other-pip", "unread-line")
 _LEAST = 0.75  # likeness of a suggestion
+_SAME = 0.85  # likeness of a misspelt class: a name of a library may resemble one a little
 _SHOWN = 3  # names of one class in the hint
 _REFUSED = ("replaced", "unresolved")
 
@@ -104,6 +111,50 @@ def check_accepted_words(decisions: Decisions, snapshot: Snapshot, rulings: Iter
         text = f"--accept {shlex.quote(word)} is no class, and no name or line of this snapshot"
         texts.append(f"{text}; did you mean `{close}`?" if close else text)
     _refuse(texts, every)
+
+
+def check_words_early(decisions: Decisions, snapshot: Snapshot) -> None:
+    """Refuse words of `accept` that the snapshot alone shows to be wrong, before any index is asked.
+
+    Other words may name what is found later, such as a library.
+
+    Args:
+        decisions: the overrides of the file and of the options.
+        snapshot: as it was read.
+
+    Raises:
+        UsageError: a class that no line can have, a misspelt class, or a line that the snapshot does not have.
+    """
+    names, local = set(_captured_names(snapshot)), [*rule_unread(snapshot), *rule_other_pip(snapshot)]
+    only = msgspec.structs.replace(
+        decisions, accept=tuple(w for w in decisions.accept if w in _LOCAL_CLASSES)
+    )
+    texts = list(_find_classes(only, snapshot, local))
+    for word in decisions.accept:
+        if is_class(word) or word in names:
+            continue
+        if close := find_close(word, (*MACHINE_CLASSES, *SNAPSHOT_CLASSES), _SAME):
+            texts.append(f"--accept {shlex.quote(word)} is no class; did you mean `{close}`?")
+        elif _is_absent_line(word, snapshot):
+            texts.append(f"--accept {shlex.quote(word)} names no captured line")
+    if texts:
+        raise UsageError(
+            "\n".join(texts), hint="correct it, or leave it out; docs/decisions.md has all classes"
+        )
+
+
+def _is_absent_line(word: str, snapshot: Snapshot) -> bool:
+    """Return whether a word is FILE:LINE of a list of packages that has no package in that line."""
+    lists = (snapshot.requirements, snapshot.unlisted, snapshot.packages, snapshot.conda, snapshot.rpms)
+    places = [line.place for line in itertools.chain[_CapturedLine](*lists)]
+    others = [remark.place for remark in snapshot.remarks]
+    file, _, number = word.rpartition(":")
+    return (
+        file in {place.file for place in places}
+        and number.isdecimal()
+        and int(number) > 0
+        and (file, int(number)) not in {(place.file, place.line) for place in (*places, *others)}
+    )
 
 
 def is_class(word: str) -> bool:

@@ -28,7 +28,11 @@ from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.lock.system import EPOCH, Artefact, Base
 from reprobuild.resolve.acceptance import accept_deviations
-from reprobuild.resolve.accepted_words import check_accepted_classes, check_accepted_words
+from reprobuild.resolve.accepted_words import (
+    check_accepted_classes,
+    check_accepted_words,
+    check_words_early,
+)
 from reprobuild.resolve.ages.past_releases import PastReleases
 from reprobuild.resolve.architecture import MACHINES, captured_platform, check_platform
 from reprobuild.resolve.as_of import solve_open_lines
@@ -77,6 +81,7 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveC
         UsageError: a decision holds a secret, or `accept` has a word that accepts nothing.
     """
     refuse_secrets(decisions)
+    check_words_early(decisions, snapshot)
     services = read_services(decisions.services)
     context = msgspec.structs.replace(context, services=services)
     try:

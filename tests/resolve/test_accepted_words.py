@@ -15,6 +15,7 @@ from reprobuild.resolve.accepted_words import (
     SNAPSHOT_CLASSES,
     check_accepted_classes,
     check_accepted_words,
+    check_words_early,
 )
 from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.snapshot.model import Snapshot
@@ -118,6 +119,39 @@ def test_the_classes_alone_are_checked_before_wheels_are_fetched() -> None:
     check_accepted_classes(Decisions(accept=("libfoo1",)), Snapshot(digest=""), RULINGS)
     with pytest.raises(UsageError, match="--accept other-pip has no effect"):
         check_accepted_classes(Decisions(accept=("other-pip",)), Snapshot(digest=""), RULINGS)
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("wihtdrawn", "--accept wihtdrawn is no class; did you mean `withdrawn`?"),
+        ("unkown-version", "--accept unkown-version is no class; did you mean `unknown-version`?"),
+        ("requirements.txt:9", "--accept requirements.txt:9 names no captured line"),
+        ("other-pip", "--accept other-pip has no effect: no line of this snapshot has this class"),
+        ("unread-line", "--accept unread-line has no effect: no line of this snapshot has this class"),
+        ("no-apt-list", "--accept no-apt-list has no effect: no line of this snapshot has this class"),
+    ],
+)
+def test_a_wrong_word_is_refused_before_any_index_is_asked(
+    word: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways of the hint are followed: without the word, and with the corrected one."""
+    held = snapshot(tmp_path / "snapshot", requirements="click==8.1.7\n")
+    monkeypatch.setattr("reprobuild.resolve.resolver._resolve", lambda *_: pytest.fail("an index was asked"))
+    with pytest.raises(UsageError) as caught:
+        resolve_snapshot(held, Decisions(accept=("withdrawn", word)), around(tmp_path))
+    assert str(caught.value) == text
+    assert caught.value.hint == "correct it, or leave it out; docs/decisions.md has all classes"
+    right = re.findall("did you mean `(.*)`", text) or ["requirements.txt:1"]
+    check_words_early(Decisions(accept=("withdrawn", *right)), held)
+
+
+@pytest.mark.parametrize(
+    "word", ["libfoo1", "torch/.env", "requirements.txt:0", "note.txt:7", "env.txt:99", "a:b"]
+)
+def test_a_word_that_a_later_step_may_know_is_not_refused_early(word: str, tmp_path: Path) -> None:
+    held = snapshot(tmp_path / "snapshot", requirements="click==8.1.7\n-e /home/user/job\nnot a line\n")
+    check_words_early(Decisions(accept=(word, "requirements.txt:3", "unread-line")), held)
 
 
 @pytest.mark.parametrize("place", ["option", "file"])
