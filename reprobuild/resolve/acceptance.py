@@ -23,6 +23,7 @@ from reprobuild.snapshot.file_kinds import field_of
 # Fields of Snapshot with lines of one package each.
 _LISTS = ("requirements", "packages", "conda", "rpms")
 _SHOWN = 5  # names in one sentence
+_LISTED = "which --verbose lists"
 _EXAMPLES = 2  # lines of a group that is summed up
 _GROUP = 4  # lines that are summed up: smaller groups are shown in full
 _ANOTHER = ("packages", "unknown-version")  # the image has a system package in another version
@@ -151,7 +152,7 @@ def _summary(title: str, group: Sequence[Resolution]) -> list[str]:
         return [_format_resolution(ruling) for ruling in group]
     more = len(group) - _EXAMPLES
     examples = [f"    {r.place}: {r.subject}: {r.reason}" for r in group[:_EXAMPLES]]
-    return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, which --verbose lists"]
+    return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, {_LISTED}"]
 
 
 def _resolution_facts(ruling: Resolution) -> dict[str, object]:
@@ -237,10 +238,12 @@ def _pin_advice(refused: Sequence[Resolution]) -> list[str]:
 
 def _spelling_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return advice on names that no index has, and that are close to a known one."""
-    return [
+    lines = [
         f"if it is {match[1]}, write that in place of {ruling.subject} in {ruling.place}"
         for ruling in refused if ruling.kind == _UNKNOWN and (match := _MEANT.search(ruling.reason))
     ]  # fmt: skip
+    more = len(lines) - _SHOWN
+    return lines[:_SHOWN] + ([f"and {more} more names like these, {_LISTED}"] if more > 0 else [])
 
 
 def _repository_advice(refused: Sequence[Resolution]) -> list[str]:
@@ -249,17 +252,17 @@ def _repository_advice(refused: Sequence[Resolution]) -> list[str]:
     if not rows:
         return []
     at_head = ", or @HEAD for the commit that a repository of this machine has checked out"
-    return [f"name each repository with {' '.join(dict.fromkeys(rows))}{at_head}"]
+    return [f"name each repository with {_shorten_options(list(dict.fromkeys(rows)))}{at_head}"]
 
 
 def _source_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the options for repositories of unavailable sources."""
     lines = []
     if names := _subjects(refused, _SOURCE):
-        options = " ".join(f"--source {shlex.quote(name)}=PATH|URL" for name in names)
+        options = _shorten_options([f"--source {shlex.quote(name)}=PATH|URL" for name in names])
         lines.append(f"name a bundle, a clone or another remote with {options}")
     if names := _subjects(refused, _DIRECTORY):
-        options = " ".join(f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names)
+        options = _shorten_options([f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names])
         lines.append(f"if the directory is a repository, name it with {options}")
     return lines
 
@@ -330,6 +333,12 @@ def _describe_refused(refused: Sequence[Resolution]) -> str:
     lines = sum(ruling.file != NO_FILE for ruling in refused)
     parts = [f"{lines} captured line" + "s" * (lines > 1)] if lines else []
     return " and ".join([*parts, *(["the chosen Python"] if lines < len(refused) else [])])
+
+
+def _shorten_options(options: Sequence[str]) -> str:
+    """Return the first options, and the others' number: the reason of each line has its own."""
+    more = len(options) - _SHOWN
+    return " ".join(options[:_SHOWN]) + (f" and {more} more, {_LISTED}" if more > 0 else "")
 
 
 def _shorten_names(names: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Requirement, Snapshot
 
 _SHOWN = 3  # names in one question
+_OPTIONS = 8  # options of one question; for more names it has one with the placeholder NAME
 
 
 class SnapshotQuestion(Struct, frozen=True, kw_only=True):
@@ -220,7 +221,7 @@ def _local_sources(
     if names:
         yield SnapshotQuestion(
             text=f"sources: {_count(len(names), 'editable install')} of a local directory ({_shorten(names)})",
-            options=tuple(f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names),
+            options=_source_options([(name, "PATH") for name in names]),
         )
     yield from _branches(lines, decided, decisions)
     names = [line.name for line in open_lines if line.kind == "directory"]
@@ -228,7 +229,7 @@ def _local_sources(
         yield SnapshotQuestion(
             text=f"sources: {_count(len(names), 'distribution')} of a local directory that is not captured "
             f"({_shorten(names)}); without a repository of it, --accept directory-line leaves it out of the image",
-            options=tuple(f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names),
+            options=_source_options([(name, "PATH") for name in names]),
         )
 
 
@@ -251,10 +252,15 @@ def _branches(
         shown = [f"{name} of {branch}" if branch else name for name, _, branch in places]
         yield SnapshotQuestion(
             text=f"sources: {_count(len(places), 'repository', 'repositories')} without a commit ({_shorten(shown)})",
-            options=tuple(
-                f"--source {shlex.quote(name)}={shlex.quote(f'{place}@COMMIT')}" for name, place, _ in places
-            ),
+            options=_source_options([(name, place) for name, place, _ in places]),
         )
+
+
+def _source_options(places: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return an option for each name and its place, or one for all of many names."""
+    if len(places) > _OPTIONS:
+        return ("--source NAME=PATH@COMMIT",)
+    return tuple(f"--source {shlex.quote(name)}={shlex.quote(f'{place}@COMMIT')}" for name, place in places)
 
 
 def _canonical(line: Requirement) -> str:

@@ -105,6 +105,40 @@ def test_many_lines_of_one_cause_are_summed_up() -> None:
     assert caught.value.listing == ("all of them:", *lines)
 
 
+def test_many_options_of_a_hint_are_shortened_and_the_listing_has_all() -> None:
+    far = [
+        Resolution(
+            file="requirements.txt", line=n, subject=f"r{n}", outcome="unresolved", kind="no-source",
+            reason=f"it tells no commit; name it with --source r{n}=https://git.example/r{n}@COMMIT",
+        )
+        for n in range(300)
+    ]  # fmt: skip
+    lost = [ruling(f"u{n}", "unresolved", "unreachable-source", n) for n in range(7)]
+    local = [ruling(f"d{n}", "unresolved", "directory-line", n) for n in range(300)]
+    wrong = [
+        msgspec.structs.replace(
+            ruling(f"nunpy{n}", "unresolved", "unknown-project", n), reason=f"; did you mean `numpy{n}`?"
+        )
+        for n in range(300)
+    ]
+    with pytest.raises(LockError) as caught:
+        accept_deviations([*far, *lost, *local, *wrong], [])
+    hints = caught.value.hint.splitlines()
+    assert max(map(len, hints)) < 500
+    assert hints[0].startswith(
+        "name each repository with --source r0=https://git.example/r0@COMMIT --source r1="
+    )
+    assert " r4=https://git.example/r4@COMMIT and 295 more, which --verbose lists, or @HEAD" in hints[0]
+    assert "if it is numpy4, write that in place of nunpy4 in env.txt:4" in hints
+    assert "and 295 more names like these, which --verbose lists" in hints
+    assert not any("nunpy5 " in line for line in hints)
+    assert any(line.endswith(" --source u4=PATH|URL and 2 more, which --verbose lists") for line in hints)
+    assert any(line.endswith("=PATH@COMMIT and 295 more, which --verbose lists") for line in hints)
+    listing = "\n".join(caught.value.listing)
+    for subject in ("r299", "u6", "d299", "numpy299", "--source r299=https://git.example/r299@COMMIT"):
+        assert subject in listing
+
+
 def test_lines_that_are_all_shown_are_not_listed_again() -> None:
     with pytest.raises(LockError) as caught:
         accept_deviations([TORN, GONE], [])

@@ -80,6 +80,20 @@ def test_a_repository_without_a_commit_is_asked_for() -> None:
         assert list_questions(snapshot(text), answers) == ()
 
 
+def test_many_directories_and_repositories_have_one_option() -> None:
+    rows = (
+        f"# Editable install with no version control (e{n}==1)\n-e /home/user/e{n}\n"
+        f"made{n} @ file:///home/user/made{n}\nr{n} @ git+https://git.example/r{n}.git\n"
+        for n in range(9)
+    )
+    held = snapshot("".join(rows))
+    questions = list_questions(held, Decisions(python="3.11.2", accept=("no-apt-list",)))
+    assert [question.options for question in questions] == [("--source NAME=PATH@COMMIT",)] * 3
+    assert "9 repositories without a commit (r0, r1, r2 and 6 more)" in questions[1].text
+    sources = {f"{kind}{n}": "/x@HEAD" for kind in ("e", "made", "r") for n in range(9)}
+    assert list_questions(held, Decisions(python="3.11.2", accept=("no-apt-list",), sources=sources)) == ()
+
+
 def test_the_start_of_a_run_offers_its_own_day() -> None:
     run = snapshot("click\n", started="2024-01-15T12:00:00+00:00")
     versions = list_questions(run, Decisions())[1]
