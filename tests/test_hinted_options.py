@@ -11,6 +11,8 @@ import pytest
 
 from reprobuild.cli.hinted_options import write_commands
 from reprobuild.cli.main import run_line
+from reprobuild.resolve.interpreter.proposal import read_python_releases
+from reprobuild_portable.hashing import hash_file
 from tests.resolve.small import APT, use_debian, write_wheel
 from tests.test_cli import Said as Said
 from tests.test_cli import said as said
@@ -96,6 +98,33 @@ def test_the_command_with_all_answers_is_followed(snapshot: Path, said: Said) ->
     answers = hint.rpartition("all answers at once: ")[2]
     assert answers == f"{shlex.join(['reprobuild', *arguments])} --python X.Y.Z --accept no-apt-list"
     assert follow(answers.replace("X.Y.Z", "3.11.2"), "") == 0
+
+
+@pytest.mark.parametrize("requires", ["==3.11.*", ">=3.10"])
+def test_the_command_for_a_lock_of_uv_has_a_version(
+    requires: str, snapshot: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 stands in for the newest one, which the small Debian does not have."""
+    releases = tuple(release for release in read_python_releases() if release.minor <= "3.11")
+    monkeypatch.setattr("reprobuild.resolve.interpreter.proposal.read_python_releases", lambda: releases)
+    wheel = snapshot.parent / "wheels" / "here-1.0-py3-none-any.whl"
+    (snapshot.parent / "uv.lock").write_text(
+        f'version = 1\nrequires-python = "{requires}"\n[[package]]\nname = "job"\nversion = "1"\n'
+        'source = { virtual = "." }\ndependencies = [{ name = "here" }]\n[[package]]\nname = "here"\n'
+        'version = "1.0"\nsource = { registry = "https://index.example.org/simple" }\n'
+        f'wheels = [{{ url = "https://index.example.org/{wheel.name}", hash = "sha256:{hash_file(wheel)}" }}]\n'
+    )
+    files = ["-o", snapshot.parent / "a.lock", "--store", snapshot.parent / "store"]
+    code, what, hint = said.failed("lock", snapshot.parent / "uv.lock", *files, *BASE)
+    assert code == 4
+    assert f"; 3.11 is the newest in the range {requires}" in what
+    assert "X.Y.Z" not in hint
+    begin = (
+        "if another Python ran, `python -V` in its environment prints the version for --python; "
+        "all answers at once: "
+    )
+    assert hint.endswith(" --python 3.11 --accept no-apt-list")
+    assert follow(hint, begin) == 0
 
 
 def test_the_command_with_the_python_that_ran_is_followed(snapshot: Path, said: Said) -> None:

@@ -29,6 +29,7 @@ from reprobuild.resolve.sources.resolutions import NO_SOURCE, split_branch
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Requirement, Snapshot
 
+_OTHER_RAN = "if another Python ran, `python -V` in its environment prints the version for --python"
 _SHOWN = 3  # names in one question
 _OPTIONS = 8  # options of one question; for more names it has one with the placeholder NAME
 
@@ -63,14 +64,15 @@ def add_questions(err: LockError, questions: Sequence[SnapshotQuestion]) -> Lock
     proposal = first.removeprefix(_python_text(err)).removeprefix("; ")
     if not others and not proposal:
         return err
+    begin = _OTHER_RAN if proposal else err.hint
+    text, options = str(err), " ".join(option for question in questions for option in question.options)
+    if proposal:
+        text = f"{text}; {proposal}"
     if not others:
-        options = " ".join(questions[0].options)
-        return LockError(f"{err}; {proposal}", hint=f"{err.hint}; proposed: {options}", options=[options])
-    err = LockError(f"{err}; {proposal}" if proposal else str(err), hint=err.hint)
-    texts = "".join(f"\n  {question.text}" for question in others)
-    options = " ".join(option for question in questions for option in question.options)
+        return LockError(text, hint=f"{begin}; proposed: {options}", options=[options])
+    lines = "".join(f"\n  {question.text}" for question in others)
     return LockError(
-        f"{err}\nalso open:{texts}", hint=f"{err.hint}; all answers at once: {options}", options=[options]
+        f"{text}\nalso open:{lines}", hint=f"{begin}; all answers at once: {options}", options=[options]
     )
 
 
@@ -181,6 +183,7 @@ def _python_limits(snapshot: Snapshot, decisions: Decisions, pinned: Collection[
     return PythonLimits(
         moment=moment, date=describe_moment(moment) if decisions.as_of else date,
         requires=facts.requires_python if facts else "", pinned=pinned,
+        locked=not any(line.kind == "index" and line.version is None for line in snapshot.requirements),
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from tests.resolve.small import around, snapshot
 from tests.resolve.test_files import Index
 
 NO_PYTHON = "no file of the snapshot shows which Python it was"
+NEWEST = read_python_releases()[-1].minor
 DAY = "2024-01-15T00:00:00Z"
 
 
@@ -53,6 +54,9 @@ def test_the_table_has_each_minor_version_with_its_source() -> None:
         ({"moment": "2023-10-03T00:00:00Z", "date": "2023-10-02"}, "3.12 released by 2023-10-02"),
         ({"moment": "2010-01-01T00:00:00Z", "date": "2010-01-01"}, ""),
         ({"requires": ">=3.9"}, ""),
+        ({"requires": ">=3.9", "locked": True}, f"{NEWEST} in the range >=3.9"),
+        ({"requires": "no range", "locked": True}, ""),
+        ({"locked": True}, ""),
         ({"requires": ">=3.9,<3.12"}, "3.11 in the range >=3.9,<3.12"),
         ({"requires": "==3.10.*"}, "3.10 in the range ==3.10.*"),
         ({"requires": "no range", "pinned": ("3.9",)}, "3.9 with a file for each pinned release"),
@@ -101,7 +105,7 @@ RANGES = [
     ("poetry.lock", PACKAGE + POETRY.format(">=3.8,<3.11"), "--python 3.10"),
     ("poetry.lock", PACKAGE + POETRY.format("^3.9, !=3.9.1, <3.12"), "--python 3.11"),
     ("poetry.lock", PACKAGE + POETRY.format("^3.9 || ^2.7"), "--python X.Y.Z"),
-    ("poetry.lock", PACKAGE + POETRY.format("^3.9"), "--python X.Y.Z"),
+    ("poetry.lock", PACKAGE + POETRY.format("^3.9"), f"--python {NEWEST}"),
     (
         "pdm.lock",
         '[metadata]\n[[metadata.targets]]\nrequires_python = "==3.9.*"\n'
@@ -124,6 +128,16 @@ RANGES = [
         f'{"0" * 64}" }}\n',
         "--python 3.11",
     ),
+    (
+        "uv.lock",
+        'version = 1\nrevision = 2\nrequires-python = ">=3.10"\n[[package]]\nname = "job"\nversion = "1"\n'
+        'source = { virtual = "." }\ndependencies = [{ name = "six" }]\n[[package]]\nname = "six"\n'
+        'version = "1.16.0"\nsource = { registry = "https://index.example.org/simple" }\n'
+        'sdist = { url = "https://index.example.org/six-1.16.0.tar.gz", hash = "sha256:'
+        f'{"0" * 64}" }}\n',
+        f"--python {NEWEST}",
+    ),
+    ("setup.cfg", "[options]\npython_requires = >=3.9\ninstall_requires = six\n", "--python X.Y.Z"),
     (
         "Pipfile.lock",
         '{"_meta": {"requires": {"python_version": "3.10"}}, "default": {"six": {"version": "==1.16.0"}}}',

@@ -206,7 +206,9 @@ def test_the_error_of_the_first_question_names_the_others() -> None:
     assert add_questions(err, alone) is err
     dated = add_questions(err, list_questions(lines, Decisions(as_of="2024-01-15", accept=("no-apt-list",))))
     assert str(dated) == f"{err}; 3.12 is the newest released by the end of 2024-01-15"
-    assert dated.hint == "say it; proposed: --python 3.12"
+    assert dated.hint == (
+        "if another Python ran, `python -V` in its environment prints the version for --python; proposed: --python 3.12"
+    )
 
 
 def test_show_ends_with_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,20 +38,27 @@ class PythonLimits(Struct, frozen=True, kw_only=True):
 
     `moment` is a date and time in UTC, as `2024-01-15T00:00:00Z`, and `date` the same as the user or the run has it;
     `requires` is the range of the imported format. All three are empty if unknown. `pinned` are the `X.Y` with a file
-    for every pinned release; None if no index was asked.
+    for every pinned release; None if no index was asked. `locked` is set if each line has a version: an open line waits
+    for a date, which limits Python, too.
     """
 
     moment: str = ""
     date: str = ""
     requires: str = ""
+    locked: bool = False
     pinned: Collection[str] | None = None
 
 
 def propose_python(limits: PythonLimits) -> PythonProposal | None:
-    """Return the newest minor version that all limits allow; None if that is the newest of all, and not the only."""
+    """Return the newest minor version that all limits allow.
+
+    It is None if it is the newest of all, and not the only, unless a date or the range of a lock file leads to it.
+    """
     releases = read_python_releases()
     allowed = [release.minor for release in releases if _is_allowed(release, limits)]
-    if not allowed or (allowed[-1] == releases[-1].minor and len(allowed) > 1 and not limits.moment):
+    has_range = limits.locked and bool(limits.requires) and _parse_range(limits.requires) is not None
+    is_free = not limits.moment and not has_range
+    if not allowed or (allowed[-1] == releases[-1].minor and len(allowed) > 1 and is_free):
         return None
     return PythonProposal(minor=allowed[-1], reason=", ".join(_reasons(limits)))
 
