@@ -1,8 +1,9 @@
-"""The JSON Schema of the document of `bisect --json`, docs/bisect.schema.json.
+"""The JSON Schemas of the documents of `bisect --json` and `trace --json`, docs/NAME.schema.json.
 
     python dev/write_schema.py
 
-tests/bisecting/test_document.py makes the schema again, compares, and validates documents.
+tests/bisecting/test_document.py and tests/tracing/test_document.py make the schemas again, compare, and validate
+documents.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ sys.path[:0] = [str(ROOT)]
 import msgspec  # noqa: E402  after the path
 
 from reprobuild.bisect.result import BisectionResult  # noqa: E402  after the path
+from reprobuild.trace.command import TraceResult  # noqa: E402  after the path
 
 FILE = ROOT / "docs" / "bisect.schema.json"
+TRACE = ROOT / "docs" / "trace.schema.json"
 
 
-def schema() -> str:
+def schema(kind: type = BisectionResult) -> str:
     """Return the schema: a printed document has all fields, so that no default is needed."""
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **msgspec.json.schema(BisectionResult),
+        **msgspec.json.schema(kind),
     }
     for part in document["$defs"].values():
         part["description"] = inspect.cleandoc(part["description"])
@@ -38,3 +41,4 @@ def schema() -> str:
 
 if __name__ == "__main__":
     FILE.write_text(schema(), encoding="utf-8")
+    TRACE.write_text(schema(TraceResult), encoding="utf-8")

@@ -35,12 +35,12 @@ LAYERS = (
     ("doctor",),
     ("run", "distribute"),
     ("pipeline",),
-    ("cluster", "bisect"),
+    ("cluster", "bisect", "trace"),
     ("api", "integrations"),
     ("cli",),
 )
 RANK = {package: number for number, layer in enumerate(LAYERS) for package in layer}
-MOST_IMPORTS = 211  # pairs of packages, of which the first imports the second
+MOST_IMPORTS = 221  # pairs of packages, of which the first imports the second
 
 # The one place of each ugly thing: a directory or a module of `reprobuild/`.
 ONLY_IN = {

@@ -248,7 +248,7 @@ def test_json_of_a_name_that_is_no_text(tmp_path: Path) -> None:
 def test_an_unknown_option(verb: str, said: Said) -> None:
     code, what, hint = said.failed(verb, "--no-such-option")
     assert code == (125 if verb == "run" else 2)
-    assert "--no-such-option" in what or verb in ("run", "bisect")
+    assert "--no-such-option" in what or verb in ("run", "bisect", "trace")
     assert hint == f"see `reprobuild {verb} --help`"
 
 

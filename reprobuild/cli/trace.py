@@ -92,10 +92,10 @@ def command(
     from reprobuild.trace.command import TraceOptions, trace_command
     from reprobuild.trace.result import render_trace
 
-    wanted = TraceOptions(
+    trace_options = TraceOptions(
         runs=runs, pattern=pattern, against=against, save=save, artefacts=artefacts, ignored=ignored
     )
-    result = trace_command(out, arguments, common.make_context(store), RunOptions(**options), wanted)
+    result = trace_command(out, arguments, common.make_context(store), RunOptions(**options), trace_options)
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:

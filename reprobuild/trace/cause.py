@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reprobuild.trace.divergence import Divergence, is_collective
+from reprobuild.trace.divergence import Divergence
 from reprobuild.trace.log import TraceRecord
 from reprobuild.verify.workload.judge import display_line
 
@@ -30,7 +30,7 @@ _KINDS = {
 }
 
 
-class Cause(Struct, frozen=True, kw_only=True):
+class DriftCause(Struct, frozen=True, kw_only=True):
     """The cause of a divergence.
 
     Attributes:
@@ -60,7 +60,9 @@ _FILL = (
 _SEED = "seed it from REPROBUILD_SEED, and from no time, process number or other state of the machine"
 
 
-def classify(divergence: Divergence, replayed: tuple[int, ...] = (), *, filled: bool | None = None) -> Cause:
+def classify(
+    divergence: Divergence, replayed: tuple[int, ...] = (), *, filled: bool | None = None
+) -> DriftCause:
     """Return the cause of a divergence.
 
     Args:
@@ -76,60 +78,64 @@ def classify(divergence: Divergence, replayed: tuple[int, ...] = (), *, filled: 
     if divergence.difference in ("calls", "end"):
         return _host(divergence, subject, f"the runs go different ways: {_describe_ways(divergence)}")
     if record.kind == "batch":
-        return Cause(
+        return DriftCause(
             kind="data order", subject=subject, place=record.place,
             reason="the batch differs, and the steps before it and the generators are the same",
             remedy="sort the files, and give the loader a sampler that depends on the seed alone",
         )  # fmt: skip
     if record.kind in ("generator", "seed") or (record.generator and _is_last_input(divergence)):
         subject = record.name if record.kind in ("generator", "seed") else f"the generator of {record.name}"
-        return Cause(
+        return DriftCause(
             kind="generator", subject=subject, place=record.place,
             reason="its state differs, and all recorded operations before are the same", remedy=_SEED,
         )  # fmt: skip
     if record.kind != "operation":
-        return Cause(
+        return DriftCause(
             kind="unknown", subject=subject, place=record.place,
             reason="it differs, and its operations were not recorded",
+        )  # fmt: skip
+    if divergence.is_received:
+        call = (
+            record if divergence.difference == "outputs" or divergence.writer is None else divergence.writer
+        )
+        return DriftCause(
+            kind="communication", subject=describe_record(call), place=call.place,
+            reason="its inputs are the same in this process, and its results differ",
+            remedy="fix the algorithm of the library: NCCL_ALGO=Ring, or the profile of the launcher",
         )  # fmt: skip
     if divergence.difference == "outputs":
         return _classify_operation(divergence, subject, replayed)
     return _classify_input(divergence, subject, filled)
 
 
-def _classify_operation(divergence: Divergence, subject: str, replayed: tuple[int, ...]) -> Cause:
+def _classify_operation(divergence: Divergence, subject: str, replayed: tuple[int, ...]) -> DriftCause:
     record = divergence.record
     same = "its inputs are the same, and its results differ"
-    if is_collective(record.name):
-        return Cause(
-            kind="communication", subject=subject, place=record.place, reason=same,
-            remedy="fix the algorithm of the library: NCCL_ALGO=Ring, or the profile of the launcher",
-        )  # fmt: skip
     if len(replayed) > 1:
         counts = f"{len(replayed)} results in {sum(replayed)} repetitions on the same inputs"
-        return Cause(
+        return DriftCause(
             kind="kernel", subject=subject, place=record.place, reason=f"{same}: {counts}", remedy=_STRICT,
             cure="strict",
         )  # fmt: skip
     if replayed:
         reason = f"{same}; {sum(replayed)} repetitions in one process have one result"
-        return Cause(
+        return DriftCause(
             kind="autotuning", subject=subject, place=record.place,
             reason=f"{reason}, so each process chooses or finds its own way",
             remedy="keep the choices of a run: `reprobuild run OUT --save-choices`", cure="strict",
         )  # fmt: skip
-    return Cause(
+    return DriftCause(
         kind="kernel", subject=subject, place=record.place, reason=same, remedy=_STRICT, cure="strict"
     )
 
 
-def _classify_input(divergence: Divergence, subject: str, filled: bool | None) -> Cause:
+def _classify_input(divergence: Divergence, subject: str, filled: bool | None) -> DriftCause:
     record, writer = divergence.record, divergence.writer
     if writer is not None and writer.name.startswith(_EMPTY):
         reason = f"it reads memory of {writer.name} that no recorded operation wrote"
         if filled is False:
             return _host(divergence, subject, f"{reason}, and filled memory changes nothing")
-        return Cause(
+        return DriftCause(
             kind="uninitialised memory", subject=subject, place=writer.place or record.place, reason=reason,
             remedy=_FILL, cure="fill",
         )  # fmt: skip
@@ -140,10 +146,10 @@ def _classify_input(divergence: Divergence, subject: str, filled: bool | None) -
     return _host(divergence, subject, f"an input differs, {origin}: NumPy, an extension or Python changed it")
 
 
-def _host(divergence: Divergence, subject: str, reason: str) -> Cause:
+def _host(divergence: Divergence, subject: str, reason: str) -> DriftCause:
     before = divergence.before
     place = divergence.record.place or (before.place if before else "")
-    return Cause(
+    return DriftCause(
         kind="host code", subject=subject, place=place, reason=reason,
         remedy="look for times, process numbers, addresses, threads and directory listings at this line",
     )  # fmt: skip

@@ -17,14 +17,13 @@ from reprobuild.context import RunContext
 from reprobuild.engines.model import Engine
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import EngineError, InconclusiveError, UsageError
-from reprobuild.infra.atomic import private_directory
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.recipe.image_config import PROFILE
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import prepare
 from reprobuild.trace.log import LOG_NAME, read_logs
-from reprobuild.trace.rounds import Findings, Search
+from reprobuild.trace.rounds import Findings, TraceSearch
 from reprobuild.trace.traced_run import TracedRun, TraceSettings
 from reprobuild.verify.check import check_seed
 from reprobuild.verify.workload.conditions import hide_argument_secrets
@@ -84,7 +83,11 @@ class TraceResult(Struct, frozen=True, kw_only=True):
 
 
 def trace_command(
-    out: Path, arguments: tuple[str, ...], context: RunContext, options: RunOptions, wanted: TraceOptions
+    out: Path,
+    arguments: tuple[str, ...],
+    context: RunContext,
+    options: RunOptions,
+    trace_options: TraceOptions,
 ) -> TraceResult:
     """Run a command in an image until the first difference of its runs is known.
 
@@ -93,7 +96,7 @@ def trace_command(
         arguments: the command.
         context: of the runs; its `say` logs each of them.
         options: of the containers; the seed is that of the lock, else 42, if it is None.
-        wanted: the options of the trace.
+        trace_options: the options of the trace.
 
     Raises:
         UsageError: the options are not valid, or the directory holds no image.
@@ -103,27 +106,32 @@ def trace_command(
     lock, image = read_image(out)
     seed = check_seed(lock) if options.seed is None else options.seed
     options = msgspec.structs.replace(options, seed=seed)
-    against = None if wanted.against is None else _read_saved(wanted.against)
-    if wanted.save is not None and wanted.save.exists():
-        raise UsageError(f"{wanted.save} is there already", hint="name a new directory, or remove that one")
+    against = None if trace_options.against is None else _read_saved(trace_options.against)
+    if trace_options.save is not None and trace_options.save.exists():
+        raise UsageError(
+            f"{trace_options.save} is there already", hint="name a new directory, or remove that one"
+        )
     task = prepare(lock, arguments, options, context.env).task
     engine = find_engine(options.engine, context.env, gpus=task.gpus)
     name = engine_name(lock, image, out, context.store, context.say)
     context.say(f"loading {name} into {engine.NAME}, if it is not there yet")
     engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
     work = Work(
-        command=arguments, artefacts=wanted.artefacts, ignored=wanted.ignored, text=shlex.join(arguments)
+        command=arguments,
+        artefacts=trace_options.artefacts,
+        ignored=trace_options.ignored,
+        text=shlex.join(arguments),
     )
-    with _Runs(lock, work, context, options, engine, name, wanted.pattern).open() as runner:
-        findings, first = Search(runner, context.say).find(wanted.runs, against)
-        if findings.steps <= 1 and not findings.differs and not wanted.artefacts:
+    with TracedContainers(lock, work, context, options, engine, name, trace_options.pattern).open() as runner:
+        findings, first = TraceSearch(runner, context.say).find(trace_options.runs, against)
+        if findings.steps <= 1 and not findings.differs and not trace_options.artefacts:
             raise InconclusiveError(
                 "the command has no steps of PyTorch, so there is nothing to compare",
                 hint=f"name a file that it writes: `reprobuild trace {shlex.quote(str(out))} --output-file FILE -- "
                 f"{shlex.join(hide_argument_secrets(arguments))}`; or its printed steps: --steps 'epoch [0-9]+'",
             )
-        if wanted.save is not None:
-            _save(first, wanted.save)
+        if trace_options.save is not None:
+            _save(first, trace_options.save)
     return TraceResult(
         out=str(out),
         command=hide_argument_secrets(arguments),
@@ -133,7 +141,7 @@ def trace_command(
     )
 
 
-class _Runs:
+class TracedContainers:
     """Runs one command in fresh containers."""
 
     def __init__(
@@ -145,10 +153,11 @@ class _Runs:
         self._scratch, self._count = Path(), 0
 
     @contextmanager
-    def open(self) -> Iterator[_Runs]:
+    def open(self) -> Iterator[TracedContainers]:
         """Make a directory for the logs, and remove it at the end."""
-        with self._context.store.scratch() as scratch, private_directory(scratch) as folder:
-            self._scratch = folder
+        with self._context.store.scratch() as scratch:
+            self._scratch = scratch / "runs"
+            self._scratch.mkdir()
             yield self
 
     def run(self, settings: TraceSettings, title: str) -> TracedRun:

@@ -40,6 +40,13 @@ class Divergence(Struct, frozen=True, kw_only=True):
         assert record is not None
         return record
 
+    @property
+    def is_received(self) -> bool:
+        """Whether the result of a collective operation differs, for the same input in this process."""
+        if self.difference == "outputs":
+            return is_collective(self.record.name)
+        return self.difference == "inputs" and self.writer is not None and is_collective(self.writer.name)
+
 
 def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, ProcessLog]) -> Divergence | None:
     """Return the earliest difference of two runs, or None.
@@ -50,17 +57,17 @@ def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, Proces
     Raises:
         InconclusiveError: a log is damaged.
     """
-    found = [
+    divergences = [
         divergence
         for name in sorted(first.keys() & second.keys())
         if (divergence := _compare_processes(first[name], second[name]))
     ]
-    return min(found, key=_order, default=None)
+    return min(divergences, key=_order, default=None)
 
 
 def _order(divergence: Divergence) -> tuple[int, bool, bool, int]:
     record = divergence.record
-    received = is_collective(record.name) and divergence.difference == "outputs"
+    received = divergence.is_received
     return divergence.step, received, divergence.difference != "outputs", record.number
 
 

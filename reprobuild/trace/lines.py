@@ -33,7 +33,7 @@ _CLEAN: _Taint = frozenset()
 
 class LineRecord(Struct, frozen=True, kw_only=True, rename={
     "event": "e", "frame": "f", "line": "l", "values": "v", "path": "p", "writes": "w", "result": "r", "text": "t",
-    "above": "a", "above_line": "al", "above_reads": "ar",
+    "above": "a", "above_line": "al", "above_reads": "ar", "step": "s",
 }):  # fmt: skip
     """One line that ran, or the start of a function.
 
@@ -48,6 +48,7 @@ class LineRecord(Struct, frozen=True, kw_only=True, rename={
         text: of the line, in its first record.
         above: the number of the calling frame, 0 without one.
         above_line, above_reads: its line, and the variables that this reads.
+        step: the number of the step.
     """
 
     event: Literal["call", "line", "return"]
@@ -61,6 +62,7 @@ class LineRecord(Struct, frozen=True, kw_only=True, rename={
     above: _Number = 0
     above_line: _Number = 0
     above_reads: tuple[Text, ...] = ()
+    step: _Number = 0
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -74,6 +76,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         writes: the variables that it assigns.
         number: its place among the origins of its thread.
         in_thread: whether this is not the main thread.
+        step: in which it ran first.
         is_shared: whether other threads read or write one of the variables, and this line does not assign it.
     """
 
@@ -84,17 +87,20 @@ class Origin(Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     number: int = 0
     in_thread: bool = False
+    step: int = 0
     is_shared: bool = False
 
 
-def find_origins(first: Path, second: Path) -> list[Origin]:
+def find_origins(first: Path, second: Path, step: int = 0) -> list[Origin]:
     """Return the origins of the differences between two runs, the likeliest first.
 
     Of the origins that reach at least half as many lines as the widest one, the earliest comes first: an object that
     two variables name carries a difference to lines where it seems to begin anew. The others follow by their reach.
+    If a later step than the first one differs first, the origins of that step come before all others.
 
     Args:
         first, second: the directories of the logs.
+        step: in which the runs begin to differ.
 
     Raises:
         InconclusiveError: a log is damaged.
@@ -114,18 +120,20 @@ def find_origins(first: Path, second: Path) -> list[Origin]:
             logs.setdefault(variable, set()).add(name)
     shared = {
         variable
-        for variable, found in logs.items()
-        if len(found) > 1 and any(_THREAD in name for name in found)
+        for variable, users in logs.items()
+        if len(users) > 1 and any(_THREAD in name for name in users)
     }
     marked = [_mark_shared(origin, shared) for origin in origins.values()]
     widest = max((origin.reach for origin in marked), default=0)
-    return sorted(marked, key=lambda origin: _order(origin, widest))
+    return sorted(marked, key=lambda origin: _order(origin, widest, step))
 
 
-def _order(origin: Origin, widest: int) -> tuple[bool, bool, int]:
+def _order(origin: Origin, widest: int, step: int) -> tuple[bool, bool, bool, int]:
+    if step and origin.step == step:
+        return False, False, origin.in_thread, origin.number
     if 2 * origin.reach >= widest:
-        return False, origin.in_thread, origin.number
-    return True, origin.in_thread, -origin.reach
+        return True, False, origin.in_thread, origin.number
+    return True, True, origin.in_thread, -origin.reach
 
 
 def _mark_shared(origin: Origin, shared: Set[tuple[str, str]]) -> Origin:
@@ -190,9 +198,9 @@ class _Comparison:
     def run(self, first: Iterator[LineRecord], second: Iterator[LineRecord]) -> list[Origin]:
         """Return the origins in order."""
         for record, other in zip(first, second, strict=False):
-            for one in (record, other):
-                if one.text:
-                    self._texts.setdefault((one.path, one.line), one.text)
+            for line in (record, other):
+                if line.text:
+                    self._texts.setdefault((line.path, line.line), line.text)
             if (record.event, record.frame, record.line, record.path) != (
                 other.event, other.frame, other.line, other.path,
             ):  # fmt: skip
@@ -205,7 +213,7 @@ class _Comparison:
             Origin(
                 place=f"{record.path}:{record.line}", text=self._texts.get((record.path, record.line), ""),
                 names=names, reach=len(self._reach.get(number, ())),
-                writes=record.writes, number=number, in_thread=self._in_thread,
+                writes=record.writes, number=number, in_thread=self._in_thread, step=record.step,
             )
             for number, (record, names) in enumerate(self._origins)
         ]  # fmt: skip

@@ -7,11 +7,12 @@ from functools import cache
 from importlib import resources
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.infra.untrusted.strings import Line
-from reprobuild.trace.cause import Cause, Class
+from reprobuild.trace.cause import Class, DriftCause
 from reprobuild.trace.lines import Origin
 
 _Expression = Annotated[str, Meta(min_length=1, max_length=400)]
@@ -43,23 +44,31 @@ def read_sources() -> tuple[DifferenceSource, ...]:
     return decode_toml((resources.files("reprobuild.trace") / "sources.toml").read_bytes(), _Table).source
 
 
-def explain_origin(origin: Origin) -> Cause:
-    """Return the cause that a line names."""
+def explain_origin(origin: Origin, known: DriftCause | None = None) -> DriftCause:
+    """Return the cause that a line names.
+
+    Args:
+        origin: the line.
+        known: the cause as the records of steps and operations show it; the line gives it a place if its text names no
+            source.
+    """
     names = ", ".join(origin.names[:3]) or "the way that the program takes"
     reason = f"{names} differs after this line, although the variables that it reads are the same"
     if origin.is_shared:
-        return Cause(
+        return DriftCause(
             kind="host code", subject="a value that threads share", place=origin.place, text=origin.text,
             reason=f"{names} differs at this line, and other threads use it",
             remedy="protect it with a lock, and add the parts in a fixed order after all threads ended",
         )  # fmt: skip
     for source in read_sources():
         if re.search(source.words, origin.text):
-            return Cause(
+            return DriftCause(
                 kind=source.kind, subject=source.subject, place=origin.place, reason=reason, text=origin.text,
                 remedy=source.remedy,
             )  # fmt: skip
-    return Cause(
+    if known is not None and known.kind not in ("unknown", "host code"):
+        return msgspec.structs.replace(known, place=origin.place, text=origin.text)
+    return DriftCause(
         kind="host code", subject=f"the line {origin.place.rpartition('/')[2]}", place=origin.place, reason=reason,
         text=origin.text,
     )  # fmt: skip

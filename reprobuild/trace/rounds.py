@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from reprobuild.trace.cause import Cause, classify
+from reprobuild.trace.cause import DriftCause, classify
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.lines import Origin, find_origins
 from reprobuild.trace.log import TraceRecord
@@ -58,13 +58,13 @@ class Findings(Struct, frozen=True, kw_only=True):
     differs: bool = False
     files: tuple[str, ...] = ()
     divergence: Divergence | None = None
-    cause: Cause | None = None
+    cause: DriftCause | None = None
     origins: tuple[Origin, ...] = ()
     hidden: bool = False
     cured: bool | None = None
 
 
-class Search:
+class TraceSearch:
     """Looks for the cause of a difference: in steps, in operations, in the lines of the program."""
 
     def __init__(self, runner: Runner, say: Callable[[str], None]) -> None:
@@ -124,7 +124,7 @@ class Search:
         if cause is None or (cause.kind not in _OF_OPERATIONS and cured is not True):
             origins = self._find_lines()
             if origins:
-                cause, hidden = explain_origin(origins[0]), False
+                cause, hidden = explain_origin(origins[0], cause), False
             elif cause is None:
                 hidden = True
         return msgspec.structs.replace(
@@ -145,13 +145,14 @@ class Search:
                 f"operations of step {first}" if first == last else f"operations of steps {first} to {last}"
             )
             pair = self._start(settings, title), self._start(settings, title)
-            found = find_divergence(pair[0].logs, pair[1].logs)
-            if found is None:
+            divergence = find_divergence(pair[0].logs, pair[1].logs)
+            if divergence is None:
                 continue
-            if first <= found.step <= last or found.record.kind in _FINAL:
-                return found, False
-            latest, first = found, max(min(first, found.step), found.step - MOST_STEPS + 1)
-            last = max(min(last, first + MOST_STEPS - 1), found.step)
+            step = divergence.step
+            if first <= step <= last or divergence.record.kind in _FINAL:
+                return divergence, False
+            latest, first = divergence, max(min(first, step), step - MOST_STEPS + 1)
+            last = max(min(last, first + MOST_STEPS - 1), step)
         return latest, True
 
     def _find_operation(self, last: int) -> Divergence | None:
@@ -165,7 +166,7 @@ class Search:
                 return None
         return None
 
-    def _examine(self, divergence: Divergence, cause: Cause) -> Cause:
+    def _examine(self, divergence: Divergence, cause: DriftCause) -> DriftCause:
         """Return the cause after repetitions of the operation on its inputs."""
         if divergence.difference != "outputs" or cause.kind != "kernel":
             return cause
@@ -175,7 +176,7 @@ class Search:
         record = _find_record(repeated, divergence)
         return classify(divergence, record.replayed if record else ())
 
-    def _try_cure(self, cause: Cause, divergence: Divergence) -> bool | None:
+    def _try_cure(self, cause: DriftCause, divergence: Divergence) -> bool | None:
         """Return whether two runs with the cure are the same, None without a cure."""
         if not cause.cure:
             return None
@@ -192,8 +193,10 @@ class Search:
         settings = TraceSettings(lines=True)
         for _ in range(TRIES):
             pair = self._start(settings, "lines"), self._start(settings, "lines")
-            if find_divergence(pair[0].logs, pair[1].logs) or self._runner.compare_files(*pair):
-                return tuple(find_origins(pair[0].folder, pair[1].folder))
+            divergence = find_divergence(pair[0].logs, pair[1].logs)
+            if divergence or self._runner.compare_files(*pair):
+                step = divergence.step if divergence else 0
+                return tuple(find_origins(pair[0].folder, pair[1].folder, step))
         return ()
 
 

@@ -203,17 +203,17 @@ _DEEPEST = 8
 
 
 def list_leaves(
-    torch: "Any", value: object, depth: int = 0, path: str = "", seen: "Optional[Dict[int, object]]" = None
+    torch: "Any", value: object, depth: int = 0, path: str = "", visited: "Optional[Dict[int, object]]" = None
 ) -> "List[Tuple[str, Any]]":
     """Return (path, tensor or array or plain value) for the parts of a value, in order."""
-    seen = {} if seen is None else seen
+    visited = {} if visited is None else visited
     if isinstance(value, torch.Tensor) or hasattr(value, "__array_interface__"):
         return [(path, value)]
     if isinstance(value, (str, bytes, int, float, bool, complex)) or value is None:
         return [(path, value)]
-    if depth >= _DEEPEST or id(value) in seen:
+    if depth >= _DEEPEST or id(value) in visited:
         return []
-    seen[id(value)] = value
+    visited[id(value)] = value
     if isinstance(value, dict):
         parts = [(f"{path}[{key!r}]" if path else str(key), item) for key, item in value.items()]
     elif isinstance(value, (list, tuple)):
@@ -223,4 +223,4 @@ def list_leaves(
         parts = (
             [(f"{path}.{name}", item) for name, item in fields.items()] if isinstance(fields, dict) else []
         )
-    return [leaf for name, item in parts for leaf in list_leaves(torch, item, depth + 1, name, seen)]
+    return [leaf for name, item in parts for leaf in list_leaves(torch, item, depth + 1, name, visited)]

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 
+from reprobuild_runtime.trace import generators
 from reprobuild_runtime.trace.places import is_library
 from reprobuild_runtime.trace.values import digest_variable, is_variable
 
@@ -26,14 +27,15 @@ _LONGEST = 200  # characters of a line's text
 class LineRecorder:
     """Records the lines of one process, in one log for each thread."""
 
-    def __init__(self, folder: str, name: "Callable[[], str]") -> None:
+    def __init__(self, folder: str, name: "Callable[[], str]", step: "Callable[[], int]") -> None:
         """Prepare the record.
 
         Args:
             folder: of the logs.
             name: returns the name of this process.
+            step: returns the number of the current step.
         """
-        self._folder, self._name = folder, name
+        self._folder, self._name, self._step = folder, name, step
         self._codes: "Dict[CodeType, Optional[Dict[int, Any]]]" = {}
         self._threads = threading.local()
         self._forget_threads()
@@ -80,7 +82,7 @@ class LineRecorder:
         for again in range(1, 1000):
             path = os.path.join(self._folder, name + (f"+{again}" if again > 1 else "") + ".lines")
             try:
-                return _Thread(open(path, "x", encoding="utf-8", errors="backslashreplace"))
+                return _Thread(open(path, "x", encoding="utf-8", errors="backslashreplace"), self._step)
             except FileExistsError:
                 continue
         raise OSError("too many threads of one name")
@@ -93,8 +95,9 @@ def _plain(name: str) -> str:
 class _Thread:
     """The log of one thread."""
 
-    def __init__(self, file: "TextIO") -> None:
-        self._file = file
+    def __init__(self, file: "TextIO", step: "Callable[[], int]") -> None:
+        self._file, self._step = file, step
+        self._states: "Dict[str, object]" = {}  # of generators, after the last line
         self._frames = 0
         self._counts: "Dict[Tuple[CodeType, int, str], int]" = {}
         self._written = 0
@@ -137,7 +140,11 @@ class _Thread:
             if value is not _MISSING and is_variable(value):
                 scope = "" if name in frame.f_locals and frame.f_locals is not frame.f_globals else "::"
                 values[scope + name] = digest_variable(value)
+        values.update(self._list_changed_generators())
         record = {"e": kind, "f": number, "l": line, "v": values, "p": code.co_filename, **more}
+        step = self._step()
+        if step:
+            record["s"] = step
         if writes:
             record["w"] = list(writes)
         if (code.co_filename, line) not in self._said:
@@ -148,6 +155,17 @@ class _Thread:
         if self._written >= _MOST:
             self.full = True
             self._file.flush()
+
+    def _list_changed_generators(self) -> "Dict[str, str]":
+        """Return the digests of the generators that drew or were seeded since the last line."""
+        changed = {}
+        for name, state in generators.list_states():
+            value = state if isinstance(state, str) else digest_variable(state)
+            if self._states.get(name) != value:
+                if name in self._states:
+                    changed[f"::generator {name}"] = digest_variable(value)
+                self._states[name] = value
+        return changed
 
 
 class _Call:

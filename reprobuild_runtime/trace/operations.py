@@ -70,7 +70,7 @@ class _RecordingMode(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not
 
     def _begin(self, func: "Any", args: "Any", kwargs: "Any") -> "Dict[str, Any]":
         name = _name(func)
-        read = args[1:] if name in _OVERWRITE else args
+        read = args[1:] if name in _OVERWRITE else () if name == "wait_tensor" else args
         tensors = list_tensors(self._torch, (read, {k: v for k, v in kwargs.items() if k != "out"}))
         place, module, backward = self._locate()
         record: "Dict[str, Any]" = {
@@ -98,7 +98,8 @@ class _RecordingMode(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not
             name = _name(func)
             written = list_tensors(self._torch, (result, *_list_written(func, args, kwargs)))
             unique = list({id(tensor): tensor for tensor in written}.values())
-            record["outputs"] = [] if name in _EMPTY else [self._start(tensor) for tensor in unique]
+            unknown = name in _EMPTY or (_is_collective(func) and name != "wait_tensor")
+            record["outputs"] = [] if unknown else [self._start(tensor) for tensor in unique]
             for tensor in unique:
                 self._writers[_storage(tensor)] = self._recorder.number
             self._recorder.add("operation", str(func), **record)
@@ -128,6 +129,11 @@ class _RecordingMode(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not
     def _is_seeded(self, func: "Any") -> bool:
         tags = getattr(self._torch, "Tag", None)
         return tags is not None and tags.nondeterministic_seeded in getattr(func, "tags", ())
+
+
+def _is_collective(func: "Any") -> bool:
+    """Return whether an operation may go on after its call: its result is read by the next operation."""
+    return str(func._schema.name).partition("::")[0] in ("c10d", "_c10d_functional", "c10d_functional")
 
 
 def _is_plain(value: object) -> bool:

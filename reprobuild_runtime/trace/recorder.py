@@ -27,7 +27,7 @@ _MOST_WAITING = 4000  # records in memory
 _recorders: "List[Recorder]" = []
 
 
-class TraceOptions:
+class RecorderOptions:
     """The options of a traced run, from the variable REPROBUILD_TRACE.
 
     Attributes:
@@ -52,7 +52,7 @@ class TraceOptions:
 class Recorder:
     """Records one process, step by step."""
 
-    def __init__(self, options: TraceOptions) -> None:
+    def __init__(self, options: RecorderOptions) -> None:
         self.options = options
         self.process = os.getpid()
         self.name = ""
@@ -189,7 +189,7 @@ def begin() -> None:
     """Begin the record of this process."""
     if is_worker():
         return  # its results reach the process that reads them
-    recorder = Recorder(TraceOptions(json.loads(os.environ[trace.VARIABLE])))
+    recorder = Recorder(RecorderOptions(json.loads(os.environ[trace.VARIABLE])))
     _recorders.append(recorder)
     import atexit
 
@@ -199,7 +199,7 @@ def begin() -> None:
     if recorder.options.lines:
         from reprobuild_runtime.trace.lines import LineRecorder
 
-        LineRecorder(recorder.options.folder, name_log).start()
+        LineRecorder(recorder.options.folder, name_log, lambda: recorder.step).start()
 
 
 def watch(name: str, module: "Any") -> None:

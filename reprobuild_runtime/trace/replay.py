@@ -14,8 +14,8 @@ def repeat(
 
     The states of the generators are those of the operation's start, in each repetition and afterwards.
     """
-    wanted = recorder.options.replay
-    if wanted is None or [recorder.name, recorder.step, recorder.number] != list(wanted[:3]):
+    request = recorder.options.replay
+    if request is None or [recorder.name, recorder.step, recorder.number] != list(request[:3]):
         return
     from torch.utils._pytree import tree_map_only
 
@@ -23,7 +23,7 @@ def repeat(
     assert digests is not None
     state = torch.get_rng_state()
     results: "Dict[str, int]" = {}
-    for _ in range(int(wanted[3])):
+    for _ in range(int(request[3])):
         copied, named = tree_map_only(torch.Tensor, lambda tensor: tensor.clone(), (args, kwargs))
         torch.set_rng_state(state)
         result = func(*copied, **named)

@@ -38,7 +38,7 @@ def digest_variable(value: object) -> str:
     return total.hexdigest()
 
 
-def _describe(value: "Any", depth: int, seen: "Set[int]") -> "Iterator[bytes]":
+def _describe(value: "Any", depth: int, visited: "Set[int]") -> "Iterator[bytes]":
     name = type(value).__name__
     yield name.encode(errors="backslashreplace")
     if isinstance(value, _PLAIN):
@@ -49,37 +49,37 @@ def _describe(value: "Any", depth: int, seen: "Set[int]") -> "Iterator[bytes]":
         yield bytes(value[:_LARGEST])
     elif isinstance(value, memoryview) or not is_variable(value):
         return
-    elif id(value) in seen or depth >= _DEEPEST:
+    elif id(value) in visited or depth >= _DEEPEST:
         yield b"..."
     else:
-        seen.add(id(value))
+        visited.add(id(value))
         try:
-            yield from _describe_parts(value, depth, seen)
+            yield from _describe_parts(value, depth, visited)
         except Exception as err:  # a property of the program, or a container that another thread changes
             yield f"unreadable {type(err).__name__}".encode()
-        seen.discard(id(value))
+        visited.discard(id(value))
 
 
-def _describe_parts(value: "Any", depth: int, seen: "Set[int]") -> "Iterator[bytes]":
+def _describe_parts(value: "Any", depth: int, visited: "Set[int]") -> "Iterator[bytes]":
     if _is_tensor(value):
         yield from _describe_tensor(value)
     elif _is_array(value):
         yield f"{value.dtype} {value.shape}".encode()
         if value.dtype.kind == "O":
-            yield from _describe_items(value.ravel()[:_ITEMS].tolist(), depth, seen)
+            yield from _describe_items(value.ravel()[:_ITEMS].tolist(), depth, visited)
         else:
             yield value.ravel()[: _LARGEST // max(value.itemsize, 1)].tobytes()
     elif isinstance(value, dict):
         yield str(len(value)).encode()
         pairs = [part for pair in islice(value.items(), _ITEMS) for part in pair]
-        yield from _describe_items(pairs, depth, seen)
+        yield from _describe_items(pairs, depth, visited)
     elif isinstance(value, (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
         yield str(len(value)).encode()
-        yield from _describe_items(_select(value), depth, seen)
+        yield from _describe_items(_select(value), depth, visited)
     elif type(value).__module__.partition(".")[0] in _BY_TEXT:
         yield _DRAWN.sub("/tmp", repr(value)).encode(errors="backslashreplace")
     else:
-        yield from _describe_object(value, depth, seen)
+        yield from _describe_object(value, depth, visited)
 
 
 def _select(value: "Any") -> "Any":
@@ -93,14 +93,14 @@ def _select(value: "Any") -> "Any":
     return first + list(islice(value, _ITEMS, None, max(1, len(value) // _ITEMS)))
 
 
-def _describe_object(value: "Any", depth: int, seen: "Set[int]") -> "Iterator[bytes]":
+def _describe_object(value: "Any", depth: int, visited: "Set[int]") -> "Iterator[bytes]":
     module = type(value).__module__
     if type(value).__name__ in ("Random", "SystemRandom") and module == "random":
         words = sys.modules["random"].Random.__mro__[1].getstate(value)
         yield repr(words).encode()
         return
     if type(value).__name__ == "Future" and module.startswith("concurrent.") and value.done():
-        yield from _describe_items([value._result], depth, seen)
+        yield from _describe_items([value._result], depth, visited)
         return
     if module.startswith("numpy.random"):
         source = getattr(value, "bit_generator", value)
@@ -113,12 +113,12 @@ def _describe_object(value: "Any", depth: int, seen: "Set[int]") -> "Iterator[by
         and type(value).__name__ != "Popen"
     ):
         names = [part for name, item in list(fields.items())[:_ITEMS] for part in (name, item)]
-        yield from _describe_items(names, depth, seen)
+        yield from _describe_items(names, depth, visited)
 
 
-def _describe_items(items: "Iterable[Any]", depth: int, seen: "Set[int]") -> "Iterator[bytes]":
+def _describe_items(items: "Iterable[Any]", depth: int, visited: "Set[int]") -> "Iterator[bytes]":
     for item in items:
-        yield from _describe(item, depth + 1, seen)
+        yield from _describe(item, depth + 1, visited)
 
 
 def _is_array(value: "Any") -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -84,6 +85,16 @@ def test_a_collective_with_other_results_is_communication(tmp_path: Path) -> Non
     found = compare(tmp_path, [[operation("a", "b", **call)]], [[operation("a", "c", **call)]])
     assert found is not None
     assert classify(found).kind == "communication"
+
+
+def test_an_input_that_a_collective_wrote_is_communication(tmp_path: Path) -> None:
+    """A collective operation may end after its call, so that its result is seen in the next operation."""
+    call = operation("a", name="c10d.allreduce_.default", place="/s/a.py:5")
+    found = compare(
+        tmp_path, [[call, operation("b", "c", writers=[0])]], [[call, operation("x", "y", writers=[0])]]
+    )
+    assert found is not None
+    assert (classify(found).kind, classify(found).place) == ("communication", "/s/a.py:5")
 
 
 def test_memory_that_no_operation_wrote_is_uninitialised(tmp_path: Path) -> None:
@@ -198,10 +209,8 @@ def test_an_index_that_points_elsewhere_is_refused_or_read_in_bounds(end: int, t
     write(tmp_path / "1", [[operation("a", "b")]])
     folder = write(tmp_path / "2", [[operation("a", "c")]])
     (folder / "main.steps").write_bytes(ENTRY.pack(b"y" * 16, end))
-    try:
-        find_divergence(read_logs(tmp_path / "1"), read_logs(folder))
-    except InconclusiveError as err:
-        assert "is not valid" in str(err)
+    with contextlib.suppress(InconclusiveError):
+        assert find_divergence(read_logs(tmp_path / "1"), read_logs(folder)) is not None
 
 
 def test_a_link_in_place_of_a_log_is_refused(tmp_path: Path) -> None:

@@ -43,7 +43,14 @@ def origins_of(script: Path, folder: Path) -> list[Origin]:
     return find_origins(record(script, folder / "1"), record(script, folder / "2"))
 
 
-@pytest.mark.parametrize("fault", HERE, ids=lambda fault: fault.name)
+SLOW = ("as_completed", "imap_unordered")  # threads and processes that compute for seconds, line by line
+FAULTS = [
+    pytest.param(fault, id=fault.name, marks=[pytest.mark.long] if fault.name in SLOW else [])
+    for fault in HERE
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_the_line_of_a_fault_is_the_first_origin(fault: Planted, tmp_path: Path) -> None:
     """A fault that depends on threads may give equal results; then the pair is run again."""
     script = FAULTS_FOLDER / f"{fault.name}.py"
@@ -151,7 +158,8 @@ def test_forked_children_have_logs_of_their_own(tmp_path: Path) -> None:
     "line",
     [
         "nonsense", "{}", '{"e": "line", "f": -1, "l": 1, "v": {}, "p": "x"}',
-        '{"e": "line", "f": 1, "l": 1, "v": {"a": "<script>"}, "p": "x"}', '{"e": "x", "f": 1, "l": 1, "v": {}, "p": ""}',
+        '{"e": "line", "f": 1, "l": 1, "v": {"a": "<script>"}, "p": "x"}',
+        '{"e": "x", "f": 1, "l": 1, "v": {}, "p": ""}',
     ],
 )  # fmt: skip
 def test_a_damaged_log_is_refused(line: str, tmp_path: Path) -> None:

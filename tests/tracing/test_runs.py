@@ -1,0 +1,115 @@
+"""The runs of a trace with an engine that gives what a test writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from reprobuild.context import RunContext
+from reprobuild.engines.model import Engine, Finished, Task
+from reprobuild.errors import EngineError, InconclusiveError
+from reprobuild.infra.http.client import Net
+from reprobuild.infra.progress import ignore_progress
+from reprobuild.run.options import RunOptions
+from reprobuild.store.store import Store
+from reprobuild.trace.command import INSIDE, TracedContainers
+from reprobuild.trace.traced_run import TraceSettings
+from reprobuild.verify.workload.work import Work
+from tests.tracing.test_divergence import operation, write
+from tests.verify.samples import make_lock
+
+
+class _Engine:
+    """An engine whose container leaves an index and logs."""
+
+    NAME = "none"
+
+    def __init__(self, folder: Path, index: Mapping[str, Any] | None, stderr: bytes = b"") -> None:
+        self.folder, self.index, self.stderr = folder, index, stderr
+        self.tasks: list[Task] = []
+
+    def run(self, reference: str, task: Task, env: Mapping[str, str]) -> Finished:
+        self.tasks.append(task)
+        assert task.kept is not None
+        files = []
+        for number, path in enumerate(sorted(self.folder.iterdir())):
+            (task.kept / str(number)).write_bytes(path.read_bytes())
+            files.append(
+                {
+                    "pattern": INSIDE, "path": f"{INSIDE}/{path.name}", "kind": "file", "size": path.stat().st_size,
+                    "stored": str(number), "written": True, "link": "",
+                }
+            )  # fmt: skip
+        if self.index is not None:
+            facts = {
+                "code": 0,
+                "began": 1.0,
+                "ended": 2.0,
+                "host": "h",
+                "failed": "",
+                "there": {},
+                "others": [],
+            }
+            document = {**facts, "other": 0, "files": files, **self.index}
+            (task.kept / "index.json").write_text(json.dumps(document))
+        return Finished(code=0, stdout=b"", stderr=self.stderr)
+
+
+def runs(engine: _Engine, tmp_path: Path) -> TracedContainers:
+    work = Work(command=("python", "train.py"), artefacts=(), text="python train.py")
+    context = RunContext(
+        store=Store(tmp_path / "store"), net=Net(), env={}, folder=tmp_path, say=lambda _: None,
+        progress=ignore_progress, now=0,
+    )  # fmt: skip
+    return TracedContainers(
+        make_lock(), work, context, RunOptions(seed=3), cast("Engine", engine), "image", "x+"
+    )
+
+
+def test_the_options_reach_the_recorder(tmp_path: Path) -> None:
+    engine = _Engine(write(tmp_path / "logs", [[operation("a", "b")]]), {})
+    with runs(engine, tmp_path).open() as runner:
+        run = runner.run(TraceSettings(first=2, last=3, profile="strict"), "steps")
+        assert list(run.logs) == ["main"]
+        assert len(run.logs["main"]) == 1
+    environment = engine.tasks[0].environment
+    values = json.loads(environment["REPROBUILD_TRACE"])
+    assert (values["folder"], values["first"], values["last"], values["pattern"]) == (INSIDE, 2, 3, "x+")
+    assert (environment["REPROBUILD_SEED"], environment["REPROBUILD_PROFILE"]) == ("3", "strict")
+
+
+def test_a_name_that_is_no_log_is_left_out(tmp_path: Path) -> None:
+    logs = write(tmp_path / "logs", [[operation("a", "b")]])
+    (logs / "other.txt").write_text("x")
+    (logs / "a b.steps").write_text("x")
+    with runs(_Engine(logs, {}), tmp_path).open() as runner:
+        run = runner.run(TraceSettings(), "steps")
+        assert sorted(path.name for path in run.folder.iterdir()) == ["main.records", "main.steps"]
+
+
+@pytest.mark.parametrize(
+    ("index", "why"),
+    [(None, "the container left no list of its files"), ({"failed": "no space left"}, "no space left")],
+)
+def test_logs_that_cannot_be_had(index: Mapping[str, Any] | None, why: str, tmp_path: Path) -> None:
+    engine = _Engine(write(tmp_path / "logs", [[operation("a", "b")]]), index)
+    with (
+        runs(engine, tmp_path).open() as runner,
+        pytest.raises(EngineError, match=f"the logs of `python train.py` cannot be had: {why}") as caught,
+    ):
+        runner.run(TraceSettings(), "steps")
+    assert (
+        caught.value.hint == "was its disk full? Trace fewer steps, or let another engine run it (--engine)"
+    )
+
+
+def test_a_failing_command_shows_its_last_lines(tmp_path: Path) -> None:
+    engine = _Engine(write(tmp_path / "logs", []), {"code": 3}, b"one\n\x1b[2Jtwo\n")
+    with runs(engine, tmp_path).open() as runner, pytest.raises(InconclusiveError) as caught:
+        runner.run(TraceSettings(), "steps")
+    assert str(caught.value) == "`python train.py` fails with exit code 3 (steps):\none\n\\x1b[2Jtwo"
+    assert caught.value.hint == "run it alone: `reprobuild run OUT -- python train.py`"
