@@ -244,5 +244,6 @@ def _read_saved(folder: Path) -> TracedRun:
 def _save(run: TracedRun, target: Path) -> None:
     """Copy the logs of a run into a new directory."""
     target.mkdir(parents=True)
-    for path in sorted(run.folder.iterdir()):
-        shutil.copyfile(path, target / path.name)
+    for name in run.logs:
+        for suffix in (".records", ".steps"):
+            shutil.copyfile(run.folder / f"{name}{suffix}", target / f"{name}{suffix}")

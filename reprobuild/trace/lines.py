@@ -18,6 +18,8 @@ from msgspec import Meta, Struct
 from reprobuild.errors import InconclusiveError
 from reprobuild.infra.untrusted.decode import json_decoder
 from reprobuild.infra.untrusted.strings import Text
+from reprobuild.verify.workload.conditions import hide_secrets
+from reprobuild.verify.workload.judge import display_line
 
 _LONGEST = 4 << 20  # bytes of a record
 _LARGEST = 4 << 30  # bytes of a log
@@ -211,12 +213,16 @@ class _Comparison:
                 break
         return [
             Origin(
-                place=f"{record.path}:{record.line}", text=self._texts.get((record.path, record.line), ""),
+                place=display_line(f"{record.path}:{record.line}"), text=self._text(record),
                 names=names, reach=len(self._reach.get(number, ())),
                 writes=record.writes, number=number, in_thread=self._in_thread, step=record.step,
             )
             for number, (record, names) in enumerate(self._origins)
         ]  # fmt: skip
+
+    def _text(self, record: LineRecord) -> str:
+        """Return the text of a line for the eyes, without secrets."""
+        return display_line(hide_secrets(self._texts.get((record.path, record.line), "")))
 
     def _compare(self, record: LineRecord, other: LineRecord) -> None:
         frame = self._enter(record)
@@ -273,7 +279,7 @@ class _Comparison:
 
     def _add_origin(self, record: LineRecord, frame: _Frame, names: list[str]) -> int:
         number = len(self._origins)
-        self._origins.append((record, tuple(name.removeprefix("::") for name in names)))
+        self._origins.append((record, tuple(display_line(name.removeprefix("::")) for name in names)))
         if record.event == "call" and frame.above is not None:
             self._unplaced[number] = frame.above
         return number

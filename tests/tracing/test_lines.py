@@ -154,6 +154,17 @@ def test_forked_children_have_logs_of_their_own(tmp_path: Path) -> None:
     assert len(lines) == len(set(lines))  # a child does not write the buffer of its parent again
 
 
+def test_a_secret_and_an_escape_in_a_line_are_not_shown(tmp_path: Path) -> None:
+    token = "ghp_" + "aB3" * 12
+    script = write(
+        tmp_path / "s", f"import os\n\nvalue = os.urandom(2)  # {token} \x1b[2J\nmore = list(value)\n"
+    )
+    (origin,) = origins_of(script, tmp_path)
+    assert token not in origin.text
+    assert "\x1b" not in origin.text
+    assert origin.text.startswith("value = os.urandom(2)")
+
+
 @pytest.mark.parametrize(
     "line",
     [
