@@ -22,7 +22,11 @@ def _list_lines(result: TraceResult) -> Iterator[str]:
         yield f"no difference: {findings.runs} runs with the seed {result.seed}, {findings.steps} steps{processes}"
         return
     yield from align(list(_list_rows(findings)))
-    yield f"{findings.runs} runs with the seed {result.seed}, {findings.steps} steps{processes}"
+    yield f"{_count(findings.runs, 'run')} with the seed {result.seed}, {findings.steps} steps{processes}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _list_rows(findings: Findings) -> Iterator[tuple[str, str]]:

@@ -103,7 +103,9 @@ class TraceSearch:
             steps=max(map(len, first.logs.values()), default=0), processes=len(first.logs), runs=self._runs,
             differs=bool(coarse or files), files=files, divergence=coarse,
         )  # fmt: skip
-        if findings.differs:
+        if coarse is not None and against is not None:  # the other run recorded no operations
+            findings = msgspec.structs.replace(findings, cause=classify(coarse))
+        elif findings.differs:
             findings = self._explain(findings, coarse)
         return msgspec.structs.replace(findings, runs=self._runs), first
 

@@ -87,7 +87,10 @@ class TensorDigests:
         if tensor.device.type == "meta" or not tensor.numel():
             return PendingDigest(f"{about} {tensor.device.type if tensor.numel() else 'empty'}")
         if not tensor.is_contiguous():
-            about += f" {tuple(tensor.stride())}"
+            dense = tensor.permute(sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis)))
+            if dense.is_contiguous():  # as it is in memory
+                about += f" {tuple(tensor.stride())}"
+                tensor = dense
         flat = _flatten(torch, tensor)
         size = flat.numel()
         whole = size - size % _WORD
@@ -170,16 +173,12 @@ def unwrap(tensor: "Any") -> "Any":
 
 
 def _flatten(torch: "Any", tensor: "Any") -> "Any":
-    """Return the bytes of a strided tensor, as they are in memory if its elements lie densely."""
+    """Return the bytes of a strided tensor."""
     if tensor.is_quantized:
         tensor = tensor.int_repr()
     for resolve in ("resolve_conj", "resolve_neg"):  # views that represent other values than their bytes
         tensor = getattr(tensor, resolve, lambda value=tensor: value)()
-    if not tensor.is_contiguous():
-        order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
-        dense = tensor.permute(order)
-        tensor = tensor.contiguous() if not dense.is_contiguous() else dense
-    flat = tensor.reshape(-1)
+    flat = tensor.reshape(-1)  # a copy, if the elements do not lie densely
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)
     flat = flat.view(torch.uint8)

@@ -155,7 +155,7 @@ def test_forked_children_have_logs_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_secret_and_an_escape_in_a_line_are_not_shown(tmp_path: Path) -> None:
-    token = "ghp_" + "aB3" * 12
+    token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
     script = write(
         tmp_path / "s", f"import os\n\nvalue = os.urandom(2)  # {token} \x1b[2J\nmore = list(value)\n"
     )
