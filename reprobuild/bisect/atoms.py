@@ -17,7 +17,8 @@ from reprobuild.bisect.requirement_graph import RequirementGraph
 from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import PACKAGES, Slot, Slots, split_lock
 from reprobuild.bisect.sources import SourceChanges
-from reprobuild.compare.environments.model import Kind, compare_entries
+from reprobuild.compare.environments.entries import compare_entries
+from reprobuild.compare.environments.model import Kind
 from reprobuild.compare.environments.ranking import rank_difference
 from reprobuild.infra.untrusted.wheels import parse_wheel_filename
 from reprobuild.lock.fields import display_variable
@@ -254,7 +255,8 @@ def _same_entries(name: str, first: EnvVar | None, second: EnvVar | None) -> boo
     """Return whether two lists have the same entries in another order."""
     if first is None or second is None:
         return False
-    return compare_entries(name, first.value, second.value) == ([], [])
+    changes = compare_entries(name, first.value, second.value)
+    return changes is not None and changes.same_entries
 
 
 def _name_file(value: Any) -> str:

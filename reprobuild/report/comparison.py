@@ -14,13 +14,16 @@ from reprobuild.compare.environments.difference import (
     EnvironmentDifference,
     NotCompared,
 )
-from reprobuild.compare.environments.model import Kind, compare_entries
+from reprobuild.compare.environments.entries import EntryChanges, compare_entries
+from reprobuild.compare.environments.model import Kind
 from reprobuild.infra.columns import align
 from reprobuild.report.difference import safe_text
 
 # Most lines of one table, and names of one line, unless everything is asked for.
 SHOWN = 40
 NAMES = 6
+# Most entries of one list in a line, likewise.
+ENTRIES = 4
 LONGEST = 96
 LONGEST_NAME = 48
 # Characters to show of a common start.
@@ -118,7 +121,12 @@ def _headline_lines(
 
 def _table_lines(rows: Sequence[EnvironmentDifference], most: int | None, width: int) -> Iterator[str]:
     cells = [
-        (row.kind, safe_text(row.name, LONGEST_NAME), _format_values(row), _describe_reason(row))
+        (
+            row.kind,
+            safe_text(row.name, LONGEST_NAME),
+            _format_values(row, most and ENTRIES),
+            _describe_reason(row),
+        )
         for row in rows[:most]
     ]
     yield from (f"  {line}" for line in align(cells, width=max(0, width - 2)))
@@ -137,25 +145,42 @@ def _describe_reason(difference: EnvironmentDifference) -> str:
     return f"{difference.reason}; {note}" if note else difference.reason
 
 
-def _format_values(difference: EnvironmentDifference) -> str:
-    """Return both values, or the differing entries of two lists."""
+def _format_values(difference: EnvironmentDifference, most: int | None = ENTRIES) -> str:
+    """Return both values, or the differing entries of two lists, at most `most` of each sort."""
     first, second = (value and _DIGEST.sub(r"\1", value) for value in (difference.one, difference.other))
     if first is None or second is None:
         return safe_text(first or second or "", LONGEST) or _EMPTY
     # Channels and fields of a lock hold addresses, which are not lists.
-    lists = compare_entries(difference.name, first, second) if difference.kind in _WITH_LISTS else None
-    if lists is None:
+    changes = compare_entries(difference.name, first, second) if difference.kind in _WITH_LISTS else None
+    if changes is None:
         return " -> ".join(
             safe_text(value, LONGEST // 2) or _EMPTY for value in _strip_common_start(first, second)
         )
-    only_a, only_b = (":".join(items) for items in lists)
-    if not only_a and not only_b:
-        return "the same entries, in another order or number"
-    parts = [
-        f"only A {safe_text(only_a, LONGEST // 2)}" if only_a else "",
-        f"only B {safe_text(only_b, LONGEST // 2)}" if only_b else "",
+    return _format_changes(changes, most)
+
+
+def _format_changes(changes: EntryChanges, most: int | None) -> str:
+    """Return the entries that make two lists differ, at most `most` of each sort."""
+    moved = [
+        f"{safe_text(row.entry, LONGEST // 2)} (from {row.first} to {row.second})"
+        for row in changes.moved[:most]
     ]
-    return ", ".join(part for part in parts if part)
+    parts = [
+        f"{title} {shown}{f' and {total - most} more' if most and total > most else ''}"
+        for title, shown, total in (
+            ("only A", _join_entries(changes.removed[:most]), len(changes.removed)),
+            ("only B", _join_entries(changes.added[:most]), len(changes.added)),
+            ("moved", ", ".join(moved), len(changes.moved)),
+            ("more often in A", _join_entries(changes.fewer[:most]), len(changes.fewer)),
+            ("more often in B", _join_entries(changes.more[:most]), len(changes.more)),
+        )
+        if total
+    ]
+    return ", ".join(parts) or "the same entries, between other separators"
+
+
+def _join_entries(entries: Sequence[str]) -> str:
+    return ":".join(safe_text(entry, LONGEST // 2) for entry in entries)
 
 
 def _strip_common_start(first: str, second: str) -> tuple[str, str]:

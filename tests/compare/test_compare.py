@@ -269,7 +269,7 @@ def test_of_lists_the_entries_that_differ_are_shown(tmp_path: Path) -> None:
     assert lines[0].startswith("likeliest: LD_PRELOAD: /a.so -> /b.so (loaded into every process")
     (shown,) = [line.split() for line in lines if " PATH " in line]
     assert shown[:8] == ["environment", "PATH", "only", "A", "/old,", "only", "B", "/new"]
-    assert any("the same entries, in another order or number" in line for line in lines)
+    assert any("moved /a (from 1 to 2)" in line for line in lines)
 
 
 def test_what_is_empty(tmp_path: Path) -> None:

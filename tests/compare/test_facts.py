@@ -14,7 +14,6 @@ from reprobuild.compare.environments.model import (
     KINDS,
     LONGEST,
     EnvironmentBuilder,
-    compare_entries,
     differs_in_build,
     normalise_name,
     same_statement,
@@ -133,32 +132,6 @@ def test_packages_of_another_architecture_have_a_name_of_their_own() -> None:
     assert {name: aspects["version"] for name, aspects in system.items()} == {
         "libc6": "1", "libc6:i386": "2", "a": "1", "b": "1",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "one", "other", "found"),
-    [
-        ("LD_PRELOAD", "/a.so:/b.so", "/b.so /c.so", (["/a.so"], ["/c.so"])),
-        ("LD_PRELOAD", "/a.so /b.so", "/b.so /c.so", (["/a.so"], ["/c.so"])),
-        ("PATH", "/a:/b", "/b:/a", ([], [])),
-        ("PATH", "/a:/b::", "/b", (["/a"], [])),
-        ("PATH", "/a", "/b", None),
-        ("MY_FOLDERS", "/a:/b", "/c:/b", (["/a"], ["/c"])),
-        ("TEXT", "a:b", "c:b", None),
-        ("processor flags", "avx avx2", "avx avx512f", (["avx2"], ["avx512f"])),
-    ],
-)
-def test_entries_of_lists(name: str, one: str, other: str, found: tuple[list[str], list[str]] | None) -> None:
-    assert compare_entries(name, one, other) == found
-
-
-@given(st.lists(st.sampled_from("abcdef"), min_size=2), st.lists(st.sampled_from("abcdef"), min_size=2))
-def test_entries_tell_which_are_missing(one: list[str], other: list[str]) -> None:
-    found = compare_entries("PATH", ":".join(one), ":".join(other))
-    assert found is not None
-    assert set(one) - set(found[0]) <= set(other)
-    assert set(other) - set(found[1]) <= set(one)
-    assert not set(found[0]) & set(other)
 
 
 # --- ranks -----------------------------------------------------------------------------------

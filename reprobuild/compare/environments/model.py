@@ -7,9 +7,8 @@ reported, and is not a difference; so absent kinds, absent aspects and absent na
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import product
 from typing import Literal, get_args
@@ -291,29 +290,3 @@ def _parse_version(text: str) -> Version | None:
         return Version(text) if len(text) <= LONGEST_VERSION else None
     except InvalidVersion:
         return None
-
-
-_LISTS = re.compile(r"LD_PRELOAD|LD_AUDIT|LOADEDMODULES|_LMFILES_|processor flags|loaded libraries|.*PATH")
-
-
-def compare_entries(name: str, first: str, second: str) -> tuple[list[str], list[str]] | None:
-    """Return the entries unique to either list, or None.
-
-    None means that the values are not lists.
-
-    Args:
-        name: of a variable or of a fact of the machine.
-        first: entries between colons, or between blanks if there is no colon.
-        second: likewise.
-    """
-    if not (_LISTS.fullmatch(name) or (":/" in first and ":/" in second)):
-        return None
-    first_entries, second_entries = list(_split_entries(first)), list(_split_entries(second))
-    if len(first_entries) < 2 and len(second_entries) < 2:
-        return None
-    in_first, in_second = set(first_entries), set(second_entries)
-    return [e for e in first_entries if e not in in_second], [e for e in second_entries if e not in in_first]
-
-
-def _split_entries(text: str) -> Iterator[str]:
-    return (entry for entry in text.split(":" if ":" in text else " ") if entry)
