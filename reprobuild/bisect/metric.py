@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,16 @@ from reprobuild.infra.untrusted.regular_files import read_plain
 LARGEST = 16 << 20  # bytes of a file with numbers
 LONGEST = 1 << 18  # bytes at the end of standard output
 LONGEST_LINE = 4096  # characters; an expression may take the square of it
+# Parts of an expression that match no text of their own, or any: lookarounds, flags, classes, escapes, repetitions.
+_WITHOUT_TEXT = re.compile(r"\(\?<?[=!][^)]*\)|\(\?[a-zA-Z-]*[:)]|\[\^?\]?[^\]]*\]|\\.|\{[\d,]*\}")
+# A number has none of these signs; `.`, `^` and `|` are of the expression.
+_OF_NO_NUMBER = re.compile(r"[^\d\s+.*?^$|()eE_-]")
+# The end of an expression that repeats classes: `[0-9.]+` of `loss=[0-9.]+`.
+_REPEAT = r"(?:[+*]|\{[\d,]+\})"
+_REPEATED_END = re.compile(
+    rf"(?:(?:\\[dSw.]|\[[^\]]+\]|[-.])(?:{_REPEAT}|\?)?)*(?:\\[dSw]|\[[^\]]+\]|\.){_REPEAT}\Z"
+)
+_PLAIN_TEXT = re.compile(r"[\w =:/,-]*")
 
 
 class Metric(Struct, frozen=True, kw_only=True):
@@ -74,16 +85,29 @@ def _read_number(value: object) -> float | None:
 
 
 def check_metric(metric: Metric) -> Metric:
-    """Return a metric whose expression is valid.
+    """Return a metric whose expression is valid, and can match a number.
 
     Raises:
-        UsageError: it is not.
+        UsageError: it is not, or its match has signs of no number and no group.
     """
     try:
-        re.compile(metric.pattern)
+        groups = re.compile(metric.pattern).groups
     except (re.error, RecursionError, OverflowError) as err:
         raise UsageError(
             f"--metric {metric.pattern}: not a regular expression: {err}",
             hint="its first group is the number: --metric 'loss=([0-9.]+)'",
         ) from None
+    if not groups and not metric.file and _OF_NO_NUMBER.search(_WITHOUT_TEXT.sub("", metric.pattern)):
+        raise UsageError(
+            f"--metric {metric.pattern}: no group, so that the whole match would be the number",
+            hint=f"put the number in parentheses: --metric {shlex.quote(_add_group(metric.pattern))}; "
+            "a key needs its file: --metric-file",
+        )
     return metric
+
+
+def _add_group(pattern: str) -> str:
+    """Return an expression with a group for the number: around what repeats at its end, or behind its text."""
+    if found := _REPEATED_END.search(pattern):
+        return f"{pattern[: found.start()]}({found[0]})"
+    return f"{pattern}([-+.e0-9]+)" if _PLAIN_TEXT.fullmatch(pattern) else "loss=([-+.e0-9]+)"

@@ -12,6 +12,7 @@ from reprobuild.bisect.metric import Metric, check_metric
 from reprobuild.bisect.mixture import Mixer, make_mixer
 from reprobuild.bisect.oracle import read_tolerance
 from reprobuild.bisect.result import BisectionResult, TrialRecord
+from reprobuild.bisect.script import check_script
 from reprobuild.bisect.trial import TrialCommand
 from reprobuild.compare.environments.difference import EnvironmentDifference
 from reprobuild.compare.environments.model import Kind
@@ -49,7 +50,7 @@ def bisect_sides(
         update: the file for the lock of today's versions.
 
     Raises:
-        UsageError: a path is absent, or the two are of different platforms.
+        UsageError: a path is absent, the two are of different platforms, or neither has the command's script.
         LockError, SnapshotError: an environment is damaged, or cannot be locked.
     """
     first, first_place = _lock(names[0], folder / "first", decide, context, running)
@@ -69,6 +70,7 @@ def bisect_sides(
         untestable=_machine_differences((first_place, second_place), running) if second_place else (),
     )  # fmt: skip
     with keep_inputs((first, second), folder, context):
+        check_script(command, (first, second), lambda source: open_source(source, context))
         mixer = make_mixer(
             first, second, lambda source: open_source(source, context), make_link_finder(context)
         )

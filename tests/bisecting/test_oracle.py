@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,37 @@ def test_contradicting_options_are_refused() -> None:
         refused("(", None, "0", None, (), ())[1] == "its first group is the number: --metric 'loss=([0-9.]+)'"
     )
     assert check_metric(Metric(pattern="a(b)")).pattern == "a(b)"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "corrected"),
+    [
+        ("loss=", "'loss=([-+.e0-9]+)'"),
+        ("loss=[0-9.]+", "'loss=([0-9.]+)'"),
+        (r"loss: \d+\.\d+", r"'loss: (\d+\.\d+)'"),
+        ("loss=.*", "'loss=(.*)'"),
+        ("(?:acc|loss)=-?[0-9.]+", "'(?:acc|loss)=(-?[0-9.]+)'"),
+        ("it's ", "'loss=([-+.e0-9]+)'"),
+    ],
+)
+def test_an_expression_without_a_group_is_refused_and_the_corrected_one_reads_the_number(
+    pattern: str, corrected: str
+) -> None:
+    with pytest.raises(UsageError, match="no group, so that the whole match would be the number") as error:
+        check_metric(Metric(pattern=pattern))
+    assert error.value.hint == (
+        f"put the number in parentheses: --metric {corrected}; a key needs its file: --metric-file"
+    )
+    (word,) = shlex.split(corrected)
+    metric = check_metric(Metric(pattern=word))
+    if "loss" in pattern:
+        assert metric.read_output(b"loss=0.25") == 0.25 or metric.read_output(b"loss: 0.25") == 0.25
+
+
+@pytest.mark.parametrize("pattern", ["[0-9.]+", r"(?<=loss=)\d+", r"^-?\d+(?:e-?\d+)?$", r"\d{1,3}", "0|1"])
+def test_an_expression_for_the_number_alone_needs_no_group(pattern: str) -> None:
+    assert check_metric(Metric(pattern=pattern)).pattern == pattern
+
+
+def test_a_key_of_a_file_needs_no_group() -> None:
+    assert check_metric(Metric(pattern="val.loss", file="m.json")).file == "m.json"
