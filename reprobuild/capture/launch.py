@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -21,7 +22,13 @@ _PYTHONS = ("bin/python", "Scripts/python.exe", "python.exe")
 # A Python so started runs no code of the current directory, of variables and of its `site-packages`.
 ISOLATED = ("-I", "-S")
 PROGRAM = "reprobuild capture"  # begins each line of the program
-_TAKEN = "another process has captured, or is capturing, into this directory"  # its note
+# Its notes.
+_TAKEN = "another process has captured, or is capturing, into this directory"
+_OCCUPIED = " is not empty, and holds no snapshot of this program"
+_UNWRITABLE = tuple(
+    f" cannot be written: {os.strerror(number)}"
+    for number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
+)
 _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")  # set in a job, whose ranks capture together
 _NAMES = 1000  # of directories that are tried for a hint
 
@@ -128,11 +135,17 @@ def capture(
 
 
 def closing_notes(
-    output: bytes, python: str, out: Path | None, env: Mapping[str, str], *, default: bool
+    output: bytes,
+    python: str,
+    out: Path | None,
+    env: Mapping[str, str],
+    *,
+    default: bool,
+    options: Sequence[str] = (),
 ) -> list[str]:
     """Return the notes after the output of the program.
 
-    They name the captured interpreter, or the remedy if another process has the directory.
+    They name the captured interpreter, or the command for another directory if this one is not free.
 
     Args:
         output: of the program, on standard error.
@@ -140,11 +153,20 @@ def closing_notes(
         out: the directory; None for the program's own choice.
         env: of this process.
         default: whether no environment is active and the interpreter is that of reprobuild.
+        options: of this command, without the directory; a hint repeats them.
     """
     lines = output.decode(errors="replace").splitlines()
-    if f"{PROGRAM}: {_TAKEN}" in lines and not any(map(env.get, _JOBS)):
-        free = _free_name(out or Path("snapshot"))
-        return [f"hint: it has a snapshot; to capture again, name another directory: -o {shlex.quote(free)}"]
+    folder = out or Path("snapshot")
+    if f"{PROGRAM}: {_TAKEN}" in lines:
+        if any(map(env.get, _JOBS)):
+            return []
+        remedy = f"to capture again, name another one: `{_command(options, _free_name(folder))}`"
+        return [f"hint: {escape_text(str(folder))} has a snapshot; {remedy}"]
+    if any(line.startswith(f"{PROGRAM}: ") and line.endswith(_OCCUPIED) for line in lines):
+        return [f"hint: name another directory: `{_command(options, _free_name(folder))}`"]
+    if any(line.startswith(f"{PROGRAM}: ") and line.endswith(_UNWRITABLE) for line in lines):
+        place = _find_writable(folder, env)
+        return [f"hint: name a directory that you can write: `{_command(options, place)}`"]
     if not any(line.startswith(f"{PROGRAM}: ") and line.endswith(": captured") for line in lines):
         return []
     name = shlex.quote(shutil.which(python) or python)
@@ -155,9 +177,22 @@ def closing_notes(
     return [*([warning] if default else []), f"{PROGRAM}: the captured environment is that of {name}"]
 
 
+def _command(options: Sequence[str], place: str) -> str:
+    return escape_text(shlex.join(("reprobuild", "capture", *options, "-o", place)))
+
+
 def _free_name(out: Path) -> str:
     names = (f"{out}-{number}" for number in range(2, _NAMES))
     return next((name for name in names if not os.path.lexists(name)), "DIR")
+
+
+def _find_writable(out: Path, env: Mapping[str, str]) -> str:
+    """Return a free path of the same name in a directory that this user can write, or `DIR`."""
+    for folder in ("", env.get("HOME"), env.get("TMPDIR"), "/tmp"):
+        if folder is not None and os.access(folder or ".", os.W_OK | os.X_OK):
+            path = Path(folder, out.name or "snapshot")
+            return _free_name(path) if os.path.lexists(path) else str(path)
+    return "DIR"
 
 
 def capture_into(

@@ -67,6 +67,12 @@ def command(
         include=include,
     )
     is_default = not python and not launch.find_interpreter(env, "")
-    for note in launch.closing_notes(b"".join(errors), python or active, out, env, default=is_default):
+    options = [*(["--python", python] if python else []), *(["--json"] if as_json else [])]
+    options += [word for name in accept for word in ("--accept", name)]
+    options += [word for name in include for word in ("--include", name)]
+    notes = launch.closing_notes(
+        b"".join(errors), python or active, out, env, default=is_default, options=options
+    )
+    for note in notes:
         common.print_note(note)
     return code
