@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+import sys
 from pathlib import Path
 
 import click
 import msgspec
 
-from reprobuild.cli import common, documents
+from reprobuild.cli import common, console, documents
 from reprobuild.config.services import read_services
 from reprobuild.doctor.code import cuda_code
 from reprobuild.doctor.compatibility import judge_fit
@@ -63,7 +63,7 @@ def command(
     else:
         common.print_report(
             render_diagnosis(
-                diagnosis, secrets.without_logins(subject_name), shutil.get_terminal_size().columns
+                diagnosis, secrets.without_logins(subject_name), console.terminal_width(sys.stdout)
             )
         )
     return diagnosis.exit_code

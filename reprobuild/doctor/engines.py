@@ -61,9 +61,9 @@ def _unavailable_finding(engine: EngineFound, host: Host) -> DoctorFinding:
     state: State = "warning" if host.available_engines else "problem"
     if engine.name != "docker":
         return DoctorFinding(
-            name=engine.name, state=state, seen=f"it does not answer: {engine.complaint or 'it says nothing'}",
+            name=engine.name, state=state, seen=f"it cannot be used: {engine.complaint or 'it does not answer'}",
             meaning="it cannot run images", fix=_podman_advice(host) if engine.name == "podman" else
-            f"Apptainer 1.1 or SingularityCE 3.10 is needed: {describe_installation('apptainer', host)}",
+            f"{describe_installation('apptainer', host)} (Apptainer 1.1, or SingularityCE 3.10, or newer)",
         )  # fmt: skip
     if host.docker == "elsewhere":
         return DoctorFinding(
@@ -83,11 +83,18 @@ def _unavailable_finding(engine: EngineFound, host: Host) -> DoctorFinding:
             name="docker", state=state, seen="its program is there, and there is no dockerd",
             meaning="it cannot run images", fix=describe_installation("podman", host),
         )  # fmt: skip
-    begin = "systemctl enable --now docker" if host.systemd else "service docker start"
+    begin = _choose_service_command(host, "enable --now", "start") or "dockerd"
     return DoctorFinding(
         name="docker", state=state, seen="its program is there, and no daemon answers",
         meaning="it cannot run images", fix=f"`{with_sudo(begin, host)}`",
     )  # fmt: skip
+
+
+def _choose_service_command(host: Host, systemd: str, script: str) -> str:
+    """Return the command that starts Docker by the machine's service manager, or an empty text."""
+    if host.systemd:
+        return f"systemctl {systemd} docker"
+    return f"service docker {script}" if "service" in host.programs else ""
 
 
 def _podman_advice(host: Host) -> str:
@@ -165,7 +172,8 @@ def _gpu_commands(host: Host) -> str:
     """Return the commands that make the GPUs known to engines."""
     commands = []
     if host.has_engine("docker"):
-        commands += ["nvidia-ctk runtime configure --runtime=docker", "systemctl restart docker"]
+        again = _choose_service_command(host, "restart", "restart")
+        commands += ["nvidia-ctk runtime configure --runtime=docker", *([again] if again else [])]
     if any(map(host.has_engine, _BY_CDI)):
         commands.append("nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
     return ", ".join(f"`{with_sudo(command, host)}`" for command in commands)

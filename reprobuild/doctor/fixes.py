@@ -1,10 +1,11 @@
 """Remedies for this machine: package manager, modules and root.
 
-Commands use the machine's package manager and modules, and `sudo` for a user other than root.
+Commands use the machine's package manager and modules, and `sudo` or `su` for a user other than root.
 """
 
 from __future__ import annotations
 
+import shlex
 from functools import cache
 from importlib.resources import files
 
@@ -17,7 +18,7 @@ from reprobuild.infra.untrusted.decode import decode_toml
 class _Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The names of a package, by manager and module.
 
-    `otherwise` is the advice for a manager without the package.
+    `otherwise` is the address of instructions, for a manager without the package.
     """
 
     apt: str = ""
@@ -50,7 +51,7 @@ def describe_installation(name: str, host: Host) -> str:
     if package_name:
         how = f"`{with_sudo(f'{_read_table().manager[host.manager]} {package_name}', host)}`"
     elif package.otherwise:
-        how = f"install {name}: {package.otherwise}"
+        how = f"install {name} as {package.otherwise} describes"
     else:
         how = f"install {name}"
     if host.modules and package.module:
@@ -60,11 +61,15 @@ def describe_installation(name: str, host: Host) -> str:
 
 
 def with_sudo(command: str, host: Host) -> str:
-    """Return a command, with `sudo` if the user needs it.
+    """Return a command, with `sudo` or `su` if the user needs it and the machine has it.
 
     Homebrew refuses root.
     """
-    return command if host.root or host.manager == "brew" else f"sudo {command}"
+    if host.root or host.manager == "brew":
+        return command
+    if "sudo" not in host.programs and "su" in host.programs:
+        return f"su -c {shlex.quote(command)}"
+    return f"sudo {command}" if "sudo" in host.programs else command
 
 
 def list_managers() -> tuple[str, ...]:

@@ -84,6 +84,11 @@ def _inspect_engine(name: str, env: Mapping[str, str]) -> EngineFound:
     names = tuple(apptainer.PROGRAMS) if name == apptainer.NAME else (name,)
     program = next((path for program_name in names if (path := proc.which(program_name, env))), "")
     version = module.version(env) or ""
+    if version and name == apptainer.NAME:
+        try:
+            apptainer.find_usable_program(env)
+        except EngineError as err:  # it is too old
+            return EngineFound(name=name, program=program, complaint=_shorten(str(err)))
     complaint = "" if version or not program else _read_complaint(name, program, env)
     return EngineFound(name=name, version=_shorten(version), program=program, complaint=complaint)
 

@@ -16,6 +16,11 @@ GB = 1e9
 _LEAST, _ROOM = 2 * GB, 20 * GB  # bytes of a disk: too little for anything; a small environment with CUDA
 _MEMORY = 2 << 30
 _LOCKED = 1 << 30
+# What names another directory, by the role of a disk.
+_SETTINGS = {
+    "store": "--store", "temporary": "TMPDIR", "results": "--output", "builtin": "XDG_CACHE_HOME",
+    "apptainer": "XDG_CACHE_HOME",
+}  # fmt: skip
 _PACKAGES = {"hostname": "hostname", "sh": "coreutils"}
 # Rootless podman cannot store images there: https://github.com/containers/podman/blob/main/rootless.md
 _NETWORK_DISKS = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "fuse.sshfs", "9p")
@@ -135,7 +140,7 @@ def judge_disks(host: Host) -> Iterator[DoctorFinding]:
                 name=name, state="problem" if disk.free < _LEAST else "warning",
                 seen=f"{place} has room for {disk.free / GB:.1f} GB",
                 meaning="an environment with CUDA takes 20 GB and more while it is made",
-                fix=f"make room (`reprobuild store gc` cleans the store), or {elsewhere}",
+                fix=f"{_clean_hint(disk)}, or {elsewhere}",
             )  # fmt: skip
         elif disk.noexec and disk.role in ("store", "temporary"):
             store = disk.role == "store"
@@ -165,8 +170,8 @@ def report_unknown_disk(role: str, size: str = "images") -> DoctorFinding:
     return DoctorFinding(
         name=f"disk: {role}", state="unknown", seen="it is not told which one this is, or it is elsewhere",
         meaning=f"whether there is room for {size} is not known",
-        fix="name a directory that is there with --output"
-        if role == "results" else f"see in `{role} info` where it keeps images, and ask `df` there",
+        fix=f"name a directory that is there with {_SETTINGS[role]}" if role in _SETTINGS
+        else f"see in `{role} info` where it keeps images, and ask `df` there",
     )  # fmt: skip
 
 
@@ -189,8 +194,15 @@ def _describe_directory(disk: Disk) -> str:
 
 
 def _other_directory_hint(disk: Disk) -> str:
-    other = {"store": "--store", "temporary": "TMPDIR", "results": "--output"}.get(disk.role, "")
+    other = _SETTINGS.get(disk.role, "")
     return f"name another directory with {other}" if other else f"see the settings of {disk.role}"
+
+
+def _clean_hint(disk: Disk) -> str:
+    """Return what makes room on a disk."""
+    if disk.role in ("builtin", "apptainer"):
+        return f"delete {disk.path} (the next run makes its image again)"
+    return "make room (`reprobuild store gc` cleans the store)"
 
 
 def judge_resources(host: Host) -> Iterator[DoctorFinding]:
@@ -219,8 +231,16 @@ def judge_resources(host: Host) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             name="control groups", state="warning", seen=version,
             meaning="engines without root cannot limit memory and processors; all else works",
-            fix="boot with `systemd.unified_cgroup_hierarchy=1`, if you need limits",
+            fix=_unified_groups_advice(host),
         )  # fmt: skip
+
+
+def _unified_groups_advice(host: Host) -> str:
+    """Return the advice on version 2 of control groups, for a machine with systemd or without it."""
+    if host.container:
+        return "if you need limits, change the machine below this container: no command in it can"
+    option = "systemd.unified_cgroup_hierarchy=1" if host.systemd else "cgroup_no_v1=all"
+    return f"boot the kernel with `{option}`, if you need limits"
 
 
 def judge_fabric(host: Host) -> Iterator[DoctorFinding]:

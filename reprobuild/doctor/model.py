@@ -125,7 +125,9 @@ class Host(Struct, frozen=True, kw_only=True):
 
 # The programs to look for on PATH. The first row is for the sandbox of a build.
 SANDBOX = ("unshare", "mount", "hostname", "sh")
-PROGRAMS = (*SANDBOX, "git", "apt-get", "newuidmap", "nvidia-ctk", "runc", "dockerd")
+PROGRAMS = (
+    *SANDBOX, "git", "apt-get", "newuidmap", "nvidia-ctk", "runc", "dockerd", "sudo", "su", "service",
+)  # fmt: skip
 
 
 class DoctorFinding(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ It has a line for each finding, its meaning, its fix, and a last line.
 from __future__ import annotations
 
 import itertools
+import re
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +22,8 @@ _TEXTS = ("name", "seen", "meaning", "fix")
 _LONGEST = 600
 _MANY = 4  # a group of so many equal findings is printed as one
 _STATE, _COLUMN, _NARROWEST = 11, 24, 60
+_COMMAND = re.compile("`[^`]*`")
+_BOUND = "\N{NO-BREAK SPACE}"  # `textwrap` breaks lines at ASCII blanks only
 _ENDS: dict[State, str] = {
     "problem": "it will not do as it is",
     "unknown": "it may not do, as some findings could not be judged",
@@ -48,13 +52,13 @@ def without_logins(diagnosis: Diagnosis) -> Diagnosis:
     return msgspec.structs.replace(diagnosis, findings=tuple(map(cut, diagnosis.findings)))
 
 
-def render_diagnosis(diagnosis: Diagnosis, subject: str, width: int = 100) -> str:
+def render_diagnosis(diagnosis: Diagnosis, subject: str, width: int = 0) -> str:
     """Return the lines of a diagnosis.
 
     Args:
         diagnosis: the findings.
         subject: the subject of the last line: "this machine", "this machine for frozen".
-        width: of the terminal, in columns.
+        width: of the terminal, in columns; 0 leaves each text on one line.
     """
     findings = _merge_similar(diagnosis.findings)
     column = min(_COLUMN, max((len(finding.name) for finding in findings), default=0))
@@ -63,7 +67,7 @@ def render_diagnosis(diagnosis: Diagnosis, subject: str, width: int = 100) -> st
         lines += _finding_lines(
             finding, column, width, alone=after is None or _advice_key(after) != _advice_key(finding)
         )
-    counts = Counter(finding.state for finding in diagnosis.findings)
+    counts = Counter(finding.state for finding in findings)  # those that the reader sees
     summary = ", ".join(
         f"{counts[state]} {word(counts[state])}" for state, word in _WORDS.items() if counts[state]
     )
@@ -106,9 +110,16 @@ def _finding_lines(finding: DoctorFinding, column: int, width: int, *, alone: bo
     if alone:
         parts += [(" " * _STATE, "", finding.meaning), (" " * _STATE, "fix: ", finding.fix)]
     for indent, before, text in parts:
-        if text:
-            yield from textwrap.wrap(
-                safe_text(text, _LONGEST), max(width, _NARROWEST), initial_indent=indent + before,
-                subsequent_indent=" " * (_STATE + (len(before) if indent else column + 2)),
-                break_long_words=False, break_on_hyphens=False,
-            )  # fmt: skip
+        if not text:
+            continue
+        wrapped = textwrap.wrap(
+            _COMMAND.sub(_bind, safe_text(text, _LONGEST)), max(width, _NARROWEST) if width else sys.maxsize,
+            initial_indent=indent + before, subsequent_indent=" " * (_STATE + (len(before) if indent else column + 2)),
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        yield from (line.replace(_BOUND, " ") for line in wrapped)
+
+
+def _bind(command: re.Match[str]) -> str:
+    """Return a command whose blanks do not end a line, so that it can be copied."""
+    return command[0].replace(" ", _BOUND)

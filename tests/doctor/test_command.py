@@ -24,6 +24,9 @@ def test_a_bare_machine(tmp_path: Path) -> None:
     assert "not-asked  indexes " in done.stdout
     assert done.stdout.splitlines()[-1].startswith("this machine: it will not do as it is (")
     assert not (tmp_path / "store").exists()
+    marked = [line.split()[0] for line in done.stdout.splitlines() if line[:1].isalpha()]
+    assert f"({marked.count('problem')} problem, {marked.count('warning')} warning" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) > 90  # a pipe has no width, whatever COLUMNS says
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]])

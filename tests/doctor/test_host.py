@@ -80,6 +80,10 @@ def test_another_machine(other: Path, tmp_path: Path) -> None:
     assert {one.name: (one.version, one.complaint) for one in found.engines if one.name != "builtin"} == {
         "docker": ("", ""), "podman": ("", "cannot re-exec process"), "apptainer": ("1.3.4", ""),
     }  # fmt: skip
+    old = programs(tmp_path / "old", singularity="echo 3.8.7")
+    (apptainer,) = [one for one in inspect_host(old, {}, other).engines if one.name == "apptainer"]
+    assert (apptainer.version, apptainer.program) == ("", f"{tmp_path}/old/singularity")
+    assert apptainer.complaint.startswith("singularity 3.8.7 is too old")
     assert found.squashfs.startswith("`mksquashfs`")
     assert "`unshare` is not on PATH" not in found.namespaces.complaint  # the sandbox has a PATH of its own
     assert found.namespaces.settings == {"user.max_user_namespaces": "0"}

@@ -12,6 +12,8 @@ from reprobuild.doctor.model import PROGRAMS, EngineFound, Fabric, Host, Namespa
 from reprobuild.doctor.text import render_diagnosis
 from tests.doctor.hosts import A100, APPTAINER, DOCKER, GB, PODMAN, WELL, disks, host, states, told, without
 
+BUILTIN = (EngineFound(name="builtin", version="0.1.0"),)
+
 
 def judged(of: Host) -> Any:
     return diagnose(of).findings
@@ -62,6 +64,14 @@ def test_all_is_well() -> None:
          "name another directory with --out"),
         ({"disks": disks("temporary", readonly=True)}, "disk: temporary", "problem", "is mounted read-only",
          "name another directory with TMPDIR"),
+        ({"disks": disks("builtin", free=GB), "engines": BUILTIN}, "disk: builtin", "problem", "has room for 1.0 GB",
+         "delete /made/builtin (the next run makes its image again), or name another directory with XDG_CACHE_HOME"),
+        ({"disks": disks("builtin", readonly=True), "engines": BUILTIN}, "disk: builtin", "problem",
+         "is mounted read-only", "name another directory with XDG_CACHE_HOME"),
+        ({"disks": disks("apptainer", writable=False), "engines": (APPTAINER,)}, "disk: apptainer", "problem",
+         "is not yours to write to", "name another directory with XDG_CACHE_HOME"),
+        ({"disks": disks("store")[:3], "engines": BUILTIN}, "disk: builtin", "unknown", "not told which one this is",
+         "name a directory that is there with XDG_CACHE_HOME"),
         ({"disks": disks("temporary", noexec=True)}, "disk: temporary", "warning", "is mounted noexec", "TMPDIR"),
         ({"disks": disks("store", noexec=True)}, "disk: store", "problem", "is mounted noexec", "--store"),
         ({"disks": disks("podman", kind="nfs4")}, "disk: podman", "warning",
@@ -69,6 +79,11 @@ def test_all_is_well() -> None:
         ({"memory": 1 << 30}, "memory", "warning", "16 processors, 1 GB of memory", "2 GB or more"),
         ({"cgroup": "1"}, "control groups", "warning", "version 1", "systemd.unified_cgroup_hierarchy=1"),
         ({"cgroup": ""}, "control groups", "warning", "there are none", "systemd.unified_cgroup_hierarchy=1"),
+        ({"cgroup": "1", "systemd": False}, "control groups", "warning", "version 1", "`cgroup_no_v1=all`"),
+        ({"cgroup": "1", "container": True}, "control groups", "warning", "version 1",
+         "if you need limits, change the machine below this container: no command in it can"),
+        ({"programs": without("git", "sudo")}, "git", "warning", "there is no git", "`su -c 'apt-get install git'`"),
+        ({"programs": without("git", "sudo", "su")}, "git", "warning", "there is no git", "`apt-get install git`"),
         ({"cgroup": "hybrid", "programs": without("runc"), "manager": "dnf"}, "control groups", "warning", "hybrid",
          '`sudo dnf install runc`, and write `runtime = "runc"`'),
         ({"fabric": Fabric(devices=("mlx5_0",))}, "fabric", "warning", "mlx5_0, and no /dev/infiniband/uverbs*",
@@ -95,14 +110,16 @@ def test_what_a_machine_lacks(facts: dict[str, Any], name: str, state: str, seen
         ({"engines": (EngineFound(name="builtin", complaint="covered"),)}, {"builtin": "problem", "engine": "problem"},
          "--security-opt systempaths=unconfined"),
         ({"engines": (), "manager": "", "modules": True}, {"engine": "problem"},
-         "`module load apptainer` (`module spider apptainer` tells whether it is there); else install apptainer: "
-         "https://apptainer.org/"),
-        ({"engines": (), "manager": "apt", "scheduler": "slurm"}, {"engine": "problem"}, "install apptainer: https://"),
+         "`module load apptainer` (`module spider apptainer` tells whether it is there); else install apptainer as "
+         "https://apptainer.org/docs/admin/latest/installation.html describes"),
+        ({"engines": (), "manager": "apt", "scheduler": "slurm"}, {"engine": "problem"}, "install apptainer as https://"),
         ({"engines": (), "manager": "brew"}, {"engine": "problem"}, "`brew install podman`"),
         ({"engines": (EngineFound(name="docker", program="/usr/bin/docker"),)},
          {"docker": "problem", "engine": "problem"}, "`sudo systemctl enable --now docker`"),
         ({"engines": (EngineFound(name="docker", program="/usr/bin/docker"),), "systemd": False, "root": True},
          {"docker": "problem", "engine": "problem"}, "`service docker start`"),
+        ({"engines": (EngineFound(name="docker", program="/usr/bin/docker"),), "systemd": False, "root": True,
+          "programs": without("service")}, {"docker": "problem", "engine": "problem"}, "`dockerd`"),
         ({"engines": (EngineFound(name="docker", program="/usr/bin/docker"),), "systemd": False, "root": True,
           "programs": without("dockerd")}, {"docker": "problem", "engine": "problem"}, "`apt-get install podman`"),
         ({"engines": (EngineFound(name="docker"),), "docker": "refused"}, {"docker": "problem", "engine": "problem"},
@@ -114,7 +131,7 @@ def test_what_a_machine_lacks(facts: dict[str, Any], name: str, state: str, seen
         ({"engines": (EngineFound(name="podman", program="/usr/bin/podman"),), "subordinate": False},
          {"podman": "problem", "engine": "problem"}, "usermod --add-subuids 100000-165535"),
         ({"engines": (EngineFound(name="apptainer", program="/usr/bin/singularity", complaint="2.6"), DOCKER)},
-         {"apptainer": "warning"}, "Apptainer 1.1 or SingularityCE 3.10 is needed"),
+         {"apptainer": "warning"}, " describes (Apptainer 1.1, or SingularityCE 3.10, or newer)"),
         ({"subordinate": False}, {"subordinate ids": "problem"},
          "`sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ada`"),
         ({"subordinate": False, "engines": (DOCKER, PODMAN)}, {"subordinate ids": "warning"}, "podman system migrate"),
@@ -144,6 +161,8 @@ def test_engines(facts: dict[str, Any], expected: dict[str, str], fix: str) -> N
          {"gpu in containers": "warning"},
          "`sudo apt-get install nvidia-container-toolkit`, then `sudo nvidia-ctk runtime configure --runtime=docker`, "
          "`sudo systemctl restart docker`"),
+        ({"vendors": ("nvidia",), "gpus": A100, "programs": without("nvidia-ctk"), "engines": (DOCKER,),
+          "systemd": False, "root": True}, {"gpu in containers": "warning"}, "`service docker restart`"),
         ({"vendors": ("nvidia",), "gpus": A100, "programs": without("nvidia-ctk"), "engines": (APPTAINER,)}, {}, ""),
     ],
 )  # fmt: skip
@@ -176,6 +195,8 @@ def test_what_is_looked_for_is_judged() -> None:
         name
         for name in PROGRAMS
         if all(judged(host(**kind)) == judged(host(**kind, programs=without(name))) for kind in (gpu, client))
+        and judged(host(programs=without("git", "sudo")))
+        == judged(host(programs=without("git", "sudo", name)))
     ]
     assert unused == []
 

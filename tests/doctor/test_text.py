@@ -29,4 +29,20 @@ def test_a_long_row_of_the_same_is_told_once(count: int, heads: list[str]) -> No
     assert text.count("nothing comes from there") == text.count("fix: name a mirror") == 1
     assert all(f"s{number}" in text for number in range(count))
     assert "https://s0.example/ cannot be reached" in text
-    assert text.endswith(f"({count} warnings, 1 ok)")
+    assert text.endswith(f"({len(heads)} warning{'s' if len(heads) > 1 else ''}, 1 ok)")
+
+
+@pytest.mark.parametrize("width", [0, 60, 80])
+def test_a_command_stays_on_one_line_and_in_a_pipe_each_text_does(width: int) -> None:
+    command = (
+        "`sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 and some more words that are long`"
+    )
+    finding = DoctorFinding(
+        name="sandbox", state="problem", seen="one word after another " * 8, meaning="m",
+        fix=f"a few words before it, and then the command: {command}; a file keeps it",
+    )  # fmt: skip
+    text = render_diagnosis(Diagnosis(findings=(finding,)), "this machine", width)
+    assert any(command in line for line in text.splitlines())
+    assert "\N{NO-BREAK SPACE}" not in text
+    if not width:
+        assert len(text.splitlines()) == 5
