@@ -5,7 +5,6 @@ It parses, calls and prints, and is the only place that exits.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
@@ -21,6 +20,7 @@ from click.shell_completion import CompletionItem
 from reprobuild import __version__
 from reprobuild.cli import console, documents, progress, streams
 from reprobuild.cli.interrupt import install_signal_handlers
+from reprobuild.cli.remedies import find_remedy, has_remedy
 from reprobuild.errors import ReproError, UsageError
 from reprobuild.infra.suggest import did_you_mean
 
@@ -36,19 +36,6 @@ OWN_FAILURE = 125  # of `run`: its other codes are those of the command
 _BESIDE = r"(?:[^\S\n]|\\[xuU][0-9a-f]{2,8})*"
 _LIKE_OURS = re.compile(rf"(?i)\n(?={_BESIDE}(?:hint|error){_BESIDE}:)")
 _NO_CHOICE = re.compile("'([^']+)' is not one of")  # of click.Choice
-_ROOM = (
-    "make room there, or name other directories (--store, --output); what was complete is kept, "
-    "the next run goes on"
-)
-_IN_THE_WAY = "a file stands where a directory is needed: name another place (--store, --output)"
-_REMEDIES = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-    errno.EEXIST: _IN_THE_WAY,
-    errno.ENOTDIR: _IN_THE_WAY,
-    errno.EROFS: "it is mounted read-only: name other directories (--store, --output), or mount it for writing",
-}
-
 # The groups of `--help`: each command with its line. A command's module is imported when it is used: help is quick.
 GROUPS = {
     "Everyday": {
@@ -238,9 +225,9 @@ def _explain(err: Exception, arguments: list[str]) -> int:
     if isinstance(err, click.Abort):
         hint = "what was complete is kept; run the command again to go on"
         return _print_error("interrupted", hint, INTERRUPTED)
-    if isinstance(err, OSError) and (err.filename is not None or err.errno in _REMEDIES):
+    if isinstance(err, OSError) and (err.filename is not None or has_remedy(err)):
         place = f"{os.fsdecode(err.filename)}: " if err.filename is not None else ""
-        remedy = _REMEDIES.get(err.errno or 0, "check the path, its permissions and the space left")
+        remedy = find_remedy(err, arguments, os.environ)
         return _print_error(f"{place}{err.strerror}", remedy, run_code or UsageError.exit_code)
     if not debug:
         click.echo(_format_traceback(err), err=True)
