@@ -84,6 +84,13 @@ def test_the_option_that_names_another_place(path: str | None, line: str, hint: 
     assert found == (hint if hint == GENERAL else f"you may not write there: {hint}")
 
 
+def test_a_full_cache() -> None:
+    err = OSError(errno.ENOSPC, "no", "/h/.cache/reprobuild-images/containers/x")
+    assert find_remedy(err, ["run", "out", "--", "true"], {"HOME": "/h"}) == (
+        f"make room there, or {CACHE}; what was complete is kept, the next run goes on"
+    )
+
+
 def test_a_variable_of_the_cache() -> None:
     err = OSError(errno.EROFS, "no", "/c/reprobuild")
     assert (

@@ -7,10 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_ROOM = (
-    "make room there, or name other directories (--store, --output); what was complete is kept, "
-    "the next run goes on"
-)
+_KEPT = "what was complete is kept, the next run goes on"
+_ROOM = f"make room there, or name other directories (--store, --output); {_KEPT}"
 _IN_THE_WAY = "a file stands where a directory is needed: name another place (--store, --output)"
 _REMEDIES = {
     errno.ENOSPC: _ROOM,
@@ -24,6 +22,7 @@ _FORBIDDEN = {
     errno.EPERM: "you may not write there",
     errno.EROFS: "it is mounted read-only",
 }
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OUTPUT, _STORE = ("-o", "--output"), ("--store",)
 _DEFAULTS = ("frozen", "snapshot", "reprobuild.lock")  # values of -o
 
@@ -41,9 +40,11 @@ def find_remedy(err: OSError, arguments: Sequence[str], env: Mapping[str, str]) 
         arguments: the command line after the name of the program.
         env: of this process.
     """
-    place = _find_place(err, arguments, env) if err.errno in _FORBIDDEN else ""
-    if place:
+    place = _find_place(err, arguments, env)
+    if place and err.errno in _FORBIDDEN:
         return f"{_FORBIDDEN[err.errno or 0]}: {place}"
+    if place and err.errno in _FULL:
+        return f"make room there, or {place}; {_KEPT}"
     return _REMEDIES.get(err.errno or 0, "check the path, its permissions and the space left")
 
 

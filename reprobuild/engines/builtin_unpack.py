@@ -8,7 +8,9 @@ files are left out: capabilities have no effect in a container of this engine, a
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from reprobuild.engines.image_records import PART
 from reprobuild.errors import EngineError
 from reprobuild.image.oci.read import Layout, open_layer
 from reprobuild.infra.directory_fd import remove
-from reprobuild.infra.proc import feed
+from reprobuild.infra.proc import ProcessFailedError, feed
 from reprobuild.infra.sandbox import namespaces
 from reprobuild.infra.tar.entries import CHUNK, normalise_name
 from reprobuild.infra.untrusted.budget import MOST_PATHS, Allowance
@@ -27,6 +29,8 @@ from reprobuild.infra.walk import walk
 WHITEOUT, OPAQUE, OF_AUFS = ".wh.", ".wh..wh..opq", ".wh..wh."
 ATTRIBUTE = "user.overlay.opaque"
 MOST_ENTRIES = 2 * MOST_PATHS  # of an unpacked layer: its members, and directories above them
+# Errors of tar for a full disk, in the C locale.
+_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 _HINT = "choose another engine with --engine, or build the image again from its lock"
 
 
@@ -64,13 +68,28 @@ def unpack_layer(layout: Layout, number: int, target: Path, members: Allowance, 
         )  # fmt: skip
         _convert_whiteouts(part)
         part.rename(target)
-    except OSError as err:
+    except ProcessFailedError as err:
+        full = next(filter(err.stderr.__contains__, _FULL), "")
+        if not full:
+            raise
         raise EngineError(
-            f"a layer cannot be unpacked in {target.parent}: {err.strerror}", hint=_HINT
+            f"a layer cannot be unpacked in {target.parent}: {full}", hint=_advise_room(target.parent)
+        ) from None
+    except OSError as err:
+        hint = _advise_room(target.parent) if err.errno in (errno.ENOSPC, errno.EDQUOT) else _HINT
+        raise EngineError(
+            f"a layer cannot be unpacked in {target.parent}: {err.strerror}", hint=hint
         ) from None
     finally:
         with contextlib.suppress(OSError):
             remove(part)
+
+
+def _advise_room(layers: Path) -> str:
+    return (
+        f"make room or free inodes there (`df -h {shlex.quote(str(layers))}`, and with -i), or let XDG_CACHE_HOME "
+        "name a directory with more; the layers that are complete stay"
+    )
 
 
 def _refuse_repeats(layout: Layout, number: int, allowance: Allowance) -> None:

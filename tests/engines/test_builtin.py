@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -273,10 +274,10 @@ def test_a_layer_that_cannot_be_unpacked(
     image = make_image(tmp_path, "reprobuild-test/full:1", [("a", FILE, "unpacked here alone")])
 
     def refuse(top: Path) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.EMLINK, "Too many links")
 
     monkeypatch.setattr("reprobuild.engines.builtin_unpack._convert_whiteouts", refuse)
-    with pytest.raises(EngineError, match=r"a layer cannot be unpacked in .*: No space left") as failed:
+    with pytest.raises(EngineError, match=r"a layer cannot be unpacked in .*: Too many links") as failed:
         builtin.load(image.layout, image.reference, image.digests, env)
     assert failed.value.hint == AGAIN
     monkeypatch.setattr("reprobuild.infra.sandbox.namespaces.PATH", "/nonexistent")
@@ -284,6 +285,34 @@ def test_a_layer_that_cannot_be_unpacked(
         builtin.load(image.layout, image.reference, image.digests, env)
     assert failed.value.hint == "install GNU tar, or choose another engine with --engine"
     assert not any(name.endswith(".part") for name in layers_of(env))
+
+
+@pytest.mark.parametrize("options", ["size=1m", "size=64m,nr_inodes=60"])
+def test_a_full_disk_has_a_hint_that_is_followed(
+    options: str, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    """The cache has no room for the files, or no inodes; another cache has both."""
+    image = make_image(
+        tmp_path, "reprobuild-test/full:2", [(f"f{number}", FILE, "x" * 40_000) for number in range(80)]
+    )
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(small)], check=True)
+    try:
+        with pytest.raises(EngineError) as failed:
+            builtin.load(image.layout, image.reference, image.digests, {**env, "XDG_CACHE_HOME": str(small)})
+        layers = small / "reprobuild-images" / "layers"
+        assert str(failed.value) == f"a layer cannot be unpacked in {layers}: No space left on device"
+        assert failed.value.hint == (
+            f"make room or free inodes there (`df -h {layers}`, and with -i), or let XDG_CACHE_HOME "
+            "name a directory with more; the layers that are complete stay"
+        )
+        assert not list(layers.iterdir())
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    builtin.load(
+        image.layout, image.reference, image.digests, {**env, "XDG_CACHE_HOME": str(tmp_path / "more")}
+    )
 
 
 @pytest.mark.parametrize("place", ["/data", "/link/data", "/up/data"])
