@@ -46,7 +46,9 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:
-        common.print_report(render_gc_result(result))
+        options = [*(["--all"] if empty else []), *(["--store", str(store)] if store else [])]
+        command = ["reprobuild", "store", "gc", *map(str, locks), *options]
+        common.print_report(render_gc_result(result, command))
 
 
 @command.command()

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from reprobuild.report.units import format_bytes
 from reprobuild.store.gc import Amount, GcResult, StoreCheck
 
 
-def render_gc_result(result: GcResult) -> str:
-    """Return the report on kept and removed files."""
+def render_gc_result(result: GcResult, command: Sequence[str] = ()) -> str:
+    """Return the report on kept and removed files.
+
+    Args:
+        result: the files.
+        command: removes those of a dry run.
+    """
     would = "would be " if result.dry_run else ""
     lines = [f"kept for {_escape_controls(path)}" for path in result.locks]
     lines += [
@@ -25,6 +33,9 @@ def render_gc_result(result: GcResult) -> str:
             f"{_format_amount(result.young)} left though no lock needs them: this file system has no locks between "
             "processes, so what was written or used in the last three days stays"
         )
+    if result.dry_run:
+        remedy = f": `{_escape_controls(shlex.join(command))}` removes them" if result.removed.files else ""
+        lines.append(f"no file was removed (--dry-run){remedy}")
     return "\n".join(lines)
 
 

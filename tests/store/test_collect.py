@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -243,6 +244,23 @@ def test_what_people_read() -> None:
         "the next `reprobuild fetch` or `build` brings again what stands at an address",
         "1 of 3 files (5 B) are whole",
     ]
+
+
+def test_a_dry_run_ends_with_the_command_that_removes(made: Made, tmp_path: Path) -> None:
+    lock, stray = tmp_path / "my job.lock", made.store.add(b"stray")
+    write_lock(sealed(made, "one"), lock)
+    made.store.release()
+    argv = ("store", "gc", lock, "--store", made.store.root)
+    done = reprobuild(*argv, "--dry-run")
+    command = shlex.join(["reprobuild", *map(str, argv)])
+    assert done.stdout.splitlines()[-1] == f"no file was removed (--dry-run): `{command}` removes them"
+    assert made.store.has(stray)
+    made.store.release()
+    done = reprobuild(*shlex.split(command)[1:])
+    assert "--dry-run" not in done.stdout
+    assert not made.store.has(stray)
+    made.store.release()
+    assert reprobuild(*argv, "--dry-run").stdout.splitlines()[-1] == "no file was removed (--dry-run)"
 
 
 def test_what_is_used_is_touched_once_an_hour_also_where_locks_seem_to_work(made: Made) -> None:
