@@ -40,7 +40,7 @@ def measure(interpreter: Path, target: Path) -> None:
     done = subprocess.run([interpreter, program, '{"seed": 7}'], stdout=subprocess.PIPE, check=True)
     found = json.loads(done.stdout)
     if not found["ran"]:
-        sys.exit(f"the smoke test did not run: {found['why']}")
+        sys.exit(f"the determinism test did not run: {found['why']}")
     target.write_text(document("probes-cpu", MODULES, {"smoke": found}, about))
 
 

@@ -496,7 +496,7 @@ def test_verify(
     engine.answers = {kind: list(found) for kind, found in answers.items()}
     assert said("verify", results) == code
     assert said.out.splitlines()[-1].startswith("determinism: cpu ")
-    assert "the smoke test on the CPU, in two fresh containers" in said.err
+    assert "the determinism test on the CPU, in two fresh containers" in said.err
 
 
 def test_verify_without_the_control(said: Said, results: Path, engine: PreparedEngine) -> None:

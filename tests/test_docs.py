@@ -26,6 +26,26 @@ LINK = re.compile(r"(?<!\\)\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(([^()\s]+)\)")
 HEADING = re.compile(r"#{1,6} +(.+?)(?: +#+)?$")
 
 
+# Words that the glossary of docs/STYLE.md avoids, and that users would read as another thing.
+AVOIDED = ("smoke test",)
+
+
+@pytest.mark.parametrize(
+    "folder", ["reprobuild", "reprobuild_runtime", "reprobuild_portable", "templates", "docs", "dev"]
+)
+def test_a_thing_has_the_name_of_the_glossary(folder: str) -> None:
+    sources = [
+        path
+        for ending in ("py", "md", "j2", "toml", "js", "sh")
+        for path in (ROOT / folder).rglob(f"*.{ending}")
+        if path != DOCS / "STYLE.md"
+    ]
+    assert sources
+    for path in [*sources, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        text = " ".join(path.read_text("utf-8", "replace").lower().split())
+        assert not [word for word in AVOIDED if word in text], path
+
+
 def prose(text: str) -> Iterator[str]:
     """Yield the lines of a page outside of its blocks, without what stands between backticks."""
     fence = ""

@@ -56,7 +56,7 @@ def test_the_closing_lines() -> None:
     several = len(smoke.collectives.probes) if smoke.collectives else 0
     told = len(EXPECTED["cpu"].informational)
     start = lines.index(
-        f"smoke test, cpu, seed 42: {count} probes in strict mode: {count - told} identical, {told} informational"
+        f"determinism test, cpu, seed 42: {count} probes in strict mode: {count - told} identical, {told} informational"
     )
     assert lines[start + 1 : start + 6] == [
         "  N = 10: fewer than 30% of runs drift, at 95 %",
@@ -272,7 +272,7 @@ def test_drift_of_a_probe_and_of_the_start_are_told() -> None:
         probes=(), controls=(), collectives=None, verdict="inconclusive", open=("no torch",), left_out=()
     )
     assert verdict_lines(make_verdict(smoke=(nothing,))) == [
-        "smoke test, cpu, seed 42: inconclusive",
+        "determinism test, cpu, seed 42: inconclusive",
         "  open: no torch",
     ]
 

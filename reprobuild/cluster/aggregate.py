@@ -261,7 +261,7 @@ def _judge_certificate(
     if members:
         whys = (*failure_reasons(verdict), *find_missing_answers(verdict, members, table.expected))
         return _Answer(said=members, made=verdict.made, why=whys, lone=lacks_peers(verdict))
-    why = "; ".join(failure_reasons(verdict)) or "its certificate tells of no smoke test"
+    why = "; ".join(failure_reasons(verdict)) or "its certificate tells of no determinism test"
     return MissingNode(node=node, kind="refused", why=why)
 
 

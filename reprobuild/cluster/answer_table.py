@@ -127,7 +127,7 @@ class AnswerTable:
         # A control that drifts, or a name from an image of another program, is not in the table, but still a
         # drift.
         if not named and (smoke.verdict == "drift" or smoke.device in drifting_scopes(verdict)):
-            named.add("the smoke test")
+            named.add("the determinism test")
         return named
 
 
@@ -185,10 +185,10 @@ def find_missing_answers(
     determinism, devices = verdict.determinism, {member.device for member in members}
     for device, scope, answer in (("cpu", "cpu", determinism.cpu), ("cuda", "gpu", determinism.gpu)):
         if answer == "identical" and device not in devices:
-            texts.append(f"{scope}: identical, and no smoke test tells of it")
+            texts.append(f"{scope}: identical, and no determinism test tells of it")
     several = {smoke.collectives.verdict for smoke in verdict.smoke if smoke.collectives}
     if determinism.collectives == "identical" and "identical" not in several:
-        texts.append("collectives: identical, and no smoke test tells of it")
+        texts.append("collectives: identical, and no determinism test tells of it")
     return tuple(escape_text(why) for why in texts)
 
 

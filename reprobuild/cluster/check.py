@@ -60,7 +60,8 @@ def check_slurm(
     wished = not checks.probes if collectives is None else collectives
     with allocate_nodes(request, context.env, context.say) as job:
         context.say(
-            f"job {job.number}: the smoke test on {len(job.nodes)} nodes, for at most {request.deadline} s: {folder}"
+            f"job {job.number}: the determinism test on {len(job.nodes)} nodes, "
+            f"for at most {request.deadline} s: {folder}"
         )
         notes = run_step(
             job, job.nodes, command, folder, context.env, deadline=request.deadline, lost_nodes=job.gone

@@ -50,7 +50,7 @@ def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFindin
                 )  # fmt: skip
     if not compared:
         yield DoctorFinding(
-            name="certificate", state="unknown", seen="it names no platform: no smoke test was run",
+            name="certificate", state="unknown", seen="it names no platform: no determinism test was run",
             meaning="whether this platform gives the same numbers is not known",
             fix="run `reprobuild verify OUT` where the image is, and copy its verdict.json",
         )  # fmt: skip

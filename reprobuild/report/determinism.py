@@ -63,7 +63,7 @@ def _mount_lines(verdict: Verdict) -> Iterator[str]:
 
 
 def _test_lines(smoke: Smoke, seed: int) -> Iterator[str]:
-    where = f"smoke test, {smoke.device}, seed {seed}"
+    where = f"determinism test, {smoke.device}, seed {seed}"
     if not smoke.probes:
         yield f"{where}: {smoke.verdict}"
     else:

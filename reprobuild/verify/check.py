@@ -183,11 +183,11 @@ def _run_smoke(
         run_smoke, seed=seed, controls=request.controls, thorough=request.thorough, profile=lock.profile,
         pinned=set(distributions(lock)), probes=request.probes,
     )  # fmt: skip
-    say("the smoke test on the CPU, in two fresh containers")
+    say("the determinism test on the CPU, in two fresh containers")
     cpu = run("cpu", container, request.expected)
     if request.cpu_only or not request.gpus or has_cuda_build(cpu) is not True:
         return cpu, None
-    say("the smoke test on the GPU, in two fresh containers")
+    say("the determinism test on the GPU, in two fresh containers")
     try:
         return cpu, run("cuda", partial(container, gpus=request.gpus), request.expected)
     except EngineError as err:

@@ -33,7 +33,7 @@ def certificate(smoke: Smoke | None = None, **more: Any) -> Verdict:
 def changed(
     *names: str, mode: str = "strict", digest: str | None = OTHER, verdict: str = "IDENTICAL"
 ) -> Smoke:
-    """Return a smoke test in which some probes gave something else, or nothing."""
+    """Return a determinism test in which some probes gave something else, or nothing."""
     smoke = make_smoke()
     probes = []
     for probe in smoke.probes:
@@ -47,7 +47,7 @@ def changed(
 
 
 def on(cpu: str, smoke: Smoke | None = None, **facts: Any) -> Smoke:
-    """Return a smoke test of another processor, with a digest of its own in each mode of one probe."""
+    """Return a determinism test of another processor, with a digest of its own in each mode of one probe."""
     smoke = smoke or changed("conv2d", digest=hashlib.sha256(cpu.encode()).hexdigest())
     return msgspec.structs.replace(smoke, fingerprint={**smoke.fingerprint, "cpu_model": cpu, **facts})
 

@@ -140,8 +140,8 @@ def test_a_certificate_that_says_nothing_of_a_machine_is_no_answer(folder: Path)
     write(folder, none=msgspec.structs.replace(certificate(), smoke=()))
     found = gathered(folder)
     assert [(each.node, each.kind, each.why) for each in found.silent] == [
-        ("blank", "refused", "its certificate tells of no smoke test"),
-        ("none", "refused", "its certificate tells of no smoke test"),
+        ("blank", "refused", "its certificate tells of no determinism test"),
+        ("none", "refused", "its certificate tells of no determinism test"),
     ]
 
 

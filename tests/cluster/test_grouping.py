@@ -82,7 +82,7 @@ def test_a_node_that_drifts_is_named_though_its_other_answers_are_right(tmp_path
 
 
 def loosened(name: str) -> Smoke:
-    """Return a smoke test in which a probe drifts with the profile, and strict mode cures it."""
+    """Return a determinism test in which a probe drifts with the profile, and strict mode cures it."""
     smoke = changed(name, mode="profile", digest=None, verdict="DRIFT")
     probes = (
         msgspec.structs.replace(each, verdict="identical") if each.name == name else each
@@ -117,9 +117,9 @@ several = several and msgspec.structs.replace(several, verdict="drift")
 @pytest.mark.parametrize(
     ("drifts", "answer"),
     [
-        (certificate(make_smoke(verdict="drift")), "the smoke test"),  # as where its controls drift
-        (scoped(cpu="drift"), "the smoke test"),
-        (scoped(collectives="drift"), "the smoke test"),
+        (certificate(make_smoke(verdict="drift")), "the determinism test"),  # as where its controls drift
+        (scoped(cpu="drift"), "the determinism test"),
+        (scoped(collectives="drift"), "the determinism test"),
         (certificate(make_smoke(collectives=several)), "collectives"),
     ],
     ids=["smoke", "cpu", "scope of collectives", "collectives"],
@@ -210,7 +210,7 @@ def test_a_node_without_an_answer_is_named_where_the_profile_drifts_on_others(tm
 
 
 def skipping(*names: str) -> Smoke:
-    """Return a smoke test in which some probes cannot be run on this platform, and say so."""
+    """Return a determinism test in which some probes cannot be run on this platform, and say so."""
     smoke, probes = make_smoke(), []
     for probe in smoke.probes:
         if probe.name in names:
@@ -255,11 +255,13 @@ def test_a_certificate_is_held_against_what_was_asked(tmp_path: Path) -> None:
         ("some", certificate(without), [controls, f"cpu: identical, and no answer of probe {first}"]),
         ("skipped", certificate(skipping("index_add")), ["cpu: identical, and no answer of probe index_add"]),
         ("torn", certificate(LACKS), ["cpu: identical, and no answer of probe index_add, lstm"]),
-        ("gpu", gpu, ["gpu: identical, and no smoke test tells of it"]),
-        ("several", certificate(make_smoke(collectives=None)), ["collectives: identical, and no smoke test tells"]),
+        ("gpu", gpu, ["gpu: identical, and no determinism test tells of it"]),
+        ("several", certificate(make_smoke(collectives=None)),
+         ["collectives: identical, and no determinism test tells"]),
         ("ranks", certificate(make_smoke(collectives=few)),
          ["cpu: collectives identical, and no answer of all_reduce float32 1 KiB"]),
-        ("blank", msgspec.structs.replace(gpu, smoke=(smoke, blank)), ["gpu: identical, and no smoke test tells"]),
+        ("blank", msgspec.structs.replace(gpu, smoke=(smoke, blank)),
+         ["gpu: identical, and no determinism test tells"]),
     ):  # fmt: skip
         write(tmp_path / name, a=one, b=one, c=one)
         found = gathered(tmp_path / name)

@@ -1,7 +1,7 @@
 """The commands of kubectl that are printed: docs/cluster.md has them, and they lead from the job to the answer.
 
 No cluster is here, so a stand-in for kubectl runs the job that it is given: a pod on each node, which prints what the
-smoke test would.
+determinism test would.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def test_the_folder_of_the_job_is_in_the_image(test_store: Path, tmp_path: Path)
         f"clone={top}",
     )
     done = reprobuild("from-snapshot", tmp_path / "snapshot", "-o", out, "--store", test_store, *decisions)
-    # Without torch there is no smoke test, and the lock has no workload; the round trip has its own answer.
+    # Without torch there is no determinism test, and the lock has no workload; the round trip has its own answer.
     assert done.returncode == 9, done.stderr + done.stdout
     assert "let `reprobuild verify OUT --workload CMD --output-file PATH` run your own work" in done.stdout
     assert "round trip: explained" in done.stdout

@@ -79,7 +79,7 @@ def mode(seen: Any, why: str = "") -> Mode:
 
 
 def hostile_smoke(bad: str) -> Smoke:
-    """Return a smoke test in which all text that a container can give is this, and every answer occurs."""
+    """Return a determinism test in which all text that a container can give is this, and every answer occurs."""
     answers = ("identical", "refused", "drift", "inconclusive", "not-applicable", "informational")
     probes = tuple(
         ProbeVerdict(

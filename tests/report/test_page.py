@@ -183,7 +183,7 @@ def test_a_page_without_anything_to_tell() -> None:
     for said in (
         "None: nothing was replaced, and nothing is missing.",
         "The image sets no variable of the captured environment.",
-        "No smoke test was run, or the image has neither torch nor NumPy.",
+        "No determinism test was run, or the image has neither torch nor NumPy.",
         "Every requirement of a package is met by another.",
         "No line differs.",
     ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""The smoke test answers with one document whatever happens to torch, to a child process, or to the options."""
+"""The determinism test answers with one document whatever happens to torch, to a child process, or to the options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smoke test of an image without torch, with real NumPy, SciPy and scikit-learn of two generations."""
+"""The determinism test of an image without torch, with real NumPy, SciPy and scikit-learn of two generations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a child process does, the smoke test says what it was and goes on with the other probes."""
+"""Whatever a child process does, the determinism test says what it was and goes on with the other probes."""
 
 from __future__ import annotations
 

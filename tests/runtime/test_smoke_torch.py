@@ -1,4 +1,4 @@
-"""The smoke test with real torch: in full, in short, with planted faults, on one processor, with no network."""
+"""The determinism test with real torch: in full, in short, with planted faults, on one processor, with no network."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ ELSEWHERE = (
 
 
 def smoke_of(*steps: tuple[str, str, dict[str, Any]], **more: Any) -> Smoke:
-    """Return a smoke test in which probes did something else, in both containers."""
+    """Return a determinism test in which probes did something else, in both containers."""
     pair = []
     for quick in (False, True):
         found = document(quick=quick, **more)

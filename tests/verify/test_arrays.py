@@ -142,7 +142,7 @@ def test_all_is_well() -> None:
     lines = verdict_lines(verdict)
     total = len(WANTED.probes)
     assert lines[0] == (
-        f"smoke test, cpu, seed 42: {total} probes with the image's own threads, and with one: "
+        f"determinism test, cpu, seed 42: {total} probes with the image's own threads, and with one: "
         f"{total - 1} identical, 1 informational"
     )
     assert not [line for line in lines if "torch" in line or "strict" in line]

@@ -192,7 +192,7 @@ def test_what_a_container_prints_tells_no_secret_in_the_certificate() -> None:
     failed = done(b"Killed", code=137, stderr=f"\x1b[2Jgone\nHF_TOKEN={secret}\n{secret} is the key".encode())
     verdict, _ = check(answers={kind: [failed] for kind in ("freeze", "again", "cpu", "cpu quick")})
     told = [*verdict.notes, *verdict.smoke[0].open]
-    assert len([text for text in told if "gone" in text]) == 4  # freeze, packages, variables, smoke test
+    assert len([text for text in told if "gone" in text]) == 4  # freeze, packages, variables, probes
     written = msgspec.json.encode(verdict).decode()
     assert secret not in written
     assert "\\u001b" not in written
@@ -286,7 +286,7 @@ def test_a_torch_for_cuda_without_a_gpu(cpu_only: bool, code: int, gpu: str) -> 
 
 
 def test_a_torch_for_cuda_with_gpus() -> None:
-    """Only the smoke test on the GPU gets them."""
+    """Only the determinism test on the GPU gets them."""
     verdict, engine = check(answers=cuda_build(), gpus="0,1")
     assert {kind for kind, task in engine.tasks if task.gpus == "0,1"} == {"cuda", "cuda quick"}
     assert verdict.determinism == Determinism(cpu="identical", gpu="identical", collectives="identical")
@@ -382,7 +382,7 @@ def test_an_image_of_another_reprobuild() -> None:
     verdict, engine = check(expected=None)
     assert not {kind for kind, _ in engine.tasks} & {"cpu", "cpu quick"}
     assert verdict.smoke[0].open == (
-        "the image was made by another reprobuild, and has not this smoke test: make it again from its snapshot, "
+        "the image was made by another reprobuild, and has not this determinism test: make it again from its snapshot, "
         "with a new lock",
     )
     assert (verdict.determinism.cpu, verdict.exit_code) == ("inconclusive", 9)
@@ -395,7 +395,7 @@ def test_no_torch() -> None:
     assert not {kind for kind, _ in engine.tasks} & {"cpu", "cpu quick"}
     assert [c.name for c in verdict.comparisons] == ["workload output model.pt"]
     assert verdict.notes == (
-        "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: what was "
+        "the determinism test needs torch, or NumPy and the probes for it, and the image does not have them: what was "
         "checked is your own work alone",
     )
     assert (verdict.determinism.cpu, verdict.determinism.gpu) == ("identical", "not-applicable")

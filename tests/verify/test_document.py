@@ -48,7 +48,7 @@ def test_a_document() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_document(data: bytes) -> None:
-    assert reason(data).startswith("the answer is no document of the smoke test: ")
+    assert reason(data).startswith("the answer is no document of the determinism test: ")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_one_control_on_two_devices_is_two() -> None:
 def test_an_answer_without_end() -> None:
     assert (
         reason(b" " * (LARGEST + 1))
-        == f"the answer has {LARGEST + 1} bytes; no smoke test gives more than {LARGEST}"
+        == f"the answer has {LARGEST + 1} bytes; no determinism test gives more than {LARGEST}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Without the smoke test the user's own work is the whole answer, and without work nothing is known."""
+"""Without the determinism test the user's own work is the whole answer, and without work nothing is known."""
 
 from __future__ import annotations
 

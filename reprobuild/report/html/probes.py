@@ -97,7 +97,7 @@ def view_probes(verdict: Verdict) -> Section:
         "Small computations that are known to differ from run to run where something is wrong, each done again and "
         "again in two fresh containers, and compared byte by byte."
     )
-    note = "No smoke test was run, or the image has neither torch nor NumPy."
+    note = "No determinism test was run, or the image has neither torch nor NumPy."
     view = ProbesView(devices=devices)
     return Section(id="probes", title="Probes", lead=lead if devices else "", note=note, view=view)
 

@@ -152,12 +152,12 @@ def read_document(data: bytes, device: Device) -> Document | str:
     `device` is the device that it was asked about.
     """
     if len(data) > LARGEST:
-        return f"the answer has {len(data)} bytes; no smoke test gives more than {LARGEST}"
+        return f"the answer has {len(data)} bytes; no determinism test gives more than {LARGEST}"
     try:
         document = decode_json(data, Document)
         misfit = _find_contradiction(document, device)
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
-        return f"the answer is no document of the smoke test: {display_error(err)}"
+        return f"the answer is no document of the determinism test: {display_error(err)}"
     return f"the answer contradicts itself: {misfit}" if misfit else document
 
 

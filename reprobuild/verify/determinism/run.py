@@ -20,7 +20,7 @@ from reprobuild.verify.workload.judge import display_line
 PROGRAM = f"{FILES}/lib/reprobuild_runtime/probes/run.py"
 PYTHON = f"{PREFIX}/bin/python"
 OTHER = (
-    "the image was made by another reprobuild, and has not this smoke test: make it again from its snapshot, "
+    "the image was made by another reprobuild, and has not this determinism test: make it again from its snapshot, "
     "with a new lock"
 )
 
@@ -74,7 +74,7 @@ def container_options(
     known = {*expectation.probes, *expectation.thorough, *expectation.optional, *expectation.informational}
     if unknown := sorted(set(probes) - known):
         raise UsageError(
-            f"the smoke test of this image has no probe {', '.join(unknown)} on {device}",
+            f"the determinism test of this image has no probe {', '.join(unknown)} on {device}",
             hint=f"its probes are: {', '.join(sorted(known))}",
         )
     options: dict[str, object] = {"device": device, "seed": seed, "thorough": thorough}

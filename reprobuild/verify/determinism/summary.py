@@ -12,16 +12,16 @@ from reprobuild.verify.determinism.judge_probe import OTHER_NAMES
 from reprobuild.verify.verdict import Determinism, ProbeVerdict, Smoke, V, Verdict, WorkComparison
 
 NO_TORCH = (
-    "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: let "
+    "the determinism test needs torch, or NumPy and the probes for it, and the image does not have them: let "
     "`reprobuild verify OUT --workload CMD --output-file PATH` run your own work"
 )
 WORK_ALONE = (
-    "the smoke test needs torch, or NumPy and the probes for it, and the image does not have them: what was checked is "
-    "your own work alone"
+    "the determinism test needs torch, or NumPy and the probes for it, and the image does not have them: what was "
+    "checked is your own work alone"
 )
-NOT_RUN = "the smoke test was left out by --no-probes or --only: determinism is not known"
+NOT_RUN = "the determinism test was left out by --no-probes or --only: determinism is not known"
 WORK_BY_CHOICE = (
-    "the smoke test was left out by --no-probes or --only: what was checked is your own work alone"
+    "the determinism test was left out by --no-probes or --only: what was checked is your own work alone"
 )
 LEFT_OUT = "the GPU and collectives were left out by --cpu-only: nothing is known about them"
 # Distributions that compute, as people write them; those without probes are named in a note.
