@@ -110,6 +110,17 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("run frozen", 125, "the command to run stands after `--`, and there is no `--`", "reprobuild run --help"),
     ("run frozen true", 125, "and there is no `--`", "`reprobuild run frozen -- true`"),
     ("run --seed 7 f python t.py --lr 3", 125, "no `--`", "`reprobuild run --seed 7 f -- python t.py --lr 3`"),
+    ("run -- python t.py", 125, "missing argument OUT before `--`", "`reprobuild run OUT -- python t.py`"),
+    ("run --seed 7 -- env", 125, "missing argument OUT before `--`", "image: `reprobuild run --seed 7 OUT -- env`"),
+    ("run --seed 7 env A=1", 125, "and there is no `--`", "image: `reprobuild run --seed 7 OUT -- env A=1`"),
+    ("run frozen --", 125, "Missing argument", "reprobuild run --help"),
+    ("bisect a.lock b.lock sh t.sh --lr 3", 2, "no `--`", "`reprobuild bisect a.lock b.lock -- sh t.sh --lr 3`"),
+    ("bisect --metric x a.lock b.lock env", 2, "no `--`", "`reprobuild bisect --metric x a.lock b.lock -- env`"),
+    ("bisect --since a.lock python t.py", 2, "no `--`", "`reprobuild bisect --since a.lock -- python t.py`"),
+    ("bisect a.lock b.lock", 2, "there is no `--`", "`reprobuild bisect a.lock b.lock -- COMMAND`"),
+    ("bisect a.lock", 2, "there is no `--`", "name both, and the command: `reprobuild bisect a.lock B -- COMMAND`"),
+    ("bisect a.lock -- env", 2, "missing argument B before `--`", "name both: `reprobuild bisect a.lock B -- env`"),
+    ("bisect a.lck b.lock -- env", 2, "there is nothing at a.lck", "did you mean `a.lock`?"),
     ("run trainde -- true", 125, "there is no directory trainde", "did you mean `trained`?"),
     ("run frozen -- true", 125, "there is no directory frozen", "build one with `reprobuild from-snapshot DIR -o OUT`"),
     ("verify --workload python t.py", 2, "no directory t.py", UNQUOTED),
@@ -120,6 +131,12 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("verify frozen --only probes --no-probes", 2, "--only and --no-probes are given", "leave --no-probes out"),
     ("build verdict.json", 4, "verdict.json is not a lock: it names no interpreter", "`reprobuild lock DIR`"),
     ("build nosuch.lock", 4, "there is no lock at nosuch.lock", "make one with `reprobuild lock DIR`"),
+    ("build a.lck", 4, "there is no lock at a.lck", "did you mean `a.lock`?"),
+    ("fetch a.lck", 4, "there is no lock at a.lck", "did you mean `a.lock`?"),
+    ("render a.lck", 4, "there is no lock at a.lck", "did you mean `a.lock`?"),
+    ("doctor a.lck", 2, "there is no file or directory a.lck", "did you mean `a.lock`?"),
+    ("compare a.lck b.lock", 6, "there is no file 'a.lck'", "did you mean `a.lock`?"),
+    ("show a.lck", 3, "there is no directory or file `a.lck`", "did you mean `a.lock`?"),
     ("build typed", 4, "typed is a directory, and no lock", "make one with `reprobuild lock DIR`"),
     ("lock typed -o empty", 2, "empty is a directory", "name a file in it: -o empty/reprobuild.lock"),
     ("diff a.lock b.lock", 2, "a.lock is a text file such as a lock, and not an image", f"{COMPARE} a.lock b.lock`"),
@@ -129,6 +146,8 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("compare typed typd", 6, "there is no file 'typd'", "did you mean `typed`?"),
     ("compare nosuch here", 6, "there is no file 'nosuch'", "give a snapshot, a lock, an output directory, an image"),
     ("compare typed", 2, "Missing argument 'B'", "running environment: `reprobuild compare typed here`"),
+    ("compare here", 2, "Missing argument 'B'", "is compared with: `reprobuild compare SNAPSHOT here`"),
+    ("compare", 2, "Missing argument 'A'", "is compared with: `reprobuild compare SNAPSHOT here`"),
     ("compare typed hier", 2, "there is no directory or file 'hier'", "did you mean `here`? Otherwise give a snapshot"),
     ("verfy frozen", 2, "No such command 'verfy'", "did you mean `verify`?"),
     ("snapsho typed", 2, "No such command 'snapsho'", "did you mean `from-snapshot`?"),
@@ -152,6 +171,26 @@ def test_a_mistake_is_told_with_its_cause_and_a_next_step(
     assert step in hint
     assert "Traceback" not in done.stderr
     assert not re.search(r"--accept (?!LINE)\S*unknown", done.stderr), "it offers to leave out what is needed"
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("run -- sh -c 'exit 3'", "reprobuild run frozen -- sh -c 'exit 3'"),
+        ("run env A=1", "reprobuild run frozen -- env A=1"),
+        ("compare here", "reprobuild compare frozen here"),
+    ],
+)
+def test_the_usual_directory_stands_in_the_corrected_command(
+    line: str, command: str, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "frozen").mkdir()
+    (tmp_path / "frozen" / "reprobuild.lock").symlink_to(tmp_path / "a.lock")
+    hint = run(*shlex.split(line)).stderr.partition("hint: ")[2]
+    assert f": `{command}`;" in hint
+    followed = run(*shlex.split(command)[1:]).stderr
+    assert "issing argument" not in followed
+    assert "and there is no `--`" not in followed
 
 
 def test_a_gpu_of_a_machine_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from reprobuild_portable import secrets
 
 _QUOTE = "quote the whole command: "
+_FROZEN, _HERE = "frozen", "here"  # the usual output directory; the running environment
 
 
 def find_correction(err: click.UsageError, arguments: Sequence[str]) -> str:
@@ -44,17 +48,77 @@ def _correct_capture(err: click.UsageError, ctx: click.Context, words: list[str]
 
 
 def _correct_run(err: click.UsageError, ctx: click.Context, words: list[str]) -> str:
-    """Return the command with `--` before the command to run."""
-    if type(err) is not click.UsageError or "--" in words:
+    """Return the command with the output directory, and `--` before the command to run."""
+    if type(err) is not click.UsageError:
         return ""
+    if "--" in words:
+        at = words.index("--")
+        options, arguments = words[:at], words[at + 1 :]
+        if at < len(words) - 1 and not _count_names(ctx, options):
+            return _with_output(options, arguments)
+        return ""
+    at = _find_name(ctx, words, 1)
+    if at is not None and _is_program(words[at]):
+        return _with_output(words[:at], words[at:])
+    at = _find_name(ctx, words, 2)
+    return "" if at is None else f"`{_join('run', *words[:at], '--', *words[at:])}`"
+
+
+def _with_output(options: Sequence[str], arguments: Sequence[str]) -> str:
+    """Return the hint on a command of `run` that lacks its output directory."""
+    out = _FROZEN if Path(_FROZEN).is_dir() else "OUT"
+    return f"name the output directory of the image: `{_join('run', *options, out, '--', *arguments)}`"
+
+
+def _is_program(word: str) -> bool:
+    """Return whether a word is a program's name, and no path here."""
+    return not os.path.lexists(word) and "/" not in word and shutil.which(word) is not None
+
+
+def _correct_bisect(err: click.UsageError, ctx: click.Context, words: list[str]) -> str:
+    """Return the command with both sides, and `--` before the command to run."""
+    if type(err) is not click.UsageError:
+        return ""
+    end = words.index("--") if "--" in words else len(words)
+    # With --since, two empty names stand for the sides.
+    since = any(word.partition("=")[0] == "--since" for word in words[:end])
+    lead, needed = (["", ""], 0) if since else ([], 2)
+    count = _count_names(ctx, [*lead, *words[:end]]) - len(lead)
+    if "--" in words:
+        return (
+            f"name both: `{_join('bisect', *words[:end], 'B', *words[end:])}`" if needed > count == 1 else ""
+        )
+    at = _find_name(ctx, [*lead, *words], len(lead) + needed + 1)
+    if at is not None:
+        at -= len(lead)
+        return f"`{_join('bisect', *words[:at], '--', *words[at:])}`"
+    missing = ("A", "B")[count:needed]
+    what = "name both, and the command: " if missing else ""
+    return f"{what}`{_join('bisect', *words, *missing)} -- COMMAND`"
+
+
+def _count_names(ctx: click.Context, words: Sequence[str]) -> int:
+    """Return the number of arguments that are no options and no values of options; 0 if it is unknown."""
+    try:
+        values, _, _ = ctx.command.make_parser(ctx).parse_args(list(words))
+    except click.UsageError:
+        return 0
+    names = [param.name for param in ctx.command.params if isinstance(param, click.Argument)]
+    return sum(_count_values(values.get(name)) for name in names if name)
+
+
+def _count_values(value: object) -> int:
+    if isinstance(value, tuple):
+        return len(value)
+    return int(isinstance(value, str))
+
+
+def _find_name(ctx: click.Context, words: Sequence[str], number: int) -> int | None:
+    """Return the place of the argument of this number, from 1, that is no option and no value of one."""
     for end in range(1, len(words) + 1):
-        try:
-            values, _, _ = ctx.command.make_parser(ctx).parse_args(words[:end])
-        except click.UsageError:  # the value of an option is the next word
-            continue
-        if isinstance(values.get("arguments"), tuple) and values["arguments"]:
-            return f"`{_join('run', *words[: end - 1], '--', *words[end - 1 :])}`"
-    return ""
+        if _count_names(ctx, words[:end]) >= number:
+            return end - 1
+    return None
 
 
 def _correct_verify(err: click.UsageError, ctx: click.Context, words: list[str]) -> str:
@@ -73,9 +137,12 @@ def _correct_verify(err: click.UsageError, ctx: click.Context, words: list[str])
 
 def _correct_compare(err: click.UsageError, ctx: click.Context, words: list[str]) -> str:
     """Return the command with the running environment as the second side."""
-    if not isinstance(err, click.MissingParameter) or len(words) != 1:
+    if not isinstance(err, click.MissingParameter) or len(words) > 1:
         return ""
-    return f"to compare it with the running environment: `{_join('compare', *words, 'here')}`"
+    if words in ([], [_HERE]):
+        other = next((name for name in (_FROZEN, "snapshot") if Path(name).is_dir()), "SNAPSHOT")
+        return f"name what the running environment is compared with: `{_join('compare', other, _HERE)}`"
+    return f"to compare it with the running environment: `{_join('compare', *words, _HERE)}`"
 
 
 def _correct_show(err: click.UsageError, ctx: click.Context, words: list[str]) -> str:
@@ -90,6 +157,7 @@ def _join(*words: str) -> str:
 
 
 _BY_COMMAND = {
+    "bisect": _correct_bisect,
     "capture": _correct_capture,
     "run": _correct_run,
     "verify": _correct_verify,

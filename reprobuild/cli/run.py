@@ -26,6 +26,10 @@ class CommandAfterDashes(click.Command):
 
     def _refuse_strays(self, ctx: click.Context, before: list[str]) -> None:
         values, _, _ = self.make_parser(ctx).parse_args(list(before))
+        for param in self.params:
+            is_name = isinstance(param, click.Argument) and param.nargs == 1
+            if is_name and not isinstance(values.get(param.name or ""), str):
+                raise click.UsageError(f"missing argument {param.make_metavar(ctx)} before `--`", ctx)
         strays = values.get("arguments")
         if isinstance(strays, tuple) and strays:  # else it is click's value for no arguments
             raise UsageError(

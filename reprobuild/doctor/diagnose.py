@@ -24,6 +24,7 @@ from reprobuild.doctor.services import probe, report_unprobed
 from reprobuild.errors import UsageError
 from reprobuild.infra.http.authorities import Authorities
 from reprobuild.infra.http.netrc import Netrc
+from reprobuild.infra.suggest import suggest_path
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK, VERDICT
@@ -82,7 +83,8 @@ def read_subject(place: Path) -> tuple[Lock, Verdict | None]:
     if not place.exists():
         raise UsageError(
             f"there is no file or directory {place}",
-            hint="name an output directory of `reprobuild from-snapshot`, or a reprobuild.lock",
+            hint=suggest_path(place)
+            or "name an output directory of `reprobuild from-snapshot`, or a reprobuild.lock",
         )
     path = place / LOCK if place.is_dir() else place
     lock = read_lock(path)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from reprobuild.errors import LockError
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.display import display_error
+from reprobuild.infra.suggest import suggest_path
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import read_plain
@@ -76,7 +77,8 @@ def _decode(raw: bytes, *, sealed: bool) -> Lock:
 def _unreadable_error(path: Path, err: OSError) -> LockError:
     """Return the error for a lock that cannot be read."""
     if isinstance(err, (FileNotFoundError, NotADirectoryError)):
-        return LockError(f"there is no lock at {path}", hint="make one with `reprobuild lock DIR`")
+        hint = suggest_path(path) or "make one with `reprobuild lock DIR`"
+        return LockError(f"there is no lock at {path}", hint=hint)
     if isinstance(err, IsADirectoryError):
         inside = path / NAME
         hint = f"name the file in it: {inside}" if inside.is_file() else "make one with `reprobuild lock DIR`"

@@ -13,6 +13,7 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import LockError, SnapshotError, UsageError
 from reprobuild.infra.display import display_text
+from reprobuild.infra.suggest import suggest_path
 from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Source
@@ -52,7 +53,7 @@ def lock_side(
     """
     path = captured or Path(name)
     if not path.exists():
-        raise UsageError(f"there is nothing at {display_text(name)}", hint=_GIVE)
+        raise UsageError(f"there is nothing at {display_text(name)}", hint=suggest_path(path) or _GIVE)
     if path.is_dir() and (path / LOCK).is_file():
         lock = read_lock(path / LOCK)
         take_context(path, lock, context.store)
