@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from reprobuild.engines import apptainer_cache, builtin_images
 from tests.conftest import ROOT
 
 DOCS = ROOT / "docs"
@@ -44,6 +45,25 @@ def test_a_thing_has_the_name_of_the_glossary(folder: str) -> None:
     for path in [*sources, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
         text = " ".join(path.read_text("utf-8", "replace").lower().split())
         assert not [word for word in AVOIDED if word in text], path
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "guides").glob("*.md")), ids=lambda path: path.name)
+def test_a_guide_loads_an_image_before_docker_runs_it(path: Path) -> None:
+    """The image of an output directory is in no daemon until somebody loads it."""
+    before, run, _ = path.read_text(encoding="utf-8").partition('"$IMAGE"')
+    assert not run or "| docker load\n" in before
+
+
+def test_the_page_on_clusters_names_what_the_image_cache_needs() -> None:
+    text = (DOCS / "cluster.md").read_text(encoding="utf-8")
+    for name in (
+        builtin_images.FOLDER,
+        apptainer_cache.FOLDER,
+        "XDG_CACHE_HOME",
+        "--store /scratch",
+        "mksquashfs",
+    ):
+        assert name in text
 
 
 def prose(text: str) -> Iterator[str]:
