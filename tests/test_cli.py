@@ -143,6 +143,7 @@ def test_verbs_are_the_modules() -> None:
         "__init__",
         "__main__",
         "hinted_options",
+        "remedies",
         "mistakes",
         "common",
         "console",

@@ -52,11 +52,9 @@ def _correct_run(err: click.UsageError, ctx: click.Context, words: list[str]) ->
     if type(err) is not click.UsageError:
         return ""
     if "--" in words:
-        at = words.index("--")
-        options, arguments = words[:at], words[at + 1 :]
-        if at < len(words) - 1 and not _count_names(ctx, options):
-            return _with_output(options, arguments)
-        return ""
+        end = words.index("--")
+        options, arguments = words[:end], words[end + 1 :]
+        return _with_output(options, arguments) if arguments and not _count_names(ctx, options) else ""
     at = _find_name(ctx, words, 1)
     if at is not None and _is_program(words[at]):
         return _with_output(words[:at], words[at:])
@@ -77,7 +75,7 @@ def _is_program(word: str) -> bool:
 
 def _correct_bisect(err: click.UsageError, ctx: click.Context, words: list[str]) -> str:
     """Return the command with both sides, and `--` before the command to run."""
-    if type(err) is not click.UsageError:
+    if type(err) is not click.UsageError or not _has_known_options(ctx, words):
         return ""
     end = words.index("--") if "--" in words else len(words)
     # With --since, two empty names stand for the sides.
@@ -93,8 +91,20 @@ def _correct_bisect(err: click.UsageError, ctx: click.Context, words: list[str])
         at -= len(lead)
         return f"`{_join('bisect', *words[:at], '--', *words[at:])}`"
     missing = ("A", "B")[count:needed]
-    what = "name both, and the command: " if missing else ""
-    return f"{what}`{_join('bisect', *words, *missing)} -- COMMAND`"
+    advice = "name both, and the command: " if missing else ""
+    return f"{advice}`{_join('bisect', *words, *missing)} -- COMMAND`"
+
+
+def _has_known_options(ctx: click.Context, words: Sequence[str]) -> bool:
+    """Return whether each option before `--` exists."""
+    end = words.index("--") if "--" in words else len(words)
+    try:
+        ctx.command.make_parser(ctx).parse_args(list(words[:end]))
+    except click.NoSuchOption:
+        return False
+    except click.UsageError:
+        pass
+    return True
 
 
 def _count_names(ctx: click.Context, words: Sequence[str]) -> int:
