@@ -81,7 +81,8 @@ UNQUOTED = (
 MISTAKES: list[tuple[str, int, str, str]] = [
     ("show https://github.com/a/b", 3, "`https:/github.com/a/b` is an address", CLONE),
     ("show git@github.com:a/b", 3, "`git@github.com:a/b` is an address", CLONE),
-    ("from-snapshot typed -o typed", 2, "typed is the snapshot, and the image would be written", "name another directory: -o typed-frozen"),
+    ("from-snapshot typed -o typed", 2, "typed is the snapshot, and the image would be",
+     "name another directory: -o typed-frozen"),
     ("show a.lock", 3, "`a.lock` is a lock of reprobuild", "build its image: `reprobuild build a.lock -o OUT`"),
     ("show nosuch", 3, "there is no directory or file `nosuch`", CAPTURE),
     ("show typed/requirments.txt", 3, "no directory or file `typed/requirments.txt`", "mean `typed/requirements.txt`?"),

@@ -75,7 +75,7 @@ def _is_program(word: str) -> bool:
 
 def _correct_bisect(err: click.UsageError, ctx: click.Context, words: list[str]) -> str:
     """Return the command with both sides, and `--` before the command to run."""
-    if type(err) is not click.UsageError or not _has_known_options(ctx, words):
+    if type(err) is not click.UsageError:
         return ""
     end = words.index("--") if "--" in words else len(words)
     # With --since, two empty names stand for the sides.
@@ -90,6 +90,8 @@ def _correct_bisect(err: click.UsageError, ctx: click.Context, words: list[str])
     if at is not None:
         at -= len(lead)
         return f"`{_join('bisect', *words[:at], '--', *words[at:])}`"
+    if not _has_known_options(ctx, words):
+        return ""
     missing = ("A", "B")[count:needed]
     advice = "name both, and the command: " if missing else ""
     return f"{advice}`{_join('bisect', *words, *missing)} -- COMMAND`"

@@ -25,6 +25,7 @@ _LONGEST = 4 << 20  # bytes of a record
 _LARGEST = 4 << 30  # bytes of a log
 _MOST_LOGS = 4096
 _MOST_ORIGINS = 200
+_LINES = ".lines"  # after the name of the process, in the name of a log
 _THREAD = ".lines-"  # in the name of the log of a thread beside the main one
 _PARTED = 1000  # the reach of a line after which the runs go different ways
 _Short = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
@@ -79,6 +80,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         number: its place among the origins of its thread.
         in_thread: whether this is not the main thread.
         step: in which it ran first.
+        process: that ran it.
         is_shared: whether other threads read or write one of the variables, and this line does not assign it.
     """
 
@@ -90,10 +92,11 @@ class Origin(Struct, frozen=True, kw_only=True):
     number: int = 0
     in_thread: bool = False
     step: int = 0
+    process: str = ""
     is_shared: bool = False
 
 
-def find_origins(first: Path, second: Path, step: int = 0) -> list[Origin]:
+def find_origins(first: Path, second: Path, step: int = 0, process: str = "") -> list[Origin]:
     """Return the origins of the differences between two runs, the likeliest first.
 
     Of the origins that reach at least half as many lines as the widest one, the earliest comes first: an object that
@@ -103,6 +106,7 @@ def find_origins(first: Path, second: Path, step: int = 0) -> list[Origin]:
     Args:
         first, second: the directories of the logs.
         step: in which the runs begin to differ.
+        process: the process in which they begin to differ; its origins come before those of others.
 
     Raises:
         InconclusiveError: a log is damaged.
@@ -113,7 +117,7 @@ def find_origins(first: Path, second: Path, step: int = 0) -> list[Origin]:
     origins: dict[str, Origin] = {}
     logs: dict[tuple[str, str], set[str]] = {}  # {(file, global variable): logs with it}
     for name in names[:_MOST_LOGS]:
-        comparison = _Comparison(in_thread=_THREAD in name)
+        comparison = _Comparison(name.partition(_LINES)[0], in_thread=_THREAD in name)
         for origin in comparison.run(_read(first / name), _read(second / name)):
             known = origins.get(origin.place)
             if known is None or known.reach < origin.reach:
@@ -127,7 +131,7 @@ def find_origins(first: Path, second: Path, step: int = 0) -> list[Origin]:
     }
     marked = [_mark_shared(origin, shared) for origin in origins.values()]
     widest = max((origin.reach for origin in marked), default=0)
-    return sorted(marked, key=lambda origin: _order(origin, widest, step))
+    return sorted(marked, key=lambda origin: (origin.process != process, *_order(origin, widest, step)))
 
 
 def _order(origin: Origin, widest: int, step: int) -> tuple[bool, bool, bool, int]:
@@ -183,8 +187,8 @@ class _Frame:
 class _Comparison:
     """Compares two logs of one thread."""
 
-    def __init__(self, *, in_thread: bool) -> None:
-        self._in_thread = in_thread
+    def __init__(self, process: str, *, in_thread: bool) -> None:
+        self._process, self._in_thread = process, in_thread
         self.globals: set[tuple[str, str]] = set()  # that this thread reads or writes
         self._frames: dict[int, _Frame] = {}
         self._now: _Frame | None = None
@@ -215,7 +219,7 @@ class _Comparison:
             Origin(
                 place=display_line(f"{record.path}:{record.line}"), text=self._text(record),
                 names=names, reach=len(self._reach.get(number, ())),
-                writes=record.writes, number=number, in_thread=self._in_thread, step=record.step,
+                writes=record.writes, number=number, in_thread=self._in_thread, step=record.step, process=self._process,
             )
             for number, (record, names) in enumerate(self._origins)
         ]  # fmt: skip

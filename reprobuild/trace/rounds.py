@@ -124,7 +124,7 @@ class TraceSearch:
                 cause, cured = classify(divergence, filled=False), None
         origins: tuple[Origin, ...] = ()
         if cause is None or (cause.kind not in _OF_OPERATIONS and cured is not True):
-            origins = self._find_lines()
+            origins = self._find_lines(divergence)
             if origins:
                 cause, hidden = explain_origin(origins[0], cause), False
             elif cause is None:
@@ -190,15 +190,20 @@ class TraceSearch:
         pair = self._start(settings, title), self._start(settings, title)
         return find_divergence(pair[0].logs, pair[1].logs) is None and not self._runner.compare_files(*pair)
 
-    def _find_lines(self) -> tuple[Origin, ...]:
-        """Return the lines at which two runs begin to differ, from a pair of runs whose results differ."""
+    def _find_lines(self, known: Divergence | None) -> tuple[Origin, ...]:
+        """Return the lines at which two runs begin to differ, from a pair of runs whose results differ.
+
+        Args:
+            known: the first difference among operations, whose process comes first.
+        """
         settings = TraceSettings(lines=True)
         for _ in range(TRIES):
             pair = self._start(settings, "lines"), self._start(settings, "lines")
             divergence = find_divergence(pair[0].logs, pair[1].logs)
             if divergence or self._runner.compare_files(*pair):
                 step = divergence.step if divergence else 0
-                return tuple(find_origins(pair[0].folder, pair[1].folder, step))
+                process = known.process if known else ""
+                return tuple(find_origins(pair[0].folder, pair[1].folder, step, process))
         return ()
 
 

@@ -99,6 +99,9 @@ def _describe_object(value: "Any", depth: int, visited: "Set[int]") -> "Iterator
         words = sys.modules["random"].Random.__mro__[1].getstate(value)
         yield repr(words).encode()
         return
+    if type(value).__name__ == "Generator" and module.startswith("torch"):
+        yield from _describe_tensor(value.get_state())
+        return
     if type(value).__name__ == "Future" and module.startswith("concurrent.") and value.done():
         yield from _describe_items([value._result], depth, visited)
         return

@@ -66,6 +66,6 @@ OPERATIONS = (
     Planted("numpy_seed", "generator", "numpy.random.seed"),
     Planted("branch_on_time", "host code", "time.time_ns"),
     Planted("rate_by_time", "host code", "time.time()"),
-    Planted("collective", "host code", "os.urandom"),
+    Planted("collective", "generator", "os.urandom"),
     Planted("compiled", "kernel", "", "planted.sum"),
 )
