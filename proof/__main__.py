@@ -32,6 +32,7 @@ from proof import (
     long_tests,
     planted,
     torch_tests,
+    tracing,
 )
 from proof.bisection import experiment as bisections
 from proof.bisection import kills, published
@@ -228,6 +229,15 @@ def run_fuzz_documents(place: Place) -> bool:
     return not found["found"]
 
 
+def run_trace(place: Place) -> bool:
+    """Trace each planted fault once, and each clean script five times."""
+    about = machine()
+    found = tracing.Tracing(place.results, place.store, place.work / "trace.json").do(place.shard, place.only)
+    print(tracing.table(found))
+    place.write("trace", tracing.MODULES, {"shard": place.shard, "scripts": found}, about)
+    return all(each["right"] for each in found)
+
+
 def run_planted(place: Place) -> bool:
     """Run each planted fault and each clean script fifty times.
 
@@ -360,7 +370,7 @@ EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "factors": run_factors, "ablation": run_ablation, "leftovers": run_leftovers,
     "fault-injection": run_fault_injection,
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
-    "fuzz-documents": run_fuzz_documents, "planted": run_planted, "cluster": run_cluster, "torch": run_torch,
+    "fuzz-documents": run_fuzz_documents, "planted": run_planted, "trace": run_trace, "cluster": run_cluster, "torch": run_torch,
     "gpu-train": run_gpu_train, "environments": run_environments, "as-of": run_as_of,
     "choices": run_choices,
     "as-of-untimed": run_as_of_untimed, "bisect": run_bisect, "sdists": run_sdists, "long-tests": run_long_tests,

@@ -16,7 +16,7 @@ from benchmarks import (
     smoke,
     startup,
 )
-from proof import as_of, choices, factors, gpu_train, leftovers, long_tests, planted, torch_tests
+from proof import as_of, choices, factors, gpu_train, leftovers, long_tests, planted, torch_tests, tracing
 from proof.bisection import experiment as bisections
 from proof.environments import experiment
 from proof.evidence import Kind
@@ -87,6 +87,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(name="gpu-train", modules=gpu_train.MODULES, made_by="make proof"),
     Kind(name="long-tests", modules=long_tests.MODULES, made_by="make proof PROOF_ARGS=long-tests"),
+    Kind(name="trace", modules=tracing.MODULES, made_by="make proof PROOF_ARGS=trace"),
     Kind(name="planted", modules=planted.MODULES, made_by="make proof"),
     Kind(name="reading", modules=READ, made_by="make proof"),
     Kind(name="torch", modules=torch_tests.MODULES, made_by="make proof"),

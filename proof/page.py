@@ -107,6 +107,22 @@ def _fuzz(evidence: Mapping[str, Any], things: str = "archives") -> str:
     return said + _table(["target", things], rows)
 
 
+def _trace(evidence: Mapping[str, Any]) -> str:
+    faults = [each for each in evidence["scripts"] if each["kind"] != "clean"]
+    clean = [each for each in evidence["scripts"] if each["kind"] == "clean"]
+    rows = [
+        [each["script"], each["kind"], each["said"] or "no cause", each["place"].rpartition("/")[2], str(each["runs"]),
+         "yes" if each["right"] else "no"]
+        for each in faults
+    ]  # fmt: skip
+    said = (
+        f"{sum(each['right'] for each in faults)} of {len(faults)} planted faults are named. "
+        f"{sum(not each['right'] for each in clean)} of {len(clean)} runs of clean scripts are accused. "
+    )
+    header = ["fault", "class", "named class", "place", "runs", "right"]
+    return f"{said}{_where(evidence)}\n\n" + _table(header, rows)
+
+
 def _planted(evidence: Mapping[str, Any]) -> str:
     rows = [
         [each["script"], each["kind"], f"{each['runs'] - each['wrong']} of {each['runs']}"]
@@ -239,7 +255,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "fault-injection": _fault_injection, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "documents": partial(_fuzz, things="documents"),
     "benchmarks": _benchmarks,
-    "planted": _planted, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
+    "planted": _planted, "trace": _trace, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
     "environments": _environments, "as-of": _as_of,
     "as-of-untimed": _as_of_untimed, "long-tests": _long_tests, "sdists": _sdists, "bisect": _bisect,
     "choices": _choices,

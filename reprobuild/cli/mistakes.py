@@ -55,9 +55,9 @@ def _correct_run(err: click.UsageError, ctx: click.Context, words: list[str]) ->
         end = words.index("--")
         options, arguments = words[:end], words[end + 1 :]
         return _with_output(options, arguments) if arguments and not _count_names(ctx, options) else ""
-    at = _find_name(ctx, words, 1)
-    if at is not None and _is_program(words[at]):
-        return _with_output(words[:at], words[at:])
+    first = _find_name(ctx, words, 1)
+    if first is not None and _is_program(words[first]):
+        return _with_output(words[:first], words[first:])
     at = _find_name(ctx, words, 2)
     return "" if at is None else f"`{_join('run', *words[:at], '--', *words[at:])}`"
 
@@ -90,23 +90,11 @@ def _correct_bisect(err: click.UsageError, ctx: click.Context, words: list[str])
     if at is not None:
         at -= len(lead)
         return f"`{_join('bisect', *words[:at], '--', *words[at:])}`"
-    if not _has_known_options(ctx, words):
-        return ""
+    if count < 0 or (count < needed and not count and any(word.startswith("-") for word in words)):
+        return ""  # an option may be unknown
     missing = ("A", "B")[count:needed]
-    advice = "name both, and the command: " if missing else ""
-    return f"{advice}`{_join('bisect', *words, *missing)} -- COMMAND`"
-
-
-def _has_known_options(ctx: click.Context, words: Sequence[str]) -> bool:
-    """Return whether each option before `--` exists."""
-    end = words.index("--") if "--" in words else len(words)
-    try:
-        ctx.command.make_parser(ctx).parse_args(list(words[:end]))
-    except click.NoSuchOption:
-        return False
-    except click.UsageError:
-        pass
-    return True
+    begin = "name both, and the command: " if missing else ""
+    return f"{begin}`{_join('bisect', *words, *missing)} -- COMMAND`"
 
 
 def _count_names(ctx: click.Context, words: Sequence[str]) -> int:

@@ -29,6 +29,9 @@ class ContainerStreams:
         self._connection = cast(Any, container.attach_socket(params=parts))
         # The SDK gives the socket of a TLS connection, and a file object around any other one.
         self._socket: socket.socket = getattr(self._connection, "_sock", self._connection)
+        # The daemon answers before it connects the streams: on a loaded machine a command of some milliseconds could
+        # end in between. Another request gives it the time.
+        container.reload()
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         try:

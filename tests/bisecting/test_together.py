@@ -102,9 +102,9 @@ def test_a_failure_ends_the_others() -> None:
 
 def test_noisy_numbers_run_one_at_a_time() -> None:
     with pytest.raises(UsageError, match="disturb each other's number") as error:
-        read_judging("x", None, "0", 0.01, (), (), 2)
+        read_judging("x(.)", None, "0", 0.01, (), (), 2)
     assert error.value.hint == "leave --jobs out: trials of a noisy number run one at a time"
-    assert read_judging("x", None, "0", 0.01, (), ())[1].error_rate == 0.01
+    assert read_judging("x(.)", None, "0", 0.01, (), ())[1].error_rate == 0.01
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the built-in engine")

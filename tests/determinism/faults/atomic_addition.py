@@ -4,7 +4,7 @@ import torch
 
 values = torch.randn(1 << 20, generator=torch.Generator().manual_seed(1))
 index = torch.arange(1 << 20) % 64
-bins = torch.zeros(10, 64)
-for step in range(10):
+bins = torch.zeros(40, 64)
+for step in range(40):
     bins[step].index_put_((index,), values, accumulate=True)
-torch.save({"bins": bins, "step": 10}, "out.ckpt")
+torch.save({"bins": bins, "step": 40}, "out.ckpt")
