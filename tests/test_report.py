@@ -92,6 +92,25 @@ def test_the_last_line_names_the_work_beside_the_probes_of_torch() -> None:
     )
 
 
+def test_a_drifting_workload_gets_the_command_that_finds_where() -> None:
+    work = WorkRecord(
+        command="python train.py --out model.pt", seed=7, variables={"A": "b c"}, secrets=("TOKEN",),
+        volumes=("/data",), workdir="/job",
+    )  # fmt: skip
+    comparisons = (
+        WorkComparison(name="artefact model.pt", verdict="drift", detail="x"),
+        WorkComparison(name="artefact log.jsonl", verdict="identical", detail="x"),
+    )
+    verdict = make_verdict(cpu="drift", work=work, comparisons=comparisons)
+    lines = render_text(make_lock(), IMAGE, verdict, Path("out")).splitlines()
+    assert (
+        "find where it drifts: reprobuild trace out --seed 7 -v DIR:/data --secret TOKEN -e 'A=b c' -w /job "
+        "--output-file model.pt -- sh -c 'python train.py --out model.pt'"
+    ) in lines
+    same = make_verdict(work=work, comparisons=comparisons[1:])
+    assert "reprobuild trace" not in render_text(make_lock(), IMAGE, same, Path("out"))
+
+
 def test_a_round_trip_that_did_not_run_is_not_called_exact() -> None:
     verdict = make_verdict(round_trip="not-run", parts=("probes",))
     lines = render_text(make_lock(), IMAGE, verdict, Path("out")).splitlines()

@@ -179,16 +179,13 @@ class TracedContainers:
                 (folder / entry.stored).rename(logs / name)
         read = read_logs(logs)
         if not read:
+            shown = shlex.join(hide_argument_secrets(self._work.command))
             raise InconclusiveError(
-                f"`{self._shown}` left no record: no process of it is Python's, or the image was made by a reprobuild "
+                f"`{shown}` left no record: no process of it is Python's, or the image was made by a reprobuild "
                 "without `trace`",
                 hint="build the image again: `reprobuild build OUT/reprobuild.lock -o OUT`",
             )
         return TracedRun(folder=logs, logs=read, outputs=outputs)
-
-    @property
-    def _shown(self) -> str:
-        return shlex.join(hide_argument_secrets(self._work.command))
 
     def _run(self, settings: TraceSettings, folder: Path, title: str) -> WorkloadRun:
         arguments = collecting_command((*self._work.artefacts, INSIDE), self._work.command)
@@ -199,17 +196,18 @@ class TracedContainers:
         task = msgspec.structs.replace(task, environment=environment, outputs=OUTPUTS, kept=folder)
         done = self._engine.run(self._name, task, self._context.env)
         index = read_index(folder)
+        shown = shlex.join(hide_argument_secrets(self._work.command))
         if index is None or index.failed:
             why = display_line(index.failed) if index else "the container left no list of its files"
             raise EngineError(
-                f"the logs of `{self._shown}` cannot be had: {why}",
+                f"the logs of `{shown}` cannot be had: {why}",
                 hint="was its disk full? Trace fewer steps, or let another engine run it (--engine)",
             )
         if index.code:
             tail = "\n".join(map(display_line, done.stderr.decode(errors="replace").splitlines()[-_LINES:]))
             raise InconclusiveError(
-                f"`{self._shown}` fails with exit code {index.code} ({title}):\n{tail}",
-                hint=f"run it alone: `reprobuild run OUT -- {self._shown}`",
+                f"`{shown}` fails with exit code {index.code} ({title}):\n{tail}",
+                hint=f"run it alone: `reprobuild run OUT -- {shown}`",
             )
         return WorkloadRun(code=index.code, folder=folder, index=index, tail="")
 
