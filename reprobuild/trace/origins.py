@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import resources
+from importlib.resources import files
 from typing import Annotated
 
 import msgspec
@@ -41,7 +41,7 @@ class _Table(Struct, frozen=True, kw_only=True):
 @cache
 def read_sources() -> tuple[DifferenceSource, ...]:
     """Return the table of sources."""
-    return decode_toml((resources.files("reprobuild.trace") / "sources.toml").read_bytes(), _Table).source
+    return decode_toml((files("reprobuild.trace") / "sources.toml").read_bytes(), _Table).source
 
 
 def explain_origin(origin: Origin, known: DriftCause | None = None) -> DriftCause:
