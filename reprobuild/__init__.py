@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["__version__", "enforce_reproducibility", "generator", "seed_worker"]
+__all__ = ["__version__", "enforce_reproducibility", "generator", "mark_step", "seed_worker"]
 __version__ = "0.1.0"
 
 

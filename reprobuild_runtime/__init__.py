@@ -9,8 +9,9 @@ with Python 3.8 or newer. It needs no installation metadata: put the directory t
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from reprobuild_runtime.seeding import enforce_reproducibility, generator, seed_worker
+    from reprobuild_runtime.trace.recorder import mark_step
 
-__all__ = ["enforce_reproducibility", "generator", "seed_worker"]
+__all__ = ["enforce_reproducibility", "generator", "mark_step", "seed_worker"]
 
 
 def __getattr__(name: str) -> object:
@@ -20,6 +21,10 @@ def __getattr__(name: str) -> object:
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "mark_step":
+        from reprobuild_runtime.trace.recorder import mark_step
+
+        return mark_step
     from reprobuild_runtime import seeding
 
     function: object = getattr(seeding, name)

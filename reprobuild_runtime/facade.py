@@ -6,6 +6,6 @@ It has the names that user code imports, but not the program itself.
 installed reprobuild comes first.
 """
 
-from reprobuild_runtime import enforce_reproducibility, generator, seed_worker
+from reprobuild_runtime import enforce_reproducibility, generator, mark_step, seed_worker
 
-__all__ = ["enforce_reproducibility", "generator", "seed_worker"]
+__all__ = ["enforce_reproducibility", "generator", "mark_step", "seed_worker"]

@@ -344,7 +344,10 @@ def test_an_image_has_the_package_that_user_code_imports(tmp_path: Path) -> None
             target = library / path.removeprefix("opt/reprobuild/lib/")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
-    code = "from reprobuild import enforce_reproducibility, generator, seed_worker; print(enforce_reproducibility(3))"
+    code = (
+        "from reprobuild import enforce_reproducibility, generator, mark_step, seed_worker; mark_step(a=1); "
+    )
+    code += "print(enforce_reproducibility(3))"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(library)},
         capture_output=True, text=True, check=False,

@@ -22,7 +22,6 @@ _KINDS = {
     "parameters": "the parameters",
     "state": "the state of the optimizer",
     "generator": "the state of the random number generator",
-    "seed": "the seed of the random number generator",
     "operation": "the operation",
     "mark": "the marked value",
     "output": "the printed line",
@@ -54,6 +53,7 @@ class DriftCause(Struct, frozen=True, kw_only=True):
 
 
 _STRICT = "`--profile strict` chooses an algorithm with one result, or refuses the operation"
+REPLACE = "use another operation: this one has no deterministic form that a profile could choose"
 _FILL = (
     "write the memory before it is read: torch.zeros in place of torch.empty, or read only the written part"
 )
@@ -83,8 +83,8 @@ def classify(
             reason="the batch differs, and the steps before it and the generators are the same",
             remedy="sort the files, and give the loader a sampler that depends on the seed alone",
         )  # fmt: skip
-    if record.kind in ("generator", "seed") or (record.generator and _is_last_input(divergence)):
-        subject = record.name if record.kind in ("generator", "seed") else f"the generator of {record.name}"
+    if record.kind == "generator" or (record.generator and _is_last_input(divergence)):
+        subject = record.name if record.kind == "generator" else f"the generator of {record.name}"
         return DriftCause(
             kind="generator", subject=subject, place=record.place,
             reason="its state differs, and all recorded operations before are the same", remedy=_SEED,
@@ -175,7 +175,7 @@ def describe_record(record: TraceRecord) -> str:
     """Return the subject of a record in words."""
     if record.kind != "operation":
         name = _KINDS[record.kind]
-        return f"{name} {record.name}" if record.kind in ("generator", "seed", "mark", "gradients") else name
+        return f"{name} {record.name}" if record.kind in ("generator", "mark", "gradients") else name
     parts = [record.name]
     if record.backward:
         parts.append(f"in {record.backward}")

@@ -25,7 +25,7 @@ LOG_NAME = re.compile(r"[A-Za-z0-9._+-]{1,250}[.](?:records|steps|lines)")
 
 TraceDigest = Annotated[str, Meta(max_length=64)]
 Kind = Literal[
-    "batch", "loss", "gradients", "parameters", "state", "generator", "seed", "operation", "mark", "output", "stride",
+    "batch", "loss", "gradients", "parameters", "state", "generator", "operation", "mark", "output", "stride",
 ]  # fmt: skip
 Count = Annotated[int, Meta(ge=-1, le=1 << 53)]
 

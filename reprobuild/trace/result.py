@@ -18,11 +18,13 @@ def render_trace(result: TraceResult) -> str:
 def _list_lines(result: TraceResult) -> Iterator[str]:
     findings = result.findings
     processes = f" in {findings.processes} processes" if findings.processes > 1 else ""
+    runs, steps = _count(findings.runs, "run"), _count(findings.steps, "step")
+    amount = f"{runs} with the seed {result.seed}, {steps}{processes}"
     if not findings.differs:
-        yield f"no difference: {findings.runs} runs with the seed {result.seed}, {findings.steps} steps{processes}"
+        yield f"no difference: {amount}"
         return
     yield from align(list(_list_rows(findings)))
-    yield f"{_count(findings.runs, 'run')} with the seed {result.seed}, {findings.steps} steps{processes}"
+    yield amount
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from reprobuild.trace.cause import DriftCause, classify
+from reprobuild.trace.cause import REPLACE, DriftCause, classify
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.lines import Origin, find_origins
 from reprobuild.trace.log import TraceRecord
@@ -19,7 +19,7 @@ REPLAYS = 200  # repetitions of one operation on its inputs
 TRIES = 3  # pairs of runs that look for a difference among operations, or among lines
 MOST_STEPS = 64  # whose operations one run records
 EARLIER = 3  # steps before the first difference whose operations are recorded, too
-_FINAL = ("batch", "generator", "seed", "mark", "output")  # kinds that operations do not explain
+_FINAL = ("batch", "generator", "mark", "output")  # kinds that operations do not explain
 # A kernel or a collective operation is named by the dispatcher, and not by the line that calls it.
 _OF_OPERATIONS = ("kernel", "communication", "autotuning")
 
@@ -122,6 +122,8 @@ class TraceSearch:
             cured = self._try_cure(cause, divergence)
             if cured is False and cause.cure == "fill":
                 cause, cured = classify(divergence, filled=False), None
+            elif cured is False:
+                cause = msgspec.structs.replace(cause, remedy=REPLACE)
         origins: tuple[Origin, ...] = ()
         if cause is None or (cause.kind not in _OF_OPERATIONS and cured is not True):
             origins = self._find_lines(divergence)

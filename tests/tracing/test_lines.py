@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import InconclusiveError
+from reprobuild.trace.divergence import find_divergence
 from reprobuild.trace.lines import Origin, find_origins
+from reprobuild.trace.log import read_logs
 from reprobuild.trace.origins import explain_origin, read_sources
 from tests.conftest import ROOT
 from tests.determinism.planted import FAULTS_FOLDER
@@ -127,6 +129,27 @@ def test_runs_that_go_different_ways_name_the_line_that_decided(tmp_path: Path) 
     (origin,) = origins_of(script, tmp_path)
     assert origin.text == "if mark.exists():"
     assert origin.reach >= 1000
+
+
+def test_a_marked_value_is_a_record_of_its_step(tmp_path: Path) -> None:
+    script = write(
+        tmp_path / "s",
+        "import os, random\nfrom reprobuild_runtime import mark_step\n\nscore = 1\nfor step in range(4):\n"
+        "    score += os.urandom(4)[0] if step == 2 else random.random()\n    mark_step(score=score, step=step)\n",
+    )
+    logs = [read_logs(record(script, tmp_path / str(number), lines=False)) for number in range(2)]
+    divergence = find_divergence(*logs)
+    assert divergence is not None
+    assert (divergence.step, divergence.record.kind, divergence.record.name) == (2, "mark", "score")
+    assert divergence.record.place == f"{script}:7"
+    assert len(logs[0]["main"]) == 5
+
+
+def test_a_mark_without_a_trace_has_no_effect(tmp_path: Path) -> None:
+    script = write(tmp_path, "from reprobuild_runtime import mark_step\n\nmark_step(score=3)\n")
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, check=True)
+    assert done.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
 
 
 def test_lines_of_libraries_are_not_recorded(tmp_path: Path) -> None:
