@@ -27,7 +27,7 @@ def trace(built: Built, folder: Path, *words: object) -> Any:
 
 @pytest.mark.parametrize("fault", PARAMETERS)
 def test_a_planted_operation_is_named(fault: Planted, built_example: Built) -> None:
-    done = trace(built_example, FOLDER, "--json", "--", "python", f"/scripts/{fault.name}.py")
+    done = trace(built_example, FOLDER, "--runs", "6", "--json", "--", "python", f"/scripts/{fault.name}.py")
     assert done.returncode == 8, done.stderr
     document = json.loads(done.stdout)
     schema = json.loads((ROOT / "docs" / "trace.schema.json").read_text())
