@@ -438,6 +438,88 @@ def _wait(child: subprocess.Popen[bytes], program: Watched) -> Tuple[int, str]:
     return child.wait(), program.reason
 
 
+# --- reprobuild_portable/capture/repositories/configuration.py ---
+# The configuration of a repository, and options that keep git from running what it names.
+
+# Otherwise the configuration of the repository could make git run programs, or ask a person.
+_CALM = (
+    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "gc.auto=0",
+    "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
+    "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
+    "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
+    "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
+    "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
+    "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
+)  # fmt: skip
+
+
+def list_calm_options() -> List[str]:
+    """Return options that overrule settings of programs."""
+    return [word for setting in _CALM for word in ("-c", setting)]
+
+
+def parse_settings(output: bytes) -> Dict[str, str]:
+    """Return the last value of each setting in the output of `git config --list -z`.
+
+    Names that git compares without case are in lower case.
+    """
+    settings = {}
+    for row in output.split(b"\0"):
+        name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
+        settings[name] = value
+    return settings
+
+
+def list_filter_options(settings: Mapping[str, str]) -> List[str]:
+    """Return options that switch off each filter.
+
+    Raises:
+        GaveUpError: a filter has a name that no option can have.
+    """
+    options = []
+    for name in sorted({key.rpartition(".")[0] for key in settings if key.startswith("filter.")}):
+        if "=" in name or "\n" in name:
+            raise GaveUpError("failed", "the configuration names a filter that cannot be switched off")
+        for key in ("clean", "smudge", "process"):
+            options += ["-c", f"{name}.{key}="]
+        options += ["-c", f"{name}.required=false"]
+    return options
+
+
+# --- reprobuild_portable/capture/repositories/folders.py ---
+# Directories of a repository.
+
+
+def find_top(folder: str) -> Optional[str]:
+    """Return the work tree around a directory, or None."""
+    folder = os.path.realpath(folder)
+    while True:
+        if os.path.exists(os.path.join(folder, ".git")):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+def _git_folders(top: str) -> Tuple[str, str]:
+    """Return a work tree's git directory, and the shared one.
+
+    Worktrees share the second (gitrepository-layout).
+    """
+    folder = os.path.join(top, ".git")
+    if os.path.isfile(folder):
+        content = _read(folder, 1 << 14)
+        if not content.startswith(b"gitdir: "):
+            raise GaveUpError("failed", "its `.git` is no git directory")
+        folder = os.path.join(top, os.fsdecode(content[8:].rstrip(b"\r\n")))
+    if not os.path.isfile(os.path.join(folder, "HEAD")):
+        raise GaveUpError("failed", "its `.git` is no git directory")
+    shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
+    common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
+    return os.path.realpath(folder), os.path.realpath(common)
+
+
 # --- reprobuild_portable/host.py ---
 # `host`: the module `os`, with descriptors of directories on Windows, too; and `fcntl`.
 #
@@ -606,6 +688,54 @@ if TYPE_CHECKING or os.open in os.supports_dir_fd:
     host = os
 else:
     fcntl, host = WindowsLocks(), WindowsHost()
+
+
+# --- reprobuild_portable/capture/repositories/scratch.py ---
+# A git directory of our own, for the commands that write an index.
+#
+# git then runs the hook `post-index-change`. Since git 2.54 a configuration can name hooks, too, and `core.hooksPath`
+# does not switch these off (git-config, `hook.<friendly-name>`). So these commands read no configuration.
+
+NO_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+_SHA256 = b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
+_SHARED = re.compile(r"sharedindex\.((?:[0-9a-f]{2}){20,32})")
+
+
+def make_git_directory(folder: str, kind: str, index: str, other: str) -> None:
+    """Make a git directory without refs and settings; the objects are named by variables.
+
+    Args:
+        folder: is made.
+        kind: the hash of its objects.
+        index: a copy of the index of a repository; a split index has most entries in another file.
+        other: the git directory of that repository.
+    """
+    for name in ("", "refs", "objects"):
+        host.mkdir(os.path.join(folder, name))
+    _write_file(os.path.join(folder, "HEAD"), b"ref: refs/heads/none\n")
+    if kind == "sha256":
+        _write_file(os.path.join(folder, "config"), _SHA256)
+    for entry in _scan(other):
+        match = _SHARED.fullmatch(entry.name)
+        if match and entry.is_file(follow_symlinks=False) and _contains(index, bytes.fromhex(match.group(1))):
+            shutil.copyfile(entry.path, os.path.join(folder, entry.name))
+
+
+def is_sparse(index: str) -> bool:
+    """Return whether an index may have a directory as one entry (gitformat-index, `sdir`)."""
+    return _contains(index, b"sdir")
+
+
+def _contains(index: str, text: bytes) -> bool:
+    if not os.path.exists(index):  # an unborn repository may have none
+        return False
+    with open(index, "rb") as stream:
+        return text in stream.read()
+
+
+def _write_file(path: str, content: bytes) -> None:
+    with open(path, "wb") as stream:
+        stream.write(content)
 
 
 # --- reprobuild_portable/capture/repositories/trust.py ---
@@ -3740,18 +3870,8 @@ def _cut_values(text: str, among: FrozenSet[str] = frozenset()) -> tuple[str, bo
 #     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
 #     refs/reprobuild/unmerged  a commit of the blobs of conflicts
 #
-# git only reads: its index from a copy. No program that the repository's configuration names is run.
-_NO_ID = "0" * 40
-# Otherwise the configuration of the repository could make git run programs, or ask a person.
-_CALM = (
-    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "gc.auto=0",
-    "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
-    "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
-    "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
-    "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
-    "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
-    "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
-)  # fmt: skip
+# git only reads: its index from a copy. No program that the repository's configuration names is run. A command that
+# writes an index could run a hook of it (`post-index-change`), so it has a git directory of our own.
 # Settings for the conversion between bytes on the disk and in the repository.
 _SETTINGS = (
     "core.autocrlf",
@@ -3761,7 +3881,7 @@ _SETTINGS = (
     "core.ignorecase",
     "core.precomposeunicode",
 )
-
+_PATHS = ("core.protecthfs", "core.protectntfs")
 
 _REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
 _AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
@@ -3834,11 +3954,13 @@ class Repository:
             GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate if alternate.startswith('"') else f'"{alternate}"',
         )  # fmt: skip
         self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
-        for setting in _CALM:
-            self.options += ["-c", setting]
-        self.config = self._config()
-        self._silence_filters()
+        self.options += list_calm_options()
+        self.config = parse_settings(self.git("config", "--list", "-z", "--includes"))
+        self.options += list_filter_options(self.config)
         self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
+        self.paths = [  # which paths an index may have
+            word for key in _PATHS if key in self.config for word in ("-c", f"{key}={self.config[key]}")
+        ]
 
     def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
             codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
@@ -3847,32 +3969,25 @@ class Repository:
         `env` are variables for this command.
         """
         context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
-        try:
+        with _naming(words[0]):
             return _run(
                 [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
                 stdin=stdin, out=out, most=most, codes=codes,
             )  # fmt: skip
-        except GaveUpError as err:
-            raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
 
-    def _config(self) -> Dict[str, str]:
-        """Return the last value of each setting.
+    def write_index(self, *words: str, stdin: bytes = b"", **env: str) -> bytes:
+        """Run a git command that writes an index, and return its output.
 
-        Names that git compares without case are in lower case.
+        It has no configuration, neither the repository's nor the user's.
         """
-        settings = {}
-        for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
-            name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
-            settings[name] = value
-        return settings
-
-    def _silence_filters(self) -> None:
-        for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
-            if "=" in name or "\n" in name:
-                raise GaveUpError("failed", "the configuration names a filter that cannot be switched off")
-            for key in ("clean", "smudge", "process"):
-                self.options += ["-c", f"{name}.{key}="]
-            self.options += ["-c", f"{name}.required=false"]
+        folder = os.path.join(self.scratch, "git")
+        if not os.path.isdir(folder):
+            make_git_directory(folder, self.hash, self.index, self.folder)
+        argv = [self.program, f"--git-dir={folder}", f"--work-tree={folder}", *self.paths, *words]
+        with _naming(words[0]):
+            return _run(
+                argv, self.context, env={**self.env, **NO_SETTINGS, **env}, cwd=folder, stdin=stdin
+            )  # fmt: skip
 
     def state(self, path: bytes) -> Optional[os.stat_result]:
         """Return the state of a path of the work tree.
@@ -3968,18 +4083,28 @@ class Repository:
     def change_tree(self, index: str, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]]) -> bytes:
         """Apply changes to an index of our own, and return its tree."""
         deletions = [path for path, entry in changes.items() if entry is None]
-        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in deletions]
-        if self.hash == "sha256":
-            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in deletions]
+        none = b"0" * (64 if self.hash == "sha256" else 40)
+        rows = [b"0 " + none + b"\t" + path for path in deletions]
         rows += [
             entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
         ]
         if rows:
             stdin = b"\0".join(rows) + b"\0"
-            self.git("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
+            self.write_index("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
+        elif is_sparse(index):  # write-tree has no objects to fill it
+            self.write_index("update-index", "--force-write-index", GIT_INDEX_FILE=index)
         # If git sees that the user's repository has a tree already, it sets the time of that file.
         words = ("write-tree", "--missing-ok")
-        return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
+        return self.write_index(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
+
+
+@contextlib.contextmanager
+def _naming(command: str) -> Iterator[None]:
+    """Name a command of git in errors of the body."""
+    try:
+        yield
+    except GaveUpError as err:
+        raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {command}`")) from None
 
 
 _FOLDER = host.O_DIRECTORY | host.O_CLOEXEC | getattr(os, "O_PATH", host.O_RDONLY)
@@ -3989,36 +4114,6 @@ def _check_name(name: bytes) -> bytes:
     if name.lower() in (b"", b".", b"..", b".git"):
         raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
     return name
-
-
-def find_top(folder: str) -> Optional[str]:
-    """Return the work tree around a directory, or None."""
-    folder = os.path.realpath(folder)
-    while True:
-        if os.path.exists(os.path.join(folder, ".git")):
-            return folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-
-
-def _git_folders(top: str) -> Tuple[str, str]:
-    """Return a work tree's git directory, and the shared one.
-
-    Worktrees share the second (gitrepository-layout).
-    """
-    folder = os.path.join(top, ".git")
-    if os.path.isfile(folder):
-        content = _read(folder, 1 << 14)
-        if not content.startswith(b"gitdir: "):
-            raise GaveUpError("failed", "its `.git` is no git directory")
-        folder = os.path.join(top, os.fsdecode(content[8:].rstrip(b"\r\n")))
-    if not os.path.isfile(os.path.join(folder, "HEAD")):
-        raise GaveUpError("failed", "its `.git` is no git directory")
-    shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
-    common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
-    return os.path.realpath(folder), os.path.realpath(common)
 
 
 def _names(paths: Iterable[bytes]) -> Dict[str, Any]:
@@ -5902,8 +5997,7 @@ def _remove_staged_secrets(
                     rules[row.path] = rule
                     undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
     if undone:
-        words = ("-c", "core.splitIndex=false", "update-index", "-z", "--index-info")
-        repository.git(*words, stdin=b"".join(undone))
+        repository.write_index("update-index", "-z", "--index-info", stdin=b"".join(undone))
     return rules
 
 
@@ -6069,7 +6163,7 @@ def _write_deletions(repository: Repository, tree: str, files: Sequence[Replaced
         stream.write("".join(f"{row}\n" for row in rows).encode())
     stream.flush()
     index = os.path.join(repository.scratch, "index-without-secrets")
-    repository.git("read-tree", tree, GIT_INDEX_FILE=index)
+    repository.write_index("read-tree", tree, GIT_INDEX_FILE=index)
     changes: Mapping[bytes, None] = {file.path: None for file in files}
     return repository.change_tree(index, changes).decode()
 
@@ -6742,7 +6836,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     )
     host.mkdir(top)
     env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
-    _run([program, "init", "-q", "--template=", top], context, env=env, cwd=top)
+    _run([program, "init", "-q", "--template=", top], context, env={**env, **NO_SETTINGS}, cwd=top)
     files = Files({}, {}, [], [], {}, [], set(), set())
     copies = []
     for place in places:

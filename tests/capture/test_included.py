@@ -206,6 +206,7 @@ def test_nothing_of_git_s_configuration_is_run_or_counts(job: Path, tmp_path: Pa
     (home / ".gitconfig").write_text(
         f"[core]\n\texcludesFile = {home / 'ignored'}\n\tfsmonitor = touch {ran}\n\thooksPath = {hooks}\n"
         f"[init]\n\ttemplateDir = {tmp_path / 'template'}\n[core]\n\tautocrlf = true\n"
+        f'[hook "x"]\n\tevent = reference-transaction\n\tevent = post-index-change\n\tcommand = touch {ran}; :\n'
     )
     env = {key: value for key, value in LEAN.items() if not key.startswith("GIT_")}
     git_dir = tmp_path / "git-dir-of-others"

@@ -284,6 +284,7 @@ def test_no_program_of_the_repository_or_the_user_runs(tmp_path: Path) -> None:
     (home / ".gitconfig").write_text(
         f'[filter "evil"]\n\tclean = touch {ran}; cat\n\tsmudge = touch {ran}; cat\n[core]\n\tfsmonitor = touch {ran}\n'
         f"\thooksPath = {hooks}\n[init]\n\ttemplateDir = {tmp_path / 'template'}\n"
+        f'[hook "x"]\n\tevent = reference-transaction\n\tevent = post-index-change\n\tcommand = touch {ran}; :\n'
     )
     env = {"PATH": ENV["PATH"], "HOME": str(home)}
     words = ("restore", tmp_path / "snapshot", "clone", "-o", tmp_path / "again")

@@ -16,6 +16,7 @@ from reprobuild.config.overrides import Decisions, describe_decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import LockError, ReproError, SnapshotError, UsageError
 from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin
+from reprobuild.infra.git.command import OPTIONS
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import read_tar
@@ -635,7 +636,11 @@ def test_hooks_of_the_users_own_git_do_not_run(project: Project, store: Store, t
     (hooks / "reference-transaction").write_text(f"#!/bin/sh\ntouch '{trap}'\n")
     (hooks / "reference-transaction").chmod(0o755)
     config = tmp_path / "gitconfig"
-    config.write_text(f"[core]\n\thooksPath = {hooks}\n")
+    named = (
+        f'[hook "x"]\n\tevent = reference-transaction\n\tcommand = touch {trap}; :\n'  # git 2.54 and newer
+    )
+    config.write_text(f"[core]\n\thooksPath = {hooks}\n{named}")
+    assert "hook.reference-transaction.enabled=false" in OPTIONS
     env = {**ENV, "GIT_CONFIG_GLOBAL": str(config)}
     for place in (str(project.path), f"file://{project.path}"):
         resolve(store, line(project.head), origins={"proj": place}, env=env)

@@ -25,8 +25,12 @@ from reprobuild.infra.proc.errors import exit_error
 from reprobuild_portable import secrets
 
 PROTOCOLS = ("file", "git", "http", "https", "ssh")
+# A configuration can name hooks for these events of a fetch and of an index, too (since git 2.54), which
+# `core.hooksPath` does not switch off.
+_EVENTS = ("reference-transaction", "post-index-change", "pre-auto-gc")
 OPTIONS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+    *(word for name in _EVENTS for word in ("-c", f"hook.{name}.enabled=false")),
     "-c", "protocol.allow=never", *(word for name in PROTOCOLS for word in ("-c", f"protocol.{name}.allow=always")),
 )  # fmt: skip
 _FETCH = ("fetch", "--progress", "--no-tags", "--update-shallow", "--no-recurse-submodules")

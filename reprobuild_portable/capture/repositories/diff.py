@@ -91,7 +91,7 @@ def _write_deletions(repository: Repository, tree: str, files: Sequence[Replaced
         stream.write("".join(f"{row}\n" for row in rows).encode())
     stream.flush()
     index = os.path.join(repository.scratch, "index-without-secrets")
-    repository.git("read-tree", tree, GIT_INDEX_FILE=index)
+    repository.write_index("read-tree", tree, GIT_INDEX_FILE=index)
     changes: Mapping[bytes, None] = {file.path: None for file in files}
     return repository.change_tree(index, changes).decode()
 

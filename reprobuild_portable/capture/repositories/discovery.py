@@ -12,9 +12,10 @@ from reprobuild_portable.capture.files import _relative, quote
 from reprobuild_portable.capture.freeze import _editable_line, _format_bare_line
 from reprobuild_portable.capture.limits import AT_ONCE, BUDGETS, REPOSITORIES
 from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError, Taken
+from reprobuild_portable.capture.repositories.folders import find_top
 from reprobuild_portable.capture.repositories.included import _take_loose
 from reprobuild_portable.capture.repositories.record import take_repository
-from reprobuild_portable.capture.repositories.repository import Repository, _make_unique_name, find_top
+from reprobuild_portable.capture.repositories.repository import Repository, _make_unique_name
 
 
 def _take_repositories(

@@ -12,9 +12,11 @@ from reprobuild_portable.capture.files import _path, _relative
 from reprobuild_portable.capture.limits import BUDGETS, LISTED, UNTRACKED_FILE
 from reprobuild_portable.capture.model import Context, GaveUpError, Taken
 from reprobuild_portable.capture.processes import _program, _run
+from reprobuild_portable.capture.repositories.folders import find_top
 from reprobuild_portable.capture.repositories.objects import _leave_file_out
 from reprobuild_portable.capture.repositories.record import take_repository
-from reprobuild_portable.capture.repositories.repository import Files, _make_unique_name, find_top
+from reprobuild_portable.capture.repositories.repository import Files, _make_unique_name
+from reprobuild_portable.capture.repositories.scratch import NO_SETTINGS
 from reprobuild_portable.capture.repositories.untracked import _find_file_obstacle
 from reprobuild_portable.host import host
 
@@ -50,7 +52,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     )
     host.mkdir(top)
     env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
-    _run([program, "init", "-q", "--template=", top], context, env=env, cwd=top)
+    _run([program, "init", "-q", "--template=", top], context, env={**env, **NO_SETTINGS}, cwd=top)
     files = Files({}, {}, [], [], {}, [], set(), set())
     copies = []
     for place in places:

@@ -11,12 +11,36 @@ import shutil
 import tempfile
 import time
 import zlib
-from typing import IO, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    IO,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
-from reprobuild_portable.capture.files import _read, quote
+from reprobuild_portable.capture.files import quote
 from reprobuild_portable.capture.limits import LISTED, SECONDS
 from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.processes import _program, _run
+from reprobuild_portable.capture.repositories.configuration import (
+    list_calm_options,
+    list_filter_options,
+    parse_settings,
+)
+from reprobuild_portable.capture.repositories.folders import _git_folders
+from reprobuild_portable.capture.repositories.scratch import (
+    NO_SETTINGS,
+    is_sparse,
+    make_git_directory,
+)
 from reprobuild_portable.capture.repositories.trust import _check_links, _check_owner
 from reprobuild_portable.host import host
 from reprobuild_portable.secrets.redact import cut_tokens
@@ -30,18 +54,8 @@ from reprobuild_portable.secrets.redact import cut_tokens
 #     refs/reprobuild/worktree  a commit of the files as they lie on the disk, byte for byte, untracked ones included
 #     refs/reprobuild/unmerged  a commit of the blobs of conflicts
 #
-# git only reads: its index from a copy. No program that the repository's configuration names is run.
-_NO_ID = "0" * 40
-# Otherwise the configuration of the repository could make git run programs, or ask a person.
-_CALM = (
-    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.untrackedCache=false", "core.pager=cat", "gc.auto=0",
-    "maintenance.auto=0", "credential.helper=", "protocol.allow=never", "core.sshCommand=false", "core.askPass=false",
-    "diff.external=", "core.alternateRefsCommand=", "uploadpack.packObjectsHook=", "core.quotePath=true",
-    "core.checkRoundtripEncoding=", "pack.threads=1", "index.threads=1", "core.splitIndex=false", "gpg.program=false",
-    "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
-    "log.showSignature=false", "core.editor=false", "sequence.editor=false", "interactive.diffFilter=false",
-    "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all", "core.multiPackIndex=true",
-)  # fmt: skip
+# git only reads: its index from a copy. No program that the repository's configuration names is run. A command that
+# writes an index could run a hook of it (`post-index-change`), so it has a git directory of our own.
 # Settings for the conversion between bytes on the disk and in the repository.
 _SETTINGS = (
     "core.autocrlf",
@@ -51,7 +65,7 @@ _SETTINGS = (
     "core.ignorecase",
     "core.precomposeunicode",
 )
-
+_PATHS = ("core.protecthfs", "core.protectntfs")
 
 _REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
 _AUTHOR = b"reprobuild capture <capture@reprobuild.invalid> 0 +0000"
@@ -124,11 +138,13 @@ class Repository:
             GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate if alternate.startswith('"') else f'"{alternate}"',
         )  # fmt: skip
         self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
-        for setting in _CALM:
-            self.options += ["-c", setting]
-        self.config = self._config()
-        self._silence_filters()
+        self.options += list_calm_options()
+        self.config = parse_settings(self.git("config", "--list", "-z", "--includes"))
+        self.options += list_filter_options(self.config)
         self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
+        self.paths = [  # which paths an index may have
+            word for key in _PATHS if key in self.config for word in ("-c", f"{key}={self.config[key]}")
+        ]
 
     def git(self, *words: str, stdin: bytes = b"", out: Optional[IO[bytes]] = None, most: int = 0,
             codes: Sequence[int] = (0,), seconds: float = SECONDS, **env: str) -> bytes:  # fmt: skip
@@ -137,32 +153,25 @@ class Repository:
         `env` are variables for this command.
         """
         context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
-        try:
+        with _naming(words[0]):
             return _run(
                 [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
                 stdin=stdin, out=out, most=most, codes=codes,
             )  # fmt: skip
-        except GaveUpError as err:
-            raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
 
-    def _config(self) -> Dict[str, str]:
-        """Return the last value of each setting.
+    def write_index(self, *words: str, stdin: bytes = b"", **env: str) -> bytes:
+        """Run a git command that writes an index, and return its output.
 
-        Names that git compares without case are in lower case.
+        It has no configuration, neither the repository's nor the user's.
         """
-        settings = {}
-        for row in self.git("config", "--list", "-z", "--includes").split(b"\0"):
-            name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
-            settings[name] = value
-        return settings
-
-    def _silence_filters(self) -> None:
-        for name in sorted({key.rpartition(".")[0] for key in self.config if key.startswith("filter.")}):
-            if "=" in name or "\n" in name:
-                raise GaveUpError("failed", "the configuration names a filter that cannot be switched off")
-            for key in ("clean", "smudge", "process"):
-                self.options += ["-c", f"{name}.{key}="]
-            self.options += ["-c", f"{name}.required=false"]
+        folder = os.path.join(self.scratch, "git")
+        if not os.path.isdir(folder):
+            make_git_directory(folder, self.hash, self.index, self.folder)
+        argv = [self.program, f"--git-dir={folder}", f"--work-tree={folder}", *self.paths, *words]
+        with _naming(words[0]):
+            return _run(
+                argv, self.context, env={**self.env, **NO_SETTINGS, **env}, cwd=folder, stdin=stdin
+            )  # fmt: skip
 
     def state(self, path: bytes) -> Optional[os.stat_result]:
         """Return the state of a path of the work tree.
@@ -258,18 +267,28 @@ class Repository:
     def change_tree(self, index: str, changes: Mapping[bytes, Optional[Tuple[bytes, bytes]]]) -> bytes:
         """Apply changes to an index of our own, and return its tree."""
         deletions = [path for path, entry in changes.items() if entry is None]
-        rows = [b"0 " + _NO_ID.encode() + b"\t" + path for path in deletions]
-        if self.hash == "sha256":
-            rows = [b"0 " + b"0" * 64 + b"\t" + path for path in deletions]
+        none = b"0" * (64 if self.hash == "sha256" else 40)
+        rows = [b"0 " + none + b"\t" + path for path in deletions]
         rows += [
             entry[0] + b" " + entry[1] + b"\t" + path for path, entry in changes.items() if entry is not None
         ]
         if rows:
             stdin = b"\0".join(rows) + b"\0"
-            self.git("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
+            self.write_index("update-index", "-z", "--index-info", stdin=stdin, GIT_INDEX_FILE=index)
+        elif is_sparse(index):  # write-tree has no objects to fill it
+            self.write_index("update-index", "--force-write-index", GIT_INDEX_FILE=index)
         # If git sees that the user's repository has a tree already, it sets the time of that file.
         words = ("write-tree", "--missing-ok")
-        return self.git(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
+        return self.write_index(*words, GIT_INDEX_FILE=index, GIT_ALTERNATE_OBJECT_DIRECTORIES="").strip()
+
+
+@contextlib.contextmanager
+def _naming(command: str) -> Iterator[None]:
+    """Name a command of git in errors of the body."""
+    try:
+        yield
+    except GaveUpError as err:
+        raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {command}`")) from None
 
 
 _FOLDER = host.O_DIRECTORY | host.O_CLOEXEC | getattr(os, "O_PATH", host.O_RDONLY)
@@ -279,36 +298,6 @@ def _check_name(name: bytes) -> bytes:
     if name.lower() in (b"", b".", b"..", b".git"):
         raise FileNotFoundError(errno.ENOENT, "git has no such name", name)
     return name
-
-
-def find_top(folder: str) -> Optional[str]:
-    """Return the work tree around a directory, or None."""
-    folder = os.path.realpath(folder)
-    while True:
-        if os.path.exists(os.path.join(folder, ".git")):
-            return folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
-
-
-def _git_folders(top: str) -> Tuple[str, str]:
-    """Return a work tree's git directory, and the shared one.
-
-    Worktrees share the second (gitrepository-layout).
-    """
-    folder = os.path.join(top, ".git")
-    if os.path.isfile(folder):
-        content = _read(folder, 1 << 14)
-        if not content.startswith(b"gitdir: "):
-            raise GaveUpError("failed", "its `.git` is no git directory")
-        folder = os.path.join(top, os.fsdecode(content[8:].rstrip(b"\r\n")))
-    if not os.path.isfile(os.path.join(folder, "HEAD")):
-        raise GaveUpError("failed", "its `.git` is no git directory")
-    shared = _read(os.path.join(folder, "commondir"), 1 << 14).rstrip(b"\r\n")
-    common = os.path.join(folder, os.fsdecode(shared)) if shared else folder
-    return os.path.realpath(folder), os.path.realpath(common)
 
 
 def _names(paths: Iterable[bytes]) -> Dict[str, Any]:

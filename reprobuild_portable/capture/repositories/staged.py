@@ -77,8 +77,7 @@ def _remove_staged_secrets(
                     rules[row.path] = rule
                     undone.append(b"%s %s\t%s\0" % (row.mode_before, row.before, row.path))
     if undone:
-        words = ("-c", "core.splitIndex=false", "update-index", "-z", "--index-info")
-        repository.git(*words, stdin=b"".join(undone))
+        repository.write_index("update-index", "-z", "--index-info", stdin=b"".join(undone))
     return rules
 
 

@@ -12,12 +12,13 @@ from typing import Any, Dict, List, Mapping, Set
 from reprobuild_portable.capture.files import _relative, quote
 from reprobuild_portable.capture.limits import LISTING, UNTRACKED_COUNT, UNTRACKED_FILE, UNTRACKED_TOTAL
 from reprobuild_portable.capture.model import GaveUpError
+from reprobuild_portable.capture.repositories.folders import find_top
 from reprobuild_portable.capture.repositories.objects import (
     _find_filtered_paths,
     _leave_file_out,
     _write_object,
 )
-from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names, find_top
+from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names
 
 _SNAPSHOT = re.compile(rb'\{\s*"capture":\s*\d')
 

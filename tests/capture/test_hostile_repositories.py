@@ -1,0 +1,105 @@
+"""Repositories that somebody prepared: hooks of a configuration, other repositories, pipes, absurd numbers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from reprobuild_runtime import capture
+from tests.capture.repositories import git, new_origin, proved, take, write
+from tests.capture.test_repositories import record
+from tests.snapshot.samples import SECRETS
+
+SECRET = f'token = "{SECRETS["github"]}"\n'.encode()
+HOOKED = (2, 54)  # the first git with hooks in its configuration
+
+
+def git_version() -> tuple[int, ...]:
+    found = re.search(rb"(\d+)\.(\d+)", git(Path("/"), "--version"))
+    assert found
+    return tuple(map(int, found.groups()))
+
+
+def change_form(top: Path, kind: str) -> None:
+    if kind == "sparse":
+        git(top, "sparse-checkout", "set", "--cone", "--sparse-index", "dir")
+    if kind == "split":
+        git(top, "update-index", "--split-index")
+
+
+def write_each_index(folder: Path, kind: str) -> Path:
+    """Make a repository for which a capture writes an index in each place of its code."""
+    files = {"removed.py": SECRET, "staged.py": b"one\n", "dir/kept.py": b"two\n" * 20, "else/x.py": b"x\n"}
+    top = new_origin(folder, files)
+    change_form(top, kind)
+    (top / "removed.py").unlink()
+    write(top, "staged.py", SECRET)
+    write(top, "dir/empty.py", b"")
+    git(top, "add", "staged.py", "dir/empty.py")
+    write(top, "staged.py", b"three\n")
+    write(top, "dir/empty.py", b"four\n")
+    return top
+
+
+WRITERS = {"update-index", "read-tree", "write-tree"}
+
+
+@pytest.mark.parametrize("kind", ["full", "split", "sparse"])
+def test_no_configuration_counts_where_an_index_is_written(kind: str, tmp_path: Path) -> None:
+    """A configured hook would run there, whatever `core.hooksPath` says."""
+    top = write_each_index(tmp_path, kind)
+    seen: dict[str, set[bool]] = {}
+    run = capture._run
+
+    def note(argv: list[str], *words: Any, **more: Any) -> bytes:
+        quiet = more["env"].get("GIT_CONFIG_GLOBAL") == "/dev/null" and "GIT_CONFIG_NOSYSTEM" in more["env"]
+        for command in WRITERS & set(argv):
+            ours = not any(str(top) in word for word in (*argv, more["cwd"]))
+            seen.setdefault(command, set()).add(ours and quiet)
+        return run(argv, *words, **more)
+
+    with mock.patch.object(capture, "_run", note):
+        take(top, tmp_path / "snapshot")
+    assert seen == {command: {True} for command in WRITERS}
+
+
+@pytest.mark.parametrize("kind", ["full", "split", "sparse"])
+def test_configured_hooks_do_not_run(kind: str, tmp_path: Path) -> None:
+    top = write_each_index(tmp_path, kind)
+    for name in ("x", "with=sign"):
+        for event in ("post-index-change", "reference-transaction", "pre-commit"):
+            git(top, "config", "--add", f"hook.{name}.event", event)
+        git(top, "config", f"hook.{name}.command", f"touch {tmp_path}/ran; :")
+    take(top, tmp_path / "snapshot")
+    assert not (tmp_path / "ran").exists()
+    git(top, "update-index", "--force-write-index")
+    assert (tmp_path / "ran").exists() == (git_version() >= HOOKED)
+
+
+@pytest.mark.parametrize("kind", ["full", "split", "sparse"])
+def test_an_index_of_any_form_is_captured(kind: str, tmp_path: Path) -> None:
+    """A path so deep that git itself makes the trees."""
+    top = new_origin(tmp_path, {"dir/kept.py": b"two\n" * 20, "else/x.py": b"x\n", "kept.py": b"one\n"})
+    change_form(top, kind)
+    write(top, "dir/" + "d/" * 201 + "deep.py", b"deep\n")
+    write(top, "kept.py", b"staged\n")
+    git(top, "add", "kept.py")
+    write(top, "kept.py", b"changed\n")
+    proved(top, tmp_path, tmp_path / "origin.git", times=kind == "full")
+
+
+def test_paths_that_only_a_setting_admits(tmp_path: Path) -> None:
+    """`core.protectNTFS` refuses a backslash in names."""
+    top = new_origin(tmp_path)
+    git(top, "config", "core.protectNTFS", "false")
+    write(top, "a\\b", b"one\n")
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "a backslash")
+    write(top, "a\\b", b"two\n")
+    write(top, "dir/" + "d/" * 201 + "deep.py", b"deep\n")
+    take(top, tmp_path / "snapshot")
+    assert record(tmp_path / "snapshot")["changed"] == {"count": 1, "paths": ['"a\\\\b"']}
