@@ -91,7 +91,7 @@ REASONS = {
     "changed-meanwhile": "it was changed while it was read",
     "secret": "it is a secret, or looks like one",
     "provided": "packages bring it; `why` tells which",
-    "untrusted": "a repository of another user, or one that another directory claims as its own; `why` tells which",
+    "untrusted": "a repository of another user, or with parts that may be of another repository; `why` tells which",
 }
 
 # Modes of a private snapshot: other users of the machine may not read it, with any umask.
@@ -462,10 +462,15 @@ def parse_settings(output: bytes) -> Dict[str, str]:
     """Return the last value of each setting in the output of `git config --list -z`.
 
     Names that git compares without case are in lower case.
+
+    Raises:
+        GaveUpError: the refs of the repository lie elsewhere (since git 2.54).
     """
     settings = {}
     for row in output.split(b"\0"):
         name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
+        if name == "extensions.refstorage" and ":" in value:
+            raise GaveUpError("untrusted", f"its `extensions.refStorage` leads to {_path(value)}")
         settings[name] = value
     return settings
 
@@ -743,11 +748,14 @@ def _write_file(path: str, content: bytes) -> None:
 #
 # Such a repository belongs to another user, or its files lie elsewhere.
 
-# Files of a git directory that go into a capture, or name commits that do.
+# Files of a git directory that go into a capture, or name commits that do, and others that git reads.
 _READ = (
     "HEAD", "commondir", "config", "config.worktree", "gitdir", "index", "info", "info/attributes", "packed-refs",
-    "shallow",
+    "shallow", "info/exclude", "info/sparse-checkout",
 )  # fmt: skip
+_LEADS_OUT, _NOT_REGULAR = "a link out of the git directory", "no regular file"
+_SHARED_INDEX = "sharedindex."  # begins the names of further files of an index
+_MOST_ALTERNATES = 1 << 16  # bytes of a list
 
 
 def _check_links(top: str, folder: str, common: str, program: str, context: Context) -> None:
@@ -758,9 +766,9 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     """
     here = os.path.join(os.path.realpath(top), ".git")
     for git_folder in dict.fromkeys((folder, common)):
-        outside = next(_list_outside_links(git_folder, common, context), None)
-        if outside is not None:
-            raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git directory")
+        odd = next(_list_odd_files(git_folder, common, context), None)
+        if odd is not None:
+            raise GaveUpError("untrusted", f"{_path(odd[0])} is {odd[1]}")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
         is_listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
@@ -776,25 +784,83 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
         )
 
 
-def _list_outside_links(folder: str, common: str, context: Context) -> Iterator[str]:
-    """Yield the links of a git directory that lead outside.
+def _list_odd_files(folder: str, common: str, context: Context) -> Iterator[Tuple[str, str]]:
+    """Yield the files of a git directory that are no files of it, each with the reason.
 
-    A link into the shared git directory is not one of them.
+    They are links that lead out, except into the shared git directory, and pipes and devices, which git would wait
+    for.
     """
     inside = (folder + os.sep, common + os.sep)
     places = [os.path.join(folder, name) for name in _READ]
+    places += [entry.path for entry in _scan(folder) if entry.name.startswith(_SHARED_INDEX)]
     waiting = [os.path.join(folder, name) for name in ("refs", "reftable", "objects")]
     for place in (*places, *waiting):
         if os.path.islink(place) and not os.path.realpath(place).startswith(inside):
-            yield place
+            yield place, _LEADS_OUT
+        if os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place)):
+            yield place, _NOT_REGULAR
+    seen = set()
     while waiting:
         context.left()
         for entry in _scan(waiting.pop()):
-            if entry.is_symlink():
-                if not os.path.realpath(entry.path).startswith(inside):
-                    yield entry.path
-            elif entry.is_dir():
-                waiting.append(entry.path)
+            if not entry.is_symlink():
+                if entry.is_dir():
+                    waiting.append(entry.path)
+                elif not entry.is_file():
+                    yield entry.path, _NOT_REGULAR
+                continue
+            target = os.path.realpath(entry.path)
+            if not target.startswith(inside):
+                yield entry.path, _LEADS_OUT
+            elif os.path.isdir(target) and target not in seen:
+                seen.add(target)
+                waiting.append(target)
+            elif os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
+                yield entry.path, _NOT_REGULAR
+
+
+def _check_borrowed(top: str, common: str, program: str, context: Context) -> List[str]:
+    """Refuse objects of another repository, which may be private, if the user does not trust this one.
+
+    Returns:
+        The directories of such objects.
+    """
+    borrowed = list(_list_borrowed(common, context))
+    if borrowed and not _is_safe(os.path.realpath(top), program, context):
+        raise GaveUpError(
+            "untrusted",
+            f"its `objects/info/alternates` leads to {_path(borrowed[0])}, objects of another repository: "
+            f"`git config --global --add safe.directory {shlex.quote(_path(top))}` admits them",
+        )
+    return borrowed
+
+
+def _list_borrowed(common: str, context: Context) -> Iterator[str]:
+    """Yield the directories of objects outside of a repository's own (gitrepository-layout, `alternates`).
+
+    A list that no git writes is one of them.
+    """
+    own = os.path.realpath(os.path.join(common, "objects"))
+    waiting, seen = [own], {own}
+    while waiting:
+        context.left()
+        folder = waiting.pop()
+        place = os.path.join(folder, "info", "alternates")
+        content = _read(place, _MOST_ALTERNATES)
+        if len(content) == _MOST_ALTERNATES or b"\0" in content:
+            yield place
+            continue
+        for line in content.split(b"\n"):
+            if not line or line.startswith(b"#"):
+                continue
+            target = os.path.realpath(os.path.join(folder, os.fsdecode(line)))
+            if line.startswith(b'"') or not (target + os.sep).startswith(
+                own + os.sep
+            ):  # git reads quotes, too
+                yield target
+            elif target not in seen:
+                seen.add(target)
+                waiting.append(target)
 
 
 def _has_work_tree(folder: str, top: str, program: str, context: Context) -> bool:
@@ -3930,6 +3996,7 @@ class Repository:
         self.folder, self.common = _git_folders(top)
         _check_links(top, self.folder, self.common, program, context)
         _check_owner(top, self.folder, self.common, program, context)
+        self.borrowed = _check_borrowed(top, self.common, program, context)
         self.clean: Set[bytes] = set()  # ids of new files without secrets
         self.searched = 0  # bytes
         self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
@@ -3955,7 +4022,11 @@ class Repository:
         )  # fmt: skip
         self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
         self.options += list_calm_options()
-        self.config = parse_settings(self.git("config", "--list", "-z", "--includes"))
+        # An included file may be that of another repository, whose remotes are not those of this one.
+        self.own_config = parse_settings(self.git("config", "--list", "-z", "--no-includes"))
+        self.config = self.own_config
+        if any(name.startswith(("include.", "includeif.")) for name in self.own_config):
+            self.config = parse_settings(self.git("config", "--list", "-z", "--includes"))
         self.options += list_filter_options(self.config)
         self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
         self.paths = [  # which paths an index may have
@@ -5301,6 +5372,10 @@ def _notes(document: Dict[str, Any]) -> List[str]:
             notes.append(
                 f"{repository['name']} is a worktree: its commits are those of {repository['elsewhere']}"
             )
+        if repository["borrowed"]:
+            notes.append(
+                f"{repository['name']} has objects of other repositories: {', '.join(repository['borrowed'][:NAMED])}"
+            )
         if repository["only_here"]:
             notes.append(
                 f"{repository['name']}: commit {repository['base']} and those before it are with no remote but "
@@ -6192,7 +6267,7 @@ def _read_head(repository: Repository) -> Head:
 
 def _remotes(repository: Repository) -> List[Dict[str, str]]:
     remotes = []
-    for key, url in repository.config.items():
+    for key, url in repository.own_config.items():
         match = _REMOTE.fullmatch(key)
         if match:
             remotes.append({"name": _path(match.group(1)), "url": _path(_strip_remote_login(url))})
@@ -6299,7 +6374,7 @@ def _find_holder(repository: Repository, commit: str) -> str:
 
 
 def _remote_names(repository: Repository) -> List[str]:
-    return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
+    return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.own_config) if match)
 
 
 def _list_holders(repository: Repository, commit: str) -> List[str]:
@@ -6320,7 +6395,7 @@ def _find_only_local_remote(repository: Repository, base: Optional[str]) -> Opti
 
     A remote may be a directory of this machine.
     """
-    urls = {name: repository.config.get(f"remote.{name}.url", "") for name in _remote_names(repository)}
+    urls = {name: repository.own_config.get(f"remote.{name}.url", "") for name in _remote_names(repository)}
     local = {name: url for name, url in urls.items() if re.match(r"file://|[./]", url)}
     if base is None or not local:
         return None
@@ -6783,6 +6858,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "ignored": _list_ignored(repository, files.results), "inner": files.inner,
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
+        "borrowed": [_path(folder) for folder in repository.borrowed[:LISTED]],
     }  # fmt: skip
     moved: Dict[str, str] = {}
     facts["bundle"] = None  # if a remote has all content

@@ -23,7 +23,7 @@ REASONS = {
     "changed-meanwhile": "it was changed while it was read",
     "secret": "it is a secret, or looks like one",
     "provided": "packages bring it; `why` tells which",
-    "untrusted": "a repository of another user, or one that another directory claims as its own; `why` tells which",
+    "untrusted": "a repository of another user, or with parts that may be of another repository; `why` tells which",
 }
 
 # Modes of a private snapshot: other users of the machine may not read it, with any umask.

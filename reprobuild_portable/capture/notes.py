@@ -46,6 +46,10 @@ def _notes(document: Dict[str, Any]) -> List[str]:
             notes.append(
                 f"{repository['name']} is a worktree: its commits are those of {repository['elsewhere']}"
             )
+        if repository["borrowed"]:
+            notes.append(
+                f"{repository['name']} has objects of other repositories: {', '.join(repository['borrowed'][:NAMED])}"
+            )
         if repository["only_here"]:
             notes.append(
                 f"{repository['name']}: commit {repository['base']} and those before it are with no remote but "

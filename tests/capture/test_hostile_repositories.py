@@ -11,9 +11,10 @@ import pytest
 
 from reprobuild_runtime import capture
 from tests.capture.repositories import git, new_origin, proved, take, write
-from tests.capture.test_repositories import record
+from tests.capture.test_repositories import private, record, refused, taken
 from tests.snapshot.samples import SECRETS
 
+__all__ = ["private"]  # a fixture
 SECRET = f'token = "{SECRETS["github"]}"\n'.encode()
 HOOKED = (2, 54)  # the first git with hooks in its configuration
 
@@ -103,3 +104,96 @@ def test_paths_that_only_a_setting_admits(tmp_path: Path) -> None:
     write(top, "dir/" + "d/" * 201 + "deep.py", b"deep\n")
     take(top, tmp_path / "snapshot")
     assert record(tmp_path / "snapshot")["changed"] == {"count": 1, "paths": ['"a\\\\b"']}
+
+
+def borrowing(folder: Path, private: Path) -> Path:
+    """Make a directory whose repository has the commits of a private one, by nothing but text."""
+    job = folder / "job"
+    job.mkdir()
+    git(job, "init", "-q", "-b", "main", ".")
+    (job / ".git" / "refs" / "heads" / "main").write_bytes(git(private, "rev-parse", "HEAD"))
+    return job
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}\n", "# a comment\n\n{}", '"{}"\n', "../../../private/clone/.git/objects\n", "inner\n"],
+)
+def test_objects_that_a_list_of_text_names(text: str, tmp_path: Path, private: Path) -> None:
+    job = borrowing(tmp_path, private)
+    alternates = job / ".git" / "objects" / "info" / "alternates"
+    alternates.write_text(text.format(private / ".git" / "objects"))
+    if text == "inner\n":
+        inner = job / ".git" / "objects" / "inner" / "info"
+        inner.mkdir(parents=True)
+        (inner / "alternates").write_text(f"{private / '.git' / 'objects'}\n")
+    assert git(job, "log", "--format=%s").startswith(b"secret plan")
+    refused(job, tmp_path / "out", f"`git config --global --add safe.directory {job}` admits them")
+
+
+@pytest.mark.parametrize("content", [b"\0\n", b"#" * (1 << 16)])
+def test_a_list_of_objects_that_no_git_writes(content: bytes, tmp_path: Path, private: Path) -> None:
+    job = borrowing(tmp_path, private)
+    (job / ".git" / "objects" / "info" / "alternates").write_bytes(content)
+    refused(job, tmp_path / "out", "objects of another repository")
+
+
+def test_objects_within_the_git_directory_are_its_own(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    write(top, "kept.py", b"changed\n")
+    objects = top / ".git" / "objects"
+    (objects / "more" / "info").mkdir(parents=True)
+    (objects / "pack").rename(objects / "more" / "pack")
+    (objects / "info" / "alternates").write_text(f"# ours\n{objects / 'more'}\n")
+    (objects / "more" / "info" / "alternates").write_text(f"{objects}\n")
+    proved(top, tmp_path, tmp_path / "origin.git")
+
+
+def test_a_link_to_a_directory_with_links(tmp_path: Path, private: Path) -> None:
+    """The first one leads to a directory that is no part of refs and objects."""
+    job = borrowing(tmp_path, private)
+    git(private, "repack", "-adq")
+    (job / ".git" / "objects" / "pack").rmdir()
+    (job / ".git" / "objects" / "pack").symlink_to("../more")
+    (job / ".git" / "more").mkdir()
+    for path in (private / ".git" / "objects" / "pack").iterdir():
+        (job / ".git" / "more" / path.name).symlink_to(path)
+    assert git(job, "log", "--format=%s").startswith(b"secret plan")
+    refused(job, tmp_path / "out", "is a link out of the git directory")
+
+
+@pytest.mark.parametrize("included", [True, False])
+def test_refs_that_a_setting_names(included: bool, tmp_path: Path, private: Path) -> None:
+    """git 2.54 and newer follow it; older ones refuse the repository."""
+    job = tmp_path / "job"
+    job.mkdir()
+    git(job, "init", "-q", "-b", "main", ".")
+    place = job / ".git" / ("more" if included else "config")
+    for key, value in (
+        ("core.repositoryformatversion", "0" if included else "1"),
+        ("extensions.refStorage", f"files://{private}/.git"),
+    ):
+        git(tmp_path, "config", "--file", place, key, value)
+    if included:
+        git(job, "config", "include.path", "more")
+    found = taken(job, tmp_path / "out")
+    assert found["repositories"] == []
+    assert "secret plan" not in (tmp_path / "out" / "capture.json").read_text()
+    part = found["parts"]["repository job"]
+    if included or git_version() >= HOOKED:
+        assert part["why"] == f"its `extensions.refStorage` leads to files://{private}/.git"
+
+
+def test_remotes_of_an_included_configuration(tmp_path: Path, private: Path) -> None:
+    git(private, "remote", "set-url", "origin", "https://git.example.org/secret/plan.git")
+    job = tmp_path / "job"
+    job.mkdir()
+    git(job, "init", "-q", "-b", "main", ".")
+    git(job, "remote", "add", "mine", "https://git.example.org/mine.git")
+    git(job, "config", "include.path", private / ".git" / "config")
+    write(job, "new", b"new\n")
+    take(job, tmp_path / "out")
+    assert record(tmp_path / "out")["remotes"] == [
+        {"name": "mine", "url": "https://git.example.org/mine.git"}
+    ]
+    assert "secret/plan" not in (tmp_path / "out" / "capture.json").read_text()

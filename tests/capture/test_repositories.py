@@ -518,12 +518,20 @@ def test_sparse_work_trees(index: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["--shared", "--reference"])
 def test_objects_of_other_repositories(how: str, tmp_path: Path) -> None:
+    """They may be private: the user admits them by git's own setting."""
     new_origin(tmp_path)
     words = ("--shared",) if how == "--shared" else ("--reference", tmp_path / "origin.git")
     git(tmp_path, "clone", "-q", *words, tmp_path / "source", "borrowed")
     write(tmp_path / "borrowed", "kept.py", b"changed\n")
     git(tmp_path / "borrowed", "commit", "-qam", "unpushed")
-    proved(tmp_path / "borrowed", tmp_path, tmp_path / "source")
+    settings = tmp_path / "settings"
+    hint = f"`git config --global --add safe.directory {tmp_path / 'borrowed'}` admits them"
+    refused(tmp_path / "borrowed", tmp_path / "refused", hint)
+    git(tmp_path, "config", "--file", settings, "safe.directory", tmp_path / "borrowed")
+    with mock.patch.dict(ENV, GIT_CONFIG_GLOBAL=str(settings)):
+        out = proved(tmp_path / "borrowed", tmp_path, tmp_path / "source")
+    notes = document(out)["notes"]
+    assert any(note.startswith(f"borrowed has objects of other repositories: {tmp_path}/") for note in notes)
 
 
 def test_a_shallow_clone_whose_remote_is_gone(tmp_path: Path) -> None:

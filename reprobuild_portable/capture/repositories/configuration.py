@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping
 
+from reprobuild_portable.capture.files import _path
 from reprobuild_portable.capture.model import GaveUpError
 
 # Otherwise the configuration of the repository could make git run programs, or ask a person.
@@ -27,10 +28,15 @@ def parse_settings(output: bytes) -> Dict[str, str]:
     """Return the last value of each setting in the output of `git config --list -z`.
 
     Names that git compares without case are in lower case.
+
+    Raises:
+        GaveUpError: the refs of the repository lie elsewhere (since git 2.54).
     """
     settings = {}
     for row in output.split(b"\0"):
         name, _, value = row.decode("utf-8", "surrogateescape").partition("\n")
+        if name == "extensions.refstorage" and ":" in value:
+            raise GaveUpError("untrusted", f"its `extensions.refStorage` leads to {_path(value)}")
         settings[name] = value
     return settings
 

@@ -28,7 +28,7 @@ def _read_head(repository: Repository) -> Head:
 
 def _remotes(repository: Repository) -> List[Dict[str, str]]:
     remotes = []
-    for key, url in repository.config.items():
+    for key, url in repository.own_config.items():
         match = _REMOTE.fullmatch(key)
         if match:
             remotes.append({"name": _path(match.group(1)), "url": _path(_strip_remote_login(url))})
@@ -135,7 +135,7 @@ def _find_holder(repository: Repository, commit: str) -> str:
 
 
 def _remote_names(repository: Repository) -> List[str]:
-    return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.config) if match)
+    return sorted(match.group(1) for match in map(_REMOTE.fullmatch, repository.own_config) if match)
 
 
 def _list_holders(repository: Repository, commit: str) -> List[str]:
@@ -156,7 +156,7 @@ def _find_only_local_remote(repository: Repository, base: Optional[str]) -> Opti
 
     A remote may be a directory of this machine.
     """
-    urls = {name: repository.config.get(f"remote.{name}.url", "") for name in _remote_names(repository)}
+    urls = {name: repository.own_config.get(f"remote.{name}.url", "") for name in _remote_names(repository)}
     local = {name: url for name, url in urls.items() if re.match(r"file://|[./]", url)}
     if base is None or not local:
         return None

@@ -73,6 +73,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "ignored": _list_ignored(repository, files.results), "inner": files.inner,
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
+        "borrowed": [_path(folder) for folder in repository.borrowed[:LISTED]],
     }  # fmt: skip
     moved: Dict[str, str] = {}
     facts["bundle"] = None  # if a remote has all content

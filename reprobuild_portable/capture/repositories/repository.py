@@ -41,7 +41,11 @@ from reprobuild_portable.capture.repositories.scratch import (
     is_sparse,
     make_git_directory,
 )
-from reprobuild_portable.capture.repositories.trust import _check_links, _check_owner
+from reprobuild_portable.capture.repositories.trust import (
+    _check_borrowed,
+    _check_links,
+    _check_owner,
+)
 from reprobuild_portable.host import host
 from reprobuild_portable.secrets.redact import cut_tokens
 
@@ -114,6 +118,7 @@ class Repository:
         self.folder, self.common = _git_folders(top)
         _check_links(top, self.folder, self.common, program, context)
         _check_owner(top, self.folder, self.common, program, context)
+        self.borrowed = _check_borrowed(top, self.common, program, context)
         self.clean: Set[bytes] = set()  # ids of new files without secrets
         self.searched = 0  # bytes
         self.above: Optional[Tuple[bytes, int]] = None  # the directory of the last file, and its descriptor
@@ -139,7 +144,11 @@ class Repository:
         )  # fmt: skip
         self.options: List[str] = [f"--git-dir={self.folder}", f"--work-tree={top}", "--no-pager"]
         self.options += list_calm_options()
-        self.config = parse_settings(self.git("config", "--list", "-z", "--includes"))
+        # An included file may be that of another repository, whose remotes are not those of this one.
+        self.own_config = parse_settings(self.git("config", "--list", "-z", "--no-includes"))
+        self.config = self.own_config
+        if any(name.startswith(("include.", "includeif.")) for name in self.own_config):
+            self.config = parse_settings(self.git("config", "--list", "-z", "--includes"))
         self.options += list_filter_options(self.config)
         self.hash = "sha256" if self.config.get("extensions.objectformat") == "sha256" else "sha1"
         self.paths = [  # which paths an index may have

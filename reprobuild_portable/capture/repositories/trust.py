@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Iterator, List
+from typing import Iterator, List, Tuple
 
 from reprobuild_portable.capture.files import _path, _read, _scan
 from reprobuild_portable.capture.model import Context, GaveUpError
 from reprobuild_portable.capture.processes import _run
 from reprobuild_portable.host import host
 
-# Files of a git directory that go into a capture, or name commits that do.
+# Files of a git directory that go into a capture, or name commits that do, and others that git reads.
 _READ = (
     "HEAD", "commondir", "config", "config.worktree", "gitdir", "index", "info", "info/attributes", "packed-refs",
-    "shallow",
+    "shallow", "info/exclude", "info/sparse-checkout",
 )  # fmt: skip
+_LEADS_OUT, _NOT_REGULAR = "a link out of the git directory", "no regular file"
+_SHARED_INDEX = "sharedindex."  # begins the names of further files of an index
+_MOST_ALTERNATES = 1 << 16  # bytes of a list
 
 
 def _check_links(top: str, folder: str, common: str, program: str, context: Context) -> None:
@@ -29,9 +32,9 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
     """
     here = os.path.join(os.path.realpath(top), ".git")
     for git_folder in dict.fromkeys((folder, common)):
-        outside = next(_list_outside_links(git_folder, common, context), None)
-        if outside is not None:
-            raise GaveUpError("untrusted", f"{_path(outside)} is a link out of the git directory")
+        odd = next(_list_odd_files(git_folder, common, context), None)
+        if odd is not None:
+            raise GaveUpError("untrusted", f"{_path(odd[0])} is {odd[1]}")
     if common != folder:
         named = os.fsdecode(_read(os.path.join(folder, "gitdir"), 1 << 14).rstrip(b"\r\n"))
         is_listed = os.path.dirname(folder) == os.path.join(common, "worktrees")
@@ -47,25 +50,83 @@ def _check_links(top: str, folder: str, common: str, program: str, context: Cont
         )
 
 
-def _list_outside_links(folder: str, common: str, context: Context) -> Iterator[str]:
-    """Yield the links of a git directory that lead outside.
+def _list_odd_files(folder: str, common: str, context: Context) -> Iterator[Tuple[str, str]]:
+    """Yield the files of a git directory that are no files of it, each with the reason.
 
-    A link into the shared git directory is not one of them.
+    They are links that lead out, except into the shared git directory, and pipes and devices, which git would wait
+    for.
     """
     inside = (folder + os.sep, common + os.sep)
     places = [os.path.join(folder, name) for name in _READ]
+    places += [entry.path for entry in _scan(folder) if entry.name.startswith(_SHARED_INDEX)]
     waiting = [os.path.join(folder, name) for name in ("refs", "reftable", "objects")]
     for place in (*places, *waiting):
         if os.path.islink(place) and not os.path.realpath(place).startswith(inside):
-            yield place
+            yield place, _LEADS_OUT
+        if os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place)):
+            yield place, _NOT_REGULAR
+    seen = set()
     while waiting:
         context.left()
         for entry in _scan(waiting.pop()):
-            if entry.is_symlink():
-                if not os.path.realpath(entry.path).startswith(inside):
-                    yield entry.path
-            elif entry.is_dir():
-                waiting.append(entry.path)
+            if not entry.is_symlink():
+                if entry.is_dir():
+                    waiting.append(entry.path)
+                elif not entry.is_file():
+                    yield entry.path, _NOT_REGULAR
+                continue
+            target = os.path.realpath(entry.path)
+            if not target.startswith(inside):
+                yield entry.path, _LEADS_OUT
+            elif os.path.isdir(target) and target not in seen:
+                seen.add(target)
+                waiting.append(target)
+            elif os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
+                yield entry.path, _NOT_REGULAR
+
+
+def _check_borrowed(top: str, common: str, program: str, context: Context) -> List[str]:
+    """Refuse objects of another repository, which may be private, if the user does not trust this one.
+
+    Returns:
+        The directories of such objects.
+    """
+    borrowed = list(_list_borrowed(common, context))
+    if borrowed and not _is_safe(os.path.realpath(top), program, context):
+        raise GaveUpError(
+            "untrusted",
+            f"its `objects/info/alternates` leads to {_path(borrowed[0])}, objects of another repository: "
+            f"`git config --global --add safe.directory {shlex.quote(_path(top))}` admits them",
+        )
+    return borrowed
+
+
+def _list_borrowed(common: str, context: Context) -> Iterator[str]:
+    """Yield the directories of objects outside of a repository's own (gitrepository-layout, `alternates`).
+
+    A list that no git writes is one of them.
+    """
+    own = os.path.realpath(os.path.join(common, "objects"))
+    waiting, seen = [own], {own}
+    while waiting:
+        context.left()
+        folder = waiting.pop()
+        place = os.path.join(folder, "info", "alternates")
+        content = _read(place, _MOST_ALTERNATES)
+        if len(content) == _MOST_ALTERNATES or b"\0" in content:
+            yield place
+            continue
+        for line in content.split(b"\n"):
+            if not line or line.startswith(b"#"):
+                continue
+            target = os.path.realpath(os.path.join(folder, os.fsdecode(line)))
+            if line.startswith(b'"') or not (target + os.sep).startswith(
+                own + os.sep
+            ):  # git reads quotes, too
+                yield target
+            elif target not in seen:
+                seen.add(target)
+                waiting.append(target)
 
 
 def _has_work_tree(folder: str, top: str, program: str, context: Context) -> bool:
