@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from typing import List, Union
 
 from reprobuild_portable.capture.model import Context
+from reprobuild_portable.host import host
 
 
 def _read(path: str, most: int = 1 << 20) -> bytes:
     """Return the content of a small file of the system.
 
-    The content is empty if the file cannot be read.
+    The content is empty if the file cannot be read, or is a pipe or a device.
     """
     try:
-        with open(path, "rb") as stream:
-            return stream.read(most)
+        number = host.open(path, host.O_RDONLY | host.O_NONBLOCK | host.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(host.fstat(number).st_mode):
+                return b""
+            with open(number, "rb", closefd=False) as stream:
+                return stream.read(most)
+        finally:
+            host.close(number)
     except OSError:
         return b""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -197,3 +199,35 @@ def test_remotes_of_an_included_configuration(tmp_path: Path, private: Path) -> 
         {"name": "mine", "url": "https://git.example.org/mine.git"}
     ]
     assert "secret/plan" not in (tmp_path / "out" / "capture.json").read_text()
+
+
+PIPES = [
+    "commondir", "config", "index", "packed-refs", "info/exclude", "info/attributes", "objects/info/alternates",
+    "refs/heads/other", "objects/pack/x.pack", f"sharedindex.{'0' * 40}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PIPES)
+def test_a_pipe_in_a_git_directory(name: str, tmp_path: Path) -> None:
+    """git would wait for another end of it."""
+    top = new_origin(tmp_path)
+    place = top / ".git" / name
+    place.parent.mkdir(exist_ok=True)
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    begin = time.monotonic()
+    found = taken(top, tmp_path / "out")
+    assert time.monotonic() - begin < 5
+    assert found["repositories"] == []
+    assert found["parts"]["repository clone"]["why"].endswith(f"/.git/{name} is no regular file")
+
+
+def test_a_pipe_in_place_of_a_snapshot(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    (top / "d").mkdir()
+    (top / "d" / "capture.json").symlink_to(tmp_path / "pipe")
+    begin = time.monotonic()
+    take(top, tmp_path / "out")
+    assert time.monotonic() - begin < 5
+    assert record(tmp_path / "out")["untracked"] == {"count": 1, "paths": ["d/capture.json"]}

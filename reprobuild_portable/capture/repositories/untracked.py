@@ -75,7 +75,10 @@ def _find_results(repository: Repository, paths: List[bytes]) -> Set[bytes]:
 
 def _is_snapshot(repository: Repository, path: bytes) -> bool:
     try:
-        with open(os.path.join(os.fsencode(repository.top), path), "rb") as stream:
+        state = repository.state(path)
+        if state is None or not stat.S_ISREG(state.st_mode):
+            return False
+        with open(repository.open(path), "rb") as stream:
             return _SNAPSHOT.match(stream.read(64)) is not None
     except OSError:
         return False
