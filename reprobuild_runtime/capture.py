@@ -6652,7 +6652,8 @@ def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[s
 # Tracked files of a work tree.
 
 _LFS = re.compile(
-    rb"version https://git-lfs\.github\.com/spec/v1\n.*?oid sha256:([0-9a-f]{64})\nsize (\d+)\n", re.DOTALL
+    rb"version https://git-lfs\.github\.com/spec/v1\n.*?oid sha256:([0-9a-f]{64})\nsize (\d{1,19})\n",
+    re.DOTALL,
 )
 
 

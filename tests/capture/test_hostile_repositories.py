@@ -231,3 +231,14 @@ def test_a_pipe_in_place_of_a_snapshot(tmp_path: Path) -> None:
     take(top, tmp_path / "out")
     assert time.monotonic() - begin < 5
     assert record(tmp_path / "out")["untracked"] == {"count": 1, "paths": ["d/capture.json"]}
+
+
+def test_a_pointer_with_an_endless_size(tmp_path: Path) -> None:
+    """Python refuses to read a number of 5,000 digits."""
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize %s\n" % (0, b"9" * 5000)
+    top = new_origin(tmp_path, {"big.bin": pointer, "kept.py": b"one\n"})
+    write(top, ".git/info/attributes", b"*.bin filter=lfs\n")
+    git(top, "config", "filter.lfs.clean", "cat")
+    write(top, "big.bin", b"x\n")
+    take(top, tmp_path / "out")
+    assert record(tmp_path / "out")["changed"] == {"count": 1, "paths": ["big.bin"]}

@@ -23,7 +23,8 @@ from reprobuild_portable.capture.repositories.search import _read_blobs
 from reprobuild_portable.capture.repositories.untracked import _look_untracked
 
 _LFS = re.compile(
-    rb"version https://git-lfs\.github\.com/spec/v1\n.*?oid sha256:([0-9a-f]{64})\nsize (\d+)\n", re.DOTALL
+    rb"version https://git-lfs\.github\.com/spec/v1\n.*?oid sha256:([0-9a-f]{64})\nsize (\d{1,19})\n",
+    re.DOTALL,
 )
 
 
