@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -338,6 +340,57 @@ def test_a_bomb_is_refused_before_a_file_is_written(snapshot: Path, said: Said) 
     assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 3
     assert re.search(r"the captured repository clone: \d+ bytes of objects, and its tree \w+ unpacks to 1000 files of "
                      r"2097152000 bytes", said.err)  # fmt: skip
+    assert not (snapshot.parent / "again").exists()
+
+
+def with_inner(snapshot: Path, count: int) -> None:
+    """Copy the record of the repository, as repositories inside it."""
+    path = snapshot / "capture.json"
+    document: dict[str, Any] = json.loads(path.read_text())
+    (outer,) = document["repositories"]
+    document["repositories"] += [
+        {**outer, "name": f"inner{number}", "parent": "clone", "path": f"inner{number}"}
+        for number in range(count)
+    ]
+    path.write_text(json.dumps(document))
+
+
+def test_one_bundle_of_several_repositories(snapshot: Path, said: Said) -> None:
+    with_inner(snapshot, 3)
+    assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 3
+    assert "the captured repository inner0: another repository has its bundle clone.bundle, too" in said.err
+    assert not (snapshot.parent / "again").exists()
+
+
+def test_the_work_trees_of_a_restoration_have_one_allowance(snapshot: Path, said: Said) -> None:
+    """Each is just within its own bounds."""
+    git(snapshot.parent, "init", "-q", "--bare", "evil.git")
+    blob = b"\0" * (2 << 20)
+    entries = [(b"100644", b"%05d" % number, blob) for number in range(70)]  # 140 MiB
+    plant(snapshot, *pack_of(snapshot.parent, entries))
+    with_inner(snapshot, 3)
+    path = snapshot / "capture.json"
+    document = json.loads(path.read_text())
+    for repository in document["repositories"][1:]:
+        name = f"{repository['name']}.bundle"
+        shutil.copy(snapshot / "clone.bundle", snapshot / name)
+        repository["bundle"] = {**repository["bundle"], "file": name}
+    path.write_text(json.dumps(document))
+    assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 3
+    assert re.search(r"the captured repository inner\d: it and the work trees around it unpack to \d+ files and "
+                     r"directories of \d+ bytes, from \d+ bytes of objects", said.err)  # fmt: skip
+    assert not (snapshot.parent / "again").exists()
+
+
+def test_a_disk_without_room_for_the_files(
+    snapshot: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(snapshot)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5))
+    origin = f"clone={snapshot.parent / 'origin.git'}"
+    assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again", "--source", origin) == 6
+    assert re.search(r"the captured repository clone has files of \d+ bytes, and 5 are free", said.err)
+    assert "make room, or name a directory on another disk with -o" in said.err
     assert not (snapshot.parent / "again").exists()
 
 

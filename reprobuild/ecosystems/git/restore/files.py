@@ -14,6 +14,7 @@ from typing import IO, Protocol
 from msgspec import Struct
 
 from reprobuild.ecosystems.git.restore.paths import check_paths
+from reprobuild.ecosystems.git.restore.room import Room
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.names import LONGEST_PATH, MOST_MEMBERS, check_target, most_bytes
@@ -60,16 +61,18 @@ class WorkTree(Protocol):
         """Return the error that names the repository."""
 
 
-def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[TreeFile]:
+def list_files(work: WorkTree, tree: str, inner: set[bytes], room: Room | None = None) -> list[TreeFile]:
     """Return the files of a tree, with checked paths.
 
     Args:
         work: has the objects.
         tree: its id.
         inner: paths of other repositories inside.
+        room: for a tree whose files are to be written.
 
     Raises:
         SnapshotError: it is missing, malicious, or a decompression bomb.
+        EngineError: the disk has no room for it.
     """
     words = ("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", tree)  # empty trees, too: they count
     try:
@@ -78,7 +81,7 @@ def list_files(work: WorkTree, tree: str, inner: set[bytes]) -> list[TreeFile]:
         raise work.refused(f"the tree {tree} is missing") from None
     rows = [_parse_row(row) for row in out.split(b"\0")[:-1]]
     files = [row for row in rows if row.mode != _TREE]
-    _check_sizes(work, tree, files, len(rows) - len(files))
+    _check_sizes(work, tree, files, len(rows) - len(files), room)
     among = inner - {file.path for file in files if file.mode == _SUBMODULE}
     check_paths([file.path for file in files], among, work.one.name)
     return files
@@ -90,7 +93,9 @@ def _parse_row(row: bytes) -> TreeFile:
     return TreeFile(mode, oid, 0 if size == b"-" else int(size), path)
 
 
-def _check_sizes(work: WorkTree, tree: str, files: Sequence[TreeFile], directories: int) -> None:
+def _check_sizes(
+    work: WorkTree, tree: str, files: Sequence[TreeFile], directories: int, room: Room | None
+) -> None:
     """Refuse a tree that unpacks to far more bytes, or to too many files and directories.
 
     The bytes of its files are compared with those of its objects, before a file is read.
@@ -98,7 +103,8 @@ def _check_sizes(work: WorkTree, tree: str, files: Sequence[TreeFile], directori
     objects = work.target / ".git" / "objects"
     packed = sum(path.stat().st_size for path in objects.rglob("*") if path.is_file())
     total = sum(file.size for file in files)
-    if total + directories * _BLOCK > most_bytes(packed) or len(files) + directories > MOST_MEMBERS:
+    whole, count = total + directories * _BLOCK, len(files) + directories
+    if whole > most_bytes(packed) or count > MOST_MEMBERS:
         raise work.refused(
             f"{packed} bytes of objects, and its tree {tree[:12]} unpacks to {len(files)} files of {total} bytes, "
             f"in {directories} directories"
@@ -106,6 +112,8 @@ def _check_sizes(work: WorkTree, tree: str, files: Sequence[TreeFile], directori
     link = next((file for file in files if file.mode == _LINK and file.size > LONGEST_PATH), None)
     if link:
         raise work.refused(f"{link.path!r} is a link of {link.size} bytes")
+    if room:
+        room.take(work.one, work.target, packed, whole, count)
 
 
 def write_files(work: WorkTree, files: Sequence[TreeFile]) -> None:

@@ -23,6 +23,7 @@ from reprobuild.ecosystems.git.restore.origins import (
     missing_commit_error,
 )
 from reprobuild.ecosystems.git.restore.paths import check_path, inner_path
+from reprobuild.ecosystems.git.restore.room import Room, check_bundles
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
@@ -89,20 +90,35 @@ def restore_repository(
         SnapshotError: the capture is damaged, malicious or incomplete, or no address has a commit.
         EngineError: git is absent or failed.
     """
-    work_trees = []
-    todo = [(_find_repository(repositories, name), target)]
+    work_trees, room = [], Room()
+    by_parent: dict[str | None, list[CapturedRepository]] = {}
+    for repository in repositories:
+        by_parent.setdefault(repository.parent, []).append(repository)
+    outermost = _find_repository(repositories, name)
+    check_bundles(_list_inside(outermost, by_parent))
+    todo = [(outermost, target)]
     while todo:
         repository, place = todo.pop()
-        inner = {unquote_path(child.path): child for child in repositories if child.parent == repository.name}
+        inner = {unquote_path(child.path): child for child in by_parent.get(repository.name, ())}
         for path in inner:
             check_path(path, repository.name)
         candidates = list_addresses(repository, (origins or {}).get(repository.name), remotes=remotes)
-        work_trees.append(_Restored(repository, folder, place, env).make(candidates, set(inner)))
+        work_trees.append(_Restored(repository, folder, place, env, room).make(candidates, set(inner)))
         todo += [
             (child, inner_path(place, path, child.name))
             for path, child in sorted(inner.items(), reverse=True)
         ]
     return tuple(work_trees)
+
+
+def _list_inside(
+    outermost: CapturedRepository, by_parent: Mapping[str | None, Sequence[CapturedRepository]]
+) -> list[CapturedRepository]:
+    """Return a repository, and those inside it at any depth."""
+    found = [outermost]
+    for repository in found:
+        found += by_parent.get(repository.name, ())
+    return found
 
 
 def _find_repository(repositories: Sequence[CapturedRepository], name: str) -> CapturedRepository:
@@ -127,8 +143,9 @@ class _Restored:
     """A work tree in progress."""
 
     def __init__(
-        self, repository: CapturedRepository, folder: Path, target: Path, env: Mapping[str, str]
+        self, repository: CapturedRepository, folder: Path, target: Path, env: Mapping[str, str], room: Room
     ) -> None:
+        self.room = room
         self.one = repository
         self.folder = folder
         self.target = target
@@ -148,8 +165,8 @@ class _Restored:
         self._mark_shallow()
         if pack:
             self._unpack(pack)
-        files = self._files(self.one.worktree, inner)
         self._files(self.one.index, set())
+        files = self._files(self.one.worktree, inner, self.room)
         write_files(self, files)
         self._index()
         self._head()
@@ -255,9 +272,9 @@ class _Restored:
         except (proc.ProcessFailedError, KeyError):
             raise self.refused("its bundle is damaged or lacks objects") from None
 
-    def _files(self, tree: str, inner: Collection[bytes]) -> list[TreeFile]:
+    def _files(self, tree: str, inner: Collection[bytes], room: Room | None = None) -> list[TreeFile]:
         """Return the files of a tree, with safe paths."""
-        return list_files(self, tree, set(inner))
+        return list_files(self, tree, set(inner), room)
 
     def _index(self) -> None:
         self.git("read-tree", self.one.index, purpose="restore the index")
