@@ -15,8 +15,9 @@ budget. Each part that failed or was given up, and each item left out, is in `ca
 from `REASONS`. The names of secrets are written, their values are not (see the rules in the sections of
 `secrets` below).
 
-Codes: 0, also if parts failed or another rank captures; 2 for a wrong command line; 3 if the directory
-cannot be written; 130 and 143 if it was interrupted. The call in a script raises no exception.
+Codes: 0, also if parts failed or another rank of the job captures; 2 for a wrong command line; 3 if the
+directory cannot be written, or has a snapshot and this is no rank of a job; 130 and 143 if it was interrupted.
+The call in a script raises no exception.
 """
 
 from __future__ import annotations
@@ -400,6 +401,7 @@ def _sha256(path: Union[str, int], context: Context) -> str:
 # Seconds. The whole ends after SECONDS, even if its parts have time left.
 SECONDS = 60.0
 STALE = 600.0  # plus its budget: then the claim of a killed job is removed
+SKEW = 60.0  # between the clocks of this machine and a file server
 TICK = 0.1  # between two checks of the running programs
 LISTING = 10.0  # of all untracked files of a repository, and of all ignored ones
 BUDGETS = {
@@ -5501,7 +5503,8 @@ def _remove_abandoned_claim(claim: str, seconds: float) -> bool:
         Whether there was such a claim.
     """
     with contextlib.suppress(OSError):
-        if time.time() - host.stat(claim).st_mtime > STALE + seconds:
+        age = time.time() - host.stat(claim).st_mtime
+        if age > STALE + seconds or age < -SKEW:  # nobody can date it in the future to keep the name
             aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
             try:
                 host.rename(claim, aside)
@@ -7734,10 +7737,13 @@ def _capture(
 
 # --- reprobuild_portable/capture/program.py ---
 
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
+_RANKS = (*_JOBS, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK")  # set by schedulers and launchers
+
 
 def default_folder(environ: Mapping[str, str]) -> str:
     """Return the default directory, the same for all ranks."""
-    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"):
+    for name in _JOBS:
         if re.fullmatch(r"[\w.\[\]-]+", environ.get(name, "")):
             return f"snapshot-{environ[name]}"
     return "snapshot"
@@ -7784,7 +7790,12 @@ def main(words: Optional[List[str]] = None) -> int:
         return _finish(
             _report(options.out or "", note=f"the capture failed: {_harmless(err)}"), options.json, 0
         )
-    return _finish(report, options.json, 0)
+    return _finish(report, options.json, 0 if report["captured"] or _is_rank(os.environ) else 3)
+
+
+def _is_rank(environ: Mapping[str, str]) -> bool:
+    """Return whether this may be one of several processes of a job, of which another captures."""
+    return any(environ.get(name) for name in _RANKS)
 
 
 def _pack(folder: str, seconds: float) -> int:

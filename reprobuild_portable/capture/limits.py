@@ -5,6 +5,7 @@ from __future__ import annotations
 # Seconds. The whole ends after SECONDS, even if its parts have time left.
 SECONDS = 60.0
 STALE = 600.0  # plus its budget: then the claim of a killed job is removed
+SKEW = 60.0  # between the clocks of this machine and a file server
 TICK = 0.1  # between two checks of the running programs
 LISTING = 10.0  # of all untracked files of a repository, and of all ignored ones
 BUDGETS = {

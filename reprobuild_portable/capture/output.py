@@ -12,7 +12,7 @@ import tempfile
 import time
 from typing import IO, Any, Dict, Iterator, Optional
 
-from reprobuild_portable.capture.limits import STALE
+from reprobuild_portable.capture.limits import SKEW, STALE
 from reprobuild_portable.capture.model import FILE_MODE, FOLDER_MODE, UnwritableError
 from reprobuild_portable.capture.processes import _WATCHER
 from reprobuild_portable.host import host
@@ -81,7 +81,8 @@ def _remove_abandoned_claim(claim: str, seconds: float) -> bool:
         Whether there was such a claim.
     """
     with contextlib.suppress(OSError):
-        if time.time() - host.stat(claim).st_mtime > STALE + seconds:
+        age = time.time() - host.stat(claim).st_mtime
+        if age > STALE + seconds or age < -SKEW:  # nobody can date it in the future to keep the name
             aside = tempfile.mkdtemp(prefix=os.path.basename(claim) + ".", dir=os.path.dirname(claim))
             try:
                 host.rename(claim, aside)

@@ -60,10 +60,10 @@ def test_a_second_capture_has_the_whole_command_for_another_directory(
     name = words[-1] if words else "snapshot"
     command = shlex.join(("reprobuild", "capture", *words[:-2], "-o", f"{name}-2"))
     hint = f"hint: {name} has a snapshot; to capture again, name another one: `{command}`"
-    assert capture(tmp_path, *words) == [TAKEN, hint]
+    assert capture(tmp_path, *words, code=3) == [TAKEN, hint]
     again = capture(tmp_path, *shlex.split(command)[2:])
     assert again[0].endswith("-2: captured")
-    assert capture(tmp_path, *words)[-1] == hint.replace("-2", "-3")
+    assert capture(tmp_path, *words, code=3)[-1] == hint.replace("-2", "-3")
 
 
 def test_a_directory_that_cannot_be_used_has_the_command_for_another(tmp_path: Path) -> None:

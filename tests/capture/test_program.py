@@ -54,7 +54,13 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
 def test_many_ranks_at_once_and_one_captures(tmp_path: Path) -> None:
     argv = [BASE, str(PROGRAM), "-o", str(tmp_path / "out"), "--json"]
     ranks = [
-        subprocess.Popen(argv, cwd=tmp_path, env=LEAN, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            argv,
+            cwd=tmp_path,
+            env={**LEAN, "SLURM_JOB_ID": "42"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         for _ in range(RANKS)
     ]
     said = [json.loads(rank.communicate()[0]) for rank in ranks]
@@ -93,6 +99,28 @@ def test_a_late_rank_leaves_the_snapshot_alone(tmp_path: Path) -> None:
         "another process has captured, or is capturing, into this directory",
     )
     assert (tmp_path / "out" / "capture.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(("name", "code"), [("RANK", 0), ("LSB_JOBID", 0), ("HOME", 3)])
+def test_a_snapshot_that_is_there_is_an_error_except_for_ranks(name: str, code: int, tmp_path: Path) -> None:
+    """It may be that of somebody else, which came with the directory."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "capture.json").write_text('{"capture": 1}\n')
+    done = run_program("-o", tmp_path / "out", env={**LEAN, name: "7"})
+    assert done.returncode == code
+    assert done.stderr.startswith("reprobuild capture: ")
+
+
+def test_a_claim_of_the_future_is_taken_over(tmp_path: Path) -> None:
+    claim = tmp_path / ".out.capturing"
+    claim.mkdir()
+    soon = time.time() + capture.SKEW / 2  # by the clock of a file server
+    os.utime(claim, (soon, soon))
+    assert run_program("-o", tmp_path / "out", env=LEAN).returncode == 3
+    later = time.time() + 10 * capture.SKEW
+    os.utime(claim, (later, later))
+    assert report(run_program("-o", tmp_path / "out", "--json", env=LEAN))["captured"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_the_claim_of_a_killed_job_is_taken_over_in_time(tmp_path: Path) -> None:
