@@ -99,7 +99,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         first = volume.read(0, BLOCK)
         size, epoch = _field(first, 124, 136), _field(first, 136, 148)
         if first != header(MANIFEST, size, epoch) or size > LARGEST_MANIFEST:
-            raise RefusedError("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
+            raise RefusedError("%s is no bundle, or damaged at its beginning" % volume.names[0], NO_BUNDLE)
         manifest = volume.read(BLOCK, size)
         start = BLOCK + size + padding_size(size)
         if volume.size < start:
@@ -110,7 +110,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         try:
             members = members_of(manifest)
         except RefusedError as err:
-            raise RefusedError("%s: %s" % (volume.paths[0], err), err.hint) from None
+            raise RefusedError("%s: %s" % (volume.names[0], err), err.hint) from None
         end = bundle_size(start, members, epoch)
         bundle = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
         _check_length(bundle)
@@ -148,9 +148,10 @@ def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
     """
     detail = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
-        path, size = volume.paths[which[0]], volume.sizes[which[0]]
-        return RefusedError("%s: %s: its copy was cut" % (path, detail), _describe_rest(path, size))
-    either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
+        name, size = volume.names[which[0]], volume.sizes[which[0]]
+        rest = _describe_rest(volume.paths[which[0]], size)
+        return RefusedError("%s: %s: its copy was cut" % (name, detail), rest)
+    either = " or ".join("%s (%d bytes)" % (volume.names[index], volume.sizes[index]) for index in which)
     return RefusedError(
         "%s: %s: one copy was cut" % (either, detail),
         "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
@@ -185,7 +186,7 @@ def _list_short_parts(bundle: Bundle) -> Sequence[int]:
 def _check_length(bundle: Bundle) -> None:
     volume, end = bundle.volume, bundle.end
     if volume.size > end:
-        raise RefusedError("%s: %d bytes follow its end" % (volume.paths[-1], volume.size - end), AGAIN)
+        raise RefusedError("%s: %d bytes follow its end" % (volume.names[-1], volume.size - end), AGAIN)
     if volume.size == end:
         return
     whole = max(volume.sizes)

@@ -57,7 +57,7 @@ def _find_member_damage(bundle: Bundle, member: Member, begin: int, sink: Member
         while rest:
             piece = bundle.volume.read(begin + member.size - rest, min(CHUNK, rest))
             if not piece:
-                raise RefusedError("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
+                raise RefusedError("%s became shorter meanwhile" % bundle.volume.names[-1], AGAIN)
             digest.update(piece)
             sink.write(piece)
             rest -= len(piece)

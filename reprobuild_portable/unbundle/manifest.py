@@ -172,3 +172,20 @@ def _check_path(path: Any) -> None:
 def escape_text(text: str) -> str:
     """Escape untrusted text for a terminal, and shorten it."""
     return text.encode("unicode_escape").decode()[:300]
+
+
+# Of CI servers; `reprobuild.infra.escape` has the same and its sources.
+_COMMAND = re.compile(r"(?i)#(?=#(?:vso|teamcity)?\[)|(?<![^\n])(?P<blank>[^\S\n]*):(?=:[a-z])")
+
+
+def escape_lines(text: str) -> str:
+    """Escape what a terminal or a CI server would act on, and keep line breaks."""
+    shown = "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return _COMMAND.sub(
+        lambda match: "\\x23" if match.group("blank") is None else match.group("blank") + "\\x3a", shown
+    )
+
+
+def escape_name(path: str) -> str:
+    """Escape the path of a file, as one line."""
+    return escape_lines(path).replace("\n", "\\n")

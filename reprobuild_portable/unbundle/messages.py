@@ -6,7 +6,7 @@ import sys
 from typing import Callable, Sequence
 
 from reprobuild_portable.unbundle.format import MOST_NAMED
-from reprobuild_portable.unbundle.manifest import escape_text
+from reprobuild_portable.unbundle.manifest import escape_lines, escape_text
 
 
 def origin(source: str, signed: bool, signer: str) -> str:
@@ -36,4 +36,5 @@ def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
 
 
 def print_line(text: str) -> None:
-    print(text, file=sys.stderr)
+    """Print a message; a name in it may hold anything."""
+    print(escape_lines(text), file=sys.stderr)

@@ -26,7 +26,7 @@ from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
 from reprobuild_portable.unbundle.damage import check
 from reprobuild_portable.unbundle.engine import load
 from reprobuild_portable.unbundle.format import PAGE, RefusedError
-from reprobuild_portable.unbundle.manifest import escape_text
+from reprobuild_portable.unbundle.manifest import escape_name, escape_text
 from reprobuild_portable.unbundle.messages import origin, print_line, say_strangers
 from reprobuild_portable.unbundle.names import check_names
 from reprobuild_portable.unbundle.strangers import list_foreign_paths
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
                 )
             if options.check:
                 check(bundle)
-                print_line("%s is whole: %d files" % (options.file, len(bundle.members)))
+                print_line("%s is whole: %d files" % (escape_name(options.file), len(bundle.members)))
                 return 0
             out = os.path.abspath(options.out)  # if it is the working directory, another replaces it
             new = unpack(
@@ -77,7 +77,10 @@ def main(argv: Sequence[str]) -> int:
             )  # `reprobuild` of another version may have unpacked the bundle
             print_line(
                 "%s in %s; its README.md says what can be done with it"
-                % ("unpacked" if new else "its files are whole, and there already", options.out)
+                % (
+                    "unpacked" if new else "its files are whole, and there already",
+                    escape_name(options.out),
+                )
             )
             if not new:
                 say_strangers(list_foreign_paths(bundle, out), print_line)

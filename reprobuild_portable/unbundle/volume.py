@@ -7,7 +7,7 @@ import re
 from typing import Any, List, Sequence
 
 from reprobuild_portable.unbundle.format import BLOCK, MANIFEST, MOST_NAMED, NO_BUNDLE, RefusedError, header
-from reprobuild_portable.unbundle.manifest import escape_text
+from reprobuild_portable.unbundle.manifest import escape_name, escape_text
 
 _PART = re.compile(r"(.+)\.(\d{3,6})")
 
@@ -17,6 +17,7 @@ class BundleVolume:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
+        self.names = [escape_name(path) for path in self.paths]  # for messages
         self.sizes = [os.path.getsize(path) for path in self.paths]
         self.size = sum(self.sizes)
         self._opened = -1
@@ -42,10 +43,10 @@ class BundleVolume:
     def place(self, start: int, end: int) -> str:
         """Return the files, and the places in them, of bytes."""
         places, before = [], 0
-        for path, length in zip(self.paths, self.sizes):
+        for name, length in zip(self.names, self.sizes):
             first, last = max(start - before, 0), min(end - before, length)
             if first < last:
-                places.append("bytes %d to %d of %s" % (first + 1, last, path))
+                places.append("bytes %d to %d of %s" % (first + 1, last, name))
             before += length
         return " and ".join(places)
 
@@ -111,18 +112,19 @@ def find_parts(path: str) -> List[str]:
     for part, size in zip(paths[:-1], sizes):
         if size < max(sizes):
             message = "%s has %d bytes of " + whole + ": its copy was cut"
-            raise RefusedError(message % (part, size, max(sizes)), _describe_rest(part, size))
+            raise RefusedError(message % (escape_name(part), size, max(sizes)), _describe_rest(part, size))
     return paths
 
 
 def _parts_named(stem: str, numbers: Sequence[int]) -> str:
+    stem = escape_name(stem)
     return ", ".join("%s.%03d" % (stem, number) for number in numbers[:MOST_NAMED]) + (
         " and %d more" % (len(numbers) - MOST_NAMED) if len(numbers) > MOST_NAMED else ""
     )
 
 
 def _describe_rest(path: str, size: int) -> str:
-    name = os.path.basename(path)
+    name = escape_name(os.path.basename(path))
     return "go on with the copy, as `rsync --append-verify` does: %s lacks `tail -c +%d` of the original" % (
         name,
         size + 1,

@@ -550,3 +550,21 @@ def test_an_engine_that_reads_nothing_says_why_itself(results: Results, tmp_path
         assert said.returncode == 11, said.stderr
         assert words in said.stderr
         assert "hint: " in said.stderr
+
+
+ODD = ("\x1b[2J\u202ebundle.tar", "b\n::error::planted.tar", "::warning::b.tar", "##vso[x]b.tar")
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("damage", ["none", "beginning", "cut"])
+def test_the_name_of_a_bundle_is_escaped(name: str, damage: str, results: Results, tmp_path: Path) -> None:
+    """A terminal or a CI server would act on it; the file came from somebody."""
+    results.bundle(tmp_path / "b.tar")
+    content = (tmp_path / "b.tar").read_bytes()
+    (tmp_path / name).write_bytes({"none": content, "beginning": b"x" * 4096, "cut": content[:-4096]}[damage])
+    argv = [sys.executable, "-I", "-S", str(ALONE), name, "--check"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (damage == "none")
+    assert "b.tar" in done.stderr or "bundle.tar" in done.stderr or "planted.tar" in done.stderr
+    assert "##vso[" not in done.stderr
+    assert all(line.isprintable() and not line.startswith("::") for line in done.stderr.splitlines())

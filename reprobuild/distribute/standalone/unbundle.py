@@ -482,6 +482,23 @@ def escape_text(text: str) -> str:
     return text.encode("unicode_escape").decode()[:300]
 
 
+# Of CI servers; `reprobuild.infra.escape` has the same and its sources.
+_COMMAND = re.compile(r"(?i)#(?=#(?:vso|teamcity)?\[)|(?<![^\n])(?P<blank>[^\S\n]*):(?=:[a-z])")
+
+
+def escape_lines(text: str) -> str:
+    """Escape what a terminal or a CI server would act on, and keep line breaks."""
+    shown = "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return _COMMAND.sub(
+        lambda match: "\\x23" if match.group("blank") is None else match.group("blank") + "\\x3a", shown
+    )
+
+
+def escape_name(path: str) -> str:
+    """Escape the path of a file, as one line."""
+    return escape_lines(path).replace("\n", "\\n")
+
+
 # --- reprobuild_portable/search_path.py ---
 # PATH without relative directories.
 
@@ -626,6 +643,7 @@ class BundleVolume:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
+        self.names = [escape_name(path) for path in self.paths]  # for messages
         self.sizes = [os.path.getsize(path) for path in self.paths]
         self.size = sum(self.sizes)
         self._opened = -1
@@ -651,10 +669,10 @@ class BundleVolume:
     def place(self, start: int, end: int) -> str:
         """Return the files, and the places in them, of bytes."""
         places, before = [], 0
-        for path, length in zip(self.paths, self.sizes):
+        for name, length in zip(self.names, self.sizes):
             first, last = max(start - before, 0), min(end - before, length)
             if first < last:
-                places.append("bytes %d to %d of %s" % (first + 1, last, path))
+                places.append("bytes %d to %d of %s" % (first + 1, last, name))
             before += length
         return " and ".join(places)
 
@@ -720,18 +738,19 @@ def find_parts(path: str) -> List[str]:
     for part, size in zip(paths[:-1], sizes):
         if size < max(sizes):
             message = "%s has %d bytes of " + whole + ": its copy was cut"
-            raise RefusedError(message % (part, size, max(sizes)), _describe_rest(part, size))
+            raise RefusedError(message % (escape_name(part), size, max(sizes)), _describe_rest(part, size))
     return paths
 
 
 def _parts_named(stem: str, numbers: Sequence[int]) -> str:
+    stem = escape_name(stem)
     return ", ".join("%s.%03d" % (stem, number) for number in numbers[:MOST_NAMED]) + (
         " and %d more" % (len(numbers) - MOST_NAMED) if len(numbers) > MOST_NAMED else ""
     )
 
 
 def _describe_rest(path: str, size: int) -> str:
-    name = os.path.basename(path)
+    name = escape_name(os.path.basename(path))
     return "go on with the copy, as `rsync --append-verify` does: %s lacks `tail -c +%d` of the original" % (
         name,
         size + 1,
@@ -814,7 +833,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         first = volume.read(0, BLOCK)
         size, epoch = _field(first, 124, 136), _field(first, 136, 148)
         if first != header(MANIFEST, size, epoch) or size > LARGEST_MANIFEST:
-            raise RefusedError("%s is no bundle, or damaged at its beginning" % volume.paths[0], NO_BUNDLE)
+            raise RefusedError("%s is no bundle, or damaged at its beginning" % volume.names[0], NO_BUNDLE)
         manifest = volume.read(BLOCK, size)
         start = BLOCK + size + padding_size(size)
         if volume.size < start:
@@ -825,7 +844,7 @@ def open_bundle(path: str, signers: str = "", keygen: Optional[Keygen] = None) -
         try:
             members = members_of(manifest)
         except RefusedError as err:
-            raise RefusedError("%s: %s" % (volume.paths[0], err), err.hint) from None
+            raise RefusedError("%s: %s" % (volume.names[0], err), err.hint) from None
         end = bundle_size(start, members, epoch)
         bundle = Bundle(volume, epoch, manifest, signature, signer, members, start, end)
         _check_length(bundle)
@@ -863,9 +882,10 @@ def _cut(volume: BundleVolume, end: str, which: Sequence[int]) -> RefusedError:
     """
     detail = "%d bytes are there of %s" % (volume.size, end)
     if len(which) == 1:
-        path, size = volume.paths[which[0]], volume.sizes[which[0]]
-        return RefusedError("%s: %s: its copy was cut" % (path, detail), _describe_rest(path, size))
-    either = " or ".join("%s (%d bytes)" % (volume.paths[index], volume.sizes[index]) for index in which)
+        name, size = volume.names[which[0]], volume.sizes[which[0]]
+        rest = _describe_rest(volume.paths[which[0]], size)
+        return RefusedError("%s: %s: its copy was cut" % (name, detail), rest)
+    either = " or ".join("%s (%d bytes)" % (volume.names[index], volume.sizes[index]) for index in which)
     return RefusedError(
         "%s: %s: one copy was cut" % (either, detail),
         "compare their sizes with those of the originals, and go on with the copy that is shorter, as"
@@ -900,7 +920,7 @@ def _list_short_parts(bundle: Bundle) -> Sequence[int]:
 def _check_length(bundle: Bundle) -> None:
     volume, end = bundle.volume, bundle.end
     if volume.size > end:
-        raise RefusedError("%s: %d bytes follow its end" % (volume.paths[-1], volume.size - end), AGAIN)
+        raise RefusedError("%s: %d bytes follow its end" % (volume.names[-1], volume.size - end), AGAIN)
     if volume.size == end:
         return
     whole = max(volume.sizes)
@@ -967,7 +987,7 @@ def _find_member_damage(bundle: Bundle, member: Member, begin: int, sink: Member
         while rest:
             piece = bundle.volume.read(begin + member.size - rest, min(CHUNK, rest))
             if not piece:
-                raise RefusedError("%s became shorter meanwhile" % bundle.volume.paths[-1], AGAIN)
+                raise RefusedError("%s became shorter meanwhile" % bundle.volume.names[-1], AGAIN)
             digest.update(piece)
             sink.write(piece)
             rest -= len(piece)
@@ -1091,7 +1111,8 @@ def say_strangers(paths: Sequence[str], say: Callable[[str], None]) -> None:
 
 
 def print_line(text: str) -> None:
-    print(text, file=sys.stderr)
+    """Print a message; a name in it may hold anything."""
+    print(escape_lines(text), file=sys.stderr)
 
 
 # --- reprobuild_portable/unbundle/names.py ---
@@ -1627,7 +1648,7 @@ def main(argv: Sequence[str]) -> int:
                 )
             if options.check:
                 check(bundle)
-                print_line("%s is whole: %d files" % (options.file, len(bundle.members)))
+                print_line("%s is whole: %d files" % (escape_name(options.file), len(bundle.members)))
                 return 0
             out = os.path.abspath(options.out)  # if it is the working directory, another replaces it
             new = unpack(
@@ -1639,7 +1660,10 @@ def main(argv: Sequence[str]) -> int:
             )  # `reprobuild` of another version may have unpacked the bundle
             print_line(
                 "%s in %s; its README.md says what can be done with it"
-                % ("unpacked" if new else "its files are whole, and there already", options.out)
+                % (
+                    "unpacked" if new else "its files are whole, and there already",
+                    escape_name(options.out),
+                )
             )
             if not new:
                 say_strangers(list_foreign_paths(bundle, out), print_line)
