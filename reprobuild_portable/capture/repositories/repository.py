@@ -162,7 +162,7 @@ class Repository:
         `env` are variables for this command.
         """
         context = self.context._replace(deadline=min(self.context.deadline, time.monotonic() + seconds))
-        with _naming(words[0]):
+        with _naming(words):
             return _run(
                 [self.program, *self.options, *words], context, env={**self.env, **env}, cwd=self.top,
                 stdin=stdin, out=out, most=most, codes=codes,
@@ -177,7 +177,7 @@ class Repository:
         if not os.path.isdir(folder):
             make_git_directory(folder, self.hash, self.index, self.folder)
         argv = [self.program, f"--git-dir={folder}", f"--work-tree={folder}", *self.paths, *words]
-        with _naming(words[0]):
+        with _naming(words):
             return _run(
                 argv, self.context, env={**self.env, **NO_SETTINGS, **env}, cwd=folder, stdin=stdin
             )  # fmt: skip
@@ -292,12 +292,12 @@ class Repository:
 
 
 @contextlib.contextmanager
-def _naming(command: str) -> Iterator[None]:
+def _naming(words: Sequence[str]) -> Iterator[None]:
     """Name a command of git in errors of the body."""
     try:
         yield
     except GaveUpError as err:
-        raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {command}`")) from None
+        raise GaveUpError(err.reason, err.why.replace("`git`", f"`git {words[0]}`")) from None
 
 
 _FOLDER = host.O_DIRECTORY | host.O_CLOEXEC | getattr(os, "O_PATH", host.O_RDONLY)

@@ -115,10 +115,10 @@ def _list_inside(
     outermost: CapturedRepository, by_parent: Mapping[str | None, Sequence[CapturedRepository]]
 ) -> list[CapturedRepository]:
     """Return a repository, and those inside it at any depth."""
-    found = [outermost]
-    for repository in found:
-        found += by_parent.get(repository.name, ())
-    return found
+    inside = [outermost]
+    for repository in inside:
+        inside += by_parent.get(repository.name, ())
+    return inside
 
 
 def _find_repository(repositories: Sequence[CapturedRepository], name: str) -> CapturedRepository:
