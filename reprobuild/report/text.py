@@ -21,6 +21,7 @@ from reprobuild.report.code import describe_changes, find_code, render_code
 from reprobuild.report.determinism import verdict_lines
 from reprobuild.report.difference import safe_text
 from reprobuild.report.machine import machine_lines
+from reprobuild.report.trace_command import trace_lines
 from reprobuild.report.units import format_bytes, format_duration
 from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.environment.path_mapping import unquote_directory
@@ -59,7 +60,7 @@ def render_text(
             *_digest_lines(lock, image),
             "",
             f"run it: {_run_command(lock, out)}",
-            *(_trace_lines(verdict, out) if verdict else ()),
+            *(trace_lines(verdict, out) if verdict else ()),
             *_result_lines(image, verdict, out, size, seconds),
         ]
     )
@@ -74,27 +75,6 @@ def _digest_lines(lock: Lock, image: Image) -> list[str]:
         f"manifest  {image.manifest}",
         *(f"{kind:<8}  {digest}" for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest),
     ]
-
-
-def _trace_lines(verdict: Verdict, out: Path) -> list[str]:
-    """Return the command that finds where two runs of a drifting workload part."""
-    work = verdict.work
-    drifting = [comparison.name for comparison in verdict.comparisons if comparison.verdict == "drift"]
-    if work is None or not drifting:
-        return []
-    files = [name.removeprefix("artefact ") for name in drifting if name.startswith("artefact ")]
-    files += [
-        f"{{out}}/{name.removeprefix('workload output ')}"
-        for name in drifting
-        if name.startswith("workload output ")
-    ]
-    words = ["reprobuild", "trace", str(out), "--seed", str(work.seed)]
-    words += [word for place in work.volumes for word in ("-v", f"DIR:{place}")]
-    words += [word for name in work.secrets for word in ("--secret", name)]
-    words += [word for name, value in work.variables.items() for word in ("-e", f"{name}={value}")]
-    words += ["-w", work.workdir] if work.workdir else []
-    words += [word for name in files for word in ("--output-file", name)]
-    return [f"find where it drifts: {safe_text(shlex.join([*words, '--', 'sh', '-c', work.command]), 2000)}"]
 
 
 def _run_command(lock: Lock, out: Path) -> str:

@@ -65,7 +65,7 @@ def _list_odd_files(folder: str, common: str, context: Context) -> Iterator[Tupl
             yield place, _LEADS_OUT
         if os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place)):
             yield place, _NOT_REGULAR
-    seen = set()
+    visited = set()
     while waiting:
         context.left()
         for entry in _scan(waiting.pop()):
@@ -78,8 +78,8 @@ def _list_odd_files(folder: str, common: str, context: Context) -> Iterator[Tupl
             target = os.path.realpath(entry.path)
             if not target.startswith(inside):
                 yield entry.path, _LEADS_OUT
-            elif os.path.isdir(target) and target not in seen:
-                seen.add(target)
+            elif os.path.isdir(target) and target not in visited:
+                visited.add(target)
                 waiting.append(target)
             elif os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
                 yield entry.path, _NOT_REGULAR
@@ -102,12 +102,12 @@ def _check_borrowed(top: str, common: str, program: str, context: Context) -> Li
 
 
 def _list_borrowed(common: str, context: Context) -> Iterator[str]:
-    """Yield the directories of objects outside of a repository's own (gitrepository-layout, `alternates`).
+    """Yield the directories of objects outside of a repository (gitrepository-layout, `alternates`).
 
     A list that no git writes is one of them.
     """
-    own = os.path.realpath(os.path.join(common, "objects"))
-    waiting, seen = [own], {own}
+    objects = os.path.realpath(os.path.join(common, "objects"))
+    waiting, visited = [objects], {objects}
     while waiting:
         context.left()
         folder = waiting.pop()
@@ -121,11 +121,11 @@ def _list_borrowed(common: str, context: Context) -> Iterator[str]:
                 continue
             target = os.path.realpath(os.path.join(folder, os.fsdecode(line)))
             if line.startswith(b'"') or not (target + os.sep).startswith(
-                own + os.sep
+                objects + os.sep
             ):  # git reads quotes, too
                 yield target
-            elif target not in seen:
-                seen.add(target)
+            elif target not in visited:
+                visited.add(target)
                 waiting.append(target)
 
 

@@ -14,7 +14,7 @@ from typing import IO, Protocol
 from msgspec import Struct
 
 from reprobuild.ecosystems.git.restore.paths import check_paths
-from reprobuild.ecosystems.git.restore.room import Room
+from reprobuild.ecosystems.git.restore.room import RestoreAllowance
 from reprobuild.errors import BuildError, SnapshotError
 from reprobuild.infra import proc
 from reprobuild.infra.untrusted.names import LONGEST_PATH, MOST_MEMBERS, check_target, most_bytes
@@ -61,7 +61,9 @@ class WorkTree(Protocol):
         """Return the error that names the repository."""
 
 
-def list_files(work: WorkTree, tree: str, inner: set[bytes], room: Room | None = None) -> list[TreeFile]:
+def list_files(
+    work: WorkTree, tree: str, inner: set[bytes], room: RestoreAllowance | None = None
+) -> list[TreeFile]:
     """Return the files of a tree, with checked paths.
 
     Args:
@@ -94,7 +96,7 @@ def _parse_row(row: bytes) -> TreeFile:
 
 
 def _check_sizes(
-    work: WorkTree, tree: str, files: Sequence[TreeFile], directories: int, room: Room | None
+    work: WorkTree, tree: str, files: Sequence[TreeFile], directories: int, room: RestoreAllowance | None
 ) -> None:
     """Refuse a tree that unpacks to far more bytes, or to too many files and directories.
 

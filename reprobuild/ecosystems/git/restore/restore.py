@@ -23,7 +23,7 @@ from reprobuild.ecosystems.git.restore.origins import (
     missing_commit_error,
 )
 from reprobuild.ecosystems.git.restore.paths import check_path, inner_path
-from reprobuild.ecosystems.git.restore.room import Room, check_bundles
+from reprobuild.ecosystems.git.restore.room import RestoreAllowance, check_bundles
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
@@ -90,7 +90,7 @@ def restore_repository(
         SnapshotError: the capture is damaged, malicious or incomplete, or no address has a commit.
         EngineError: git is absent or failed.
     """
-    work_trees, room = [], Room()
+    work_trees, room = [], RestoreAllowance()
     by_parent: dict[str | None, list[CapturedRepository]] = {}
     for repository in repositories:
         by_parent.setdefault(repository.parent, []).append(repository)
@@ -143,7 +143,12 @@ class _Restored:
     """A work tree in progress."""
 
     def __init__(
-        self, repository: CapturedRepository, folder: Path, target: Path, env: Mapping[str, str], room: Room
+        self,
+        repository: CapturedRepository,
+        folder: Path,
+        target: Path,
+        env: Mapping[str, str],
+        room: RestoreAllowance,
     ) -> None:
         self.room = room
         self.one = repository
@@ -272,7 +277,9 @@ class _Restored:
         except (proc.ProcessFailedError, KeyError):
             raise self.refused("its bundle is damaged or lacks objects") from None
 
-    def _files(self, tree: str, inner: Collection[bytes], room: Room | None = None) -> list[TreeFile]:
+    def _files(
+        self, tree: str, inner: Collection[bytes], room: RestoreAllowance | None = None
+    ) -> list[TreeFile]:
         """Return the files of a tree, with safe paths."""
         return list_files(self, tree, set(inner), room)
 

@@ -15,7 +15,7 @@ from reprobuild.infra.untrusted.names import MOST_MEMBERS, most_bytes
 from reprobuild.snapshot.capture_model import CapturedRepository
 
 
-class Room:
+class RestoreAllowance:
     """The work trees so far: their objects, bytes and files."""
 
     def __init__(self) -> None:
