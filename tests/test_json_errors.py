@@ -45,6 +45,7 @@ FAILING = {
     "store join": ["{}"],
     "store gc": ["--store", "{}"],
     "store share": ["--store", "{}", "--group", "no-such-group"],
+    "trace": ["{}"],
     "unbundle": ["{}"],
     "verify": ["{}"],
 }

@@ -38,7 +38,7 @@ SCRIPTS = (
     Planted("two_producers", "host code", "queue.get"),
     Planted("shared_memory_race", "host code", "shared.value"),
     Planted("wall_clock_schedule", "host code", "time.perf_counter"),
-    Planted("mtime_order", "data order", "st_mtime_ns"),
+    Planted("mtime_order", "data order", "os.scandir"),
     Planted("listing_order", "data order", "os.listdir"),
     Planted("resume_without_rng", "generator", "time.time_ns"),
     Planted("set_of_objects", "host code", "parameters = {"),
