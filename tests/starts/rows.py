@@ -25,6 +25,7 @@ from reprobuild.ecosystems.apt import apt_config
 from reprobuild.ecosystems.conda import linking
 from reprobuild.ecosystems.git.repository import GitRepository
 from reprobuild.ecosystems.git.restore.restore import _Restored
+from reprobuild.ecosystems.git.restore.room import RestoreAllowance
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.engines import apptainer, apptainer_gpus, builtin, builtin_unpack, podman
@@ -126,7 +127,7 @@ def restored(scene: Scene) -> object:
         index="", worktree="", bundle=None, diff=Diff(file=None, start=""),
         unmerged=(), flags={}, settings={}, attributes="", shallow=(), left_out=(), parent=None, path="",
     )  # fmt: skip
-    restored = _Restored(one, folder, folder, scene.env)
+    restored = _Restored(one, folder, folder, scene.env, RestoreAllowance())
     restored._init()
     return restored.git("status", purpose="test")
 
