@@ -27,7 +27,7 @@ class TraceLog:
     def __init__(self, folder: str, name: str, header: "Dict[str, Any]") -> None:
         """Create both files; a file of the same name is an error (FileExistsError)."""
         self._records = open(os.path.join(folder, name + ".records"), "xb")  # noqa: SIM115  open until exit
-        self._steps = open(os.path.join(folder, name + ".steps"), "xb")  # noqa: SIM115
+        self._steps = open(os.path.join(folder, name + ".steps"), "xb")  # noqa: SIM115  open until exit, too
         self._chain = b"\0" * 16
         self._waiting: "List[Dict[str, Any]]" = []
         self._size = 0

@@ -123,11 +123,11 @@ class Recorder:
 
     def digest_value(self, value: object) -> "List[Any]":
         """Return the digests of the parts of a value: of its tensors and arrays, and one of the rest."""
-        torch = sys.modules.get("torch")
+        torch: "Any" = sys.modules.get("torch")
         digests: "List[Any]" = []
         plain = []
         for path, leaf in list_leaves(torch if self.digests else _NoTensors, value):
-            if self.digests is not None and isinstance(leaf, torch.Tensor):  # type: ignore[union-attr]
+            if self.digests is not None and isinstance(leaf, torch.Tensor):
                 digests.append(self.digests.start(leaf))
             elif hasattr(leaf, "tobytes"):
                 digests.append(digest_bytes(leaf.tobytes(), f"{leaf.dtype} {leaf.shape}"))
@@ -257,7 +257,7 @@ def _watch_output(recorder: Recorder) -> None:
             settings.print_line(f"reprobuild: a line is not traced: {type(err).__name__}: {err}")
         return done
 
-    stream.write = watched  # type: ignore[method-assign]
+    vars(stream)["write"] = watched  # an attribute of this stream alone hides the method of its class
 
 
 def now() -> float:

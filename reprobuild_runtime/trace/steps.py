@@ -4,6 +4,7 @@ Functions that the compiler of PyTorch must not trace have `_torchdynamo_disable
 importing that module would cost seconds.
 """
 
+import functools
 import math
 import sys
 
@@ -22,56 +23,36 @@ _JOINED = 1 << 16  # elements up to which tensors are copied into one
 
 
 def hook_into(torch: "Any", recorder: Recorder) -> None:
-    """Record the steps of a program."""
+    """Record the steps of a program.
+
+    PyTorch without hooks for all optimizers raises AttributeError, before anything is changed.
+    """
     hooks = _StepHooks(torch, recorder)
-    _patch(torch.autograd, "backward", hooks.backward)
-    loader = torch.utils.data.dataloader._BaseDataLoaderIter
-    _patch(loader, "__next__", hooks.next_batch)
-    _patch(torch.optim.Optimizer, "__init__", hooks.make_optimizer)
     optimizer: "Any" = sys.modules["torch.optim.optimizer"]  # `torch.optim` has deleted its attribute
-    before, after = _disable(hooks.before_step), _disable(hooks.after_step)
-    if hasattr(optimizer, "register_optimizer_step_post_hook"):
-        optimizer.register_optimizer_step_pre_hook(before)
-        optimizer.register_optimizer_step_post_hook(after)
-    else:  # before PyTorch 2.0: each optimizer wraps the `step` of its class by this function
-        wrap = torch.optim.Optimizer._hook_for_profile
-
-        def hook_for_profile(subject: "Any") -> None:
-            wrap(subject)
-            step = type(subject).step
-            if not getattr(step, "traced", False):
-
-                def traced(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
-                    before(self, args, kwargs)
-                    result = step(self, *args, **kwargs)
-                    after(self, args, kwargs)
-                    return result
-
-                traced.traced = traced.hooked = True  # type: ignore[attr-defined]
-                type(subject).step = traced
-
-        torch.optim.Optimizer._hook_for_profile = hook_for_profile
+    before, after = optimizer.register_optimizer_step_pre_hook, optimizer.register_optimizer_step_post_hook
+    before(_disable(hooks.before_step))
+    after(_disable(hooks.after_step))
+    _patch(torch.autograd, "backward", hooks.backward)
+    _patch(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", hooks.next_batch)
+    _patch(torch.optim.Optimizer, "__init__", hooks.make_optimizer)
 
 
 def _disable(function: "Callable[..., Any]") -> "Callable[..., Any]":
     def untraced(*args: "Any", **kwargs: "Any") -> "Any":
         return function(*args, **kwargs)
 
-    untraced._torchdynamo_disable = True  # type: ignore[attr-defined]
+    vars(untraced)["_torchdynamo_disable"] = True
     return untraced
 
 
 def _patch(owner: "Any", name: str, around: "Callable[..., Any]") -> None:
     original = getattr(owner, name)
 
+    @functools.wraps(original)
     def patched(*args: "Any", **kwargs: "Any") -> "Any":
         return around(original, *args, **kwargs)
 
-    for attribute in ("__name__", "__qualname__", "__doc__", "__module__", "__signature__"):
-        if hasattr(original, attribute):
-            setattr(patched, attribute, getattr(original, attribute))
-    patched.__wrapped__ = original  # type: ignore[attr-defined]
-    patched._torchdynamo_disable = True  # type: ignore[attr-defined]
+    vars(patched)["_torchdynamo_disable"] = True
     setattr(owner, name, patched)
 
 
