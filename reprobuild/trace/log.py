@@ -23,7 +23,7 @@ _LONGEST = 8 << 20  # bytes of a record
 _MOST_PROCESSES = 4096
 LOG_NAME = re.compile(r"[A-Za-z0-9._+-]{1,250}[.](?:records|steps|lines)")
 
-TraceDigest = Annotated[str, Meta(max_length=64)]
+TraceDigest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 Kind = Literal[
     "batch", "loss", "gradients", "parameters", "state", "generator", "operation", "mark", "output", "stride",
 ]  # fmt: skip

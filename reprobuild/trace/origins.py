@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.trace.cause import Class, DriftCause
 from reprobuild.trace.lines import Origin
-
-_Expression = Annotated[str, Meta(min_length=1, max_length=400)]
 
 
 class DifferenceSource(Struct, frozen=True, kw_only=True):
@@ -28,7 +25,7 @@ class DifferenceSource(Struct, frozen=True, kw_only=True):
         remedy: what cures it.
     """
 
-    words: _Expression
+    words: Line
     kind: Class
     subject: Line
     remedy: Line

@@ -4,8 +4,6 @@ An operation that a program calls through NumPy, a pointer or an extension does 
 a tensor whose digest is another one than after the last recorded operation that wrote it.
 """
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from reprobuild_runtime import settings
 from reprobuild_runtime.trace import replay
 from reprobuild_runtime.trace.digests import PendingDigest, list_tensors
@@ -14,7 +12,7 @@ from reprobuild_runtime.trace.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Tuple
+    from typing import Any, Callable, Dict, List, Tuple
 
 # Their first argument is written without being read.
 _OVERWRITE = ("zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_",
@@ -28,7 +26,7 @@ class OperationRecorder:
     """Switches the record of operations on and off."""
 
     def __init__(self, torch: "Any", recorder: Recorder) -> None:
-        self._mode = _RecordingMode(torch, recorder)
+        self._mode = _make_mode(_Operations(torch, recorder).run)
         self._on = False
 
     def switch(self, on: bool) -> None:
@@ -40,20 +38,30 @@ class OperationRecorder:
         self._on = on
 
 
-class _RecordingMode(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not there for the type checker
-    """Records each operation."""
+def _make_mode(run: "Callable[[Any, Tuple[Any, ...], Dict[str, Any]], Any]") -> "Any":
+    """Return a mode of the dispatcher that passes each operation to a function."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not there for the type checker
+        def __torch_dispatch__(
+            self, func: "Any", types: "Any", args: "Tuple[Any, ...]" = (), kwargs: "Any" = None
+        ) -> "Any":
+            return run(func, args, kwargs or {})
+
+    return Mode()
+
+
+class _Operations:
+    """Runs operations, and records each."""
 
     def __init__(self, torch: "Any", recorder: Recorder) -> None:
-        super().__init__()
         self._torch, self._recorder = torch, recorder
         self._modules = ModuleNames(torch)
         self._places: "Dict[int, Tuple[str, str]]" = {}  # of forward operations, by their sequence number
         self._writers: "Dict[Tuple[str, int], int]" = {}  # the record that wrote a storage
 
-    def __torch_dispatch__(
-        self, func: "Any", types: "Any", args: "Tuple[Any, ...]" = (), kwargs: "Any" = None
-    ) -> "Any":
-        kwargs = kwargs or {}
+    def run(self, func: "Any", args: "Tuple[Any, ...]", kwargs: "Dict[str, Any]") -> "Any":
+        """Run an operation; record what it reads and writes, and where it was called."""
         if self._recorder.busy or not self._recorder.active or _is_view(func):
             return func(*args, **kwargs)
         try:

@@ -12,9 +12,9 @@ from msgspec import inspect
 
 SHA = "0123456789abcdef" * 4
 WORDS = (
-    "x", SHA, f"sha256:{SHA}", SHA[:40], "100644", "1", "", "/x", "/src/x", "x/y", "https://example.org/x", "3.11.2",
-    "x-1.0.whl", "2026-11-22T05:00:00Z", "linux/amd64", "LABEL", "amd64", "localhost/x:1",
-    "Sat, 11 Jul 2026 10:16:37 UTC",
+    "x", SHA, f"sha256:{SHA}", SHA[:40], SHA[:32], SHA[:16], "100644", "1", "", "/x", "/src/x", "x/y",
+    "https://example.org/x", "3.11.2", "x-1.0.whl", "2026-11-22T05:00:00Z", "linux/amd64", "LABEL", "amd64",
+    "localhost/x:1", "Sat, 11 Jul 2026 10:16:37 UTC",
 )  # fmt: skip
 Place = tuple["str | int | Name", ...]
 
