@@ -14,6 +14,7 @@ from reprobuild.errors import InconclusiveError
 from reprobuild.trace.cause import classify
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.log import ENTRY, read_logs
+from reprobuild_runtime.trace.digests import digest_bytes
 from reprobuild_runtime.trace.log import TraceLog
 
 Steps = Sequence[Sequence[Mapping[str, Any]]]
@@ -41,8 +42,13 @@ def compare(tmp_path: Path, first: Steps, second: Steps) -> Divergence | None:
     return find_divergence(read_logs(one), read_logs(two))
 
 
+def digests(words: str) -> list[str]:
+    return [digest_bytes(word.encode()) for word in words.split()]
+
+
 def operation(inputs: str = "", outputs: str = "", **more: Any) -> dict[str, Any]:
-    return {"inputs": inputs.split(), "outputs": outputs.split(), **more}
+    """Return a record; each word stands for a digest."""
+    return {"inputs": digests(inputs), "outputs": digests(outputs), **more}
 
 
 def test_equal_logs_have_no_divergence(tmp_path: Path) -> None:
@@ -137,7 +143,9 @@ def test_the_state_of_a_generator_is_the_last_input(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_records_of_steps(record: dict[str, str], kind: str, tmp_path: Path) -> None:
-    found = compare(tmp_path, [[{**record, "outputs": ["a"]}]], [[{**record, "outputs": ["b"]}]])
+    found = compare(
+        tmp_path, [[{**record, "outputs": digests("a")}]], [[{**record, "outputs": digests("b")}]]
+    )
     assert found is not None
     assert classify(found).kind == kind
 
@@ -187,8 +195,8 @@ def test_a_killed_program_leaves_whole_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"kind": "other"}, {"name": "a\x1b[2J"}, {"number": -5}, {"outputs": ["x" * 65]}, {"place": "a\nb"},
-        {"outputs": 3},
+        {"kind": "other"}, {"name": "a\x1b[2J"}, {"number": -5}, {"outputs": ["x" * 32]}, {"outputs": ["a" * 33]},
+        {"place": "a\nb"}, {"outputs": 3},
     ],
 )  # fmt: skip
 def test_a_record_of_another_form_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
