@@ -34,8 +34,9 @@ LAYERS = (
     ("report",),
     ("doctor",),
     ("run", "distribute"),
+    ("trace",),
     ("pipeline",),
-    ("cluster", "bisect", "trace"),
+    ("cluster", "bisect"),
     ("api", "integrations"),
     ("cli",),
 )

@@ -80,6 +80,14 @@ def _refuse_unquoted(words: list[str]) -> None:
     help="Number of containers that run the workload.",
 )  # fmt: skip
 @click.option(
+    "--resume", type=click.IntRange(min=1), metavar="STEP",
+    help="Also stop the workload after so many steps of its optimizer, resume it, and compare.",
+)  # fmt: skip
+@click.option(
+    "--resume-command", metavar="CMD", default="",
+    help="Command that resumes the workload. [default: the workload itself]",
+)  # fmt: skip
+@click.option(
     "--seed",
     type=common.SEED,
     help="Seed of the workload. [default: that of the lock, else 42]",
@@ -125,7 +133,7 @@ def command(
     no_probes: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
-    runs: int, parts: tuple[Part, ...], choices: str,
+    runs: int, parts: tuple[Part, ...], choices: str, resume: int | None, resume_command: str,
 ) -> int:  # fmt: skip
     """Verify the image in OUT again on this machine.
 
@@ -133,6 +141,7 @@ def command(
     Example:
       reprobuild verify frozen --against frozen/verdict.json
       reprobuild verify frozen --workload 'python train.py --steps 20' --output-file out.ckpt
+      reprobuild verify frozen --workload 'python train.py' --output-file out.ckpt --resume 10
       reprobuild verify frozen --only round-trip
       reprobuild verify frozen -v data:/data --env DATA=/data --workload 'python train.py' --output-file out.ckpt
     """
@@ -154,6 +163,8 @@ def command(
         ),
         ignored=ignored,
         runs=runs,
+        resume=resume or 0,
+        resume_command=resume_command,
         probes=probes,
     )
     context = common.make_context(store)

@@ -34,6 +34,7 @@ from reprobuild.output.directory import (
 )
 from reprobuild.output.times import write_times
 from reprobuild.pipeline.report import write_report
+from reprobuild.pipeline.resume import make_resume
 from reprobuild.report.html.cluster import Nodes
 from reprobuild.run.choices import ChoiceUse
 from reprobuild.run.options import AUTO, RunOptions
@@ -49,7 +50,13 @@ from reprobuild.verify.certificate.read import (
     refuse_other,
     refuse_other_work,
 )
-from reprobuild.verify.check import CheckRequest, check_seed, select_work, verify_image, work_record
+from reprobuild.verify.check import (
+    CheckRequest,
+    check_seed,
+    select_work,
+    verify_image,
+    work_record,
+)
 from reprobuild.verify.determinism.expected import read_expected
 from reprobuild.verify.verdict import PARTS, Part, Verdict
 from reprobuild.verify.workload.conditions import RUNS
@@ -75,6 +82,8 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
         work: a command to run several times, instead of the lock's workload.
         ignored: keys of values that may differ in the outputs of the lock's workload.
         runs: how many containers run the lock's workload.
+        resume: the number of steps after which the workload is stopped and resumed; 0 to leave this out.
+        resume_command: resumes it; empty for the workload's own command.
         probes: run only these probes, in short, without collectives; the verdict is then inconclusive. Empty for all.
     """
 
@@ -90,6 +99,8 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     work: Work | None = None
     ignored: tuple[str, ...] = ()
     runs: int = RUNS
+    resume: int = 0
+    resume_command: str = ""
     probes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -215,6 +226,9 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         controls=checks.controls, parts=checks.parts, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=work, probes=checks.probes, wrap=choices.wrap,
+        resume=make_resume(
+            work, check_seed(lock), context, engine, name, stop=checks.resume, command=checks.resume_command
+        ),
     )  # fmt: skip
     with context.clock.measure("check"):
         verdict = verify_image(lock, request, engine, context.env, context.say)

@@ -12,7 +12,11 @@ from reprobuild.verify.verdict import Verdict
 def trace_lines(verdict: Verdict, out: Path) -> list[str]:
     """Return the command that finds where two runs of a drifting workload part."""
     work = verdict.work
-    drifting = [comparison.name for comparison in verdict.comparisons if comparison.verdict == "drift"]
+    drifting = [
+        comparison.name
+        for comparison in verdict.comparisons
+        if comparison.verdict == "drift" and not comparison.name.startswith("resume ")
+    ]
     if work is None or not drifting:
         return []
     files = [name.removeprefix("artefact ") for name in drifting if name.startswith("artefact ")]

@@ -26,6 +26,7 @@ _KINDS = {
     "mark": "the marked value",
     "output": "the printed line",
     "stride": "the distance of the recorded steps",
+    "component": "a component of the training",
 }
 
 

@@ -26,6 +26,7 @@ LOG_NAME = re.compile(r"[A-Za-z0-9._+-]{1,250}[.](?:records|steps|lines)")
 TraceDigest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 Kind = Literal[
     "batch", "loss", "gradients", "parameters", "state", "generator", "operation", "mark", "output", "stride",
+    "component",
 ]  # fmt: skip
 Count = Annotated[int, Meta(ge=-1, le=1 << 53)]
 

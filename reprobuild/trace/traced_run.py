@@ -21,6 +21,8 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
         fill: fill memory with zeros when it is allocated, in the recorded steps.
         lines: record the lines of the user's code.
         profile: in force, or empty for that of the command.
+        components: record the components of a training before each step.
+        stop: end the process after so many steps; 0 for all.
     """
 
     first: int = 0
@@ -30,6 +32,8 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
     fill: bool = False
     lines: bool = False
     profile: str = ""
+    components: bool = False
+    stop: int = 0
 
 
 class TracedRun(Struct, frozen=True, kw_only=True):
@@ -44,3 +48,19 @@ class TracedRun(Struct, frozen=True, kw_only=True):
     folder: Path
     logs: Mapping[str, ProcessLog]
     outputs: WorkloadRun | None = None
+
+
+class ResumedRun(Struct, frozen=True, kw_only=True):
+    """A run that was stopped, and the run that went on.
+
+    Attributes:
+        stopped: the logs of the stopped run.
+        resumed: the run that went on, with the output files of both.
+        code: its exit code.
+        tail: the last lines of its errors.
+    """
+
+    stopped: Mapping[str, ProcessLog]
+    resumed: TracedRun
+    code: int
+    tail: str

@@ -61,7 +61,7 @@ from reprobuild.verify.workload.work import Work, seed_of_work, work_of_workload
 SEED = 42  # the default seed
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 _RUNTIME = f"{FILES}/lib/reprobuild_runtime"
-_GIVE_WORK = "give it, for example: --workload 'python train.py --steps 20' --output-file out.ckpt"
+GIVE_WORK = "give it, for example: --workload 'python train.py --steps 20' --output-file out.ckpt"
 THOROUGH_SECONDS = 4 * 3600
 
 
@@ -81,6 +81,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
         probes: run only these, in short, without collectives; the verdict is then inconclusive. Empty for all.
         work: the command to run several times, if any.
         wrap: gives the task of each of these runs what it needs for its time.
+        resume: stops and resumes the workload with the GPUs that it may use, and compares; None to leave it out.
     """
 
     reference: str
@@ -97,6 +98,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     probes: tuple[str, ...] = ()
     work: Work | None = None
     wrap: Callable[[Task], AbstractContextManager[Task]] = nullcontext
+    resume: Callable[[str], WorkComparison] | None = None
 
 
 def verify_image(
@@ -140,6 +142,8 @@ def verify_image(
         comparisons += compare_work(
             work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts, wrap=request.wrap
         )
+        if request.resume:
+            comparisons.append(request.resume(gpus))
     determinism, notes = judge_determinism(
         cpu,
         gpu,
@@ -240,11 +244,11 @@ def select_work(
             raise UsageError("--workload is given, and --only leaves it out", hint="add `--only workload`")
         return None
     if work is None and lock.workload is None and (named or parts == ("workload",)):
-        raise UsageError("--only workload is given, and there is no workload", hint=_GIVE_WORK)
+        raise UsageError("--only workload is given, and there is no workload", hint=GIVE_WORK)
     if work is None and lock.workload is None and runs != RUNS:
         raise UsageError(
             f"--runs {runs} says how often to run your work, and there is none",
-            hint=_GIVE_WORK,
+            hint=GIVE_WORK,
         )
     return work or (work_of_workload(lock.workload, ignored, runs) if lock.workload else None)
 

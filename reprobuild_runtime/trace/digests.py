@@ -22,6 +22,7 @@ BLOCK = 1 << 16  # words of one sum: the keys stay in a processor's second-level
 SIZE = 16  # bytes of a digest
 _WORD = 8
 _LOW = 0xFFFFFFFF
+_JOINED = 1 << 16  # elements up to which tensors are copied into one
 _SMALL = 4096  # bytes up to which BLAKE2 alone is faster on the CPU
 
 
@@ -102,6 +103,29 @@ class TensorDigests:
         words = flat[:whole].view(torch.int64)
         sums = self._sum_lanes(words, (words >> 32 & _LOW) | (words << 32)) if whole else []
         return PendingDigest(about, [*sums, flat[whole:].to(torch.int64)] if whole < size else sums)
+
+    def join(self, values: "Sequence[Any]") -> PendingDigest:
+        """Return one digest of tensors and other values; small tensors are copied into one first."""
+        torch = self._torch
+        about: "List[str]" = []
+        small: "Dict[Tuple[Any, Any], List[Any]]" = {}
+        parts = []
+        for value in values:
+            if not isinstance(value, torch.Tensor):
+                about.append(repr(value))
+                continue
+            tensor = unwrap(value.detach())
+            if tensor.numel() <= _JOINED and tensor.layout is torch.strided and not tensor.is_quantized:
+                about.append(str(tuple(tensor.shape)))
+                small.setdefault((tensor.dtype, tensor.device), []).append(tensor.reshape(-1))
+            else:
+                parts.append(self.start(tensor))
+        parts += [self.start(flat[0] if len(flat) == 1 else torch.cat(flat)) for flat in small.values()]
+        return PendingDigest(
+            " ".join(about + [part.about for part in parts]),
+            [value for part in parts for value in part.sums],
+            b"".join(part.rest for part in parts),
+        )
 
     def _sum_on_cpu(self, flat: "Any", whole: int) -> "List[Any]":
         # PyTorch refuses a view of words that begins in the middle of a word, and `frombuffer` does not.

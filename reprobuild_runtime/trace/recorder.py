@@ -20,7 +20,7 @@ from reprobuild_runtime.trace.log import TraceLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Mapping, Optional, Sequence
+    from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 _MOST_PROCESSES = 1000  # of one name
 _MOST_WAITING = 4000  # records in memory
@@ -38,6 +38,8 @@ class RecorderOptions:
         lines: whether the lines of the user's code are recorded.
         stride: the distance of the steps whose parameters are recorded; 0 to choose it by the time that it takes.
         pattern: of printed lines that end a step.
+        components: whether the components of a training are recorded before each step of an optimizer.
+        stop: the number of steps after which the process is ended; 0 for all.
     """
 
     def __init__(self, values: "Mapping[str, Any]") -> None:
@@ -46,6 +48,7 @@ class RecorderOptions:
         self.replay: "Optional[Sequence[Any]]" = values.get("replay")
         self.stride = int(values.get("stride", 0))
         self.fill, self.lines = bool(values.get("fill")), bool(values.get("lines"))
+        self.components, self.stop = bool(values.get("components")), int(values.get("stop", 0))
         self.pattern = re.compile(values["pattern"]) if values.get("pattern") else None
 
 
@@ -112,7 +115,8 @@ class Recorder:
         """Add a record of the current step.
 
         Args:
-            kind: as the host knows it: batch, loss, gradients, parameters, state, generator, operation, mark, output.
+            kind: as the host knows it: batch, loss, gradients, parameters, state, generator, operation, mark, output,
+                component.
             name: of the subject.
             more: `inputs` and `outputs` are digests or pending ones, `place` is the line of the program.
         """
@@ -137,6 +141,19 @@ class Recorder:
             digests.append(digest_bytes(repr(plain).encode(errors="backslashreplace"), "values"))
         return digests
 
+    def guard(self, action: "Callable[..., None]", *args: "Any") -> None:
+        """Record something; a failure is reported once, and ends the record but not the program."""
+        if not self.active:
+            return
+        before, self.busy = self.busy, True
+        try:
+            action(*args)
+        except Exception as err:
+            settings.print_line(f"reprobuild: the trace ends here: {type(err).__name__}: {err}")
+            self.log.full = True
+        finally:
+            self.busy = before
+
     def end_step(self) -> None:
         """Record the generators, and begin the next step."""
         before, self.busy = self.busy, True
@@ -147,12 +164,13 @@ class Recorder:
 
     def _end_step(self) -> None:
         for name, state in generators.list_states():
-            self.add("generator", name, outputs=[self._digest_state(state)])
+            self.add("generator", name, outputs=[self.digest_state(state)])
         self.log.end_step(self.digests or _NO_DIGESTS)
         self.step, self.number = self.step + 1, 0
         self._switch_operations()
 
-    def _digest_state(self, state: object) -> "Any":
+    def digest_state(self, state: object) -> "Any":
+        """Return the digest of a generator's state, which may be a digest already."""
         return state if isinstance(state, str) else self.digest_value(state)[0]
 
     def _switch_operations(self) -> None:

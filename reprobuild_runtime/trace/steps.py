@@ -1,25 +1,19 @@
-"""Records of each step of a PyTorch program: batches, losses, gradients, parameters, states.
+"""Records of each step of a PyTorch program: batches, losses, gradients, parameters, states."""
 
-Functions that the compiler of PyTorch must not trace have `_torchdynamo_disable`, as `torch._dynamo.disable` sets it:
-importing that module would cost seconds.
-"""
-
-import functools
 import math
 import sys
 
-from reprobuild_runtime import settings
-from reprobuild_runtime.trace.digests import PendingDigest, unwrap
+from reprobuild_runtime.trace.components import ComponentRecorder
+from reprobuild_runtime.trace.patch import patch
 from reprobuild_runtime.trace.places import find_place
 from reprobuild_runtime.trace.recorder import Recorder, now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterable, List, Tuple
+    from typing import Any, Callable, List, Optional, Tuple
 
 _MEASURED = (2, 6)  # the steps whose times choose the stride
 _SHARE = 0.008  # of a step's time
-_JOINED = 1 << 16  # elements up to which tensors are copied into one
 
 
 def hook_into(torch: "Any", recorder: Recorder) -> None:
@@ -32,9 +26,9 @@ def hook_into(torch: "Any", recorder: Recorder) -> None:
     before, after = optimizer.register_optimizer_step_pre_hook, optimizer.register_optimizer_step_post_hook
     before(_disable(hooks.before_step))
     after(_disable(hooks.after_step))
-    _patch(torch.autograd, "backward", hooks.backward)
-    _patch(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", hooks.next_batch)
-    _patch(torch.optim.Optimizer, "__init__", hooks.make_optimizer)
+    patch(torch.autograd, "backward", hooks.backward)
+    patch(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", hooks.next_batch)
+    patch(torch.optim.Optimizer, "__init__", hooks.make_optimizer)
 
 
 def _disable(function: "Callable[..., Any]") -> "Callable[..., Any]":
@@ -45,17 +39,6 @@ def _disable(function: "Callable[..., Any]") -> "Callable[..., Any]":
     return untraced
 
 
-def _patch(owner: "Any", name: str, around: "Callable[..., Any]") -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def patched(*args: "Any", **kwargs: "Any") -> "Any":
-        return around(original, *args, **kwargs)
-
-    vars(patched)["_torchdynamo_disable"] = True
-    setattr(owner, name, patched)
-
-
 class _StepHooks:
     """The functions that PyTorch calls."""
 
@@ -64,11 +47,18 @@ class _StepHooks:
         self._stride = recorder.options.stride
         self._spent, self._began = 0.0, now()
         self._times: "List[Tuple[float, float]]" = []  # (seconds of a step, of its records)
+        self._components: "Optional[ComponentRecorder]" = None
+        if recorder.options.components:
+            self._components = ComponentRecorder(torch, recorder)
+            self._components.hook_into()
 
     def backward(
         self, original: "Callable[..., Any]", tensors: "Any", *args: "Any", **kwargs: "Any"
     ) -> "Any":
         self._record(self._add_loss, tensors)
+        if self._components:
+            self._components.stop_when_due()
+            self._components.end_pass()
         result = original(tensors, *args, **kwargs)
         if not self._recorder.has_optimizer:
             self._record(self._recorder.end_step)
@@ -94,6 +84,9 @@ class _StepHooks:
         original(subject, *args, **kwargs)
 
     def before_step(self, optimizer: "Any", args: "Any", kwargs: "Any") -> None:
+        if self._components:
+            self._components.stop_when_due()
+            self._record(self._components.add, optimizer)
         if self._is_due():
             gradients = [
                 (name, tensor.grad)
@@ -132,54 +125,19 @@ class _StepHooks:
         self._spent, self._began = 0.0, moment
 
     def _add_tensors(self, kind: str, optimizer: "Any", tensors: "List[Tuple[str, Any]]") -> None:
-        name = type(optimizer).__name__
+        name, digests = type(optimizer).__name__, self._recorder.digests
+        assert digests is not None
         if self._recorder.detailed:
             for label, tensor in tensors:
-                digests = self._recorder.digest_value(tensor)
-                self._recorder.add(kind, f"{name} {label}", outputs=digests)
+                values = self._recorder.digest_value(tensor)
+                self._recorder.add(kind, f"{name} {label}", outputs=values)
         else:
-            self._recorder.add(kind, name, outputs=[self._join([tensor for _, tensor in tensors])])
-
-    def _join(self, tensors: "Iterable[Any]") -> PendingDigest:
-        """Return one digest of many tensors; the small ones are copied into one first."""
-        torch, digests = self._torch, self._recorder.digests
-        assert digests is not None
-        about: "List[str]" = []
-        small: "Dict[Tuple[Any, Any], List[Any]]" = {}
-        parts = []
-        for tensor in tensors:
-            if not isinstance(tensor, torch.Tensor):
-                about.append(repr(tensor))
-                continue
-            value = unwrap(tensor.detach())
-            if value.numel() <= _JOINED and value.layout is torch.strided and not value.is_quantized:
-                about.append(str(tuple(value.shape)))
-                small.setdefault((value.dtype, value.device), []).append(value.reshape(-1))
-            else:
-                parts.append(digests.start(value))
-        parts += [
-            digests.start(values[0] if len(values) == 1 else torch.cat(values)) for values in small.values()
-        ]
-        return PendingDigest(
-            " ".join(about + [part.about for part in parts]),
-            [value for part in parts for value in part.sums],
-            b"".join(part.rest for part in parts),
-        )
+            self._recorder.add(kind, name, outputs=[digests.join([tensor for _, tensor in tensors])])
 
     def _record(self, action: "Callable[..., None]", *args: "Any") -> None:
-        """Record something; a failure is reported once, and ends the record but not the program."""
-        if not self._recorder.active:
-            return
         began = now()
-        before, self._recorder.busy = self._recorder.busy, True
-        try:
-            with self._torch.no_grad():
-                action(*args)
-        except Exception as err:
-            settings.print_line(f"reprobuild: the trace ends here: {type(err).__name__}: {err}")
-            self._recorder.log.full = True
-        finally:
-            self._recorder.busy = before
+        with self._torch.no_grad():
+            self._recorder.guard(action, *args)
         self._spent += now() - began
 
 

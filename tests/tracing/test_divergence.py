@@ -27,7 +27,7 @@ class _NoTensors:
 
 
 def write(folder: Path, steps: Steps, name: str = "main") -> Path:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     log = TraceLog(str(folder), name, {"process": name})
     for records in steps:
         for number, record in enumerate(records):

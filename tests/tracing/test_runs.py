@@ -15,8 +15,9 @@ from reprobuild.errors import EngineError, InconclusiveError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.progress import ignore_progress
 from reprobuild.run.options import RunOptions
+from reprobuild.run.run import prepare
 from reprobuild.store.store import Store
-from reprobuild.trace.command import INSIDE, TracedContainers
+from reprobuild.trace.containers import INSIDE, TracedContainers
 from reprobuild.trace.traced_run import TraceSettings
 from reprobuild.verify.workload.work import Work
 from tests.tracing.test_divergence import operation, write
@@ -65,9 +66,11 @@ def runs(engine: _Engine, tmp_path: Path) -> TracedContainers:
         store=Store(tmp_path / "store"), net=Net(), env={}, folder=tmp_path, say=lambda _: None,
         progress=ignore_progress, now=0,
     )  # fmt: skip
-    return TracedContainers(
-        make_lock(), work, context, RunOptions(seed=3), cast("Engine", engine), "image", "x+"
-    )
+
+    def make_task(words: tuple[str, ...]) -> Task:
+        return prepare(make_lock(), words, RunOptions(seed=3), {}).task
+
+    return TracedContainers(work, make_task, context, cast("Engine", engine), "image", "x+")
 
 
 def test_the_options_reach_the_recorder(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from reprobuild.verify.workload.judge import (
 )
 from reprobuild.verify.workload.mounts import Mounts
 from reprobuild.verify.workload.rounds import merge_rounds
-from reprobuild.verify.workload.work import Work, seed_of_work
+from reprobuild.verify.workload.work import Work, make_work_task
 from reprobuild_portable.hashing import hash_file
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
@@ -98,7 +98,9 @@ def compare_work(
         def run(number: int) -> WorkloadRun:
             folder = Path(directory, str(number))
             folder.mkdir()
-            task = msgspec.structs.replace(_make_task(work, seed_of_work(work, seed), folder), gpus=gpus)
+            words = collecting_command(work.artefacts, work.command)
+            task = make_work_task(work, seed, words, gpus)
+            task = msgspec.structs.replace(task, outputs=OUTPUTS, kept=folder)
             with wrap(task) as wrapped:
                 return _run_task(work, wrapped, reference, engine, env)
 
@@ -208,20 +210,6 @@ def collecting_command(artefacts: Sequence[str], command: Sequence[str]) -> tupl
     """Return a command under the program that collects its output files in `OUTPUTS`."""
     collect = (_PYTHON, "-I", "-S", f"{_PROGRAMS}/collect.py", OUTPUTS, *map(expand_output, artefacts), "--")
     return (*collect, *map(expand_output, command))
-
-
-def _make_task(work: Work, seed: int, folder: Path) -> Task:
-    """Return one run of the command under the collecting program.
-
-    That program puts aside the files that the command writes.
-    """
-    # Records of settings hold times and process numbers, and are in the working directory, which may be an artefact.
-    environment = {"REPROBUILD_SEED": str(seed), "REPROBUILD_RECORD": "0"}
-    task = Task(
-        arguments=collecting_command(work.artefacts, work.command), environment=environment, outputs=OUTPUTS,
-        kept=folder,
-    )  # fmt: skip
-    return work.conditions.apply_to(task)
 
 
 def _run_task(work: Work, task: Task, reference: str, engine: Engine, env: Mapping[str, str]) -> WorkloadRun:

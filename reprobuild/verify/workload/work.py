@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
 from reprobuild.lock.model import Workload
 from reprobuild.verify.workload.conditions import RUNS, Conditions, hide_secrets
@@ -91,13 +92,22 @@ def work_of_options(
                 f"--output-file {path!r} is not a valid path",
                 hint="give a path or a glob, for example 'logs/*.jsonl'",
             )
-    line = f"cd -- {shlex.quote(workdir)} && {{ {command}\n}}" if workdir else command
     return Work(
-        command=("/bin/sh", "-c", line), artefacts=tuple(_join_workdir(path, workdir) for path in named),
+        command=_shell_command(command, workdir), artefacts=tuple(_join_workdir(path, workdir) for path in named),
         distinct=tuple(_join_workdir(path, workdir) for path in distinct), ignored=tuple(ignored),
         conditions=conditions,
         text=command, runs=runs, workdir=workdir,
     )  # fmt: skip
+
+
+def _shell_command(line: str, workdir: str) -> tuple[str, ...]:
+    line = f"cd -- {shlex.quote(workdir)} && {{ {line}\n}}" if workdir else line
+    return "/bin/sh", "-c", line
+
+
+def make_resume_command(work: Work, line: str) -> tuple[str, ...]:
+    """Return the command that resumes a workload: a line for the image's shell, or the workload's own command."""
+    return _shell_command(line, work.workdir) if line else work.command
 
 
 def _join_workdir(path: str, workdir: str) -> str:
@@ -116,3 +126,17 @@ def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int 
 def seed_of_work(work: Work, seed: int) -> int:
     """Return the workload's own seed, or else that of the check."""
     return seed if work.conditions.seed is None else work.conditions.seed
+
+
+def make_work_task(work: Work, seed: int, words: tuple[str, ...], gpus: str = "") -> Task:
+    """Return the task of a command line under the conditions of a workload.
+
+    Args:
+        work: has the conditions.
+        seed: of the check, which the workload may replace.
+        words: the command line.
+        gpus: that it sees, as `Task.gpus` has them.
+    """
+    # Records of settings hold times and process numbers, and are in the working directory, which may be an artefact.
+    environment = {"REPROBUILD_SEED": str(seed_of_work(work, seed)), "REPROBUILD_RECORD": "0"}
+    return work.conditions.apply_to(Task(arguments=words, environment=environment, gpus=gpus))

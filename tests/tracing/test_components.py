@@ -1,0 +1,190 @@
+"""The component that a resumed run lost, from logs; and the words of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from reprobuild.trace.components import REMEDIES, ResumeFindings, compare_resumed
+from reprobuild.trace.containers import TracedContainers
+from reprobuild.trace.log import read_logs
+from reprobuild.trace.resume import check_resume
+from reprobuild.trace.traced_run import ResumedRun, TracedRun, TraceSettings
+from reprobuild.verify.verdict import WorkComparison
+from reprobuild.verify.workload.run import WorkloadRun
+from tests.tracing.test_divergence import digests, write
+
+STEPS = 8
+Step = list[dict[str, Any]]
+
+
+def record(kind: str, name: str, value: object) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "outputs": digests(str(value))}
+
+
+def step(number: int, **changes: object) -> Step:
+    """Return the records of a step; each component has a value of its own unless a test changes it."""
+    values = {
+        name: f"{name}{number}"
+        for name in ("input", "loss", "model", "optimizer", "scheduler", "scaler", "torch", "random")
+    }
+    values |= {name: str(value) for name, value in changes.items()}
+    return [
+        record("batch", "DataLoader", values["input"]), record("loss", "loss", values["loss"]),
+        *(record("component", name, values[name]) for name in ("model", "optimizer", "scheduler", "scaler")),
+        *(record("component", f"generator {name}", values[name]) for name in ("torch", "random")),
+        record("parameters", "SGD", "x"),
+    ]  # fmt: skip
+
+
+WHOLE = [step(number) for number in range(STEPS)]
+END: Step = [record("generator", "torch", "end")]  # the end of a process writes one more step
+
+
+def compare(tmp_path: Path, stopped: Sequence[Step], resumed: Sequence[Step]) -> ResumeFindings:
+    logs = [
+        read_logs(write(tmp_path / name, steps))
+        for name, steps in (("whole", [*WHOLE, END]), ("stopped", stopped), ("resumed", [*resumed, END]))
+    ]
+    return compare_resumed(*logs)
+
+
+def test_an_exact_resume(tmp_path: Path) -> None:
+    findings = compare(tmp_path, WHOLE[:5], WHOLE[5:])
+    assert findings == ResumeFindings(steps=STEPS, stopped=5, began=5, resumed=3)
+
+
+def test_steps_may_be_made_again(tmp_path: Path) -> None:
+    findings = compare(tmp_path, WHOLE[:5], WHOLE[4:])
+    assert (findings.began, findings.difference) == (4, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "component", "subject"),
+    [
+        ("model", "model", ""), ("optimizer", "optimizer", ""), ("scheduler", "scheduler", ""),
+        ("scaler", "scaler", ""), ("torch", "generator", "torch"), ("random", "generator", "random"),
+        ("input", "data order", ""), ("loss", "other state", ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", [5, 7])
+def test_the_component_is_named(name: str, component: str, subject: str, place: int, tmp_path: Path) -> None:
+    resumed = [step(number, **({name: "x"} if number >= place else {})) for number in range(5, STEPS)]
+    difference = compare(tmp_path, WHOLE[:5], resumed).difference
+    assert difference is not None
+    assert (difference.step, difference.components, difference.subject) == (place, (component,), subject)
+    assert set(difference.components) | set(difference.same) == set(REMEDIES) - {"step counter"}
+
+
+def test_the_first_of_several_is_the_cause(tmp_path: Path) -> None:
+    resumed = [step(number, input="x", torch="x", loss="x") for number in range(5, STEPS)]
+    difference = compare(tmp_path, WHOLE[:5], resumed).difference
+    assert difference is not None
+    assert difference.components == ("generator", "data order", "other state")
+
+
+def test_batches_that_are_left_out_do_not_count(tmp_path: Path) -> None:
+    skipped = [record("batch", "DataLoader", number) for number in range(5)]
+    assert compare(tmp_path, WHOLE[:5], [skipped + WHOLE[5], *WHOLE[6:]]).difference is None
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_another_number_of_steps(steps: int, tmp_path: Path) -> None:
+    resumed = [*WHOLE[5:], step(8), step(9)][:steps]
+    difference = compare(tmp_path, WHOLE[:5], resumed).difference
+    assert difference is not None
+    assert (difference.components, difference.step) == (("step counter",), 5 + min(steps, 3))
+
+
+def test_a_new_begin_and_a_model_that_was_not_loaded(tmp_path: Path) -> None:
+    assert compare(tmp_path / "a", WHOLE[:5], WHOLE).began == 0
+    resumed = [step(5, model="model0"), *WHOLE[6:]]
+    findings = compare(tmp_path / "b", WHOLE[:5], resumed)
+    assert findings.began == 5
+    assert findings.difference is not None
+    assert findings.difference.components == ("model",)
+
+
+def test_a_stopped_run_that_differs_before_the_stop(tmp_path: Path) -> None:
+    assert compare(tmp_path, [*WHOLE[:3], step(3, loss="x")], WHOLE[4:]).early
+
+
+def test_no_step_is_left(tmp_path: Path) -> None:
+    findings = compare(tmp_path, WHOLE[:5], [])
+    assert (findings.resumed, findings.began) == (0, STEPS)
+
+
+class _Containers:
+    """Containers that leave what a test writes."""
+
+    def __init__(self, folder: Path, stopped: Sequence[Step], resumed: Sequence[Step], code: int = 0) -> None:
+        self.folder, self.code, self.differs = folder, code, False
+        for name, steps in (("whole", [*WHOLE, END]), ("stopped", stopped), ("resumed", [*resumed, END])):
+            write(folder / name, steps)
+
+    def _run(self, name: str) -> TracedRun:
+        outputs = WorkloadRun(code=0, folder=self.folder, index=None, tail="")
+        return TracedRun(folder=self.folder / name, logs=read_logs(self.folder / name), outputs=outputs)
+
+    def run(self, settings: TraceSettings, title: str) -> TracedRun:
+        return self._run("whole")
+
+    def run_resumed(self, stop: int, command: tuple[str, ...]) -> ResumedRun:
+        stopped = read_logs(self.folder / "stopped")
+        return ResumedRun(stopped=stopped, resumed=self._run("resumed"), code=self.code, tail="no disk")
+
+    def compare_outputs(self, first: WorkloadRun, second: WorkloadRun) -> list[WorkComparison]:
+        verdict = "drift" if self.differs else "identical"
+        return [WorkComparison(name="artefact x", verdict=cast("Any", verdict), detail="1 byte")]
+
+
+def check(containers: _Containers, stop: int = 5) -> tuple[str, ...]:
+    answer = check_resume(cast("TracedContainers", containers), stop, ("true",))
+    return (answer.name, answer.verdict, answer.detail, *answer.details)
+
+
+def test_the_words_of_an_answer(tmp_path: Path) -> None:
+    assert check(_Containers(tmp_path / "same", WHOLE[:5], WHOLE[5:])) == (
+        "resume at step 5 of 8, after a stop at step 5", "identical",
+        "3 steps after the stop have the same model, optimizer, generators and input",
+    )  # fmt: skip
+    resumed = [step(number, torch="x", loss="y") for number in range(5, STEPS)]
+    assert check(_Containers(tmp_path / "generator", WHOLE[:5], resumed))[1:] == (
+        "drift", "generator (torch) differs first, at step 5", REMEDIES["generator"],
+        "also differ at this step: other state",
+        "the same at this step: model, optimizer, scheduler, scaler, data order",
+    )  # fmt: skip
+    assert check(_Containers(tmp_path / "more", WHOLE[:5], [*WHOLE[5:], step(8)]))[1:] == (
+        "drift", "step counter: the resumed run made 4 steps, and 3 were left", REMEDIES["step counter"],
+    )  # fmt: skip
+    files = _Containers(tmp_path / "files", WHOLE[:5], WHOLE[5:])
+    files.differs = True
+    assert check(files)[1:3] == ("drift", "other state: the steps are the same, and artefact x: 1 byte")
+
+
+@pytest.mark.parametrize(
+    ("stopped", "resumed", "code", "stop", "verdict", "detail"),
+    [
+        (WHOLE, WHOLE[5:], 0, 8, "inconclusive", "the workload made 8 steps, and could not be stopped at step 8"),
+        (WHOLE[:3], WHOLE[5:], 0, 5, "inconclusive", "the workload made 3 steps, and could not be stopped at step 5"),
+        ([*WHOLE[:4], step(4, loss="x")], WHOLE[5:], 0, 5, "inconclusive", "two runs with one seed differ before the "),
+        (WHOLE[:5], WHOLE, 0, 5, "inconclusive", "the resumed run began anew, and read no checkpoint: was one written"),
+        (WHOLE[:5], WHOLE[5:], 3, 5, "drift", "the resumed run fails with exit code 3"),
+        (WHOLE[:5], [], 0, 5, "drift", "step counter: the resumed run made no step, and 3 were left"),
+    ],
+)  # fmt: skip
+def test_answers_about_the_stop(
+    stopped: Sequence[Step],
+    resumed: Sequence[Step],
+    code: int,
+    stop: int,
+    verdict: str,
+    detail: str,
+    tmp_path: Path,
+) -> None:
+    answer = check(_Containers(tmp_path, stopped, resumed, code), stop)
+    assert answer[1] == verdict
+    assert answer[2].startswith(detail)
