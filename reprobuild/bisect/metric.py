@@ -14,8 +14,10 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.untrusted.regular_files import read_plain
 
 LARGEST = 16 << 20  # bytes of a file with numbers
-LONGEST = 1 << 18  # bytes at the end of standard output
-LONGEST_LINE = 4096  # characters; an expression may take the square of it
+LONGEST = 1 << 16  # bytes at the end of standard output
+LONGEST_LINE = (
+    512  # characters; an ordinary expression may take the cube of it, as `([0-9]+[.]?[0-9]*) it/s` does
+)
 # Parts of an expression that match no text of their own, or any: lookarounds, flags, classes, escapes, repetitions.
 _WITHOUT_TEXT = re.compile(r"\(\?<?[=!][^)]*\)|\(\?[a-zA-Z-]*[:)]|\[\^?\]?[^\]]*\]|\\.|\{[\d,]*\}")
 # A number has none of these signs; `.`, `^` and `|` are of the expression.

@@ -37,7 +37,7 @@ def _check_pattern(_: click.Context, __: click.Parameter, value: str) -> str:
 @click.option(
     "--against", type=common.PATH, metavar="DIR", help="Compare with the logs of another trace, from --save."
 )
-@click.option("--save", type=common.PATH, metavar="DIR", help="Write the logs of the first run.")
+@click.option("--save", type=common.PATH, metavar="DIR", help="Write the logs of the first run of CMD.")
 @click.option(
     "--output-file", "artefacts", metavar="PATH|GLOB", multiple=True,
     help="Compare this output of CMD, too: a file, a directory, or a pattern of files.",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-import shutil
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,7 @@ from reprobuild.output.directory import engine_name, read_image
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import prepare
 from reprobuild.trace.containers import TracedContainers
+from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.log import read_logs
 from reprobuild.trace.rounds import Findings, TraceSearch
 from reprobuild.trace.traced_run import TracedRun
@@ -32,7 +33,7 @@ class TraceOptions(Struct, frozen=True, kw_only=True):
         runs: how often the steps are compared.
         pattern: of printed lines that end a step, or empty.
         against: the directory of the logs of another run, or None.
-        save: a directory for the logs of the first run, or None.
+        save: a directory for the logs of the first run of the command, or None.
         artefacts: output files to compare: paths and globs.
         ignored: keys of values that may differ in them.
     """
@@ -90,7 +91,7 @@ def trace_command(
     seed = check_seed(lock) if options.seed is None else options.seed
     options = msgspec.structs.replace(options, seed=seed)
     against = None if trace_options.against is None else _read_saved(trace_options.against)
-    if trace_options.save is not None and trace_options.save.exists():
+    if trace_options.save is not None and os.path.lexists(trace_options.save):
         raise UsageError(
             f"{trace_options.save} is there already", hint="name a new directory, or remove that one"
         )
@@ -110,7 +111,7 @@ def trace_command(
         return prepare(lock, words, options, context.env).task
 
     with TracedContainers(work, make_task, context, engine, name, trace_options.pattern).open() as runner:
-        findings, first = TraceSearch(runner, context.say).find(trace_options.runs, against)
+        findings, run = TraceSearch(runner, context.say).find(trace_options.runs, against)
         if findings.steps <= 1 and not findings.differs and not trace_options.artefacts:
             raise InconclusiveError(
                 "the command has no steps of PyTorch, so there is nothing to compare",
@@ -118,13 +119,13 @@ def trace_command(
                 f"{shlex.join(hide_argument_secrets(arguments))}`; or its printed steps: --steps 'epoch [0-9]+'",
             )
         if trace_options.save is not None:
-            _save(first, trace_options.save)
+            _save(run, trace_options.save)
     return TraceResult(
         out=str(out),
         command=hide_argument_secrets(arguments),
         seed=seed,
         engine=engine.NAME,
-        findings=findings,
+        findings=hide_in_findings(findings),
     )
 
 
@@ -145,6 +146,5 @@ def _read_saved(folder: Path) -> TracedRun:
 def _save(run: TracedRun, target: Path) -> None:
     """Copy the logs of a run into a new directory."""
     target.mkdir(parents=True)
-    for name in run.logs:
-        for suffix in (".records", ".steps"):
-            shutil.copyfile(run.folder / f"{name}{suffix}", target / f"{name}{suffix}")
+    for log in run.logs.values():
+        log.copy(target)

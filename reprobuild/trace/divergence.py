@@ -7,7 +7,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from reprobuild.errors import InconclusiveError
 from reprobuild.trace.log import ProcessLog, TraceRecord
+
+_NAMED = 5  # processes in a message
 
 
 class Divergence(Struct, frozen=True, kw_only=True):
@@ -54,15 +57,32 @@ def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, Proces
     Of several processes with a difference in one step, one that received another result from a collective operation
     comes last: it may be the result of another process. An operation that differs on the same inputs comes first.
 
+    A process that only one run has comes last of all.
+
     Raises:
-        InconclusiveError: a log is damaged.
+        InconclusiveError: a log is damaged, or the runs have no process of the same name.
     """
+    common = sorted(first.keys() & second.keys())
+    if not common:
+        raise InconclusiveError(
+            f"the runs have no process in common: {_list_names(first)}, and {_list_names(second)}",
+            hint="compare runs of one command, with as many processes; `--save DIR` of another trace writes its logs",
+        )
     divergences = [
-        divergence
-        for name in sorted(first.keys() & second.keys())
-        if (divergence := _compare_processes(first[name], second[name]))
+        divergence for name in common if (divergence := _compare_processes(first[name], second[name]))
     ]
-    return min(divergences, key=_order, default=None)
+    if divergences:
+        return min(divergences, key=_order)
+    for name in sorted(first.keys() ^ second.keys()):
+        log = first.get(name) or second[name]
+        if records := log.records(0):
+            sides = (records[0], None) if name in first else (None, records[0])
+            return Divergence(process=name, step=0, difference="end", first=sides[0], second=sides[1])
+    return None
+
+
+def _list_names(logs: Mapping[str, ProcessLog]) -> str:
+    return ", ".join(sorted(logs)[:_NAMED]) or "none"
 
 
 def _order(divergence: Divergence) -> tuple[int, bool, bool, int]:
@@ -92,6 +112,12 @@ def _compare_processes(first: ProcessLog, second: ProcessLog) -> Divergence | No
                 before=records[number - 1] if number else None,
                 writer=_find_writer(record, inputs, records),
             )  # fmt: skip
+    if step < min(len(first), len(second)):
+        raise InconclusiveError(
+            f"the logs of the process {first.name} are not valid: "
+            f"the digests of step {step} differ, and its records do not",
+            hint="run the trace again; does the program write into the directory of the logs?",
+        )
     return None
 
 

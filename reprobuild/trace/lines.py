@@ -17,18 +17,21 @@ from msgspec import Meta, Struct
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.infra.untrusted.decode import json_decoder
-from reprobuild.infra.untrusted.strings import Text
-from reprobuild.verify.workload.conditions import hide_secrets
-from reprobuild.verify.workload.judge import display_line
+from reprobuild.infra.untrusted.regular_files import open_plain
+from reprobuild.infra.untrusted.strings import ShortLine, Text
 
-_LONGEST = 4 << 20  # bytes of a record
+_LONGEST = 1 << 20  # bytes of a record
 _LARGEST = 4 << 30  # bytes of a log
 _MOST_LOGS = 4096
 _MOST_ORIGINS = 200
 _LINES = ".lines"  # after the name of the process, in the name of a log
 _THREAD = ".lines-"  # in the name of the log of a thread beside the main one
 _PARTED = 1000  # the reach of a line after which the runs go different ways
+_MOST_RECORDS = 500_001  # of one log, as the recorder writes them
+_MOST_FRAMES = 100_000  # calls that have not returned
+_MOST_SHOWN = 20  # origins, and the names of one
 _Short = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
+_Names = Annotated[tuple[ShortLine, ...], Meta(max_length=400)]
 _Number = Annotated[int, Meta(ge=0, le=1 << 53)]
 _Taint = frozenset[int]
 _CLEAN: _Taint = frozenset()
@@ -57,14 +60,14 @@ class LineRecord(Struct, frozen=True, kw_only=True, rename={
     event: Literal["call", "line", "return"]
     frame: _Number
     line: _Number
-    values: dict[Text, _Short]
+    values: Annotated[dict[ShortLine, _Short], Meta(max_length=800)]
     path: Text
-    writes: tuple[Text, ...] = ()
+    writes: _Names = ()
     result: _Short | Literal[""] = ""
     text: Text = ""
     above: _Number = 0
     above_line: _Number = 0
-    above_reads: tuple[Text, ...] = ()
+    above_reads: _Names = ()
     step: _Number = 0
 
 
@@ -131,7 +134,11 @@ def find_origins(first: Path, second: Path, step: int = 0, process: str = "") ->
     }
     marked = [_mark_shared(origin, shared) for origin in origins.values()]
     widest = max((origin.reach for origin in marked), default=0)
-    return sorted(marked, key=lambda origin: (origin.process != process, *_order(origin, widest, step)))
+    ranked = sorted(marked, key=lambda origin: (origin.process != process, *_order(origin, widest, step)))
+    return [
+        msgspec.structs.replace(origin, names=origin.names[:_MOST_SHOWN], writes=origin.writes[:_MOST_SHOWN])
+        for origin in ranked[:_MOST_SHOWN]
+    ]
 
 
 def _order(origin: Origin, widest: int, step: int) -> tuple[bool, bool, bool, int]:
@@ -150,15 +157,17 @@ def _mark_shared(origin: Origin, shared: Set[tuple[str, str]]) -> Origin:
 
 def _read(path: Path) -> Iterator[LineRecord]:
     decoder = json_decoder(LineRecord)
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
-        raise _damaged(path)
     try:
-        with path.open("rb") as file:
-            while line := file.readline(_LONGEST):
+        file, size = open_plain(path, links=False)
+        with file:
+            if size > _LARGEST:
+                raise _damaged(path)
+            for _ in range(_MOST_RECORDS):
+                line = file.readline(_LONGEST)
                 if not line.endswith(b"\n"):
-                    return  # the program was killed
+                    return  # the end, or the program was killed
                 yield decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as err:
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError, RecursionError) as err:
         raise _damaged(path) from err
 
 
@@ -213,20 +222,16 @@ class _Comparison:
                 self._part(record, other)
                 break
             self._compare(record, other)
-            if len(self._origins) > _MOST_ORIGINS:
+            if len(self._origins) > _MOST_ORIGINS or len(self._frames) > _MOST_FRAMES:
                 break
         return [
             Origin(
-                place=display_line(f"{record.path}:{record.line}"), text=self._text(record),
+                place=f"{record.path}:{record.line}", text=self._texts.get((record.path, record.line), ""),
                 names=names, reach=len(self._reach.get(number, ())),
                 writes=record.writes, number=number, in_thread=self._in_thread, step=record.step, process=self._process,
             )
             for number, (record, names) in enumerate(self._origins)
         ]  # fmt: skip
-
-    def _text(self, record: LineRecord) -> str:
-        """Return the text of a line for the eyes, without secrets."""
-        return display_line(hide_secrets(self._texts.get((record.path, record.line), "")))
 
     def _compare(self, record: LineRecord, other: LineRecord) -> None:
         frame = self._enter(record)
@@ -283,7 +288,7 @@ class _Comparison:
 
     def _add_origin(self, record: LineRecord, frame: _Frame, names: list[str]) -> int:
         number = len(self._origins)
-        self._origins.append((record, tuple(display_line(name.removeprefix("::")) for name in names)))
+        self._origins.append((record, tuple(name.removeprefix("::") for name in names)))
         if record.event == "call" and frame.above is not None:
             self._unplaced[number] = frame.above
         return number

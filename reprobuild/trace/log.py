@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,12 +14,13 @@ from msgspec import Meta, Struct
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.infra.untrusted.decode import json_decoder
-from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.regular_files import open_plain, read_plain
 from reprobuild.infra.untrusted.strings import Line
 
 ENTRY = struct.Struct("<16sQ")
-_MOST_STEPS = 10_000_000
+_MOST_STEPS = 4_000_000  # of all processes of a run, which are held in memory
 _LARGEST = (1 << 30) + 1  # bytes of the records of one process
+_LARGEST_STEP = 128 << 20  # bytes of the records of one step
 _LONGEST = 8 << 20  # bytes of a record
 _MOST_PROCESSES = 4096
 LOG_NAME = re.compile(r"[A-Za-z0-9._+-]{1,250}[.](?:records|steps|lines)")
@@ -80,8 +82,15 @@ class ProcessLog:
         """
         self.name = name
         self._records = folder / f"{name}.records"
-        content = read_plain(folder / f"{name}.steps", _MOST_STEPS * ENTRY.size)
+        try:
+            file, self._size = open_plain(self._records, links=False)
+            file.close()
+            content = read_plain(folder / f"{name}.steps", _MOST_STEPS * ENTRY.size, links=False)
+        except OSError as err:
+            raise _damaged(name) from err
         self._entries = content[: len(content) - len(content) % ENTRY.size]
+        if self._size > _LARGEST or (len(self) and self._end(len(self) - 1) > self._size):
+            raise _damaged(name)
 
     def __len__(self) -> int:
         """Return the number of complete steps."""
@@ -109,25 +118,39 @@ class ProcessLog:
         Raises:
             InconclusiveError: the log is damaged.
         """
-        begin = self._end(step - 1) if step else None
-        end = self._end(step) if step < len(self) else None
+        begin = self._end(step - 1) if step else 0
+        end = self._end(step) if step < len(self) else self._size
+        if not begin <= end <= min(self._size, begin + _LARGEST_STEP):
+            raise _damaged(self.name)
         return tuple(self._decode(begin, end))
 
-    def _decode(self, begin: int | None, end: int | None) -> Iterator[TraceRecord]:
+    def _decode(self, begin: int, end: int) -> Iterator[TraceRecord]:
         decoder = json_decoder(TraceRecord)
         try:
-            with self._records.open("rb") as file:
-                if begin is None:
-                    file.readline(_LONGEST)
-                else:
-                    file.seek(begin)
-                while end is None or file.tell() < end:
+            with open_plain(self._records, links=False)[0] as file:
+                file.seek(begin)
+                if not begin:
+                    file.readline(_LONGEST)  # the header
+                while file.tell() < end:
                     line = file.readline(_LONGEST)
                     if not line.endswith(b"\n"):
                         return
                     yield decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, OSError, OverflowError) as err:
+        except (msgspec.DecodeError, UnicodeDecodeError, OSError, OverflowError, RecursionError) as err:
             raise _damaged(self.name) from err
+
+    def copy(self, target: Path) -> None:
+        """Write the files of this log into a directory.
+
+        Raises:
+            OSError: a file is a link, or cannot be written.
+        """
+        (target / f"{self.name}.steps").write_bytes(self._entries)
+        with (
+            open_plain(self._records, links=False)[0] as file,
+            (target / f"{self.name}.records").open("xb") as copy,
+        ):
+            shutil.copyfileobj(file, copy)
 
 
 def _damaged(name: str) -> InconclusiveError:
@@ -149,8 +172,13 @@ def read_logs(folder: Path) -> dict[str, ProcessLog]:
             f"the command started {len(names)} processes with PyTorch or NumPy",
             hint="trace a shorter command",
         )
+    logs, steps = {}, 0
     for name in names:
-        path = folder / f"{name}.records"
-        if not path.is_file() or path.is_symlink() or path.stat().st_size > _LARGEST:
-            raise _damaged("?")
-    return {name: ProcessLog(folder, name) for name in names}
+        logs[name] = log = ProcessLog(folder, name)
+        steps += len(log)
+        if steps > _MOST_STEPS:
+            raise InconclusiveError(
+                f"the command made more than {_MOST_STEPS:,} steps in all processes",
+                hint="trace a shorter command",
+            )
+    return logs

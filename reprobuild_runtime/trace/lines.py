@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_OF_LINE = 2000  # records of one line
 _MOST = 500_000  # records of one thread
 _NAMES = 40  # of one line
-_LONGEST = 200  # characters of a line's text
+_LONGEST = 200  # characters of a line's text, or of a name
 
 
 class LineRecorder:
@@ -213,7 +213,9 @@ def _read_names(code: "CodeType") -> "Dict[int, Any]":
                                  "STORE_GLOBAL", "STORE_DEREF")):  # fmt: skip
             values = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
             into = writes if operation.startswith("STORE") else reads
-            into += [name for name in values if isinstance(name, str) and name not in into]
+            into += [
+                name for name in values if isinstance(name, str) and len(name) < _LONGEST and name not in into
+            ]
     return {line: (tuple(reads[:_NAMES]), tuple(writes[:_NAMES])) for line, (reads, writes) in names.items()}
 
 

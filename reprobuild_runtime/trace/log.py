@@ -1,8 +1,8 @@
 """The log of a traced process: lines of records, and an index of its steps.
 
 `NAME.records` has one line of JSON for each record. `NAME.steps` has one entry of fixed size for each step: the digest
-of all records so far, and the end of the step in the other file. Equal digests mean equal steps up to there, so that
-two logs are compared by bisection.
+of all that two runs must share so far, and the end of the step in the other file. Equal digests mean equal steps up to
+there, so that two logs are compared by bisection.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ENTRY = struct.Struct("<16sQ")  # the digest, and the end of the step in bytes
 LARGEST = 1 << 30  # bytes of one log: a program in an endless loop does not fill the disk
-_NOT_COMPARED = ("place", "seconds")
+_COMPARED = ("kind", "name", "arguments", "inputs", "outputs")  # as the host compares records
 
 
 class TraceLog:
@@ -55,7 +55,7 @@ class TraceLog:
             for key in ("inputs", "outputs"):
                 if key in record:
                     record[key] = [value if isinstance(value, str) else next(values) for value in record[key]]
-            compared = {key: value for key, value in record.items() if key not in _NOT_COMPARED}
+            compared = {key: record[key] for key in _COMPARED if key in record}
             text = json.dumps(compared, sort_keys=True).encode()
             self._chain = hashlib.blake2b(self._chain + text, digest_size=16).digest()
             self._write(json.dumps(record, sort_keys=True))

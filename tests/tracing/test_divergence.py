@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.trace.cause import classify
+from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import Divergence, find_divergence
+from reprobuild.trace.lines import Origin
 from reprobuild.trace.log import ENTRY, read_logs
+from reprobuild.trace.rounds import Findings
 from reprobuild_runtime.trace.digests import digest_bytes
 from reprobuild_runtime.trace.log import TraceLog
 
@@ -221,12 +226,112 @@ def test_an_index_that_points_elsewhere_is_refused_or_read_in_bounds(end: int, t
         assert find_divergence(read_logs(tmp_path / "1"), read_logs(folder)) is not None
 
 
-def test_a_link_in_place_of_a_log_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["records", "steps"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "large"])
+def test_what_is_no_file_of_a_log_is_refused(suffix: str, kind: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "1", [[operation("a", "b")]])
-    (folder / "main.records").unlink()
-    (folder / "main.records").symlink_to("/etc/passwd")
+    path = folder / f"main.{suffix}"
+    path.unlink()
+    if kind == "link":
+        path.symlink_to("/etc/passwd")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.touch()
+        os.truncate(path, 1 << 40)
     with pytest.raises(InconclusiveError, match="is not valid"):
         read_logs(folder)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_log_that_changes_during_a_trace_is_refused(kind: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    logs, path = read_logs(folder), folder / "main.records"
+    path.unlink()
+    path.symlink_to("/etc/passwd") if kind == "link" else os.mkfifo(path)
+    with pytest.raises(InconclusiveError, match="is not valid"):
+        logs["main"].records(0)
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(OSError, match=r"."):
+        logs["main"].copy(tmp_path / "copy")
+
+
+def test_steps_of_many_processes_are_bounded(tmp_path: Path) -> None:
+    for number in range(3):
+        folder = write(tmp_path / "1", [[operation("a", "b")]], f"main.{number}")
+        os.truncate(folder / f"main.{number}.steps", 2_000_000 * ENTRY.size)
+    with pytest.raises(InconclusiveError, match="more than 4,000,000 steps in all processes") as caught:
+        read_logs(folder)
+    assert caught.value.hint == "trace a shorter command"
+
+
+def test_a_deep_record_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    text = (folder / "main.records").read_text().splitlines()[0] + "\n" + "[" * 100_000 + "\n"
+    (folder / "main.records").write_text(text)
+    (folder / "main.steps").write_bytes(ENTRY.pack(b"x" * 16, len(text)))
+    with pytest.raises(InconclusiveError, match="is not valid"):
+        read_logs(folder)["main"].records(0)
+
+
+def test_fields_that_are_not_compared_do_not_hide_a_later_difference(tmp_path: Path) -> None:
+    found = compare(
+        tmp_path, [[operation("a", "b", module="m")], [operation("b", "c")]],
+        [[operation("a", "b", module="n", writers=[3], backward="x")], [operation("b", "x")]],
+    )  # fmt: skip
+    assert found is not None
+    assert found.step == 1
+
+
+def test_digests_that_differ_without_a_record_are_refused(tmp_path: Path) -> None:
+    for run in ("1", "2"):
+        write(tmp_path / run, [[operation("a", "b")]])
+    index = tmp_path / "2" / "main.steps"
+    index.write_bytes(b"\0" * 16 + index.read_bytes()[16:])
+    with pytest.raises(
+        InconclusiveError, match="the digests of step 0 differ, and its records do not"
+    ) as caught:
+        find_divergence(read_logs(tmp_path / "1"), read_logs(tmp_path / "2"))
+    assert caught.value.hint == "run the trace again; does the program write into the directory of the logs?"
+
+
+def test_a_process_of_one_run_alone_is_a_difference(tmp_path: Path) -> None:
+    for run in ("1", "2"):
+        write(tmp_path / run, [[operation("a", "b")]])
+    write(tmp_path / "2", [[operation("c", "d")]], "rank_1")
+    for pair in (("1", "2"), ("2", "1")):
+        found = find_divergence(*(read_logs(tmp_path / run) for run in pair))
+        assert found is not None
+        assert (found.process, found.difference) == ("rank_1", "end")
+
+
+def test_runs_without_a_common_process_are_not_compared(tmp_path: Path) -> None:
+    write(tmp_path / "1", [[operation("a", "b")]])
+    write(tmp_path / "2", [[operation("a", "b")]], "other")
+    with pytest.raises(InconclusiveError, match="no process in common: main, and other") as caught:
+        find_divergence(read_logs(tmp_path / "1"), read_logs(tmp_path / "2"))
+    assert caught.value.hint == (
+        "compare runs of one command, with as many processes; `--save DIR` of another trace writes its logs"
+    )
+
+
+def test_findings_have_no_secret_and_no_escape(tmp_path: Path) -> None:
+    token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    more = {"name": token, "place": f"/s/{token}.py:1", "arguments": f"['{token}']", "module": f"Net.{token}"}
+    found = compare(tmp_path, [[operation("a", "b", **more)]], [[operation("a", "c", **more)]])
+    assert found is not None
+    findings = hide_in_findings(
+        Findings(steps=1, processes=1, runs=2, divergence=found, cause=classify(found), origins=(
+            Origin(place="x:1", text="", names=(token,), reach=1, writes=(token, "\x1b[2J")),
+        ))
+    )  # fmt: skip
+    text = msgspec.json.encode(findings).decode()
+    assert token not in text
+    assert "\\u001b" not in text
+    assert findings.divergence is not None
+    assert findings.divergence.record.outputs == found.record.outputs
 
 
 def test_too_many_processes_are_refused(tmp_path: Path) -> None:

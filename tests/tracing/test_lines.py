@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import InconclusiveError
+from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import find_divergence
 from reprobuild.trace.lines import Origin, find_origins
 from reprobuild.trace.log import read_logs
 from reprobuild.trace.origins import explain_origin, read_sources
+from reprobuild.trace.rounds import Findings
 from tests.conftest import ROOT
 from tests.determinism.planted import FAULTS_FOLDER
 from tests.tracing.planted import SCRIPTS, Planted
@@ -182,7 +184,9 @@ def test_a_secret_and_an_escape_in_a_line_are_not_shown(tmp_path: Path) -> None:
     script = write(
         tmp_path / "s", f"import os\n\nvalue = os.urandom(2)  # {token} \x1b[2J\nmore = list(value)\n"
     )
-    (origin,) = origins_of(script, tmp_path)
+    origins = tuple(origins_of(script, tmp_path))
+    shown = hide_in_findings(Findings(steps=1, processes=1, runs=2, origins=origins))
+    (origin,) = shown.origins
     assert token not in origin.text
     assert "\x1b" not in origin.text
     assert origin.text.startswith("value = os.urandom(2)")
@@ -194,6 +198,8 @@ def test_a_secret_and_an_escape_in_a_line_are_not_shown(tmp_path: Path) -> None:
         "nonsense", "{}", '{"e": "line", "f": -1, "l": 1, "v": {}, "p": "x"}',
         '{"e": "line", "f": 1, "l": 1, "v": {"a": "<script>"}, "p": "x"}',
         '{"e": "x", "f": 1, "l": 1, "v": {}, "p": ""}',
+        json.dumps({"e": "line", "f": 1, "l": 1, "v": {f"password{n}=x": "0" * 16 for n in range(900)}, "p": "x"}),
+        '{"e": "line", "f": 1, "l": 1, "v": {}, "p": "x", "w": ["\\u001b[2J"]}', "[" * 100_000,
     ],
 )  # fmt: skip
 def test_a_damaged_log_is_refused(line: str, tmp_path: Path) -> None:
@@ -203,6 +209,27 @@ def test_a_damaged_log_is_refused(line: str, tmp_path: Path) -> None:
     with pytest.raises(InconclusiveError, match=r"the log main\.lines\.lines is not valid") as caught:
         find_origins(tmp_path / "1", tmp_path / "2")
     assert caught.value.hint.startswith("run the trace again")
+
+
+def test_a_log_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        os.mkfifo(tmp_path / number / "main.lines.lines")
+    with pytest.raises(InconclusiveError, match="is not valid"):
+        find_origins(tmp_path / "1", tmp_path / "2")
+
+
+def test_calls_without_an_end_and_many_names_are_bounded(tmp_path: Path) -> None:
+    calls = [{"e": "call", "f": number, "l": 1, "v": {}, "p": "x"} for number in range(100_010)]
+    names = {f"name{number}": "0" * 16 for number in range(300)}
+    for number in ("1", "2"):
+        first = {"e": "line", "f": 200_000, "l": 2, "v": dict.fromkeys(names, number * 16), "p": "x"}
+        last = {"e": "line", "f": 200_001, "l": 3, "v": {"late": number * 16}, "p": "x"}
+        (tmp_path / number).mkdir()
+        text = "".join(json.dumps(record) + "\n" for record in (first, *calls, last))
+        (tmp_path / number / "main.lines.lines").write_text(text)
+    (origin,) = find_origins(tmp_path / "1", tmp_path / "2")
+    assert (origin.place, len(origin.names)) == ("x:2", 20)
 
 
 def test_a_log_that_is_a_link_is_refused(tmp_path: Path) -> None:

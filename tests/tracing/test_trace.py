@@ -67,10 +67,13 @@ def test_equal_runs_and_another_trace(built_example: Built, tmp_path: Path) -> N
     again = ("--against", saved, "--", "python", "/scripts/dropout.py")
     done = trace(built_example, CLEAN_FOLDER, *again)
     assert (done.returncode, done.stdout[:14]) == (0, "no difference:"), done.stderr
-    done = trace(built_example, CLEAN_FOLDER, "--seed", "8", *again)
+    other = tmp_path / "other"
+    done = trace(built_example, CLEAN_FOLDER, "--seed", "8", "--save", other, *again)
     assert done.returncode == 8, done.stderr
     assert done.stdout.startswith("first record  step 0: the loss\n")
     assert "1 run with the seed 8" in done.stdout
+    assert (other / "main.steps").read_bytes() != (saved / "main.steps").read_bytes()
+    assert (other / "main.records").stat().st_size > 1000
     done = trace(built_example, CLEAN_FOLDER, "--save", saved, "--", "python", "/scripts/dropout.py")
     assert done.returncode == 2
     assert f"{saved} is there already" in done.stderr

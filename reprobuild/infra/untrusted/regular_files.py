@@ -78,17 +78,18 @@ def _open_regular(number: int) -> tuple[IO[bytes], int]:
     raise OSError(errno.EINVAL, "it is no plain file")
 
 
-def read_plain(path: Path, largest: int) -> bytes:
-    """Return the content of a regular file, following links.
+def read_plain(path: Path, largest: int, *, links: bool = True) -> bytes:
+    """Return the content of a regular file.
 
     Args:
         path: its path; endless files (a device, a pipe) are not read.
         largest: the maximum number of bytes.
+        links: whether it may be reached by a link.
 
     Raises:
         OSError: it cannot be read, is not a regular file, or has more bytes.
     """
-    stream, size = open_plain(path, links=True)
+    stream, size = open_plain(path, links=links)
     with stream:
         data = stream.read(min(size, largest) + 1)
         while len(data) > size and len(data) <= largest and (more := stream.read(_PIECE)):
