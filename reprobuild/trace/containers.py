@@ -74,9 +74,10 @@ class TracedContainers:
         environment = {VARIABLE: self._format(settings, INSIDE)}
         outputs, tail = self._start(self._work.command, (INSIDE,), environment, settings.profile)
         if outputs.code:
+            shown = hide_argument_secrets(self._work.command)
             raise InconclusiveError(
-                f"`{self._shown}` fails with exit code {outputs.code} ({title}):\n{tail}",
-                hint=f"run it alone: `reprobuild run OUT -- {self._shown}`",
+                f"`{shlex.join(shown)}` fails with exit code {outputs.code} ({title}):\n{tail}",
+                hint=f"run it alone: `reprobuild run OUT -- {shlex.join(shown)}`",
             )
         folder, logs = self._take_logs(outputs, INSIDE)
         if not logs:

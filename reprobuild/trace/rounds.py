@@ -89,12 +89,12 @@ class TraceSearch:
         """
         self._stride = 0
         first = against or self._start(TraceSettings(), "steps")
-        own = first if against is None else None
+        recorded = first if against is None else None
         self._stride = _find_stride(first)
         coarse, files = None, tuple[str, ...]()
         for _ in range(runs - 1):
             second = self._start(TraceSettings(), "steps")
-            own = own or second
+            recorded = recorded or second
             coarse, files = (
                 find_divergence(first.logs, second.logs),
                 self._runner.compare_files(first, second),
@@ -109,7 +109,7 @@ class TraceSearch:
             findings = msgspec.structs.replace(findings, cause=classify(coarse))
         elif findings.differs:
             findings = self._explain(findings, coarse)
-        return msgspec.structs.replace(findings, runs=self._runs), own or first
+        return msgspec.structs.replace(findings, runs=self._runs), recorded or first
 
     def _explain(self, findings: Findings, coarse: Divergence | None) -> Findings:
         cause, cured, hidden = None, None, False
