@@ -31,6 +31,7 @@ from benchmarks import (
     sif,
     smoke,
     startup,
+    tracing,
 )  # fmt: skip
 from benchmarks.measure import ROOT, Figure, NotRunError
 from proof.evidence import document, machine
@@ -50,6 +51,7 @@ NAMES = (
     "bisecting",
     "sif",
     "smoke",
+    "tracing",
     "containers",
 )
 
@@ -145,6 +147,7 @@ def main(argv: Sequence[str]) -> int:
             options.results.absolute(), options.folder.absolute(), options.apptainer, options.rounds
         ),
         "containers": lambda: containers.measure(options.results.absolute(), options.folder.absolute()),
+        "tracing": lambda: tracing.measure(options.results.absolute(), options.folder.absolute()),
         "smoke": lambda: smoke.measure(options.results.absolute(), options.folder.absolute()),
     }
     before = machine()

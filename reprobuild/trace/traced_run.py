@@ -16,7 +16,7 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
 
     Attributes:
         first, last: the steps whose operations are recorded; none if `last` is less.
-        stride: the distance of the steps whose parameters are recorded, 0 to choose it.
+        stride: the distance of the steps whose batches and parameters are recorded, 0 to choose it.
         replay: (process, step, number of the operation, times), or None.
         fill: fill memory with zeros when it is allocated, in the recorded steps.
         lines: record the lines of the user's code.

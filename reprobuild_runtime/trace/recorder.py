@@ -36,7 +36,7 @@ class RecorderOptions:
         replay: (process, step, number of the operation, times) of an operation to repeat, or None.
         fill: whether allocated memory is filled with zeros, in the steps whose operations are recorded.
         lines: whether the lines of the user's code are recorded.
-        stride: the distance of the steps whose parameters are recorded; 0 to choose it by the time that it takes.
+        stride: the distance of the steps whose batches and parameters are recorded; 0 to choose it by its time.
         pattern: of printed lines that end a step.
         components: whether the components of a training are recorded before each step of an optimizer.
         stop: the number of steps after which the process is ended; 0 for all.

@@ -70,7 +70,8 @@ class _StepHooks:
 
     def next_batch(self, original: "Callable[..., Any]", loader: "Any") -> "Any":
         batch = original(loader)
-        self._record(self._add_batch, batch)
+        if self._is_due():  # a batch that differs shows in the loss of its step, too
+            self._record(self._add_batch, batch)
         return batch
 
     def _add_batch(self, batch: "Any") -> None:
@@ -107,7 +108,7 @@ class _StepHooks:
         self._choose_stride(step)
 
     def _is_due(self) -> bool:
-        """Return whether the parameters of the current step are recorded."""
+        """Return whether the batches and parameters of the current step are recorded."""
         step = self._recorder.step
         return step <= _MEASURED[1] or self._recorder.detailed or step % max(self._stride, 1) == 0
 
