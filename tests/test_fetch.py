@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -280,3 +281,60 @@ def test_a_link_in_the_place_of_an_unfinished_download_leads_nothing_elsewhere(
     assert store.blob(wanted.sha256).read_bytes() == BODY
     assert outside.read_text() == "own"
     assert unfinished(store) == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "large", "largest"])
+@pytest.mark.parametrize("ending", ["", ".copy"])
+def test_an_unfinished_download_that_has_no_end_is_not_read(
+    tmp_path: Path, served: Served, store: Store, ending: str, kind: str
+) -> None:
+    """A store that is handed over may have one."""
+    wanted = artefact(served.give("/x", BODY), BODY, name="x-1-0.conda")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / wanted.filename).write_bytes(BODY if ending else b"")
+    part = store.root / "partial" / f"{wanted.sha256}.{machine_name()}{ending}"
+    part.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(part)
+    elif kind == "directory":
+        (part / "x").mkdir(parents=True)
+    else:
+        part.touch()
+        os.truncate(part, {"large": len(BODY) + 1, "largest": 8 << 40}[kind])
+    assert fetch([wanted], store, Net(), caches=Caches(conda=(cache,))) == 1
+    assert store.blob(wanted.sha256).read_bytes() == BODY
+    assert unfinished(store) == []
+
+
+def test_a_download_of_unknown_size_reads_no_more_than_its_maximum(served: Served, store: Store) -> None:
+    wanted = msgspec.structs.replace(artefact(served.give("/x", BODY), BODY), size=0)
+    part = store.root / "partial" / f"{wanted.sha256}.{machine_name()}"
+    part.parent.mkdir(parents=True)
+    part.touch()
+    os.truncate(part, 8 << 40)
+    assert fetch([wanted], store, Net()) == 1
+    assert store.blob(wanted.sha256).read_bytes() == BODY
+
+
+def test_a_blob_of_another_size_is_not_read_but_replaced(served: Served, store: Store) -> None:
+    item = artefact(served.give("/x", BODY), BODY)
+    blob = store.blob(item.sha256)
+    blob.parent.mkdir(parents=True)
+    blob.touch()
+    os.truncate(blob, 8 << 40)
+    with pytest.raises(FetchError, match="--offline forbids the network"):
+        fetch([item], store, Net(offline=True))
+    built = msgspec.structs.replace(item, url="")
+    with pytest.raises(FetchError, match="is not in the store"):
+        fetch([built], store, Net())
+    assert fetch([item], store, Net()) == 1
+    assert blob.read_bytes() == BODY
+
+
+def test_a_lock_with_a_wrong_size_removes_no_blob(served: Served, store: Store) -> None:
+    item = artefact(served.give("/x", BODY), BODY)
+    fetch([item], store, Net())
+    with pytest.raises(FetchError, match="bytes"):
+        fetch([msgspec.structs.replace(item, size=len(BODY) - 1)], Store(store.root), Net())
+    assert store.blob(item.sha256).read_bytes() == BODY

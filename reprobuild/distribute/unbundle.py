@@ -113,9 +113,7 @@ def unbundle(
                 made_up.append(REPORT)
 
         def bring(tree: Path) -> None:
-            lacking = [
-                member for member in inputs if not _store_file(tree / member.path, member.sha256, store, say)
-            ]
+            lacking = [member for member in inputs if not _store_file(tree / member.path, member, store, say)]
             if lacking:
                 say(f"into the store, from the bundle again: {len(lacking)} inputs")
                 _store_inputs(bundle, lacking, store)
@@ -197,18 +195,24 @@ def _remove_inputs(tree: Path, inputs: Sequence[Member], store: Store) -> None:
             folder.rmdir()
 
 
-def _store_file(path: Path, sha256: str, store: Store, say: Callable[[str], None]) -> bool:
+def _store_file(path: Path, member: Member, store: Store, say: Callable[[str], None]) -> bool:
     """Add a file to the store, if possible hard-linked.
 
     Return whether the store has it: False if it is neither there nor at `path`.
     """
+    sha256 = member.sha256
+    is_damaged = store.has(sha256) and not store.has(sha256, member.size)
     try:
-        store.verified(sha256, "an input")  # the copy at hand is removed later, so check that of the store
-        return True
+        if not is_damaged:
+            # The copy at hand is removed later, so check that of the store.
+            store.verified(sha256, "an input")
+            return True
     except DamagedError:
-        say(f"in the store an input was damaged: {sha256}; that of the bundle takes its place")
+        is_damaged = True
     except FetchError:
         pass  # it is not there
+    if is_damaged:
+        say(f"in the store an input was damaged: {sha256}; that of the bundle takes its place")
     if not path.is_file():
         return False
     with store.scratch() as folder:

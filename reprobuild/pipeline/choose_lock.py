@@ -47,7 +47,7 @@ def choose_lock(
     if lock_path is not None:
         refuse_other_decisions(lock, decisions, lock_path, captured, context.say)
     context.say(f"lock: {lock.digest[:12]}, {f'of {lock_path}' if lock_path else 'made here before'}")
-    if not all(context.store.has(source.file.sha256) for source in lock.sources):
+    if not all(context.store.has(source.file.sha256, source.file.size) for source in lock.sources):
         here, _ = select_environment_lines(snapshot, lock.interpreter.version, lock.machine, decisions.drop)
         resolution = context.resolve_context(captured)
         sources, _ = lock_sources(name_repositories(here, decisions, resolution), decisions, resolution)

@@ -35,14 +35,14 @@ def fetch_inputs(lock: Lock, context: RunContext) -> None:
         files = list_image_files(lock)
     else:
         files = list_artefacts(lock)
-    _fetch_files([file for file in files if not context.store.has(file.sha256)], lock, context)
+    _fetch_files([file for file in files if not context.store.has(file.sha256, file.size)], lock, context)
 
 
 def _fetch_files(files: Sequence[Artefact], lock: Lock, context: RunContext) -> int:
     python = lock.interpreter.file
-    if python is not None and python.url and not context.store.has(python.sha256):
+    if python is not None and python.url and not context.store.has(python.sha256, python.size):
         files = [with_mirror_address(lock, file, context.env) if file == python else file for file in files]
-    missing = [artefact for artefact in files if not context.store.has(artefact.sha256)]
+    missing = [artefact for artefact in files if not context.store.has(artefact.sha256, artefact.size)]
     if missing and not context.net.offline:  # asking pip for the credentials of its indexes takes a second
         context.indexes.read(context.env, context.net)
     if missing:

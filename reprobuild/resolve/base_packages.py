@@ -43,7 +43,8 @@ def add_libraries(
     The resolutions of packages and libraries are returned, too.
     """
     system, base, packages = ground.system, ground.base, ground.packages
-    missing = [wheel.file for wheel in wheels if not context.store.has(wheel.file.sha256)]
+    files = [wheel.file for wheel in wheels]
+    missing = [file for file in files if not context.store.has(file.sha256, file.size)]
     fetch(missing, context.store, context.net, context.progress)
     context.say("system: what the shared libraries of the wheels need")
     opened = open_wheels(wheels, subject.machine, context.store)

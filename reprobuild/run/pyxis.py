@@ -29,7 +29,8 @@ from reprobuild.recipe.image_config import image_config
 from reprobuild.run.options import RunOptions
 from reprobuild.run.pyxis_gpus import CAPABILITIES, COUNTED, are_gpus_renumbered, hook_variables
 from reprobuild.run.run import image_variables, prepare
-from reprobuild.store.store import Store, hash_open, is_still
+from reprobuild.store.blob_hash import hash_open, is_still
+from reprobuild.store.store import Store
 
 # Variables that would change srun here, or pyxis and enroot, which is written in bash, on the nodes.
 OF_SRUN = re.compile(

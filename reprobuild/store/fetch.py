@@ -5,6 +5,8 @@ Every input is fetched by its sha256, in parallel, and verified. An interrupted 
 
 from __future__ import annotations
 
+import contextlib
+import stat
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.flock import hold_file_lock, machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import PAGE, AccessDeniedError, WrongSizeError, split_credentials
@@ -135,7 +138,8 @@ def _is_whole(artefact: Artefact, store: Store) -> bool:
     A damaged one is removed, so that it is fetched again.
     """
     try:
-        return store.has(artefact.sha256) and bool(store.verified(artefact.sha256, artefact.filename))
+        is_stored = store.has(artefact.sha256, artefact.size)
+        return is_stored and bool(store.verified(artefact.sha256, artefact.filename))
     except DamagedError:
         return False
 
@@ -147,8 +151,7 @@ def _fetch_file(
     part = store.root / "partial" / f"{artefact.sha256}.{machine_name()}"
     with hold_file_lock(part.with_name(f"{part.name}.lock"), halt) as sure:
         for unfinished in (part, _copy_path(part)):
-            if unfinished.is_symlink():  # an untrusted store could lead the download elsewhere
-                unfinished.unlink()
+            _remove_unusable(unfinished, artefact.size)
         if _is_whole(artefact, store):  # another process fetched it in the meantime
             tally.finish(artefact, store.blob(artefact.sha256).stat().st_size)
             return
@@ -159,9 +162,20 @@ def _fetch_file(
         tally.finish(artefact, _copy_or_download(artefact, folder / "part", store, net, caches, halt, tally))
 
 
+def _remove_unusable(path: Path, size: int) -> None:
+    """Remove an unfinished file that cannot be continued.
+
+    An untrusted store could have a link, a pipe, or terabytes there. `size` is that of the complete file, 0 if unknown.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        facts = path.lstat()
+        if not stat.S_ISREG(facts.st_mode) or 0 < size < facts.st_size:
+            remove(path)
+
+
 def _refuse_lost_files(files: Iterable[Artefact], store: Store, caches: Caches) -> None:
     """Refuse files without an address that no store and no cache has, before any other file is fetched."""
-    missing = [file for file in files if not file.url and not store.has(file.sha256)]
+    missing = [file for file in files if not file.url and not store.has(file.sha256, file.size)]
     if not missing:
         return
     with store.scratch() as folder:

@@ -22,6 +22,7 @@ from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.flock import machine_name
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
+from reprobuild.store.blob_hash import hash_open, is_still
 from reprobuild.store.rootfs_key import root_key
 from reprobuild.store.roots import (
     FOLDER,
@@ -33,7 +34,7 @@ from reprobuild.store.roots import (
     recorded_lock_path,
 )
 from reprobuild.store.signature import strip_signature
-from reprobuild.store.store import LARGEST_MEMORY, Store, hash_open, is_still
+from reprobuild.store.store import LARGEST_MEMORY, Store
 
 # Without locks in the file system, files written or used in this time are kept: it is longer than any build.
 YOUNG = 3 * 24 * 3600.0

@@ -34,37 +34,17 @@ from reprobuild.infra.atomic import private_directory
 from reprobuild.infra.flock import machine_name
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Sha256
+from reprobuild.store.blob_hash import hash_open, is_still
 from reprobuild.store.directory import StoreDirectory, stop_inheritance
 from reprobuild.store.keyring import StoreKeyring, keyring
 from reprobuild.store.signature import is_private, make_key, read_key, sign, verify
-from reprobuild_portable.hashing import hash_file, hash_stream
+from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.host import host
 
 CHUNK = 1 << 20
 LARGEST_MEMORY = 256 << 20  # the listings of libraries of some hundred wheels have some megabytes
 HOUR = 3600.0
 _SHA256 = re.compile("[0-9a-f]{64}")
-
-
-def hash_open(path: Path) -> tuple[str, os.stat_result]:
-    """Return the sha256 (hex) of a file, and its stat.
-
-    The stat identifies the file, which may be replaced in the meantime.
-    """
-    with path.open("rb") as stream:
-        facts = host.fstat(stream.fileno())
-        return hash_stream(stream), facts
-
-
-def is_still(path: Path, facts: os.stat_result) -> bool:
-    """Return whether a path still has the file that was found."""
-    try:
-        now = path.lstat()
-    except FileNotFoundError:
-        return False
-    # The inode of a removed file is given to the next one: the times distinguish them.
-    same = os.path.samestat(now, facts) and now.st_size == facts.st_size
-    return same and (now.st_mtime_ns, now.st_ctime_ns) == (facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def touch(path: Path) -> None:
@@ -132,13 +112,19 @@ class Store(StoreDirectory):
             )
         return self.root / "blobs" / sha256[:2] / sha256
 
-    def has(self, sha256: str) -> bool:
-        """Return whether the blob exists; `verified` checks its bytes."""
+    def has(self, sha256: str, size: int = 0) -> bool:
+        """Return whether the blob exists; `verified` checks its bytes.
+
+        A blob of another size than the locked `size` counts as missing, and `adopt` replaces it. 0 is any size.
+        """
         if not _SHA256.fullmatch(sha256):
             return False
         self._hold()
-        self._asked(self._blobs, sha256, self.blob(sha256))
-        return self.blob(sha256).is_file()
+        blob = self.blob(sha256)
+        self._asked(self._blobs, sha256, blob)
+        with contextlib.suppress(FileNotFoundError):  # another process removes it
+            return blob.is_file() and size in (0, blob.stat().st_size)
+        return False
 
     @property
     def used(self) -> Used:

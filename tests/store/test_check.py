@@ -16,9 +16,10 @@ import pytest
 from reprobuild.errors import FetchError, UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.system import Artefact
+from reprobuild.store.blob_hash import hash_open
 from reprobuild.store.gc import check, collect
 from reprobuild.store.roots import record_lock
-from reprobuild.store.store import Store, hash_open
+from reprobuild.store.store import Store
 from reprobuild_portable.hashing import hash_file
 from tests.conftest import ROOT, reprobuild
 from tests.image.made import Made

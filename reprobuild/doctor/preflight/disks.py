@@ -31,7 +31,9 @@ def check_disks(lock: Lock, store: Store, out: Path, realised: bool) -> Iterator
     files_, wheels = sum(item.size for item in everything), sum(wheel.file.size for wheel in lock.wheels)
     debs = sum(deb.file.size for deb in (*lock.base.packages, *lock.base.tools))
     debs += sum(layer.file.size for layer in lock.base.image.layers) if lock.base.image else 0
-    missing = sum(item.size - _partial_size(item, store) for item in everything if not store.has(item.sha256))
+    missing = sum(
+        item.size - _partial_size(item, store) for item in everything if not store.has(item.sha256, item.size)
+    )
     in_store = missing + LAYERS * files_ + (0 if realised else BASE_MAKING * debs + BYTECODE * wheels)
     in_out = BASE_TREE * debs + (1 + BYTECODE) * wheels + LAYERS * files_
     same_disk = _nearest_existing(store.root).stat().st_dev == _nearest_existing(out).stat().st_dev

@@ -48,7 +48,9 @@ class Download:
         self._digest = hashlib.sha256()
         self._have = self._highest = 0
         self._etag = ""
-        if part.exists():
+        if part.exists() and part.stat().st_size > self._most:
+            self._restart()  # a file of another, which may be endless, is not read
+        elif part.exists():
             with part.open("rb") as stream:
                 while chunk := stream.read(CHUNK):
                     self._add_bytes(chunk)

@@ -159,7 +159,7 @@ def _report_needs(lock: Lock, context: RunContext) -> None:
     if not isinstance(lock, SealedLock) or not is_realised(lock, store):
         context.say("outputs of what was run once are not kept here: they are made again, and compared")
         return
-    missing = [file.filename for file in list_image_files(lock) if not store.has(file.sha256)]
+    missing = [file.filename for file in list_image_files(lock) if not store.has(file.sha256, file.size)]
     context.say(f"to fetch: {len(missing)} files" if missing else "every input is here: no network is needed")
 
 
