@@ -87,7 +87,8 @@ def unbundle(
 
     Raises:
         DistributionError: a part is missing, a copy was cut, a byte is wrong, no allowed signer signed, or the files
-            do not belong together. Complete files are kept for the next run, but `out` stays empty.
+            do not belong together. If the copy was damaged, complete files are kept for the next run; `out` stays
+            empty.
     """
     out_text, out = str(out), out.absolute()  # if it is the working directory, another takes its place
     with _open_bundle(file, signers, env) as bundle:
@@ -102,7 +103,10 @@ def unbundle(
         made_up: list[str] = []
 
         def settle(tree: str | Path) -> None:
-            look(Path(tree), certificate=True)
+            try:
+                look(Path(tree), certificate=True)
+            except DistributionError as err:
+                raise RefusedError(str(err), err.hint) from None  # `unpack` removes the files
             bring(Path(tree))
 
         def look(tree: Path, *, certificate: bool) -> None:

@@ -5,16 +5,31 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Iterable
 
 from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.format import LARGEST_INDEX, NO_BUNDLE, RefusedError
 from reprobuild_portable.unbundle.manifest import _WORD, escape_text
 
+_LOCK, _INDEXES = "reprobuild.lock", ("image.json", "image/index.json")
 _BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
 # An OCI layout, and the files for a Docker with the classic image store.
 _FOLDERS = ("blobs", "blobs/sha256")
 _LAYOUT = re.compile("index\\.json|manifest\\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
+
+
+def check_presence(paths: Iterable[str]) -> None:
+    """Refuse a bundle whose manifest names no lock, or no index of its image.
+
+    Raises:
+        RefusedError: a file is missing. It is missing in each copy.
+    """
+    present = set(paths)
+    if _LOCK not in present:
+        raise RefusedError("the bundle holds no lock, so its image has no name", NO_BUNDLE)
+    for path in _INDEXES:
+        if path not in present:
+            raise RefusedError("the bundle holds no %s, so it has no image" % path, NO_BUNDLE)
 
 
 def check_names(document: Dict[str, Any], tree: str) -> str:
@@ -31,7 +46,7 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
     Raises:
         RefusedError: it names another image, or the files are not those of one image of this name.
     """
-    name, lock = str(document["image"]["reference"]), os.path.join(tree, "reprobuild.lock")
+    name, lock = str(document["image"]["reference"]), os.path.join(tree, _LOCK)
     if not os.path.isfile(lock):
         raise RefusedError("the bundle holds no lock, so its image has no name", NO_BUNDLE)
     lock_name = "reprobuild:%s" % hash_file(lock)[:12]

@@ -17,11 +17,13 @@ from reprobuild_portable.unbundle.directories import (
     _is_whole,
     _lock_work,
     _path_of,
+    _remove,
     _remove_unfinished,
     _tree,
 )
 from reprobuild_portable.unbundle.format import CHANGED, CHUNK, MANIFEST, SIGNATURE, Member, RefusedError
 from reprobuild_portable.unbundle.manifest import escape_text
+from reprobuild_portable.unbundle.names import check_presence
 
 
 def unpack(
@@ -36,7 +38,7 @@ def unpack(
         bundle: the bundle.
         out: the directory; an empty one is replaced.
         progress: called with (bytes so far, bytes in all).
-        settle: called with the directory before it gets its name.
+        settle: called with the directory before it gets its name; if it refuses the files, they are removed.
 
     Returns:
         False if the bundle is unpacked there already.
@@ -59,10 +61,18 @@ def unpack(
             "%s is there, and holds something else%s" % (out, _name_some(out)),
             "name another directory, or remove it",
         )
+    check_presence(member.path for member in bundle.members)
     try:
         with _lock_work(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
             _fill_work(bundle, work, descriptor, tree, progress)
-            settle(_path_of(work, name, tree))
+            place = _path_of(work, name, tree)
+            try:
+                settle(place)
+            except RefusedError:  # each byte is as the manifest says, so another copy is refused, too
+                with contextlib.suppress(OSError):
+                    _remove(descriptor, name)
+                    host.rmdir(work)
+                raise
             _path_of(work, name, tree)
             if os.path.isdir(out):
                 host.rmdir(out)

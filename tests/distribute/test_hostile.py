@@ -173,14 +173,23 @@ def test_a_manifest_that_says_to_be_huge_is_not_read(size: int, tmp_path: Path) 
 
 def test_a_bomb_is_refused_before_a_byte_is_written(results: Results, tmp_path: Path) -> None:
     """A sparse file holds the eight terabytes that its manifest names."""
-    raw = manifest(item("context/huge", size=1 << 43))
+    huge = item("context/huge", "0" * 64, 1 << 43)
+    image = [item("image.json"), item("image/index.json")]
+    raw = manifest(huge, item("reprobuild.lock"), *image)
     file = write(tmp_path / "b.tar", raw, form.header("context/huge", 1 << 43, 0))
     with form.open_bundle(str(sparse(file, raw))) as bundle:
         assert bundle.end > 1 << 43
     said, hint = refused_by_us(file, tmp_path / "out")
-    assert f"{1 << 43} bytes are to be unpacked, and " in said
+    assert f"{(1 << 43) + 1} bytes are to be unpacked, and " in said
     assert hint == "make room, or name another directory with -o; what is unpacked already is kept"
     assert not [path for path in (tmp_path / ".out.unbundling").rglob("*") if path.is_file()]
+    for absent in (item("reprobuild.lock"), *image):
+        members = [member for member in (huge, item("reprobuild.lock"), *image) if member != absent]
+        raw = manifest(*members)
+        sparse(write(tmp_path / "b.tar", raw, form.header("context/huge", 1 << 43, 0)), raw)
+        said, _ = refused(tmp_path / "b.tar", tmp_path / "lacking")
+        assert f"the bundle holds no {'lock' if absent['path'] == LOCK else absent['path']}, so " in said
+        assert not (tmp_path / ".lacking.unbundling").exists()
     many = manifest(*(item(f"context/copy {number}") for number in range(20_000)))
     links = write(tmp_path / "links.tar", many, b"")
     assert "its copy was cut" in refused(links, tmp_path / "out")[0]
@@ -329,11 +338,16 @@ def test_files_that_do_not_belong_together(
     remade(results, tmp_path, harm)
     with pytest.raises(DistributionError) as caught:
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "store")
-    assert caught.value.hint == "whoever made this bundle made it wrong, or to harm: ask for another one"
-    assert not (tmp_path / "bad").exists()
+    assert caught.value.hint == (
+        "is it a file that `reprobuild bundle` wrote?"
+        if harm is no_lock
+        else "whoever made this bundle made it wrong, or to harm: ask for another one"
+    )
+    assert not [path for path in tmp_path.iterdir() if "bad" in path.name and path.is_dir()]
     # The other program compares bytes, and the names of the image.
     named = harm in (other_lock, no_lock, deep, other_for_docker, other_lock_beside)
     assert alone(tmp_path / "bad.tar", "-o", tmp_path / "bad").returncode == (11 if named else 0)
+    assert not (tmp_path / ".bad.unbundling").exists()
     with pytest.raises(DistributionError):
         take(tmp_path / "bad.tar", tmp_path / "bad", tmp_path / "store")
 

@@ -35,6 +35,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    Iterable,
     Iterator,
     List,
     Mapping,
@@ -1118,10 +1119,25 @@ def print_line(text: str) -> None:
 # --- reprobuild_portable/unbundle/names.py ---
 # The names that a bundle gives its image.
 
+_LOCK, _INDEXES = "reprobuild.lock", ("image.json", "image/index.json")
 _BLOB = re.compile("blobs/sha256/[0-9a-f]{64}")
 # An OCI layout, and the files for a Docker with the classic image store.
 _FOLDERS = ("blobs", "blobs/sha256")
 _LAYOUT = re.compile("index\\.json|manifest\\.json|oci-layout|blobs/sha256/[0-9a-f]{64}")
+
+
+def check_presence(paths: Iterable[str]) -> None:
+    """Refuse a bundle whose manifest names no lock, or no index of its image.
+
+    Raises:
+        RefusedError: a file is missing. It is missing in each copy.
+    """
+    present = set(paths)
+    if _LOCK not in present:
+        raise RefusedError("the bundle holds no lock, so its image has no name", NO_BUNDLE)
+    for path in _INDEXES:
+        if path not in present:
+            raise RefusedError("the bundle holds no %s, so it has no image" % path, NO_BUNDLE)
 
 
 def check_names(document: Dict[str, Any], tree: str) -> str:
@@ -1138,7 +1154,7 @@ def check_names(document: Dict[str, Any], tree: str) -> str:
     Raises:
         RefusedError: it names another image, or the files are not those of one image of this name.
     """
-    name, lock = str(document["image"]["reference"]), os.path.join(tree, "reprobuild.lock")
+    name, lock = str(document["image"]["reference"]), os.path.join(tree, _LOCK)
     if not os.path.isfile(lock):
         raise RefusedError("the bundle holds no lock, so its image has no name", NO_BUNDLE)
     lock_name = "reprobuild:%s" % hash_file(lock)[:12]
@@ -1460,7 +1476,7 @@ def unpack(
         bundle: the bundle.
         out: the directory; an empty one is replaced.
         progress: called with (bytes so far, bytes in all).
-        settle: called with the directory before it gets its name.
+        settle: called with the directory before it gets its name; if it refuses the files, they are removed.
 
     Returns:
         False if the bundle is unpacked there already.
@@ -1483,10 +1499,18 @@ def unpack(
             "%s is there, and holds something else%s" % (out, _name_some(out)),
             "name another directory, or remove it",
         )
+    check_presence(member.path for member in bundle.members)
     try:
         with _lock_work(work) as descriptor, _tree(bundle, descriptor) as (name, tree):
             _fill_work(bundle, work, descriptor, tree, progress)
-            settle(_path_of(work, name, tree))
+            place = _path_of(work, name, tree)
+            try:
+                settle(place)
+            except RefusedError:  # each byte is as the manifest says, so another copy is refused, too
+                with contextlib.suppress(OSError):
+                    _remove(descriptor, name)
+                    host.rmdir(work)
+                raise
             _path_of(work, name, tree)
             if os.path.isdir(out):
                 host.rmdir(out)
