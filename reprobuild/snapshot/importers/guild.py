@@ -70,6 +70,6 @@ def _add_attribute(draft: Draft, name: str, value: Any) -> None:
         )
         draft.leave_rest(value, ("python_version",), {"uname": _PERSONAL})
     elif name == _STARTED and isinstance(value, int):
-        draft.start(value / 1e6, "the file")  # microseconds
+        draft.start(value // 1_000_000, "the file")  # microseconds; a float has no room for every integer
     else:
         draft.leave("the file", "it has another type than Guild writes")

@@ -207,3 +207,9 @@ def test_a_huge_number_of_packages_is_refused(
     entries = ", ".join(f'"{name}": "1"' for name in names)
     data = content.replace("%s", entries) if content else "\n".join(f"{name}==1" for name in names)
     assert "lines are more than the 500 that a captured list may have" in outcome({file: data.encode()}, file)
+
+
+@pytest.mark.parametrize("started", ["9" * 400, "-" + "9" * 399, "1", "1700000000000000"])
+def test_a_run_of_guild_may_have_begun_at_any_integer(started: str) -> None:
+    files = {".guild/attrs/started": started.encode(), ".guild/attrs/pip_freeze": b"- numpy==1.26.4\n"}
+    assert "numpy==1.26.4" in outcome(files)
