@@ -144,21 +144,29 @@ VALUES: tuple[SecretRule, ...] = (
 )
 
 
-def _index_marks() -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return each mark with the numbers of its rules."""
+def _index_marks() -> dict[str, list[tuple[str, list[int]]]]:
+    """Return each mark with the numbers of its rules, by its first two characters."""
     numbers: dict[str, list[int]] = {}
     for number, rule in enumerate(VALUES):
         for mark in rule.marks:
             numbers.setdefault(mark, []).append(number)
-    return tuple((mark, tuple(rules)) for mark, rules in numbers.items())
+    index: dict[str, list[tuple[str, list[int]]]] = {}
+    for mark, rules in numbers.items():
+        index.setdefault(mark[:2], []).append((mark, rules))
+    return index
 
 
-_NUMBERS_OF_MARKS = _index_marks()
+_MARKS_BY_START = _index_marks()
 _ALWAYS = frozenset(number for number, rule in enumerate(VALUES) if not rule.marks)
 
 
 def select_rules(text: str) -> list[SecretRule]:
     """Return the rules by which a text is to be searched, in their order: an address has few of the marks."""
     lowered = text.lower()
-    numbers = {number for mark, rules in _NUMBERS_OF_MARKS if mark in lowered for number in rules}
-    return [VALUES[number] for number in sorted(numbers | _ALWAYS)]
+    starts = {lowered[place : place + 2] for place in range(len(lowered))}.union(lowered)
+    numbers = set(_ALWAYS)
+    for start in starts & _MARKS_BY_START.keys():
+        for mark, rules in _MARKS_BY_START[start]:
+            if mark in lowered:
+                numbers.update(rules)
+    return [VALUES[number] for number in sorted(numbers)]
