@@ -1,4 +1,4 @@
-"""The components of a training that a resumed run has not restored.
+"""The lost components of a resumed training.
 
 A whole run and a resumed run record digests of each component before each step of an optimizer. The resumed run began
 at the step of the whole run that has the same model. The first component that differs from then on is named.
@@ -36,7 +36,7 @@ _Values = Mapping[Component, Sequence[tuple[str, tuple[str, ...]]]]
 
 
 class ResumeDifference(Struct, frozen=True, kw_only=True):
-    """The first step at which a resumed run differs from the whole one.
+    """The first difference of a resumed run from the whole one.
 
     Attributes:
         step: of the whole run, from 0.
@@ -108,7 +108,7 @@ def compare_resumed(
 
 
 def _find_begin(whole: ProcessLog, resumed: ProcessLog, stop: int) -> int:
-    """Return the step at which a resumed run began: where the model is the same, else counted from the end.
+    """Return the first step of a resumed run, by its model, or else counted from the end.
 
     A run that begins with all initial values began anew. One that has the initial model alone did not load it.
     """

@@ -1,4 +1,4 @@
-"""The first record in which two runs differ."""
+"""The first differing record of two runs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _compare_processes(first: ProcessLog, second: ProcessLog) -> Divergence | No
 
 
 def _find_step(first: ProcessLog, second: ProcessLog) -> int | None:
-    """Return the first step whose chain of digests differs, by bisection."""
+    """Return the first step with another chain of digests, by bisection."""
     count = min(len(first), len(second))
     if not count or first.chain(count - 1) == second.chain(count - 1):
         return None if len(first) == len(second) else count

@@ -1,4 +1,4 @@
-"""The lines of a program at which its variables begin to differ between two runs.
+"""The lines of the first differences among the variables of two runs.
 
 A variable that differs after a line, although no variable that the line reads differed before, has its difference from
 that line: from a clock, another thread, the system. Such a line is an origin. Differences that follow from it carry its
@@ -72,7 +72,7 @@ class LineRecord(Struct, frozen=True, kw_only=True, rename={
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """A line at which a difference begins.
+    """A line with a new difference.
 
     Attributes:
         place: FILE:LINE.

@@ -1,4 +1,4 @@
-"""The runs of a traced command: what each records, until the cause of a difference is known."""
+"""The runs of a traced command: steps, operations, repetitions, lines, cure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Runner(Protocol):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What the runs of a command show.
+    """Findings of the runs of a command.
 
     Attributes:
         steps: complete steps of the longest process, in the first run.
@@ -138,7 +138,7 @@ class TraceSearch:
         )
 
     def _refine(self, coarse: Divergence) -> tuple[Divergence, bool]:
-        """Return the first difference among operations, and whether there is none although steps differ."""
+        """Return the first difference among operations, and True if only the steps differ."""
         if coarse.record.kind in _FINAL and coarse.difference != "calls":
             return coarse, False
         last = coarse.step
@@ -162,7 +162,7 @@ class TraceSearch:
         return latest, True
 
     def _find_operation(self, last: int) -> Divergence | None:
-        """Return the first operation that differs between two runs whose output files differ."""
+        """Return the first differing operation of two runs with different output files."""
         for _ in range(TRIES):
             settings, title = TraceSettings(last=last), "operations"
             pair = self._start(settings, title), self._start(settings, title)
@@ -183,7 +183,7 @@ class TraceSearch:
         return classify(divergence, record.replayed if record else ())
 
     def _try_cure(self, cause: DriftCause, divergence: Divergence) -> bool | None:
-        """Return whether two runs with the cure are the same, None without a cure."""
+        """Compare two runs with the cure; return None without a cure."""
         if not cause.cure:
             return None
         if cause.cure == "fill":
@@ -195,7 +195,7 @@ class TraceSearch:
         return find_divergence(pair[0].logs, pair[1].logs) is None and not self._runner.compare_files(*pair)
 
     def _find_lines(self, known: Divergence | None) -> tuple[Origin, ...]:
-        """Return the lines at which two runs begin to differ, from a pair of runs whose results differ.
+        """Return the lines of the first differences, from a pair of runs with different results.
 
         Args:
             known: the first difference among operations, whose process comes first.
