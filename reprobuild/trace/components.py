@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from reprobuild.trace.divergence import find_step
 from reprobuild.trace.log import ProcessLog, TraceRecord
 
 Component = Literal[
@@ -90,11 +91,7 @@ def compare_resumed(
     steps = _count_steps(whole[name])
     stop = _count_steps(stopped[name]) if name in stopped else 0
     count = _count_steps(resumed[name]) if name in resumed else 0
-    early = any(
-        _read_values(whole[process], step) != _read_values(log, step)
-        for process, log in stopped.items() if process in whole
-        for step in range(min(_count_steps(log), _count_steps(whole[process])))
-    )  # fmt: skip
+    early = any(_differs_before(whole[process], log) for process, log in stopped.items() if process in whole)
     began = _find_begin(whole[name], resumed[name], stop) if count else steps
     differences = [
         difference
@@ -105,6 +102,12 @@ def compare_resumed(
         steps=steps, stopped=stop, began=began, resumed=count, early=early,
         difference=min(differences, key=lambda difference: difference.step, default=None),
     )  # fmt: skip
+
+
+def _differs_before(whole: ProcessLog, stopped: ProcessLog) -> bool:
+    """Return whether a step differs before the end of the stopped run."""
+    step = find_step(whole, stopped)
+    return step is not None and step < _count_steps(stopped)
 
 
 def _find_begin(whole: ProcessLog, resumed: ProcessLog, stop: int) -> int:

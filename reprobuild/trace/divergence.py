@@ -97,7 +97,7 @@ def is_collective(name: str) -> bool:
 
 
 def _compare_processes(first: ProcessLog, second: ProcessLog) -> Divergence | None:
-    step = _find_step(first, second)
+    step = find_step(first, second)
     if step is None:
         return None
     records, others = first.records(step), second.records(step)
@@ -121,8 +121,11 @@ def _compare_processes(first: ProcessLog, second: ProcessLog) -> Divergence | No
     return None
 
 
-def _find_step(first: ProcessLog, second: ProcessLog) -> int | None:
-    """Return the first step with another chain of digests, by bisection."""
+def find_step(first: ProcessLog, second: ProcessLog) -> int | None:
+    """Return the first step with another chain of digests, by bisection; None if all are the same.
+
+    A log that ends earlier differs at the step after its end.
+    """
     count = min(len(first), len(second))
     if not count or first.chain(count - 1) == second.chain(count - 1):
         return None if len(first) == len(second) else count

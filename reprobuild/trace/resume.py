@@ -7,6 +7,7 @@ from reprobuild.trace.components import REMEDIES, ResumeFindings, compare_resume
 from reprobuild.trace.containers import TracedContainers
 from reprobuild.trace.traced_run import ResumedRun, TracedRun, TraceSettings
 from reprobuild.verify.verdict import V, WorkComparison
+from reprobuild.verify.workload.judge import display_line
 
 
 def check_resume(containers: TracedContainers, stop: int, command: tuple[str, ...]) -> WorkComparison:
@@ -36,7 +37,8 @@ def check_resume(containers: TracedContainers, stop: int, command: tuple[str, ..
     verdict, lines = _judge(findings, resumed, stop)
     if verdict != "inconclusive" and not resumed.code:
         verdict, lines = _judge_files(containers, whole, resumed, verdict, lines)
-    return WorkComparison(name=name, verdict=verdict, detail=lines[0], details=tuple(lines[1:]))
+    detail, *details = map(display_line, lines)
+    return WorkComparison(name=name, verdict=verdict, detail=detail, details=tuple(details))
 
 
 def _judge(findings: ResumeFindings, resumed: ResumedRun, stop: int) -> tuple[V, list[str]]:

@@ -160,6 +160,9 @@ def test_the_words_of_an_answer(tmp_path: Path) -> None:
     assert check(_Containers(tmp_path / "more", WHOLE[:5], [*WHOLE[5:], step(8)]))[1:] == (
         "drift", "step counter: the resumed run made 4 steps, and 3 were left", REMEDIES["step counter"],
     )  # fmt: skip
+    token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    named = [*WHOLE[5], record("component", f"generator {token}", "x")]
+    assert token not in str(check(_Containers(tmp_path / "named", WHOLE[:5], [named, *WHOLE[6:]])))
     files = _Containers(tmp_path / "files", WHOLE[:5], WHOLE[5:])
     files.differs = True
     assert check(files)[1:3] == ("drift", "other state: the steps are the same, and artefact x: 1 byte")
