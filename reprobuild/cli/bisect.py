@@ -84,13 +84,8 @@ class _BisectCommand(CommandAfterDashes):
     help="The number varies from run to run: run until the answer is wrong with this probability at most.",
 )  # fmt: skip
 @click.option("--seed", type=common.SEED, help="Seed of CMD. [default: that of each lock, else 42]")
-@click.option(
-    "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD."
-)
-@click.option(
-    "--secret", "hidden", metavar="NAME", multiple=True,
-    help="Pass a variable without its value on any command line.",
-)  # fmt: skip
+@common.env_option
+@common.secret_option
 @click.option(
     "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:rw]", multiple=True,
     help="Mount a directory, read-only unless `:rw` is given.",
@@ -98,9 +93,7 @@ class _BisectCommand(CommandAfterDashes):
 @click.option(
     "-w", "--workdir", default="", metavar="DIR", help="Directory in which CMD starts. [default: the image's]"
 )
-@click.option(
-    "--shm-size", metavar="SIZE", help="Size of the shared memory, as 8g. [default: that of this machine]"
-)
+@common.shm_option
 @click.option(
     "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
     help="Run N trials at the same time.",

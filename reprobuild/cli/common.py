@@ -51,6 +51,16 @@ engine_option = click.option(
     "--engine", type=click.Choice(["builtin", "docker", "podman", "apptainer"]),
     help="Engine that runs containers. [default: the first that answers]",
 )  # fmt: skip
+env_option = click.option(
+    "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD."
+)
+secret_option = click.option(
+    "--secret", "hidden", metavar="NAME", multiple=True,
+    help="Pass a variable without its value on any command line.",
+)  # fmt: skip
+shm_option = click.option(
+    "--shm-size", metavar="SIZE", help="Size of the shared memory, as 8g. [default: that of this machine]"
+)
 gpu_option = click.option(
     "--gpu", "gpus", metavar="auto|all|none|ID,...", default="auto", show_default=True,
     help="GPUs of the containers; `auto` is all, if there are any.",

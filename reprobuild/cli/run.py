@@ -50,13 +50,8 @@ class CommandAfterDashes(click.Command):
     "-p", "--publish", "ports", metavar="[ADDRESS:]HOST:CONTAINER", multiple=True,
     help="Publish a TCP port of CMD, for this machine alone without ADDRESS.",
 )  # fmt: skip
-@click.option(
-    "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD."
-)
-@click.option(
-    "--secret", "hidden", metavar="NAME", multiple=True,
-    help="Pass a variable without its value on any command line.",
-)  # fmt: skip
+@common.env_option
+@common.secret_option
 @click.option(
     "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:ro]", multiple=True,
     help="Mount a directory, read-only with `:ro`.",
@@ -72,9 +67,7 @@ class CommandAfterDashes(click.Command):
     "-u", "--user", metavar="caller|image|UID[:GID]",
     help="User of CMD. [default: caller if a directory is mounted for writing, else image]",
 )  # fmt: skip
-@click.option(
-    "--shm-size", metavar="SIZE", help="Size of the shared memory, as 8g. [default: that of this machine]"
-)
+@common.shm_option
 @click.option(
     "--ulimit", "limits", metavar="NAME=SOFT[:HARD]", multiple=True,
     help="Limit of memlock, stack, nofile, nproc or core. [default: memlock and stack as training needs]",

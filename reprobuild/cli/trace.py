@@ -48,13 +48,8 @@ def _check_pattern(_: click.Context, __: click.Parameter, value: str) -> str:
 )  # fmt: skip
 @click.option("--seed", type=common.SEED, help="Seed of CMD. [default: that of the lock, else 42]")
 @click.option("--profile", metavar="NAME[,NAME]", help="Settings beside the seed. [default: the image's]")
-@click.option(
-    "-e", "--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="Pass a variable to CMD."
-)
-@click.option(
-    "--secret", "hidden", metavar="NAME", multiple=True,
-    help="Pass a variable without its value on any command line.",
-)  # fmt: skip
+@common.env_option
+@common.secret_option
 @click.option(
     "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:ro]", multiple=True,
     help="Mount a directory, read-only with `:ro`.",
@@ -62,9 +57,7 @@ def _check_pattern(_: click.Context, __: click.Parameter, value: str) -> str:
 @click.option(
     "-w", "--workdir", default="", metavar="DIR", help="Directory in which CMD starts. [default: the image's]"
 )
-@click.option(
-    "--shm-size", metavar="SIZE", help="Size of the shared memory, as 8g. [default: that of this machine]"
-)
+@common.shm_option
 @common.gpu_option
 @common.engine_option
 @common.store_option
