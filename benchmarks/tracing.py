@@ -1,7 +1,7 @@
 """The overhead of a traced run: the processor time of a step with a recorder, against the same step without.
 
 Ten small trainings run outside of a container, on one thread. The steps begin after those in which the recorder chooses
-its stride, and are so many that each stride is in them.
+its stride; `details` has the stride, so that a figure of too few strides is seen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import statistics
 import subprocess
 from pathlib import Path
 
+from msgspec.json import encode
+
 from benchmarks.measure import ROOT, Figure, NotRunError, spread
+from reprobuild.trace.log import read_logs
 from tests.torch_environment import make_torch_environment
 
 NAMES = (
@@ -46,24 +49,31 @@ def measure(results: Path, folder: Path, pairs: int = PAIRS) -> list[Figure]:
 def _figure(python: Path, logs: Path, name: str, level: str, pairs: int) -> Figure:
     traced: list[float] = []
     plain: list[float] = []
-    size = 0
     for turn in range(pairs):
         for with_trace in (True, False) if turn % 2 else (False, True):
-            shutil.rmtree(logs, ignore_errors=True)
+            if with_trace:
+                shutil.rmtree(logs, ignore_errors=True)
             seconds = _run(python, logs if with_trace else None, name, level)
             (traced if with_trace else plain).append(seconds)
-            if with_trace:
-                size = sum(path.stat().st_size for path in logs.iterdir())
-    # The least time of each side: load can hardly make a step shorter.
     details = {
         "traced": spread(traced), "plain": spread(plain), "median of the pairs' ratios":
         round(statistics.median(a / b for a, b in zip(traced, plain, strict=True)), 4),
-        "bytes of the log per step": round(size / (FIRST + STEPS[level])),
+        **_describe_log(logs, STEPS[level]),
     }  # fmt: skip
     return Figure(
-        f"trace of {level}: {name}", min(traced) / min(plain), "x", "the same steps without a trace",
-        LIMITS[level], MODULES, details,
+        f"trace of {level}: {name}", statistics.median(traced) / statistics.median(plain), "x",
+        "the same steps without a trace", LIMITS[level], MODULES, details,
     )  # fmt: skip
+
+
+def _describe_log(folder: Path, steps: int) -> dict[str, int]:
+    """Return the bytes of the log in each measured step, and the stride of the recorder."""
+    (log,) = read_logs(folder).values()
+    strides = [
+        record.seconds for step in range(FIRST) for record in log.records(step) if record.kind == "stride"
+    ]
+    size = sum(len(encode(record)) for step in range(FIRST, FIRST + steps) for record in log.records(step))
+    return {"bytes of the log per step": round(size / steps), "stride": round(strides[0]) if strides else 0}
 
 
 def _run(python: Path, logs: Path | None, name: str, level: str) -> float:

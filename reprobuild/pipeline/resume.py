@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Engine, Task
@@ -15,7 +16,15 @@ from reprobuild.verify.workload.work import Work, make_resume_command, make_work
 
 
 def make_resume(
-    work: Work | None, seed: int, context: RunContext, engine: Engine, name: str, *, stop: int, command: str
+    work: Work | None,
+    seed: int,
+    context: RunContext,
+    engine: Engine,
+    name: str,
+    *,
+    stop: int,
+    command: str,
+    wrap: Callable[[Task], AbstractContextManager[Task]],
 ) -> Callable[[str], WorkComparison] | None:
     """Return a function that checks a resumed workload with the GPUs that it may use.
 
@@ -27,6 +36,7 @@ def make_resume(
         name: of the image in the engine.
         stop: the number of steps before the stop; 0 for no such check, which returns None.
         command: a line of shell that resumes the workload; empty for the workload itself.
+        wrap: gives each run's task what it needs for its time.
 
     Raises:
         UsageError: there is no workload to resume, or a command without a step.
@@ -47,7 +57,7 @@ def make_resume(
             return make_work_task(subject, seed, words, gpus)
 
         context.say(f"your work once more, stopped after {stop} steps and resumed")
-        with TracedContainers(subject, make_task, context, engine, name).open() as containers:
+        with TracedContainers(subject, make_task, context, engine, name, wrap=wrap).open() as containers:
             return check_resume(containers, stop, make_resume_command(subject, command))
 
     return resume

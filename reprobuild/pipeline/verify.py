@@ -227,7 +227,8 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         work=work, probes=checks.probes, wrap=choices.wrap,
         resume=make_resume(
-            work, check_seed(lock), context, engine, name, stop=checks.resume, command=checks.resume_command
+            work, check_seed(lock), context, engine, name, stop=checks.resume, command=checks.resume_command,
+            wrap=choices.wrap,
         ),
     )  # fmt: skip
     with context.clock.measure("check"):

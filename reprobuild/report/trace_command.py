@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from reprobuild.report.difference import safe_text
-from reprobuild.verify.verdict import Verdict
+from reprobuild.verify.verdict import RESUME, Verdict
 
 
 def trace_lines(verdict: Verdict, out: Path) -> list[str]:
@@ -15,7 +15,7 @@ def trace_lines(verdict: Verdict, out: Path) -> list[str]:
     drifting = [
         comparison.name
         for comparison in verdict.comparisons
-        if comparison.verdict == "drift" and not comparison.name.startswith("resume ")
+        if comparison.verdict == "drift" and not comparison.name.startswith(RESUME)
     ]
     if work is None or not drifting:
         return []

@@ -1,15 +1,18 @@
 """The lost components of a resumed training.
 
 A whole run and a resumed run record digests of each component before each step of an optimizer. The resumed run began
-at the step of the whole run that has the same model. The first component that differs from then on is named.
+at the step of the whole run that has the same model, and most other components. The first component that differs from
+then on is named. A generator that differs alone up to the end draws nothing that counts: each iteration of a DataLoader
+draws a number from the global one.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reprobuild.trace.divergence import find_step
 from reprobuild.trace.log import ProcessLog, TraceRecord
@@ -33,6 +36,7 @@ REMEDIES: Mapping[Component, str] = {
     "step counter": "save the number of steps, and count from it",
     "other state": "look for values that the program computes with and does not save",
 }
+_MOST_OTHERS = 1000  # steps without an optimizer at the end of a process
 _Values = Mapping[Component, Sequence[tuple[str, tuple[str, ...]]]]
 
 
@@ -45,13 +49,20 @@ class ResumeDifference(Struct, frozen=True, kw_only=True):
         components: that differ at this step, in the order of causes.
         same: the other recorded ones.
         subject: of the first component: the name of a generator, or empty.
+        later: the step from which other components than a generator differ, or None.
     """
 
     step: int
     process: str
     components: tuple[Component, ...]
-    same: tuple[Component, ...]
+    same: tuple[Component, ...] = ()
     subject: str = ""
+    later: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether more than a generator differs."""
+        return self.components != ("generator",) or self.later is not None
 
 
 class ResumeFindings(Struct, frozen=True, kw_only=True):
@@ -63,6 +74,7 @@ class ResumeFindings(Struct, frozen=True, kw_only=True):
         began: the step of the whole run at which the resumed one began, from 0.
         resumed: steps of the resumed run.
         early: the stopped run differs from the whole one before it was stopped.
+        again: processes that trained in the stopped run alone: the workload started itself again.
         difference: the first one, or None.
     """
 
@@ -71,84 +83,151 @@ class ResumeFindings(Struct, frozen=True, kw_only=True):
     began: int
     resumed: int
     early: bool = False
+    again: int = 0
     difference: ResumeDifference | None = None
 
 
 def compare_resumed(
-    whole: Mapping[str, ProcessLog], stopped: Mapping[str, ProcessLog], resumed: Mapping[str, ProcessLog]
+    whole: Mapping[str, ProcessLog],
+    stopped: Mapping[str, ProcessLog],
+    resumed: Mapping[str, ProcessLog],
+    stop: int,
 ) -> ResumeFindings:
     """Return the first difference of a resumed run from a whole run.
+
+    Processes that make no step of an optimizer do not count, and the others are compared in their order.
 
     Args:
         whole: the logs of the run without a stop, by process.
         stopped: those of the run that was stopped.
         resumed: those of the run that went on.
+        stop: the number of steps before the stop.
 
     Raises:
         InconclusiveError: a log is damaged.
     """
-    name = max(whole, key=lambda process: _count_steps(whole[process]))
+    whole, stopped, resumed = (_list_trainings(logs) for logs in (whole, stopped, resumed))
+    name = max(whole, key=lambda process: _count_steps(whole[process]), default="")
+    if not name:
+        return ResumeFindings(steps=0, stopped=0, began=0, resumed=0)
     steps = _count_steps(whole[name])
-    stop = _count_steps(stopped[name]) if name in stopped else 0
+    complete = _count_steps(stopped[name]) if name in stopped else 0
     count = _count_steps(resumed[name]) if name in resumed else 0
-    early = any(_differs_before(whole[process], log) for process, log in stopped.items() if process in whole)
-    began = _find_begin(whole[name], resumed[name], stop) if count else steps
+    early = any(
+        _differs_before(whole[process], log, stop) for process, log in stopped.items() if process in whole
+    )
+    began = _find_begin(whole[name], resumed[name], complete) if count else steps
     differences = [
         difference
         for process, log in sorted(resumed.items())
         if process in whole and (difference := _compare(process, whole[process], log, began))
     ]
     return ResumeFindings(
-        steps=steps, stopped=stop, began=began, resumed=count, early=early,
-        difference=min(differences, key=lambda difference: difference.step, default=None),
+        steps=steps, stopped=complete, began=began, resumed=count, early=early,
+        again=len(stopped.keys() - whole.keys()),
+        difference=min(differences, key=lambda each: (not each.counts, each.step), default=None),
     )  # fmt: skip
 
 
-def _differs_before(whole: ProcessLog, stopped: ProcessLog) -> bool:
-    """Return whether a step differs before the end of the stopped run."""
+def _list_trainings(logs: Mapping[str, ProcessLog]) -> dict[str, ProcessLog]:
+    """Return the logs with steps of an optimizer, numbered anew among those of one base name."""
+    trainings: dict[str, ProcessLog] = {}
+    counts: Counter[str] = Counter()
+    for name in sorted(logs, key=_split_name):
+        if _count_steps(logs[name]):
+            base, _ = _split_name(name)
+            counts[base] += 1
+            trainings[f"{base}.{counts[base]}" if counts[base] > 1 else base] = logs[name]
+    return trainings
+
+
+def _split_name(name: str) -> tuple[str, int]:
+    """Return the base name of a process, and its number: `main.2` is the second process of the name `main`."""
+    base, _, number = name.rpartition(".")
+    return (base, int(number)) if base and number.isdecimal() and len(number) < 5 else (name, 1)
+
+
+def _differs_before(whole: ProcessLog, stopped: ProcessLog, stop: int) -> bool:
+    """Return whether a step before the stop differs."""
     step = find_step(whole, stopped)
-    return step is not None and step < _count_steps(stopped)
+    return step is not None and step < min(stop, _count_steps(stopped))
 
 
 def _find_begin(whole: ProcessLog, resumed: ProcessLog, stop: int) -> int:
     """Return the first step of a resumed run, by its model, or else counted from the end.
 
-    A run that begins with all initial values began anew. One that has the initial model alone did not load it.
+    A rate of 0 leaves a model as it is: of several steps with the model, the one with most other components is taken. A
+    run that begins with all initial values began anew. One that has the initial model alone did not load it.
     """
-    first = _read_values(resumed, 0).get("model")
-    for step in range(min(stop, _count_steps(whole) - 1), 0, -1):
-        if _read_values(whole, step).get("model") == first:
-            return step
-    if _read_values(whole, 0) == _read_values(resumed, 0):
-        return 0
+    first = _read_values(resumed, 0)
     counted = _count_steps(whole) - _count_steps(resumed)
-    return counted if 0 < counted <= stop else stop
+    counted = counted if 0 < counted <= stop else stop
+    best, rank = counted, (-1, False, -1)
+    for step in range(min(stop + 1, _count_steps(whole))):
+        values = _read_values(whole, step)
+        if values.get("model") != first.get("model"):
+            continue
+        differing = _list_differing(values, first, begins=True)
+        new = (len(_ORDER) - len(differing), step == counted, step)
+        if new > rank and (step or not differing):
+            best, rank = step, new
+    return best
 
 
 def _compare(process: str, whole: ProcessLog, resumed: ProcessLog, began: int) -> ResumeDifference | None:
     ends = _count_steps(whole) - began, _count_steps(resumed)
+    alone: ResumeDifference | None = None  # a generator
     for step in range(min(ends)):
         first, second = _read_values(whole, began + step), _read_values(resumed, step)
-        if first == second:
+        differing = _list_differing(first, second, begins=not step)
+        if not differing or (alone and differing == ["generator"]):
             continue
-        differing = [component for component in _ORDER if first.get(component) != second.get(component)]
+        if alone:
+            rest = tuple(component for component in differing if component != "generator")
+            return structs.replace(
+                alone, components=("generator", *rest), later=began + step,
+                same=tuple(component for component in alone.same if component not in rest),
+            )  # fmt: skip
         subjects = set(first.get(differing[0], ())) ^ set(second.get(differing[0], ()))
-        return ResumeDifference(
+        difference = ResumeDifference(
             step=began + step, process=process, components=tuple(differing),
             same=tuple(component for component in _ORDER if component in first and component not in differing),
             subject=", ".join(sorted({subject for subject, _ in subjects if subject})),
         )  # fmt: skip
+        if difference.counts:
+            return difference
+        alone = difference
     if ends[0] == ends[1]:
-        return None
-    return ResumeDifference(
-        step=began + min(ends), process=process, components=("step counter",), same=_ORDER[:1],
-    )  # fmt: skip
+        return alone
+    return ResumeDifference(step=began + min(ends), process=process, components=("step counter",))
+
+
+def _list_differing(first: _Values, second: _Values, *, begins: bool) -> list[Component]:
+    """Return the components of two steps that differ.
+
+    The first step of a resumed run lacks the values of a step that was left out before it, as a scaler does at an
+    overflow. A batch that a loader reads ahead can be missing on one side.
+    """
+    differing = []
+    for component in _ORDER:
+        values, others = first.get(component, ()), second.get(component, ())
+        if component == "data order" and not (values and others):
+            continue
+        if begins and component in ("data order", "other state"):
+            length = min(len(values), len(others))
+            values, others = values[len(values) - length :], others[len(others) - length :]
+        if values != others:
+            differing.append(component)
+    return differing
 
 
 def _count_steps(log: ProcessLog) -> int:
-    """Return the number of steps of an optimizer: the end of a process writes one more."""
+    """Return the number of steps up to the last one of an optimizer: the end of a process writes one more."""
     count = len(log)
-    return count - 1 if count and not any(map(_is_of_step, log.records(count - 1))) else count
+    for step in range(count - 1, max(-1, count - 1 - _MOST_OTHERS), -1):
+        if any(map(_is_of_step, log.records(step))):
+            return step + 1
+    return 0
 
 
 def _is_of_step(record: TraceRecord) -> bool:

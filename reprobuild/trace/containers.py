@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class TracedContainers:
 
     def __init__(
         self, work: Work, make_task: Callable[[tuple[str, ...]], Task], context: RunContext, engine: Engine,
-        name: str, pattern: str = "",
+        name: str, pattern: str = "", wrap: Callable[[Task], AbstractContextManager[Task]] = nullcontext,
     ) -> None:  # fmt: skip
         """Take the command and its conditions.
 
@@ -51,10 +51,11 @@ class TracedContainers:
             engine: loads and runs the image.
             name: of the image in the engine.
             pattern: of printed lines that end a step, or empty.
+            wrap: gives each run's task what it needs for its time.
         """
         self._work, self._make_task, self._context = work, make_task, context
         self._engine, self._name, self._pattern = engine, name, pattern
-        self._scratch, self._count = Path(), 0
+        self._scratch, self._count, self._wrap = Path(), 0, wrap
 
     @contextmanager
     def open(self) -> Iterator[TracedContainers]:
@@ -135,7 +136,8 @@ class TracedContainers:
                 **task.environment, **({PROFILE: profile} if profile else {}), **environment, "REPROBUILD_RECORD": "0",
             },
         )  # fmt: skip
-        done = self._engine.run(self._name, task, self._context.env)
+        with self._wrap(task) as wrapped:
+            done = self._engine.run(self._name, wrapped, self._context.env)
         index = read_index(folder)
         if index is None or index.failed:
             why = display_line(index.failed) if index else "the container left no list of its files"

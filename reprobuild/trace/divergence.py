@@ -11,6 +11,7 @@ from reprobuild.errors import InconclusiveError
 from reprobuild.trace.log import ProcessLog, TraceRecord
 
 _NAMED = 5  # processes in a message
+_FIRST = 10  # steps that show whether a process works
 
 
 class Divergence(Struct, frozen=True, kw_only=True):
@@ -57,7 +58,7 @@ def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, Proces
     Of several processes with a difference in one step, one that received another result from a collective operation
     comes last: it may be the result of another process. An operation that differs on the same inputs comes first.
 
-    A process that only one run has comes last of all.
+    A process of one run alone comes last of all, and counts if it trained or computed.
 
     Raises:
         InconclusiveError: a log is damaged, or the runs have no process of the same name.
@@ -74,10 +75,19 @@ def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, Proces
     if divergences:
         return min(divergences, key=_order)
     for name in sorted(first.keys() ^ second.keys()):
-        log = first.get(name) or second[name]
-        if records := log.records(0):
-            sides = (records[0], None) if name in first else (None, records[0])
+        log = first[name] if name in first else second[name]
+        if record := _find_work(log):
+            sides = (record, None) if name in first else (None, record)
             return Divergence(process=name, step=0, difference="end", first=sides[0], second=sides[1])
+    return None
+
+
+def _find_work(log: ProcessLog) -> TraceRecord | None:
+    """Return a record of work of a process: a helper that is killed early leaves a log in some runs alone."""
+    for step in range(min(len(log), _FIRST)):
+        for record in log.records(step):
+            if record.kind not in ("generator", "stride"):
+                return record
     return None
 
 

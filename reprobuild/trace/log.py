@@ -20,7 +20,8 @@ from reprobuild.infra.untrusted.strings import Line
 ENTRY = struct.Struct("<16sQ")
 _MOST_STEPS = 4_000_000  # of all processes of a run, which are held in memory
 _LARGEST = (1 << 30) + 1  # bytes of the records of one process
-_LARGEST_STEP = 128 << 20  # bytes of the records of one step
+_LARGEST_STEP = 256 << 20  # bytes of the records of one step
+_FORMAT = 2  # as the recorder writes it
 _LONGEST = 8 << 20  # bytes of a record
 _MOST_PROCESSES = 4096
 LOG_NAME = re.compile(r"[A-Za-z0-9._+-]{1,250}[.](?:records|steps|lines)")
@@ -31,6 +32,12 @@ Kind = Literal[
     "component",
 ]  # fmt: skip
 Count = Annotated[int, Meta(ge=-1, le=1 << 53)]
+
+
+class _Header(Struct, frozen=True, kw_only=True):
+    """The first line of a log."""
+
+    format: Count = 0
 
 
 class TraceRecord(Struct, frozen=True, kw_only=True):
@@ -84,10 +91,17 @@ class ProcessLog:
         self._records = folder / f"{name}.records"
         try:
             file, self._size = open_plain(self._records, links=False)
-            file.close()
+            with file:
+                header = json_decoder(_Header).decode(file.readline(_LONGEST) or b"{}")
             content = read_plain(folder / f"{name}.steps", _MOST_STEPS * ENTRY.size, links=False)
-        except OSError as err:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
             raise _damaged(name) from err
+        if header.format != _FORMAT:
+            raise InconclusiveError(
+                f"the log of the process {name} was written by another version of the recorder",
+                hint="make it again with this reprobuild: `reprobuild build LOCK -o OUT`, and then "
+                "`reprobuild trace OUT --save DIR -- CMD`",
+            )
         self._entries = content[: len(content) - len(content) % ENTRY.size]
         if self._size > _LARGEST or (len(self) and self._end(len(self) - 1) > self._size):
             raise _damaged(name)
@@ -120,8 +134,13 @@ class ProcessLog:
         """
         begin = self._end(step - 1) if step else 0
         end = self._end(step) if step < len(self) else self._size
-        if not begin <= end <= min(self._size, begin + _LARGEST_STEP):
+        if not begin <= end <= self._size:
             raise _damaged(self.name)
+        if end - begin > _LARGEST_STEP:
+            raise InconclusiveError(
+                f"step {step} of the process {self.name} has more than {_LARGEST_STEP >> 20} MB of records",
+                hint="end more steps: by calls of `mark_step`, or by printed lines: --steps 'token [0-9]+'",
+            )
         return tuple(self._decode(begin, end))
 
     def _decode(self, begin: int, end: int) -> Iterator[TraceRecord]:

@@ -36,6 +36,7 @@ ProbeV = Literal["identical", "refused", "drift", "inconclusive", "not-applicabl
 Part = Literal["round-trip", "probes", "workload"]
 PARTS: tuple[Part, ...] = ("round-trip", "probes", "workload")
 VERSION = 3
+RESUME = "resume"  # begins the name of the comparison of a resumed workload
 
 
 class Determinism(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import weakref
 
 from reprobuild_runtime.trace import generators
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
 _RATES = ("lr", "momentum", "betas", "weight_decay")  # of a group of parameters, as schedulers change them
-_GRACE = 2  # steps that a program may still make after SIGTERM
+_GRACE = 30  # seconds after SIGTERM, as Slurm gives them
 
 
 class ComponentRecorder:
     """Records the components of a training: model, optimizer, scheduler, scaler, generators and input.
 
-    The model of a step is the first module in training mode that runs in it.
+    The model of a step is the first module that is trained in it: in training mode, with gradients, and with parameters
+    that need them. Losses, metrics, transforms and validations are none.
     """
 
     def __init__(self, torch: "Any", recorder: Recorder) -> None:
@@ -33,7 +35,7 @@ class ComponentRecorder:
     def hook_into(self) -> None:
         """Take note of models and scalers."""
         module: "Any" = sys.modules["torch.nn.modules.module"]
-        module.register_module_forward_pre_hook(self._enter)
+        module.register_module_forward_pre_hook(self._make_hook())
         owners: "Dict[int, Any]" = {}
         for name in ("amp", "cuda.amp"):
             scaler = getattr(sys.modules.get(f"torch.{name}"), "GradScaler", None)
@@ -42,12 +44,29 @@ class ComponentRecorder:
         for owner in owners.values():
             patch(owner, "__init__", self._make_scaler)
 
+    def _make_hook(self) -> "Callable[[Any, Any], None]":
+        compiling = getattr(getattr(self._torch, "compiler", None), "is_compiling", None) or _never
+
+        def enter(module: "Any", inputs: "Any") -> None:
+            if not compiling():  # nothing of it is in a compiled graph
+                self._enter(module, inputs)
+
+        return enter
+
     def _enter(self, module: "Any", inputs: "Any") -> None:
-        if self._begun or not module.training or not self._recorder.active:
+        if (
+            self._begun
+            or not module.training
+            or not self._torch.is_grad_enabled()
+            or not self._recorder.active
+        ):
+            return
+        if not any(parameter.requires_grad for parameter in module.parameters()):
             return
         self._begun = True
         self._model = weakref.ref(module)
-        self._recorder.guard(self._add_input, inputs)
+        if inputs:  # arguments with names are not passed to a hook
+            self._recorder.guard(self._add_input, inputs)
 
     def _add_input(self, inputs: "Any") -> None:
         self._recorder.add("component", "input", outputs=self._recorder.digest_value(inputs))
@@ -66,9 +85,8 @@ class ComponentRecorder:
         assert digests is not None
         groups = optimizer.param_groups
         tensors = [tensor for group in groups for tensor in group["params"]]
-        model = self._model()
         parts: "Dict[str, List[Any]]" = {
-            "model": tensors + ([] if model is None else list(model.buffers())),
+            "model": tensors + _list_buffers(self._model()),
             "optimizer": _list_states(optimizer, tensors),
             "scheduler": [group[name] for group in groups for name in _RATES if name in group],
         }
@@ -83,17 +101,33 @@ class ComponentRecorder:
     def stop_when_due(self) -> None:
         """End this process if it has made its last step: by SIGTERM, and by SIGKILL if it goes on."""
         stop, step = self._recorder.options.stop, self._recorder.step
-        if not stop or step < stop or not self._recorder.active:
+        if not stop or step < stop or self._terminated or not self._recorder.active:
             return
-        if step >= stop + _GRACE:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if not self._terminated:
-            self._terminated = True
-            os.kill(os.getpid(), signal.SIGTERM)
+        self._terminated = True
+        timer = threading.Timer(_GRACE, os.kill, (os.getpid(), signal.SIGKILL))
+        timer.daemon = True
+        timer.start()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _nothing() -> None:
     """Be a reference to no model."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _list_buffers(model: "Any") -> "List[Any]":
+    """Return the buffers that a checkpoint holds; a cache can be another one."""
+    if model is None:
+        return []
+    return [
+        buffer
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None and name not in getattr(module, "_non_persistent_buffers_set", ())
+    ]
 
 
 def _list_states(optimizer: "Any", tensors: "List[Any]") -> "List[Any]":

@@ -34,7 +34,7 @@ def _read(read: "Callable[[Any], object]", module: "Any") -> object:
     try:
         return read(module)
     except Exception as err:  # the program replaced it
-        return f"unreadable: {type(err).__name__}"
+        return digest_bytes(b"", f"unreadable: {type(err).__name__}")
 
 
 def _read_random(random: "Any") -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reprobuild_runtime.trace.digests import PendingDigest, TensorDigests
 
 ENTRY = struct.Struct("<16sQ")  # the digest, and the end of the step in bytes
+FORMAT = 2  # of the files
 LARGEST = 1 << 30  # bytes of one log: a program in an endless loop does not fill the disk
 _COMPARED = ("kind", "name", "arguments", "inputs", "outputs")  # as the host compares records
 
@@ -32,7 +33,7 @@ class TraceLog:
         self._waiting: "List[Dict[str, Any]]" = []
         self._size = 0
         self.full = False
-        self._write(json.dumps({"format": 1, **header}, sort_keys=True))
+        self._write(json.dumps({"format": FORMAT, **header}, sort_keys=True))
 
     def add(self, record: "Dict[str, Any]") -> None:
         """Add a record; its digests may be pending."""

@@ -49,7 +49,7 @@ def compare(tmp_path: Path, stopped: Sequence[Step], resumed: Sequence[Step]) ->
         read_logs(write(tmp_path / name, steps))
         for name, steps in (("whole", [*WHOLE, END]), ("stopped", stopped), ("resumed", [*resumed, END]))
     ]
-    return compare_resumed(*logs)
+    return compare_resumed(*logs, 5)
 
 
 def test_an_exact_resume(tmp_path: Path) -> None:
@@ -72,10 +72,12 @@ def test_steps_may_be_made_again(tmp_path: Path) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("place", [5, 7])
 def test_the_component_is_named(name: str, component: str, subject: str, place: int, tmp_path: Path) -> None:
-    resumed = [step(number, **({name: "x"} if number >= place else {})) for number in range(5, STEPS)]
+    changes = {name: "x"} if component != "generator" else {name: "x", "loss": "x"}
+    resumed = [step(number, **(changes if number >= place else {})) for number in range(5, STEPS)]
     difference = compare(tmp_path, WHOLE[:5], resumed).difference
     assert difference is not None
-    assert (difference.step, difference.components, difference.subject) == (place, (component,), subject)
+    assert (difference.step, difference.components[0], difference.subject) == (place, component, subject)
+    assert len(difference.components) == len(changes)
     assert set(difference.components) | set(difference.same) == set(REMEDIES) - {"step counter"}
 
 
@@ -117,11 +119,110 @@ def test_no_step_is_left(tmp_path: Path) -> None:
     assert (findings.resumed, findings.began) == (0, STEPS)
 
 
+def test_a_generator_that_draws_for_nothing_does_not_count(tmp_path: Path) -> None:
+    difference = compare(
+        tmp_path, WHOLE[:5], [step(number, torch="x") for number in range(5, STEPS)]
+    ).difference
+    assert difference is not None
+    assert not difference.counts
+
+
+def test_a_generator_that_shuffles_later_is_the_cause(tmp_path: Path) -> None:
+    resumed = [step(5, torch="x"), step(6, torch="x"), step(7, torch="x", input="x")]
+    difference = compare(tmp_path, WHOLE[:5], resumed).difference
+    assert difference is not None
+    assert (difference.step, difference.later, difference.components) == (5, 7, ("generator", "data order"))
+    assert "data order" not in difference.same
+
+
+def test_a_model_that_stays_as_it_is(tmp_path: Path) -> None:
+    """The rate is 0 in the first steps: each has the model of the first."""
+    still = [step(number, **({"model": "model0"} if number < 4 else {})) for number in range(STEPS)]
+    logs = [read_logs(write(tmp_path / name, steps)) for name, steps in (("a", still), ("b", still[:5]))]
+    anew = read_logs(write(tmp_path / "c", still))
+    assert compare_resumed(*logs, anew, 5).began == 0
+    right = read_logs(write(tmp_path / "d", still[2:]))
+    assert (compare_resumed(*logs, right, 5).began, compare_resumed(*logs, right, 5).difference) == (2, None)
+
+
+def test_a_batch_that_was_read_ahead_does_not_count(tmp_path: Path) -> None:
+    def no_input(number: int, *batch: object) -> Step:
+        records = [each for each in step(number) if each["name"] not in ("input", "DataLoader")]
+        return [*(record("batch", "DataLoader", value) for value in batch), *records]
+
+    whole = [no_input(number, *([number] if number != 5 else [])) for number in range(STEPS)]
+    resumed = [no_input(5, 4, 5), *whole[6:]]
+    logs = [write(tmp_path / name, steps) for name, steps in (("a", whole), ("b", whole[:5]), ("c", resumed))]
+    assert compare_resumed(*map(read_logs, logs), 5).difference is None
+    wrong = write(tmp_path / "d", [resumed[0], no_input(6, "x"), whole[7]])
+    difference = compare_resumed(*map(read_logs, (*logs[:2], wrong)), 5).difference
+    assert difference is not None
+    assert (difference.step, difference.components) == (6, ("data order",))
+
+
+def test_a_step_that_a_scaler_left_out_before_the_checkpoint_does_not_count(tmp_path: Path) -> None:
+    first = [record("component", "input", "first"), *WHOLE[5]]
+    left_out = [record("component", "input", "overflow"), record("loss", "loss", "overflow"), *first]
+    whole = [*WHOLE[:5], left_out, *WHOLE[6:]]
+    logs = [
+        write(tmp_path / name, steps)
+        for name, steps in (("a", whole), ("b", whole[:5]), ("c", [first, *WHOLE[6:]]))
+    ]
+    assert compare_resumed(*map(read_logs, logs), 5).difference is None
+
+
+def test_processes_without_steps_do_not_count(tmp_path: Path) -> None:
+    helper: list[Step] = [[record("generator", "random", "x")]]
+    for name, steps in (("whole", WHOLE), ("stopped", WHOLE[:5])):
+        write(tmp_path / name, helper)
+        write(tmp_path / name, [*steps, END, [record("mark", "last", "x")]], "main.2")
+    write(tmp_path / "resumed", WHOLE[5:])
+    findings = compare_resumed(*(read_logs(tmp_path / name) for name in ("whole", "stopped", "resumed")), 5)
+    assert findings == ResumeFindings(steps=STEPS, stopped=5, began=5, resumed=3)
+
+
+def test_a_workload_that_starts_itself_again_is_no_stop(tmp_path: Path) -> None:
+    containers = _Containers(tmp_path, WHOLE[:5], [])
+    write(tmp_path / "stopped", WHOLE[5:], "main.2")
+    assert check(containers)[1:3] == (
+        "inconclusive",
+        "the workload started itself again after the stop: leave its loop or its option of restarts out",
+    )  # fmt: skip
+
+
+def test_steps_after_the_signal_are_not_compared(tmp_path: Path) -> None:
+    stopped = [*WHOLE[:5], step(5, torch="x")]  # a handler draws, saves, and goes on for a step
+    findings = compare(tmp_path, stopped, WHOLE[6:])
+    assert (findings.early, findings.stopped, findings.began, findings.difference) == (False, 6, 6, None)
+
+
+def test_files_decide_with_the_steps(tmp_path: Path) -> None:
+    same = _Containers(tmp_path / "same", WHOLE[:5], WHOLE[5:])
+    same.verdict = "inconclusive"
+    assert check(same)[1:3] == ("inconclusive", "artefact x: 1 byte")
+    alone = _Containers(
+        tmp_path / "alone", WHOLE[:5], [step(number, torch="x") for number in range(5, STEPS)]
+    )
+    alone.verdict = "drift"
+    assert check(alone)[1:3] == ("drift", "generator (torch) differs first, at step 5")
+
+
+def test_a_workload_without_steps(tmp_path: Path) -> None:
+    containers = _Containers(tmp_path, [], [])
+    write(tmp_path / "whole2", [END])
+    for path in (tmp_path / "whole2").iterdir():
+        path.rename(tmp_path / "whole" / path.name)
+    assert check(containers)[1] == "inconclusive"
+    assert check(containers)[2].startswith(
+        "the workload made no step of an optimizer of PyTorch: has it another"
+    )
+
+
 class _Containers:
     """Containers that leave what a test writes."""
 
     def __init__(self, folder: Path, stopped: Sequence[Step], resumed: Sequence[Step], code: int = 0) -> None:
-        self.folder, self.code, self.differs = folder, code, False
+        self.folder, self.code, self.verdict = folder, code, "identical"
         for name, steps in (("whole", [*WHOLE, END]), ("stopped", stopped), ("resumed", [*resumed, END])):
             write(folder / name, steps)
 
@@ -137,8 +238,7 @@ class _Containers:
         return ResumedRun(stopped=stopped, resumed=self._run("resumed"), code=self.code, tail="no disk")
 
     def compare_outputs(self, first: WorkloadRun, second: WorkloadRun) -> list[WorkComparison]:
-        verdict = "drift" if self.differs else "identical"
-        return [WorkComparison(name="artefact x", verdict=cast("Any", verdict), detail="1 byte")]
+        return [WorkComparison(name="artefact x", verdict=cast("Any", self.verdict), detail="1 byte")]
 
 
 def check(containers: _Containers, stop: int = 5) -> tuple[str, ...]:
@@ -161,10 +261,10 @@ def test_the_words_of_an_answer(tmp_path: Path) -> None:
         "drift", "step counter: the resumed run made 4 steps, and 3 were left", REMEDIES["step counter"],
     )  # fmt: skip
     token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
-    named = [*WHOLE[5], record("component", f"generator {token}", "x")]
+    named = [*step(5, loss="x"), record("component", f"generator {token}", "x")]
     assert token not in str(check(_Containers(tmp_path / "named", WHOLE[:5], [named, *WHOLE[6:]])))
     files = _Containers(tmp_path / "files", WHOLE[:5], WHOLE[5:])
-    files.differs = True
+    files.verdict = "drift"
     assert check(files)[1:3] == ("drift", "other state: the steps are the same, and artefact x: 1 byte")
 
 
@@ -175,6 +275,8 @@ def test_the_words_of_an_answer(tmp_path: Path) -> None:
         (WHOLE[:3], WHOLE[5:], 0, 5, "inconclusive", "the workload made 3 steps, and could not be stopped at step 5"),
         ([*WHOLE[:4], step(4, loss="x")], WHOLE[5:], 0, 5, "inconclusive", "two runs with one seed differ before the "),
         (WHOLE[:5], WHOLE, 0, 5, "inconclusive", "the resumed run began anew, and read no checkpoint: was one written"),
+        (WHOLE[:5], [step(number, torch="x") for number in range(5, STEPS)], 0, 5, "identical",
+         "3 steps after the stop have the same model, optimizer and input; the state of the generator torch differs, "),
         (WHOLE[:5], WHOLE[5:], 3, 5, "drift", "the resumed run fails with exit code 3"),
         (WHOLE[:5], [], 0, 5, "drift", "step counter: the resumed run made no step, and 3 were left"),
     ],

@@ -307,6 +307,38 @@ def test_a_process_of_one_run_alone_is_a_difference(tmp_path: Path) -> None:
         assert (found.process, found.difference) == ("rank_1", "end")
 
 
+def test_a_helper_that_is_killed_early_is_no_difference(tmp_path: Path) -> None:
+    for run in ("1", "2"):
+        write(tmp_path / run, [[operation("a", "b")]])
+    write(tmp_path / "2", [[operation("", "c", kind="generator", name="random")]], "main.2")
+    assert find_divergence(read_logs(tmp_path / "1"), read_logs(tmp_path / "2")) is None
+
+
+def test_a_log_of_another_recorder_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    text = (folder / "main.records").read_text().replace('"format": 2', '"format": 1')
+    (folder / "main.records").write_text(text)
+    with pytest.raises(InconclusiveError, match="written by another version of the recorder") as caught:
+        read_logs(folder)
+    assert caught.value.hint == (
+        "make it again with this reprobuild: `reprobuild build LOCK -o OUT`, and then "
+        "`reprobuild trace OUT --save DIR -- CMD`"
+    )
+
+
+def test_a_step_with_too_many_records_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    os.truncate(folder / "main.records", 300 << 20)
+    (folder / "main.steps").write_bytes(ENTRY.pack(b"x" * 16, 300 << 20))
+    with pytest.raises(
+        InconclusiveError, match="step 0 of the process main has more than 256 MB of records"
+    ) as caught:
+        read_logs(folder)["main"].records(0)
+    assert caught.value.hint == (
+        "end more steps: by calls of `mark_step`, or by printed lines: --steps 'token [0-9]+'"
+    )
+
+
 def test_runs_without_a_common_process_are_not_compared(tmp_path: Path) -> None:
     write(tmp_path / "1", [[operation("a", "b")]])
     write(tmp_path / "2", [[operation("a", "b")]], "other")
