@@ -125,8 +125,12 @@ def compare_resumed(
     return ResumeFindings(
         steps=steps, stopped=complete, began=began, resumed=count, early=early,
         again=len(stopped.keys() - whole.keys()),
-        difference=min(differences, key=lambda each: (not each.counts, each.step), default=None),
+        difference=min(differences, key=_order, default=None),
     )  # fmt: skip
+
+
+def _order(difference: ResumeDifference) -> tuple[bool, int]:
+    return not difference.counts, difference.step
 
 
 def _list_trainings(logs: Mapping[str, ProcessLog]) -> dict[str, ProcessLog]:
