@@ -71,7 +71,9 @@ class Place:
     def found(self, torch: Path | None) -> ResolvedLines:
         wheels = []
         if torch is not None:
-            file = Artefact(filename=torch.name, sha256=self.store.add(torch.read_bytes()), size=1)
+            file = Artefact(
+                filename=torch.name, sha256=self.store.add(torch.read_bytes()), size=torch.stat().st_size
+            )
             wheels = [Wheel(name="torch", version="2.4.1", role="environment", file=file)]
         source = Sdist(
             name="flash-attn", version="2.6.3", file=Artefact(filename=SDIST, sha256="5" * 64, size=1)
