@@ -1,4 +1,4 @@
-"""The rate is 0 at first, and a compiled model is trained. The wrong version does not load the scheduler."""
+"""The rate is 0 at first. The wrong version does not load the scheduler."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,6 @@ import torch
 
 RIGHT, CHECKPOINT = sys.argv[1] == "right", Path("/tmp/checkpoint.pt")
 model = torch.nn.Linear(4, 1)
-model.compile(backend="aot_eager", fullgraph=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0, step - 2) / 10)
 data = torch.linspace(-1, 1, 48).reshape(12, 4)
