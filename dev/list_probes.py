@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from reprobuild_runtime.probes import bench, child, controls, ranks
+from reprobuild_runtime.probes import bench, child, controlled, controls, ranks
 from reprobuild_runtime.probes.arrays import child as arrays_child
 from reprobuild_runtime.probes.arrays import controls as arrays_controls
 
@@ -71,6 +71,7 @@ def listed(device: str) -> dict[str, Any]:
         "documented": {name: list(probe.documented) for name, probe in known.items() if probe.documented},
         "collectives": [name for name in ranks.names(device) if name not in ranks.optional(device)],
         "collective_controls": [ranks.CONTROL],
+        "compiled_controls": [f"{device} {controlled.KERNELS}"],
         "between": ranks.list_node_probes(device),
     }
 

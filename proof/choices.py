@@ -1,7 +1,7 @@
 """Compiled code in fresh containers, without and with saved choices.
 
-torch's own switch distorts the measurements by which Inductor chooses kernels, so that each fresh process chooses
-others. JAX measures nothing on a CPU: there the cache saves time alone.
+Random numbers replace the measurements by which Inductor chooses kernels, so that each fresh process chooses others.
+JAX measures nothing on a CPU: there the cache saves time alone.
 """
 
 from __future__ import annotations
@@ -46,11 +46,16 @@ CONSUMERS = (
         ),
         packages=("g++", "openssl", "libpython3.11-dev"),  # Inductor compiles C++ that includes Python.h
         program="compiled_torch.py",
-        variables=("TORCHINDUCTOR_FREEZING=1", "TORCHINDUCTOR_DISTORT_BENCHMARKING_RESULT=random"),
+        variables=("TORCHINDUCTOR_FREEZING=1",),
         control=True,
     ),
     Consumer(name="jax", requirements=("jax==0.10.2",), packages=("openssl",), program="compiled_jax.py"),
 )  # fmt: skip
+# The verdicts of `verify` on compiled code, on a machine without a GPU.
+COMPILED = {
+    "compiled_gpt_block": "not-applicable", "compiled_reduction": "identical",
+    "compiled_flex_attention": "not-applicable", "measured_kernels": "effective",
+}  # fmt: skip
 # Each changes the platform of a run; the names are those in the refusal.
 OTHER_PLATFORMS = (
     "ATEN_CPU_CAPABILITY=default", "ATEN_CPU_CAPABILITY=avx2", "OMP_NUM_THREADS=1", "OMP_NUM_THREADS=64",
@@ -83,6 +88,7 @@ class Choices:
         refused = [self._refuse(out, "-e", variable) for variable in OTHER_PLATFORMS]
         refused.append(self._refuse(out, prefix=("taskset", "-c", str(min(os.sched_getaffinity(0))))))
         archive = next((out / "choices").glob("*.tar.zst"))
+        verified = self._verify(out) if consumer.control else {}
         found = {
             "consumer": consumer.name,
             "without": without,
@@ -91,6 +97,7 @@ class Choices:
             "refused": refused,
             "bytes": archive.stat().st_size,
             "control": consumer.control,
+            "verified": verified,
         }
         done.write_text(json.dumps(found))
         return found
@@ -126,6 +133,18 @@ class Choices:
         print(consumer.name, options, found, file=sys.stderr, flush=True)
         return found
 
+    def _verify(self, out: Path) -> dict[str, str]:
+        """Return the verdicts of `verify` on compiled code, with saved choices."""
+        argv = [*CLI, "verify", str(out), "--only", "probes", "--json", "--store", str(self._store)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        (smoke,) = json.loads(done.stdout)["smoke"]
+        answers = [*smoke["probes"], *smoke["controls"]]
+        found = {answer["name"]: answer["verdict"] for answer in answers if answer["name"] in COMPILED}
+        print("verify", found, file=sys.stderr, flush=True)
+        return found
+
     def _refuse(self, out: Path, *options: str, prefix: Sequence[str] = ()) -> str:
         """Return the reason for which a run on another platform is refused, or an empty text."""
         argv = [*prefix, *CLI, "run", str(out), "--choices", "strict", *options, "--", "true"]
@@ -158,7 +177,11 @@ def _median(values: Sequence[float]) -> float:
 
 def held(findings: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether each claim held."""
-    return all(_held(summarise(found), control=found["control"]) for found in findings)
+    return all(
+        _held(summarise(found), control=found["control"])
+        and found["verified"] == (COMPILED if found["control"] else {})
+        for found in findings
+    )
 
 
 def _held(row: Mapping[str, Any], *, control: bool) -> bool:

@@ -19,6 +19,7 @@ from reprobuild.engines import gpu
 from reprobuild.engines.model import Engine, Task
 from reprobuild.engines.registry import HINT, find_engine
 from reprobuild.errors import DriftError, RoundTripError, UsageError
+from reprobuild.image.choices.caches import INDUCTOR
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
 from reprobuild.infra.display import display_text
@@ -225,7 +226,8 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now,
         controls=checks.controls, parts=checks.parts, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
-        work=work, probes=checks.probes, wrap=choices.wrap,
+        compiled=choices.has_kernels(gpu.parse_gpu_option(checks.gpus)), work=work, probes=checks.probes,
+        wrap=choices.wrap,
         resume=make_resume(
             work, check_seed(lock), context, engine, name, stop=checks.resume, command=checks.resume_command,
             wrap=choices.wrap,
@@ -260,6 +262,11 @@ class _WorkChoices:
             if session and session.used:
                 self._used = session.used.digest
                 self._use.finish(session, 0)
+
+    def has_kernels(self, gpus: str) -> bool:
+        """Return whether saved choices of torch's compiler fit a run with these GPUs."""
+        used = self._use.find_used(Task(arguments=(), gpus=gpus), self._frozen, self._env)
+        return used is not None and INDUCTOR in used.saved.caches and used.saved.caches[INDUCTOR].files > 0
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reprobuild.engines.gpu import gpu_ids
 from reprobuild.engines.image_records import open_user_directory
@@ -77,8 +77,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
             refuse_link(self.out / CHOICES, "the choices")
             refuse_without_caches(caches)
             self._refuse_unknown_image()
-        gpus = _find_gpus(env, task.gpus)
-        platform = find_platform(self.lock, gpus, {**frozen, **task.environment})
+        platform = self._find_platform(task, frozen, env)
         used = self._select(files, platform)
         if used is None and not options.save_choices:
             yield None
@@ -88,6 +87,24 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
             if used:
                 self.say(f"choices {used.name}: {_describe(used)}")
             yield session
+
+    def find_used(self, task: Task, frozen: Mapping[str, str], env: Mapping[str, str]) -> ChoiceFile | None:
+        """Return the saved choices that a task would begin with, or None.
+
+        Args:
+            task, frozen, env: as `open` has them.
+
+        Raises:
+            UsageError: a record is damaged.
+        """
+        files = () if self.options.choices == OFF else read_choices(self.out)
+        if not files:
+            return None
+        quiet = structs.replace(self, options=RunOptions(), say=lambda _: None)
+        return quiet._select(files, self._find_platform(task, frozen, env))
+
+    def _find_platform(self, task: Task, frozen: Mapping[str, str], env: Mapping[str, str]) -> ChoicePlatform:
+        return find_platform(self.lock, _find_gpus(env, task.gpus), {**frozen, **task.environment})
 
     def _refuse_unknown_image(self) -> None:
         """Refuse to save choices of an image that is known to the engine alone."""

@@ -77,6 +77,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
         gpus: the GPUs of the containers (`Task.gpus`).
         gpus_optional: if the engine cannot provide them, the GPU is not covered, and this is not an error.
         thorough: hundreds of repeats.
+        compiled: saved choices of torch's compiler are in use, so that the probes of compiled code run.
         parts: the parts to run; a workload is also needed for its part.
         probes: run only these, in short, without collectives; the verdict is then inconclusive. Empty for all.
         work: the command to run several times, if any.
@@ -94,6 +95,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     gpus: str = ""
     gpus_optional: bool = False
     thorough: bool = False
+    compiled: bool = False
     parts: tuple[Part, ...] = PARTS
     probes: tuple[str, ...] = ()
     work: Work | None = None
@@ -185,7 +187,7 @@ def _run_smoke(
         return None, None
     run = partial(
         run_smoke, seed=seed, controls=request.controls, thorough=request.thorough, profile=lock.profile,
-        pinned=set(distributions(lock)), probes=request.probes,
+        pinned=set(distributions(lock)), probes=request.probes, compiled=request.compiled,
     )  # fmt: skip
     say("the determinism test on the CPU, in two fresh containers")
     cpu = run("cpu", container, request.expected)

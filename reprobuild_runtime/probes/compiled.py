@@ -12,17 +12,25 @@ if TYPE_CHECKING:
     from reprobuild_runtime.probes.bench import Bench
 
 
-def _compiler(b: "Bench") -> "Any":
-    """Return torch.compile, if its compilers are available.
+def explain_absence(torch: "Any", device: str) -> str:
+    """Return the reason for which torch.compile cannot compile here, or "".
 
     It needs a C++ compiler on the CPU, and Triton and a C compiler on a GPU.
     """
-    compile_ = b.need(getattr(b.torch, "compile", None), "this torch has no torch.compile")
-    names = ("g++", "clang++") if b.device == "cpu" else ("gcc", "cc", "clang")
-    b.need(any(shutil.which(name) for name in names), "there is no compiler in this environment")
-    if b.device == "cuda":
-        b.need(importlib.util.find_spec("triton"), "there is no Triton in this environment")
-    return compile_
+    if not hasattr(torch, "compile"):
+        return "this torch has no torch.compile"
+    names = ("g++", "clang++") if device == "cpu" else ("gcc", "cc", "clang")
+    if not any(shutil.which(name) for name in names):
+        return "there is no compiler in this environment"
+    if device == "cuda" and not importlib.util.find_spec("triton"):
+        return "there is no Triton in this environment"
+    return ""
+
+
+def _compiler(b: "Bench") -> "Any":
+    """Return torch.compile, if its compilers are available."""
+    absence = explain_absence(b.torch, b.device)
+    return b.need(None if absence else b.torch.compile, absence)
 
 
 def _run(b: "Bench", compute: "Callable[[], List[Any]]") -> "List[Any]":

@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import subprocess
+import sys
+import tempfile
 
 from reprobuild_runtime import settings
 from reprobuild_runtime.probes import controls, processes
@@ -22,6 +24,9 @@ WHY = {
     "completion_order": "the order of the sum cures it; torch's switch cannot help, which `strict cannot help` shows",
     "empty_memory": "",
 }
+KERNELS = "measured_kernels"
+_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "measured_kernels.py")
+_COMPILATION = 180  # seconds, for `run_child`; two processors take some 15
 
 
 def run(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
@@ -32,6 +37,7 @@ def run(ask: "Dict[str, Any]", command: "List[str]") -> "List[Dict[str, Any]]":
             {**control, "why": control["why"].partition("; torch")[0]} for control in entries
         ]  # without torch
     entries = _torch_controls("cpu", ask, command) + _fresh_controls(ask)
+    entries += [_measured_kernels(ask)] if ask["compiled"] else []
     return entries + (_torch_controls("cuda", ask, command) if ask["device"] == "cuda" else [])
 
 
@@ -121,3 +127,38 @@ def _run_fresh_control(command: "List[str]", environ: "Dict[str, str]") -> "Dict
     except (OSError, subprocess.SubprocessError) as err:
         return {"error": f"{type(err).__name__}: {err}"}
     return {"digests": [hashlib.sha256(done.stdout).hexdigest()]}
+
+
+def _measured_kernels(ask: "Dict[str, Any]") -> "Dict[str, Any]":
+    """Return the control of a compiler that measures kernels.
+
+    It drifts between processes with empty caches, if the measurements of one are inverted. The cache of the first
+    process cures it.
+    """
+    device = ask["device"]
+    runs: "Dict[str, List[Dict[str, Any]]]" = {"default": [], "cured": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for cache, distortion, modes in (
+            ("first", "", ("default", "cured")), ("second", "inverse", ("default",)),
+            ("first", "inverse", ("cured",)), ("first", "random", ("cured",)),
+        ):  # fmt: skip
+            answer = _run_kernels(ask, os.path.join(folder, cache), distortion)
+            if "absent" in answer:
+                return entry(KERNELS, device, {}, f"not applicable here: {answer['absent']}")
+            for mode in modes:
+                runs[mode].append(answer)
+    judged = {mode: judge(results, "none", ()) for mode, results in runs.items()}
+    return entry(KERNELS, device, judged, "kept measurements cure it; torch's switch does not know of it")
+
+
+def _run_kernels(ask: "Dict[str, Any]", cache: str, distortion: str) -> "Dict[str, Any]":
+    """Return the answer of one process with a cache, and its measurements distorted."""
+    environ = {
+        **environ_of("default", ask["seed"]), "TORCHINDUCTOR_CACHE_DIR": cache, "TORCHINDUCTOR_FREEZING": "1",
+        "TRITON_CACHE_DIR": os.path.join(cache, "triton"), "TRITON_CACHE_AUTOTUNING": "1",
+        "TORCHINDUCTOR_DISTORT_BENCHMARKING_RESULT": distortion,
+    }  # fmt: skip
+    child = processes.run_child([sys.executable, _PROGRAM, ask["device"], distortion], environ, _COMPILATION)
+    if child.absent or child.said("absent"):
+        return {"absent": str(child.absent or child.said("absent"))}
+    return {"digests": [str(child.said("digest"))]} if child.said("digest") else {"error": child.why}

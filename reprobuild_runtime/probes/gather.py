@@ -30,7 +30,7 @@ THREADS = (
     "MKL_NUM_THREADS",
     "BLIS_NUM_THREADS",
 )
-NOT_ASKED = {"skipped": "not applicable here: it takes long: only with thorough"}
+NOT_ASKED = {"skipped": "not applicable here: it takes long: only with thorough, or with saved choices"}
 AS_STRICT = {"skipped": "not applicable here: no other mode fails, so torch refuses nothing"}
 RESTARTS = 3  # of a process that died or hung, for the probes after the failed one
 
@@ -72,9 +72,10 @@ def _selection(ask: "Dict[str, Any]") -> "List[str]":
 
 
 def _names(ask: "Dict[str, Any]") -> "List[str]":
-    """Return the names of the probes to run."""
+    """Return the names of the probes to run; the thorough ones are those of compiled code."""
     known = register(ask["subject"])
-    return [name for name in _selection(ask) if ask["only"] or ask["thorough"] or not known[name].thorough]
+    every = ask["only"] or ask["thorough"] or ask["compiled"]
+    return [name for name in _selection(ask) if every or not known[name].thorough]
 
 
 def _at_once(ask: "Dict[str, Any]", tasks: int) -> int:

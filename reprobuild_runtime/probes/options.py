@@ -17,9 +17,9 @@ SUBJECTS = ("torch", "arrays")
 DEFAULTS: "Dict[str, Any]" = {
     "device": "cpu", "seed": 0, "modes": list(MODES), "processes": 2, "repeats": None, "thorough": False,
     "controls": True, "stress": True, "collectives": True, "quick": False, "only": [], "limit": None,
-    "subject": "torch",
+    "subject": "torch", "compiled": False,
 }  # fmt: skip
-_FLAGS = ("thorough", "controls", "stress", "collectives", "quick")
+_FLAGS = ("thorough", "controls", "stress", "collectives", "quick", "compiled")
 
 
 def read(text: str) -> "Dict[str, Any]":

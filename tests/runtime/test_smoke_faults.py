@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild_runtime.probes import collectives, controlled, processes, run, stress
+from reprobuild_runtime.probes import collectives, controlled, gather, processes, run, stress
 
 # Speaks as child.py does, without torch: each probe of the mode gives the digest that it must, but one.
 CHILD = """
@@ -117,8 +117,11 @@ def test_what_takes_long_is_named(tmp_path: Path) -> None:
     found = smoke(tmp_path, "pass", only=[])
     for name in ("compiled_gpt_block", "compiled_reduction", "compiled_flex_attention"):
         assert found[name]["verdict"] == "SKIPPED"
-        assert found[name]["why"] == "not applicable here: it takes long: only with thorough"
+        assert found[name]["why"] == gather.NOT_ASKED["skipped"]
     assert found["layer_norm"]["verdict"] == "IDENTICAL"
+    asked = smoke(tmp_path, "pass", only=[], compiled=True)
+    for name in ("compiled_gpt_block", "compiled_reduction", "compiled_flex_attention"):
+        assert asked[name]["verdict"] == "IDENTICAL"
     asked = smoke(tmp_path, "pass", only=["compiled_reduction"])
     assert list(asked) == ["compiled_reduction"]
     assert asked["compiled_reduction"]["verdict"] == "IDENTICAL"

@@ -8,10 +8,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from reprobuild.engines.model import Finished
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError, UsageError
 from reprobuild.verify.determinism.document import Device, read_document
 from reprobuild.verify.determinism.judge import judge_smoke
-from reprobuild.verify.determinism.run import container_options
+from reprobuild.verify.determinism.run import container_options, run_smoke
 from reprobuild.verify.determinism.summary import drifting_probes, judge_determinism
 from reprobuild.verify.verdict import (
     Against,
@@ -523,6 +524,67 @@ def test_controls_that_are_missing() -> None:
     name = short["controls"].pop()["name"]
     assert judged(short).open == (f"no answer of control cpu {name}",)
     assert judged(document(controls=[]), controls=False).open == ("the controls were left out",)
+
+
+def compiled_documents(*controls: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return two documents with all probes of compiled code; the first has further controls."""
+    found = [document(), document(quick=True)]
+    for answer, modes in zip(found, (MODES, ("profile", "strict")), strict=True):
+        answer["probes"] += [probe(name, modes) for name in EXPECTED["cpu"].thorough]
+    found[0]["controls"] += controls
+    return found
+
+
+@pytest.mark.parametrize(
+    ("modes", "why", "reason"),
+    [
+        ({"default": drift(), "cured": observed("x")}, "", None),
+        ({}, "not applicable here: there is no compiler in this environment", None),
+        ({}, "the process: it died by SIGKILL", "control cpu measured_kernels: the process: it died by SIGKILL"),
+        ({"default": observed("x"), "cured": observed("x")}, "", "control cpu measured_kernels: it was not seen"),
+    ],
+)  # fmt: skip
+def test_saved_choices_need_the_control_of_a_compiler(
+    modes: dict[str, Any], why: str, reason: str | None
+) -> None:
+    kernels = {"name": "measured_kernels", "device": "cpu", "modes": modes, "why": why}
+    smoke = judged(*compiled_documents(kernels), compiled=True)
+    assert smoke.left_out == ()
+    assert (
+        dict.fromkeys(EXPECTED["cpu"].thorough, "identical").items()
+        <= {each.name: each.verdict for each in smoke.probes}.items()
+    )
+    if reason is None:
+        assert (smoke.verdict, smoke.open) == ("identical", ())
+    else:
+        assert smoke.verdict == "inconclusive"
+        assert smoke.open[0].startswith(reason)
+
+
+def test_saved_choices_need_answers_on_compiled_code() -> None:
+    smoke = judged(*compiled_documents(), compiled=True)
+    assert smoke.open == ("no answer of control cpu measured_kernels",)
+    assert judged(document(), compiled=True).open[0] == (
+        f"no answer of probe {', '.join(sorted(EXPECTED['cpu'].thorough))}"
+    )
+    kernels = {"default": drift(), "cured": drift()}
+    drifting = {"name": "measured_kernels", "device": "cpu", "modes": kernels, "why": ""}
+    assert judged(*compiled_documents(drifting), compiled=True).verdict == "drift"
+
+
+def test_an_older_image_is_not_asked_about_compiled_code() -> None:
+    options = {"seed": 7, "controls": True, "thorough": False, "compiled": True}
+    assert all(each["compiled"] is True for each in container_options("cpu", EXPECTED["cpu"], **options))
+    older = msgspec.structs.replace(EXPECTED["cpu"], compiled_controls=())
+    assert (
+        run_smoke("cpu", _refuse_compiled, {"cpu": older}, profile="torch", pinned=(), **options).verdict
+        == "inconclusive"
+    )
+
+
+def _refuse_compiled(*command: str) -> Finished:
+    assert "compiled" not in command[-1]
+    return Finished(code=0, stdout=b"", stderr=b"")
 
 
 def test_a_comparison_that_is_blind() -> None:

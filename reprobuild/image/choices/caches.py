@@ -15,6 +15,7 @@ from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
 
+INDUCTOR = "inductor"  # the cache of torch's compiler
 MOUNT = "/var/cache/reprobuild-choices"  # cached code has absolute paths, so this path never changes
 
 

@@ -29,11 +29,14 @@ class Expected(Struct, frozen=True, kw_only=True):
     """The expected answers of the determinism tests on one device.
 
     Attributes:
-        probes, thorough: answered always, and answered if hundreds of repeats are requested.
+        probes, thorough: answered always, and answered if hundreds of repeats are requested or saved choices of torch's
+            compiler are in use.
         optional: probes that not every torch and not every machine can run.
         informational: probes for which torch promises no determinism in any mode.
         alerting: probes that torch may refuse though its documentation does not state it.
         controls: named with their device; all must answer.
+        compiled_controls: the controls that show that a compiler's measured choices are seen; they run if saved choices
+            are in use. Empty in an image of an older reprobuild.
         races: the controls that show that a drift of this device's own threads is seen; one must be effective.
         collectives: those that every torch can do; others may be skipped.
         collective_controls: the controls that show that the order of a sum over ranks is seen, for three or more.
@@ -53,6 +56,7 @@ class Expected(Struct, frozen=True, kw_only=True):
     collectives: tuple[Line, ...]
     collective_controls: tuple[Line, ...]
     documented: dict[Line, tuple[tuple[Line, ...], ...]]
+    compiled_controls: tuple[Line, ...] = ()
     between: tuple[Line, ...] = ()
     libraries: dict[Line, Line] = {}
 

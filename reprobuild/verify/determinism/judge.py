@@ -35,6 +35,7 @@ from reprobuild.verify.determinism.trust import (
 )
 from reprobuild.verify.verdict import Collectives, ControlVerdict, ProbeVerdict, Smoke, V
 
+NOT_APPLICABLE = "not applicable here: "
 LEFT_OUT = "they were left out: only some probes were asked for"
 MOST_SECONDS = 1e9  # the most that a verdict file holds
 
@@ -42,6 +43,7 @@ MOST_SECONDS = 1e9  # the most that a verdict file holds
 def judge_smoke(
     device: Device, first: Document | str, second: Document | str, expected: Expected, *, controls: bool,
     thorough: bool = False, profile: str = "log-only", pinned: Collection[str] = (), only: Collection[str] = (),
+    compiled: bool = False,
 ) -> Smoke:  # fmt: skip
     """Judge the determinism tests on one device.
 
@@ -52,6 +54,7 @@ def judge_smoke(
         profile: the profile that must be in force in the image.
         pinned: the distributions that must be in the image.
         only: the requested probes, if not all were; collectives were not requested, either.
+        compiled: whether the probes of compiled code were requested, with their controls.
     """
     for answer in (first, second):
         if isinstance(answer, str) or not answer.ran:
@@ -60,9 +63,9 @@ def judge_smoke(
     assert isinstance(second, Document)
     again = {answer.name: answer for answer in second.probes}
     rules = ImageRules(device=device, expected=expected, told=first.expectations, pinned=frozenset(pinned))
-    full = (*expected.probes, *(expected.thorough if thorough else ()))
+    full = (*expected.probes, *(expected.thorough if thorough or compiled else ()))
     names = tuple(only) if only else full
-    left_out = () if thorough else tuple(name for name in expected.thorough if name not in only)
+    left_out = () if thorough or compiled else tuple(name for name in expected.thorough if name not in only)
     probes = tuple(
         judge_probe(answer, again.get(answer.name), rules)
         for answer in first.probes
@@ -78,6 +81,7 @@ def judge_smoke(
         *doubt_platform(first.fingerprint, second.fingerprint),
         *(() if arrays else doubt_profile(profile, first.fingerprint)),  # profiles set torch
         *(_explain_controls(control_verdicts, expected) if controls else ["the controls were left out"]),
+        *(_explain_compiled_controls(control_verdicts, expected) if controls and compiled else ()),
         *_explain_comparator(first.comparator, expected.comparator),
         *([f"only {len(names)} of {len(full)} probes were asked for"] if only else []),
     ]
@@ -174,6 +178,21 @@ def _explain_controls(controls: Sequence[ControlVerdict], expected: Expected) ->
     if not any(race.verdict == "effective" for race in races):
         reasons += [f"control {race.name}: {race.why}" for race in races] or ["no control answered"]
     return reasons
+
+
+def _explain_compiled_controls(controls: Sequence[ControlVerdict], expected: Expected) -> list[str]:
+    """Return the reasons against the controls of a compiler; one that is not applicable here is no reason."""
+    named = {f"{control.device} {control.name}": control for control in controls}
+    return [
+        *_explain_missing("control", expected.compiled_controls, named),
+        *(
+            f"control {name}: {named[name].why}"
+            for name in expected.compiled_controls
+            if name in named
+            and named[name].verdict == "ineffective"
+            and not named[name].why.startswith(NOT_APPLICABLE)
+        ),
+    ]
 
 
 def _explain_comparator(answers: Mapping[str, bool], names: Iterable[str]) -> list[str]:

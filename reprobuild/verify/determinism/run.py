@@ -33,6 +33,7 @@ _BRIEF: dict[str, object] = {
 def run_smoke(
     device: Device, container: Callable[..., Finished], expected: Mapping[Device, Expected] | None, *,
     seed: int, controls: bool, thorough: bool, profile: str, pinned: Collection[str], probes: Collection[str] = (),
+    compiled: bool = False,
 ) -> Smoke:  # fmt: skip
     """Run the determinism tests on a device and judge them.
 
@@ -44,6 +45,7 @@ def run_smoke(
         profile: the profile that must be in force in the image.
         pinned: the distributions that must be in the image.
         probes: run only these, in short, without collectives; the verdict is then inconclusive. Empty for all.
+        compiled: saved choices of torch's compiler are in use, so that the probes of compiled code run.
 
     Raises:
         UsageError: a probe is named that the image does not have.
@@ -53,16 +55,18 @@ def run_smoke(
     if expectation is None:
         return Smoke(device=device, verdict="inconclusive", hook="inconclusive", open=(OTHER,))
     first, second = (_run_container(container, device, options) for options in container_options(
-        device, expectation, seed=seed, controls=controls, thorough=thorough, probes=probes
+        device, expectation, seed=seed, controls=controls, thorough=thorough, probes=probes,
+        compiled=compiled and bool(expectation.compiled_controls),
     ))  # fmt: skip
     return judge_smoke(
         device, first, second, expectation, controls=controls, thorough=thorough, profile=profile, pinned=pinned,
-        only=probes,
+        only=probes, compiled=compiled and bool(expectation.compiled_controls),
     )  # fmt: skip
 
 
 def container_options(
     device: Device, expectation: Expected, *, seed: int, controls: bool, thorough: bool, probes: Collection[str] = (),
+    compiled: bool = False,
 ) -> tuple[dict[str, object], dict[str, object]]:  # fmt: skip
     """Return the options of the two containers of the tests.
 
@@ -78,6 +82,8 @@ def container_options(
             hint=f"its probes are: {', '.join(sorted(known))}",
         )
     options: dict[str, object] = {"device": device, "seed": seed, "thorough": thorough}
+    if compiled:  # an older image does not know the option
+        options["compiled"] = True
     if expectation.libraries:
         options["subject"] = "arrays"
     if probes:
