@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from reprobuild.bisect.choices import SideChoices
 from reprobuild.bisect.requirement_graph import RequirementGraph
 from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import PACKAGES, Slot, Slots, split_lock
@@ -29,10 +30,12 @@ from reprobuild_portable.secrets import redact
 
 AtomKind = Literal[
     "interpreter", "python", "conda", "system", "release", "variable", "preload", "order", "profile", "seed", "source",
-    "file", "hunk", "recipe",
+    "file", "hunk", "recipe", "choices",
 ]  # fmt: skip
 PRELOADS = ("LD_PRELOAD", "LD_AUDIT")
 _ABSENT = "(absent)"
+CHOICES_NAME = "saved choices of compilers"
+CHOICES: Slot = "choices", CHOICES_NAME
 LONGEST = 200  # characters of another value
 _LAST = 10_000  # after every rank of the table
 # Fields that change an image seldom: files' times, tools of builds.
@@ -78,6 +81,7 @@ def find_atoms(
     second: Lock,
     changes: Mapping[str, SourceChanges] | None = None,
     find_links: FindLinks = link_wheels,
+    choices: SideChoices | None = None,
 ) -> AtomSet:
     """Return the atoms of two locks of one platform.
 
@@ -85,6 +89,7 @@ def find_atoms(
         first, second: the locks.
         changes: of the sources, by name; another source is one atom.
         find_links: finds the requirements between the slots that differ.
+        choices: the saved choices of compilers; they are an atom if they differ.
     """
     slots = split_lock(first), split_lock(second)
     differing = [slot for slot in {**slots[0], **slots[1]} if slots[0].get(slot) != slots[1].get(slot)]
@@ -95,6 +100,7 @@ def find_atoms(
     for mutual in _cycles(groups, links):
         groups.unite(mutual)
     whole = [_make_atom(group, slots) for group in groups.all()]
+    whole += [_make_choices_atom(choices)] if choices and choices.differ else []
     atoms = sorted((part for atom in whole for part in _split_source(atom, changes or {})), key=_sort_key)
     numbers: dict[Slot, list[int]] = defaultdict(list)
     for number, atom in enumerate(atoms):
@@ -213,6 +219,16 @@ def _make_atom(group: Sequence[Slot], slots: tuple[Slots, Slots]) -> Atom:
     return Atom(
         kind=kind, name=name, first=first, second=second, rank=rank, reason=reason, slots=tuple(sorted(group)),
         names=tuple(dict.fromkeys([name, *(row[3] for row in rows)])),
+    )  # fmt: skip
+
+
+def _make_choices_atom(choices: SideChoices) -> Atom:
+    """Return the atom of different saved choices; no part of a lock has them."""
+    rank, rule = rank_difference("choices", CHOICES_NAME)
+    first, second = choices.describe()
+    return Atom(
+        kind="choices", name=CHOICES_NAME, first=first, second=second, rank=rank, reason=rule.reason, slots=(CHOICES,),
+        names=(CHOICES_NAME,),
     )  # fmt: skip
 
 

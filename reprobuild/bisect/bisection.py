@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.bisect.artefacts import artefact_oracle
-from reprobuild.bisect.mixture import Mixer
+from reprobuild.bisect.mixture import Mixer, Mixture
 from reprobuild.bisect.oracle import (
     REPEATS,
     NoisyOracle,
@@ -114,8 +114,8 @@ class _Bench:
         say = self._laboratory.context.say
         say(f"running A and B: {shlex.join(blank.command)}")
         sides = (
-            self._runs(frozenset(), self._mixer.first, "a", "A"),
-            self._runs(self._all, self._mixer.second, "b", "B"),
+            self._runs(frozenset(), self._mixer.mix(()), "a", "A"),
+            self._runs(self._all, self._mixer.mix(self._all), "b", "B"),
         )
         count, needs = len(self._all), self._mixer.atoms.needs
         if jobs == 1:
@@ -156,10 +156,10 @@ class _Bench:
             remembered=sum(outcome.remembered for outcome in outcomes), trials=result.trials or tuple(records.values()),
         )  # fmt: skip
 
-    def _runs(self, chosen: Chosen, lock: Lock, part: str, title: str) -> Runs:
+    def _runs(self, chosen: Chosen, mixture: Mixture, part: str, title: str) -> Runs:
         """Return runs, and keep their outcomes."""
         context, outcomes = self._laboratory.context, self._outcomes.setdefault(chosen, [])
-        runs = self._laboratory.runs(lock, part, title)
+        runs = self._laboratory.runs(mixture.lock, part, title, mixture.choices)
         is_side = title in ("A", "B")
 
         def run(number: int) -> Outcome:
@@ -184,9 +184,7 @@ class _Bench:
         mixture = self._mixer.mix(chosen)
         for tar in mixture.tars:
             self._laboratory.context.store.add(tar)
-        answer = self.oracle.answer(
-            self._runs(chosen, mixture.lock, f"trial{place or ''}", f"A with {title}")
-        )
+        answer = self.oracle.answer(self._runs(chosen, mixture, f"trial{place or ''}", f"A with {title}"))
         self._laboratory.context.say(f"{title}: {answer_words(answer)}")
         self._record(chosen, answer, mixture.lock)
         return answer

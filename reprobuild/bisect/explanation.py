@@ -263,7 +263,19 @@ def _repeat(record: TrialRecord, result: BisectionResult, command: TrialCommand,
     shown = [*map(hide_secrets, run)], hide_secrets(shlex.join(arguments))
     is_whole = shown == (run, shlex.join(arguments)) and escape_text(shown[1], lines=True) == shown[1]
     lines.append(f"{shlex.join(shown[0])} -- \\\n    {shown[1]}")
+    if used := _find_used_choices(record, result):
+        lines.insert(
+            0, f"# The trial also had the saved choices of compilers {used}: these lines do not use them."
+        )
     return "\n".join(lines if is_whole else (_UNSHOWN, *lines))
+
+
+def _find_used_choices(record: TrialRecord, result: BisectionResult) -> str:
+    """Return the saved choices of a trial, if A and B have different ones."""
+    for number, atom in enumerate(result.differences):
+        if atom.kind == "choices":
+            return (atom.second if number in record.differences else atom.first) or ""
+    return ""
 
 
 def _options(command: TrialCommand) -> Iterator[str]:

@@ -9,23 +9,27 @@ from typing import IO
 
 from msgspec import Struct
 
-from reprobuild.bisect.atoms import AtomSet, find_atoms
+from reprobuild.bisect.atoms import CHOICES, AtomSet, find_atoms
+from reprobuild.bisect.choices import SideChoices
 from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import join_slots, split_lock
 from reprobuild.bisect.sources import SourceChanges, find_changes
+from reprobuild.image.choices.record import ChoiceFile
 from reprobuild.lock.fields import is_same_part
 from reprobuild.lock.model import Lock, canonical, unseal
 from reprobuild.lock.python import Source
 
 # Opens the tar of a source's tree; None if it is unavailable.
 OpenTar = Callable[[Source], AbstractContextManager[IO[bytes]] | None]
+_NO_CHOICES = SideChoices()
 
 
 class Mixture(Struct, frozen=True, kw_only=True):
-    """A lock, and the tars of sources that only this mixture has."""
+    """A lock, the tars of sources that only this mixture has, and its saved choices, of which one must fit."""
 
     lock: Lock
     tars: tuple[bytes, ...] = ()
+    choices: tuple[ChoiceFile, ...] = ()
 
 
 class Mixer(Struct, frozen=True, kw_only=True):
@@ -35,6 +39,7 @@ class Mixer(Struct, frozen=True, kw_only=True):
     second: Lock
     atoms: AtomSet
     changes: Mapping[str, SourceChanges]
+    choices: SideChoices = _NO_CHOICES
 
     def mix(self, chosen: Collection[int]) -> Mixture:
         """Return lock A with these atoms, which is lock B with all of them.
@@ -61,25 +66,32 @@ class Mixer(Struct, frozen=True, kw_only=True):
                 slots[slot], tar = self.changes[name].mix(slots[slot], numbers)
                 tars.append(tar)
         inert = self.second if chosen and len(set(chosen)) == len(self.atoms.atoms) else self.first
-        return Mixture(lock=join_slots(slots, inert, (self.first, self.second)), tars=tuple(tars))
+        has_second = any(CHOICES in self.atoms.atoms[number].slots for number in chosen)
+        return Mixture(
+            lock=join_slots(slots, inert, (self.first, self.second)), tars=tuple(tars),
+            choices=self.choices.choose(second=has_second),
+        )  # fmt: skip
 
 
 def make_mixer(
-    first: Lock, second: Lock, open_tar: OpenTar = lambda _: None, find_links: FindLinks = link_wheels
-) -> Mixer:
+    first: Lock, second: Lock, open_tar: OpenTar = lambda _: None, find_links: FindLinks = link_wheels,
+    choices: SideChoices = _NO_CHOICES,
+) -> Mixer:  # fmt: skip
     """Return the mixer of two locks of one platform.
 
     Args:
         first, second: the locks.
         open_tar: opens the tree of a source, to tell its changes apart.
         find_links: finds the requirements between the slots that differ.
+        choices: the saved choices of compilers.
     """
     locks = canonical(unseal(first)), canonical(unseal(second))
     locks = locks[0], _adopt_same_parts(*locks)
     changes = _find_all_changes(locks, open_tar)
     return Mixer(
-        first=locks[0], second=locks[1], atoms=find_atoms(*locks, changes, find_links), changes=changes
-    )
+        first=locks[0], second=locks[1], atoms=find_atoms(*locks, changes, find_links, choices), changes=changes,
+        choices=choices,
+    )  # fmt: skip
 
 
 def _adopt_same_parts(first: Lock, second: Lock) -> Lock:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.bisect.bisection import Judging, bisect
+from reprobuild.bisect.choices import SideChoices, find_side_choices
 from reprobuild.bisect.links import make_link_finder
 from reprobuild.bisect.metric import Metric, check_metric
 from reprobuild.bisect.mixture import Mixer, make_mixer
@@ -65,14 +66,15 @@ def bisect_sides(
             f"A is for {first.platform}, and B for {second.platform}: no mixture of them is an image",
             hint="lock one of them again for the other's platform: `reprobuild lock DIR --platform OS/ARCH`",
         )
+    choices = _find_choices(names, command, context)
     blank = BisectionResult(
         first=names[0], second=shown, command=command.arguments, oracle="",
-        untestable=_machine_differences((first_place, second_place), running) if second_place else (),
+        untestable=_machine_differences((first_place, second_place), running, choices) if second_place else (),
     )  # fmt: skip
     with keep_inputs((first, second), folder, context):
         check_script(command, (first, second), lambda source: open_source(source, context))
         mixer = make_mixer(
-            first, second, lambda source: open_source(source, context), make_link_finder(context)
+            first, second, lambda source: open_source(source, context), make_link_finder(context), choices
         )
         result = bisect(mixer, command, judging, context, blank, afresh=afresh, jobs=jobs)
         return result if trials is None else _keep_locks(result, mixer, trials, context)
@@ -103,13 +105,25 @@ def _keep_locks(
     )
 
 
-def _machine_differences(places: tuple[str, str], running: Running) -> tuple[EnvironmentDifference, ...]:
-    """Return the differences that no image has: a lock states no machine, and a snapshot does."""
+def _find_choices(names: tuple[str, str | None], command: TrialCommand, context: RunContext) -> SideChoices:
+    """Return the saved choices of both sides; today's versions have none."""
+    first, second = (find_side_choices(name, command.options, context) if name else None for name in names)
+    return SideChoices(first=first, second=second)
+
+
+def _machine_differences(
+    places: tuple[str, str], running: Running, choices: SideChoices
+) -> tuple[EnvironmentDifference, ...]:
+    """Return the differences that no image has: a lock states no machine, and a snapshot does.
+
+    Saved choices that fit neither side here cannot be tried, either.
+    """
+    kinds = MACHINE if choices else (*MACHINE, "choices")
     try:
         comparison = compare(*places, running, running.env, lambda _: None)
     except InconclusiveError:
         return ()
-    return tuple(item for item in comparison.differences if item.kind in MACHINE and not item.noise)
+    return tuple(item for item in comparison.differences if item.kind in kinds and not item.noise)
 
 
 def read_judging(

@@ -20,11 +20,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from reprobuild.bisect.choices import explain_misfit, mount_choices
 from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.oracle import Outcome, Runs
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import BuildError, InconclusiveError, LockError
+from reprobuild.image.choices.record import ChoiceFile
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import machine_name, try_lock
 from reprobuild.infra.progress import CountedSteps
@@ -137,22 +139,25 @@ class Laboratory:
                 self._loaded[name] = key
         return name
 
-    def runs(self, lock: Lock, part: str = "trial", title: str = "the command") -> Runs:
+    def runs(
+        self, lock: Lock, part: str = "trial", title: str = "the command", choices: tuple[ChoiceFile, ...] = ()
+    ) -> Runs:  # fmt: skip
         """Return the runs of a lock's image.
 
         Args:
             lock: of the image.
             part: of its name in the engine: `a`, `b` or `trial`; no other thread uses it.
             title: names it in steps.
+            choices: saved choices of compilers, of which one must fit; empty for none.
         """
         image = image_key(lock, self.context)
 
         def run(number: int) -> Outcome:
-            key = self._key(lock, image, number)
+            key = self._key(lock, image, number, choices)
             outcome = None if self._afresh else self._recall(key)
             if outcome is None:
                 self.cancel.check()
-                outcome = self._run(lock, part, title)
+                outcome = self._run(lock, part, title, choices)
                 self.cancel.check()
                 self._unsaved.append((key, outcome))
                 if not self._together:
@@ -182,7 +187,7 @@ class Laboratory:
         )
         return prepare(lock, arguments, options, self.context.env).task
 
-    def _key(self, lock: Lock, image: str, number: int) -> str:
+    def _key(self, lock: Lock, image: str, number: int, choices: tuple[ChoiceFile, ...]) -> str:
         options = msgspec.to_builtins(self.command.options)
         task = self._task(lock, ())
         visible = {
@@ -193,6 +198,7 @@ class Laboratory:
             "trial, 2", image, self.command.arguments, self.command.collected, sorted(visible.items()),
             sorted(task.hidden), options, [_mount_facts(record) for record in self._mounts.records],
             msgspec.to_builtins(self.command.metric), self.engine.NAME, machine_name(), number,
+            *([[file.digest for file in choices]] if choices else []),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).hexdigest()
 
@@ -206,13 +212,15 @@ class Laboratory:
             return None
         return msgspec.structs.replace(outcome, remembered=True)
 
-    def _run(self, lock: Lock, part: str, title: str) -> Outcome:
+    def _run(self, lock: Lock, part: str, title: str, choices: tuple[ChoiceFile, ...]) -> Outcome:
         """Run the command once in a new container.
 
         Raises:
             InconclusiveError: a mount changed since the search began.
         """
         began = time.monotonic()
+        if choices and (why := explain_misfit(choices, lock, self._task(lock, ()), self.context.env)):
+            return Outcome(code=None, why=display_line(why))
         say = CountedSteps(self.context.say)
         try:
             name = self.image_name(lock, part, say)
@@ -226,9 +234,9 @@ class Laboratory:
             raise InconclusiveError(
                 f"{changed[0]} while the search ran", hint="mount a copy that no other program changes"
             )
-        return msgspec.structs.replace(self._run_container(lock, name), setup=setup)
+        return msgspec.structs.replace(self._run_container(lock, name, choices), setup=setup)
 
-    def _run_container(self, lock: Lock, name: str) -> Outcome:
+    def _run_container(self, lock: Lock, name: str, choices: tuple[ChoiceFile, ...]) -> Outcome:
         collected = self.command.collected
         arguments = self.command.arguments
         if collected:
@@ -241,7 +249,8 @@ class Laboratory:
                 folder.mkdir()
                 environment = {**task.environment, "REPROBUILD_RECORD": "0"}
                 task = msgspec.structs.replace(task, environment=environment, outputs=OUTPUTS, kept=folder)
-            done = self.engine.run(name, task, self.context.env)
+            with mount_choices(choices, lock, task, self.context.env) as mounted:
+                done = self.engine.run(name, mounted, self.context.env)
             seconds = time.monotonic() - began
             if not collected:
                 number = self.command.metric.read_output(done.stdout) if self.command.metric else None

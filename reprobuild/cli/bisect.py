@@ -11,6 +11,7 @@ import msgspec
 from reprobuild.cli import common, documents
 from reprobuild.cli.run import CommandAfterDashes
 from reprobuild.errors import UsageError
+from reprobuild.run.options import AUTO, OFF
 
 if TYPE_CHECKING:
     from reprobuild.config.overrides import Decisions
@@ -94,6 +95,10 @@ class _BisectCommand(CommandAfterDashes):
     "-w", "--workdir", default="", metavar="DIR", help="Directory in which CMD starts. [default: the image's]"
 )
 @common.shm_option
+@click.option(
+    "--choices", type=click.Choice((AUTO, OFF)), default=AUTO, show_default=True,
+    help="Use the saved choices of compilers of A and B; they are a difference of their own.",
+)  # fmt: skip
 @click.option(
     "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
     help="Run N trials at the same time.",

@@ -265,7 +265,8 @@ class _WorkChoices:
 
     def has_kernels(self, gpus: str) -> bool:
         """Return whether saved choices of torch's compiler fit a run with these GPUs."""
-        used = self._use.find_used(Task(arguments=(), gpus=gpus), self._frozen, self._env)
+        quiet = msgspec.structs.replace(self._use, say=lambda _: None)  # the workload reports the reasons
+        used = quiet.find_used(Task(arguments=(), gpus=gpus), self._frozen, self._env)
         return used is not None and INDUCTOR in used.saved.caches and used.saved.caches[INDUCTOR].files > 0
 
     @property

@@ -29,7 +29,7 @@ from reprobuild.run.options import OFF, STRICT, RunOptions
 from reprobuild.store.keyring import StoreKeyring
 
 Say = Callable[[str], None]
-_FOLDER = "reprobuild-choices"  # in the user's cache: no other user can exchange its code
+FOLDER = "reprobuild-choices"  # in the user's cache: no other user can exchange its code
 
 
 class ChoiceUse(Struct, frozen=True, kw_only=True):
@@ -77,19 +77,19 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
             refuse_link(self.out / CHOICES, "the choices")
             refuse_without_caches(caches)
             self._refuse_unknown_image()
-        platform = self._find_platform(task, frozen, env)
+        platform = find_run_platform(self.lock, task, frozen, env)
         used = self._select(files, platform)
         if used is None and not options.save_choices:
             yield None
             return
-        with private_directory(open_user_directory(env, _FOLDER, "choices of compilers")) as folder:
+        with private_directory(open_user_directory(env, FOLDER, "choices of compilers")) as folder:
             session = ChoiceSession(self.lock, self.image, folder, caches, platform, used)
             if used:
-                self.say(f"choices {used.name}: {_describe(used)}")
+                self.say(f"choices {used.name}: {describe_choices(used)}")
             yield session
 
     def find_used(self, task: Task, frozen: Mapping[str, str], env: Mapping[str, str]) -> ChoiceFile | None:
-        """Return the saved choices that a task would begin with, or None.
+        """Return the saved choices that a task would begin with, or None, with the reasons in the log.
 
         Args:
             task, frozen, env: as `open` has them.
@@ -100,11 +100,8 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         files = () if self.options.choices == OFF else read_choices(self.out)
         if not files:
             return None
-        quiet = structs.replace(self, options=RunOptions(), say=lambda _: None)
-        return quiet._select(files, self._find_platform(task, frozen, env))
-
-    def _find_platform(self, task: Task, frozen: Mapping[str, str], env: Mapping[str, str]) -> ChoicePlatform:
-        return find_platform(self.lock, _find_gpus(env, task.gpus), {**frozen, **task.environment})
+        lenient = structs.replace(self, options=RunOptions())
+        return lenient._select(files, find_run_platform(self.lock, task, frozen, env))
 
     def _refuse_unknown_image(self) -> None:
         """Refuse to save choices of an image that is known to the engine alone."""
@@ -215,6 +212,13 @@ def _read_trusted(digests: tuple[str, ...], files: tuple[ChoiceFile, ...]) -> fr
     return frozenset(digests)
 
 
+def find_run_platform(
+    lock: Lock, task: Task, frozen: Mapping[str, str], env: Mapping[str, str]
+) -> ChoicePlatform:
+    """Return the platform of a task in a lock's image; `frozen` are the variables of the image."""
+    return find_platform(lock, _find_gpus(env, task.gpus), {**frozen, **task.environment})
+
+
 def _find_gpus(env: Mapping[str, str], option: str) -> VisibleGpus | None:
     """Return the GPUs of this machine that a run gets, or None if it gets none."""
     if not option:
@@ -237,7 +241,8 @@ def _describe_saved(file: ChoiceFile | None, code: int) -> str:
     return f"choices {file.name} saved: {archive.files} files, {archive.size} bytes packed"
 
 
-def _describe(file: ChoiceFile) -> str:
+def describe_choices(file: ChoiceFile) -> str:
+    """Return the sizes of the caches of saved choices."""
     caches = [
         f"{name} ({size.measured} measurements, {size.compiled} compiled files)"
         for name, size in sorted(file.saved.caches.items())

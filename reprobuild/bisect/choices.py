@@ -1,0 +1,109 @@
+"""Saved choices of compilers in a bisection: one difference of its own.
+
+Choices belong to a platform and its packages. A mixture of another platform has no result, because its compilers would
+measure again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from reprobuild.context import RunContext
+from reprobuild.engines.image_records import open_user_directory
+from reprobuild.engines.model import Task
+from reprobuild.image.choices.caches import find_caches
+from reprobuild.image.choices.platform import list_differences
+from reprobuild.image.choices.record import ChoiceFile
+from reprobuild.infra.atomic import private_directory
+from reprobuild.lock.model import Lock
+from reprobuild.output.directory import LOCK, read_config_digest, read_image
+from reprobuild.run.choice_session import ChoiceSession
+from reprobuild.run.choices import FOLDER, ChoiceUse, describe_choices, find_run_platform
+from reprobuild.run.options import RunOptions
+from reprobuild.run.run import image_variables, prepare
+
+
+class SideChoices(Struct, frozen=True, kw_only=True):
+    """The saved choices of A and of B that fit this machine; None if a side has none."""
+
+    first: ChoiceFile | None = None
+    second: ChoiceFile | None = None
+
+    def __bool__(self) -> bool:
+        return self.first is not None or self.second is not None
+
+    @property
+    def differ(self) -> bool:
+        """Whether A and B have other caches."""
+        archives = [side and side.saved.archive.sha256 for side in (self.first, self.second)]
+        return archives[0] != archives[1]
+
+    def choose(self, *, second: bool) -> tuple[ChoiceFile, ...]:
+        """Return the choices of a mixture, with the caches of A or of B.
+
+        Equal caches have a record for each platform.
+        """
+        files = (self.first, self.second) if not self.differ else ((self.second if second else self.first),)
+        return tuple(file for file in files if file is not None)
+
+    def describe(self) -> tuple[str | None, str | None]:
+        """Return the values of the difference in A and in B."""
+        first, second = (
+            None if side is None else f"{side.name}: {describe_choices(side)}"
+            for side in (self.first, self.second)
+        )
+        return first, second
+
+
+def find_side_choices(name: str, options: RunOptions, context: RunContext) -> ChoiceFile | None:
+    """Return the saved choices of an output directory that fit a run with these options, or None.
+
+    The reasons against the others are logged.
+
+    Raises:
+        UsageError: a record is damaged.
+    """
+    out = Path(name)
+    if not (out / LOCK).is_file() or not (out / "image.json").is_file():
+        return None
+    lock, image = read_image(out)
+    use = ChoiceUse(
+        out=out, lock=lock, image=read_config_digest(out, image), known=context.store.known, options=options,
+        say=context.say,
+    )  # fmt: skip
+    return use.find_used(prepare(lock, (), options, context.env).task, image_variables(lock), context.env)
+
+
+def explain_misfit(files: Sequence[ChoiceFile], lock: Lock, task: Task, env: Mapping[str, str]) -> str:
+    """Return the reason for which none of these choices fits a task in a lock's image, or "" if one does."""
+    platform = find_run_platform(lock, task, image_variables(lock), env)
+    reasons = []
+    for file in files:
+        differences = list_differences(file.saved.platform, platform)
+        if not differences:
+            return ""
+        reasons.append(f"the saved choices {file.name} are of another platform: {'; '.join(differences)}")
+    return "; ".join(reasons)
+
+
+@contextlib.contextmanager
+def mount_choices(
+    files: Sequence[ChoiceFile], lock: Lock, task: Task, env: Mapping[str, str]
+) -> Iterator[Task]:
+    """Yield a task with a copy of the first choices that fit it, or the task itself without any.
+
+    Raises:
+        BuildError: an archive is damaged.
+        EngineError: the user has no private directory for caches.
+    """
+    platform = find_run_platform(lock, task, image_variables(lock), env)
+    used = next((file for file in files if not list_differences(file.saved.platform, platform)), None)
+    if used is None:
+        yield task
+        return
+    with private_directory(open_user_directory(env, FOLDER, "choices of compilers")) as folder:
+        yield ChoiceSession(lock, used.saved.image, folder, find_caches(lock), platform, used).mount(task)
