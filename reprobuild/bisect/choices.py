@@ -59,14 +59,22 @@ class SideChoices(Struct, frozen=True, kw_only=True):
         return first, second
 
 
-def find_side_choices(name: str, options: RunOptions, context: RunContext) -> ChoiceFile | None:
-    """Return the saved choices of an output directory that fit a run with these options, or None.
+def find_choices(names: tuple[str, str | None], options: RunOptions, context: RunContext) -> SideChoices:
+    """Return the saved choices of two sides.
 
-    The reasons against the others are logged.
+    Today's versions of A (None) have no choices, so that no side gets any.
 
     Raises:
         UsageError: a record is damaged.
     """
+    if names[1] is None:
+        return SideChoices()
+    first, second = (_find_side_choices(name, options, context) for name in (names[0], names[1]))
+    return SideChoices(first=first, second=second)
+
+
+def _find_side_choices(name: str, options: RunOptions, context: RunContext) -> ChoiceFile | None:
+    """Return the saved choices of an output directory that fit a run; the log has the reasons against the others."""
     out = Path(name)
     if not (out / LOCK).is_file() or not (out / "image.json").is_file():
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.bisect.bisection import Judging, bisect
-from reprobuild.bisect.choices import SideChoices, find_side_choices
+from reprobuild.bisect.choices import SideChoices, find_choices
 from reprobuild.bisect.links import make_link_finder
 from reprobuild.bisect.metric import Metric, check_metric
 from reprobuild.bisect.mixture import Mixer, make_mixer
@@ -66,7 +66,7 @@ def bisect_sides(
             f"A is for {first.platform}, and B for {second.platform}: no mixture of them is an image",
             hint="lock one of them again for the other's platform: `reprobuild lock DIR --platform OS/ARCH`",
         )
-    choices = _find_choices(names, command, context)
+    choices = find_choices(names, command.options, context)
     blank = BisectionResult(
         first=names[0], second=shown, command=command.arguments, oracle="",
         untestable=_machine_differences((first_place, second_place), running, choices) if second_place else (),
@@ -103,12 +103,6 @@ def _keep_locks(
     return msgspec.structs.replace(
         result, sides=tuple(map(keep, result.sides)), trials=tuple(map(keep, result.trials))
     )
-
-
-def _find_choices(names: tuple[str, str | None], command: TrialCommand, context: RunContext) -> SideChoices:
-    """Return the saved choices of both sides; today's versions have none."""
-    first, second = (find_side_choices(name, command.options, context) if name else None for name in names)
-    return SideChoices(first=first, second=second)
 
 
 def _machine_differences(

@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reprobuild.api.context import open_context
 from reprobuild.bisect.atoms import CHOICES_NAME
-from reprobuild.bisect.choices import SideChoices, explain_misfit, mount_choices
+from reprobuild.bisect.choices import SideChoices, explain_misfit, find_choices, mount_choices
 from reprobuild.bisect.explanation import explain_bisection
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.result import BisectionResult, TrialRecord
@@ -64,6 +65,19 @@ def test_other_choices_are_convicted(
     done = reprobuild("bisect", *sides, *options, "--choices", "off", "--", "sh", "-c", "echo 1", env=env)
     assert done.returncode == 1
     assert json.loads(done.stdout)["differences"] == []
+
+
+def test_todays_versions_get_no_choices(
+    sides: tuple[Path, Path], built_example: Built, env: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the choices of the lock of `--since` would be a difference that no update made."""
+    monkeypatch.setenv("XDG_DATA_HOME", env["XDG_DATA_HOME"])
+    context = open_context(built_example.store, offline=True, caches=False)
+    names, options = tuple(map(str, sides)), RunOptions()
+    found = find_choices((names[0], names[1]), options, context)
+    assert found.first is not None
+    assert found.differ
+    assert not find_choices((names[0], None), options, context)
 
 
 def test_choices_of_another_party_are_not_used(
