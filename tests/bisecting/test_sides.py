@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from reprobuild.api.context import open_context
 from reprobuild.bisect.artefacts import artefact_oracle
 from reprobuild.bisect.bisection import Judging, bisect
+from reprobuild.bisect.choices import SideChoices
 from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.oracle import LOOKS, ExactOracle, NoisyOracle, Outcome, Runs, exit_code_oracle
@@ -27,6 +28,7 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.engines import builtin
 from reprobuild.errors import BuildError, EngineError, InconclusiveError, LockError, UsageError
+from reprobuild.image.choices.record import ChoiceFile
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.locked_side import Decide
@@ -52,7 +54,9 @@ class Bench:
         self.ran: set[tuple[str, ...]] = set()
         self._context = msgspec.structs.replace(context, say=self.steps.append, progress=self._show)
 
-        def run(laboratory: Laboratory, lock: Lock, part: str, title: str) -> Outcome:
+        def run(
+            laboratory: Laboratory, lock: Lock, part: str, title: str, choices: Sequence[ChoiceFile]
+        ) -> Outcome:
             self.ran.add(laboratory.command.arguments)
             return outcome(lock)
 
@@ -166,7 +170,7 @@ def test_software_of_modules_is_listed_and_not_accused(tmp_path: Path, context: 
         (tmp_path / name).mkdir()
         (tmp_path / name / "modules.txt").write_text(f"Currently Loaded Modulefiles:\n 1) cuda/{version}\n")
     found = _machine_differences(
-        (str(tmp_path / "a"), str(tmp_path / "b")), Running(python="", env=context.env)
+        (str(tmp_path / "a"), str(tmp_path / "b")), Running(python="", env=context.env), SideChoices()
     )
     assert [(item.kind, item.name, item.one, item.other) for item in found] == [
         ("module", "cuda", "12.1", "12.4")
@@ -272,7 +276,9 @@ def test_another_value_of_a_hidden_variable_is_another_trial(
         env = {**context.env, "DATA": value, "DATA_TOKEN": value}
         place = laboratory(msgspec.structs.replace(context, env=env), options=RunOptions(**options))
         monkeypatch.setattr(
-            place, "_run", lambda lock, part, title, value=value: ran.append(value) or Outcome(code=0)
+            place,
+            "_run",
+            lambda lock, part, title, choices, value=value: ran.append(value) or Outcome(code=0),
         )
         place.runs(lock())(0)
     assert ran == ["hf_" + "a" * 34, "hf_" + "b" * 34]
