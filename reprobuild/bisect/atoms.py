@@ -13,7 +13,6 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from reprobuild.bisect.choices import SideChoices
 from reprobuild.bisect.requirement_graph import RequirementGraph
 from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import PACKAGES, Slot, Slots, split_lock
@@ -26,6 +25,7 @@ from reprobuild.lock.fields import display_variable
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Interpreter, Source, Wheel
 from reprobuild.lock.system import Deb, EnvVar
+from reprobuild.run.choice_pair import ChoicePair
 from reprobuild_portable.secrets import redact
 
 AtomKind = Literal[
@@ -81,7 +81,7 @@ def find_atoms(
     second: Lock,
     changes: Mapping[str, SourceChanges] | None = None,
     find_links: FindLinks = link_wheels,
-    choices: SideChoices | None = None,
+    choices: ChoicePair | None = None,
 ) -> AtomSet:
     """Return the atoms of two locks of one platform.
 
@@ -222,7 +222,7 @@ def _make_atom(group: Sequence[Slot], slots: tuple[Slots, Slots]) -> Atom:
     )  # fmt: skip
 
 
-def _make_choices_atom(choices: SideChoices) -> Atom:
+def _make_choices_atom(choices: ChoicePair) -> Atom:
     """Return the atom of different saved choices; no part of a lock has them."""
     rank, rule = rank_difference("choices", CHOICES_NAME)
     first, second = choices.describe()

@@ -10,18 +10,17 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.bisect.atoms import CHOICES, AtomSet, find_atoms
-from reprobuild.bisect.choices import SideChoices
 from reprobuild.bisect.requirements import FindLinks, link_wheels
 from reprobuild.bisect.slots import join_slots, split_lock
 from reprobuild.bisect.sources import SourceChanges, find_changes
-from reprobuild.image.choices.record import ChoiceFile
 from reprobuild.lock.fields import is_same_part
 from reprobuild.lock.model import Lock, canonical, unseal
 from reprobuild.lock.python import Source
+from reprobuild.run.choice_pair import ChoicePair, MixtureChoices
 
 # Opens the tar of a source's tree; None if it is unavailable.
 OpenTar = Callable[[Source], AbstractContextManager[IO[bytes]] | None]
-_NO_CHOICES = SideChoices()
+_NO_CHOICES = ChoicePair()
 
 
 class Mixture(Struct, frozen=True, kw_only=True):
@@ -29,7 +28,7 @@ class Mixture(Struct, frozen=True, kw_only=True):
 
     lock: Lock
     tars: tuple[bytes, ...] = ()
-    choices: tuple[ChoiceFile, ...] = ()
+    choices: MixtureChoices = MixtureChoices()
 
 
 class Mixer(Struct, frozen=True, kw_only=True):
@@ -39,7 +38,7 @@ class Mixer(Struct, frozen=True, kw_only=True):
     second: Lock
     atoms: AtomSet
     changes: Mapping[str, SourceChanges]
-    choices: SideChoices = _NO_CHOICES
+    choices: ChoicePair = _NO_CHOICES
 
     def mix(self, chosen: Collection[int]) -> Mixture:
         """Return lock A with these atoms, which is lock B with all of them.
@@ -75,7 +74,7 @@ class Mixer(Struct, frozen=True, kw_only=True):
 
 def make_mixer(
     first: Lock, second: Lock, open_tar: OpenTar = lambda _: None, find_links: FindLinks = link_wheels,
-    choices: SideChoices = _NO_CHOICES,
+    choices: ChoicePair = _NO_CHOICES,
 ) -> Mixer:  # fmt: skip
     """Return the mixer of two locks of one platform.
 

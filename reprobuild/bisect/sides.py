@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.bisect.bisection import Judging, bisect
-from reprobuild.bisect.choices import SideChoices, find_choices
 from reprobuild.bisect.links import make_link_finder
 from reprobuild.bisect.metric import Metric, check_metric
 from reprobuild.bisect.mixture import Mixer, make_mixer
@@ -29,6 +28,7 @@ from reprobuild.pipeline.locked_side import (
     update_side,
 )
 from reprobuild.pipeline.trial_image import keep_trial_lock
+from reprobuild.run.choice_pair import ChoicePair, find_choices
 
 # Differences of machines, and of the software that a cluster's modules load: no image has them.
 MACHINE: tuple[Kind, ...] = ("gpu", "machine", "module")
@@ -106,7 +106,7 @@ def _keep_locks(
 
 
 def _machine_differences(
-    places: tuple[str, str], running: Running, choices: SideChoices
+    places: tuple[str, str], running: Running, choices: ChoicePair
 ) -> tuple[EnvironmentDifference, ...]:
     """Return the differences that no image has: a lock states no machine, and a snapshot does.
 

@@ -20,19 +20,18 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reprobuild.bisect.choices import explain_misfit, mount_choices
 from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.oracle import Outcome, Runs
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import BuildError, InconclusiveError, LockError
-from reprobuild.image.choices.record import ChoiceFile
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.flock import machine_name, try_lock
 from reprobuild.infra.progress import CountedSteps
 from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.trial_image import image_key, load_trial_image
+from reprobuild.run.choice_pair import MixtureChoices
 from reprobuild.run.options import RunOptions, read_volumes
 from reprobuild.run.run import prepare
 from reprobuild.verify.check import check_seed
@@ -43,6 +42,7 @@ from reprobuild.verify.workload.run import INDEX, OUTPUTS, collecting_command, e
 from reprobuild_portable.host import fcntl
 
 MOST_SEARCHES = 64  # of one user at once
+_NO_CHOICES = MixtureChoices()
 
 
 class TrialCommand(Struct, frozen=True, kw_only=True):
@@ -140,7 +140,7 @@ class Laboratory:
         return name
 
     def runs(
-        self, lock: Lock, part: str = "trial", title: str = "the command", choices: tuple[ChoiceFile, ...] = ()
+        self, lock: Lock, part: str = "trial", title: str = "the command", choices: MixtureChoices = _NO_CHOICES
     ) -> Runs:  # fmt: skip
         """Return the runs of a lock's image.
 
@@ -187,7 +187,7 @@ class Laboratory:
         )
         return prepare(lock, arguments, options, self.context.env).task
 
-    def _key(self, lock: Lock, image: str, number: int, choices: tuple[ChoiceFile, ...]) -> str:
+    def _key(self, lock: Lock, image: str, number: int, choices: MixtureChoices) -> str:
         options = msgspec.to_builtins(self.command.options)
         task = self._task(lock, ())
         visible = {
@@ -198,7 +198,7 @@ class Laboratory:
             "trial, 2", image, self.command.arguments, self.command.collected, sorted(visible.items()),
             sorted(task.hidden), options, [_mount_facts(record) for record in self._mounts.records],
             msgspec.to_builtins(self.command.metric), self.engine.NAME, machine_name(), number,
-            *([[file.digest for file in choices]] if choices else []),
+            *([choices.digests] if choices.files else []),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).hexdigest()
 
@@ -212,14 +212,14 @@ class Laboratory:
             return None
         return msgspec.structs.replace(outcome, remembered=True)
 
-    def _run(self, lock: Lock, part: str, title: str, choices: tuple[ChoiceFile, ...]) -> Outcome:
+    def _run(self, lock: Lock, part: str, title: str, choices: MixtureChoices) -> Outcome:
         """Run the command once in a new container.
 
         Raises:
             InconclusiveError: a mount changed since the search began.
         """
         began = time.monotonic()
-        if choices and (why := explain_misfit(choices, lock, self._task(lock, ()), self.context.env)):
+        if why := choices.explain_misfit(lock, self._task(lock, ()), self.context.env):
             return Outcome(code=None, why=display_line(why))
         say = CountedSteps(self.context.say)
         try:
@@ -236,7 +236,7 @@ class Laboratory:
             )
         return msgspec.structs.replace(self._run_container(lock, name, choices), setup=setup)
 
-    def _run_container(self, lock: Lock, name: str, choices: tuple[ChoiceFile, ...]) -> Outcome:
+    def _run_container(self, lock: Lock, name: str, choices: MixtureChoices) -> Outcome:
         collected = self.command.collected
         arguments = self.command.arguments
         if collected:
@@ -249,7 +249,7 @@ class Laboratory:
                 folder.mkdir()
                 environment = {**task.environment, "REPROBUILD_RECORD": "0"}
                 task = msgspec.structs.replace(task, environment=environment, outputs=OUTPUTS, kept=folder)
-            with mount_choices(choices, lock, task, self.context.env) as mounted:
+            with choices.mount(lock, task, self.context.env) as mounted:
                 done = self.engine.run(name, mounted, self.context.env)
             seconds = time.monotonic() - began
             if not collected:

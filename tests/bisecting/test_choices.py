@@ -12,7 +12,6 @@ import pytest
 
 from reprobuild.api.context import open_context
 from reprobuild.bisect.atoms import CHOICES_NAME
-from reprobuild.bisect.choices import SideChoices, explain_misfit, find_choices, mount_choices
 from reprobuild.bisect.explanation import explain_bisection
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.result import BisectionResult, TrialRecord
@@ -20,6 +19,7 @@ from reprobuild.bisect.trial import TrialCommand
 from reprobuild.engines.model import Task
 from reprobuild.image.choices.platform import find_platform
 from reprobuild.lock.system import EnvVar
+from reprobuild.run.choice_pair import ChoicePair, MixtureChoices, find_choices
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import image_variables
 from tests.bisecting.locks import lock
@@ -99,16 +99,16 @@ def test_choices_of_another_party_are_not_used(
 def test_a_mixture_has_the_choices_of_one_side(tmp_path: Path) -> None:
     first, second = lock(), lock(environment=(EnvVar(name="OMP_NUM_THREADS", value="4"),))
     other = {**CACHE, "inductor/ab/cab.so": b"other"}
-    choices = SideChoices(first=save_choices(tmp_path / "a"), second=save_choices(tmp_path / "b", other))
+    choices = ChoicePair(first=save_choices(tmp_path / "a"), second=save_choices(tmp_path / "b", other))
     mixer = make_mixer(first, second, choices=choices)
     numbers = {atom.name: number for number, atom in enumerate(mixer.atoms.atoms)}
     chosen = numbers.pop(CHOICES_NAME)
-    assert mixer.mix([chosen]).choices == (choices.second,)
+    assert mixer.mix([chosen]).choices.files == (choices.second,)
     assert mixer.mix([chosen]).lock == mixer.mix(()).lock
-    assert mixer.mix(numbers.values()).choices == (choices.first,)
-    assert mixer.mix(range(len(mixer.atoms.atoms))).choices == (choices.second,)
-    alone = make_mixer(first, second, choices=SideChoices(second=choices.second))
-    assert alone.mix(()).choices == ()
+    assert mixer.mix(numbers.values()).choices.files == (choices.first,)
+    assert mixer.mix(range(len(mixer.atoms.atoms))).choices.files == (choices.second,)
+    alone = make_mixer(first, second, choices=ChoicePair(second=choices.second))
+    assert alone.mix(()).choices.files == ()
     assert [atom.first for atom in alone.atoms.atoms if atom.kind == "choices"] == [None]
 
 
@@ -117,28 +117,29 @@ def test_equal_caches_of_two_platforms_are_no_difference(tmp_path: Path) -> None
     here = lock()
     platform = find_platform(here, None, image_variables(here))
     other = msgspec.structs.replace(platform, variables={"OMP_NUM_THREADS": "64"})
-    choices = SideChoices(
+    choices = ChoicePair(
         first=save_choices(tmp_path / "a", platform=other),
         second=save_choices(tmp_path / "b", platform=platform),
     )
     assert not choices.differ
     assert make_mixer(here, here, choices=choices).atoms.atoms == ()
-    files = choices.choose(second=False)
-    assert files == (choices.first, choices.second)
+    both = choices.choose(second=False)
+    assert both.files == (choices.first, choices.second)
     task = Task(arguments=("true",))
-    assert explain_misfit(files, here, task, os.environ) == ""
-    reason = explain_misfit(files[:1], here, task, os.environ)
+    assert both.explain_misfit(here, task, os.environ) == ""
+    misfit = MixtureChoices(files=both.files[:1])
+    reason = misfit.explain_misfit(here, task, os.environ)
     assert reason == (
-        f"the saved choices {files[0].name} are of another platform: "
+        f"the saved choices {both.files[0].name} are of another platform: "
         "OMP_NUM_THREADS: 64 when they were saved, 2 here"
     )
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    with mount_choices(files[:1], here, task, environ) as mounted:
+    with misfit.mount(here, task, environ) as mounted:
         assert mounted == task
 
 
 def test_the_page_says_that_its_lines_do_not_use_the_choices(tmp_path: Path) -> None:
-    choices = SideChoices(second=save_choices(tmp_path / "b"))
+    choices = ChoicePair(second=save_choices(tmp_path / "b"))
     mixer = make_mixer(lock(), lock(), choices=choices)
     trial = TrialRecord(
         differences=(0,), answer="B", runs=1, remembered=0, why="", seed=1, seconds=1, setup=1, result="1",

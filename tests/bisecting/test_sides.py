@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import pytest
 from reprobuild.api.context import open_context
 from reprobuild.bisect.artefacts import artefact_oracle
 from reprobuild.bisect.bisection import Judging, bisect
-from reprobuild.bisect.choices import SideChoices
 from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.mixture import make_mixer
 from reprobuild.bisect.oracle import LOOKS, ExactOracle, NoisyOracle, Outcome, Runs, exit_code_oracle
@@ -28,11 +27,11 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.engines import builtin
 from reprobuild.errors import BuildError, EngineError, InconclusiveError, LockError, UsageError
-from reprobuild.image.choices.record import ChoiceFile
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.locked_side import Decide
 from reprobuild.pipeline.trial_image import load_trial_image
+from reprobuild.run.choice_pair import ChoicePair, MixtureChoices
 from reprobuild.run.options import RunOptions
 from reprobuild.snapshot.model import Snapshot
 from reprobuild.store.store import Store
@@ -55,7 +54,7 @@ class Bench:
         self._context = msgspec.structs.replace(context, say=self.steps.append, progress=self._show)
 
         def run(
-            laboratory: Laboratory, lock: Lock, part: str, title: str, choices: Sequence[ChoiceFile]
+            laboratory: Laboratory, lock: Lock, part: str, title: str, choices: MixtureChoices
         ) -> Outcome:
             self.ran.add(laboratory.command.arguments)
             return outcome(lock)
@@ -170,7 +169,7 @@ def test_software_of_modules_is_listed_and_not_accused(tmp_path: Path, context: 
         (tmp_path / name).mkdir()
         (tmp_path / name / "modules.txt").write_text(f"Currently Loaded Modulefiles:\n 1) cuda/{version}\n")
     found = _machine_differences(
-        (str(tmp_path / "a"), str(tmp_path / "b")), Running(python="", env=context.env), SideChoices()
+        (str(tmp_path / "a"), str(tmp_path / "b")), Running(python="", env=context.env), ChoicePair()
     )
     assert [(item.kind, item.name, item.one, item.other) for item in found] == [
         ("module", "cuda", "12.1", "12.4")

@@ -1,4 +1,4 @@
-"""Saved choices of compilers in a bisection: one difference of its own.
+"""The saved choices of two environments, for mixtures of them.
 
 Choices belong to a platform and its packages. A mixture of another platform has no result, because its compilers would
 measure again.
@@ -7,7 +7,7 @@ measure again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,7 +27,52 @@ from reprobuild.run.options import RunOptions
 from reprobuild.run.run import image_variables, prepare
 
 
-class SideChoices(Struct, frozen=True, kw_only=True):
+class MixtureChoices(Struct, frozen=True, kw_only=True):
+    """The saved choices of a mixture: the first one that fits its platform is used."""
+
+    files: tuple[ChoiceFile, ...] = ()
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The sha256 of each record."""
+        return tuple(file.digest for file in self.files)
+
+    def explain_misfit(self, lock: Lock, task: Task, env: Mapping[str, str]) -> str:
+        """Return the reason for which none of the choices fits a task in a lock's image, or ""."""
+        if not self.files:
+            return ""
+        platform = find_run_platform(lock, task, image_variables(lock), env)
+        reasons = []
+        for file in self.files:
+            differences = list_differences(file.saved.platform, platform)
+            if not differences:
+                return ""
+            reasons.append(f"the saved choices {file.name} are of another platform: {'; '.join(differences)}")
+        return "; ".join(reasons)
+
+    @contextlib.contextmanager
+    def mount(self, lock: Lock, task: Task, env: Mapping[str, str]) -> Iterator[Task]:
+        """Yield a task with a copy of the choices that fit it, or the task itself without any.
+
+        Raises:
+            BuildError: an archive is damaged.
+            EngineError: the user has no private directory for caches.
+        """
+        if not self.files:
+            yield task
+            return
+        platform = find_run_platform(lock, task, image_variables(lock), env)
+        used = next(
+            (file for file in self.files if not list_differences(file.saved.platform, platform)), None
+        )
+        if used is None:
+            yield task
+            return
+        with private_directory(open_user_directory(env, FOLDER, "choices of compilers")) as folder:
+            yield ChoiceSession(lock, used.saved.image, folder, find_caches(lock), platform, used).mount(task)
+
+
+class ChoicePair(Struct, frozen=True, kw_only=True):
     """The saved choices of A and of B that fit this machine; None if a side has none."""
 
     first: ChoiceFile | None = None
@@ -42,13 +87,13 @@ class SideChoices(Struct, frozen=True, kw_only=True):
         archives = [side and side.saved.archive.sha256 for side in (self.first, self.second)]
         return archives[0] != archives[1]
 
-    def choose(self, *, second: bool) -> tuple[ChoiceFile, ...]:
+    def choose(self, *, second: bool) -> MixtureChoices:
         """Return the choices of a mixture, with the caches of A or of B.
 
         Equal caches have a record for each platform.
         """
         files = (self.first, self.second) if not self.differ else ((self.second if second else self.first),)
-        return tuple(file for file in files if file is not None)
+        return MixtureChoices(files=tuple(file for file in files if file is not None))
 
     def describe(self) -> tuple[str | None, str | None]:
         """Return the values of the difference in A and in B."""
@@ -59,7 +104,7 @@ class SideChoices(Struct, frozen=True, kw_only=True):
         return first, second
 
 
-def find_choices(names: tuple[str, str | None], options: RunOptions, context: RunContext) -> SideChoices:
+def find_choices(names: tuple[str, str | None], options: RunOptions, context: RunContext) -> ChoicePair:
     """Return the saved choices of two sides.
 
     Today's versions of A (None) have no choices, so that no side gets any.
@@ -68,9 +113,9 @@ def find_choices(names: tuple[str, str | None], options: RunOptions, context: Ru
         UsageError: a record is damaged.
     """
     if names[1] is None:
-        return SideChoices()
+        return ChoicePair()
     first, second = (_find_side_choices(name, options, context) for name in (names[0], names[1]))
-    return SideChoices(first=first, second=second)
+    return ChoicePair(first=first, second=second)
 
 
 def _find_side_choices(name: str, options: RunOptions, context: RunContext) -> ChoiceFile | None:
@@ -84,34 +129,3 @@ def _find_side_choices(name: str, options: RunOptions, context: RunContext) -> C
         say=context.say,
     )  # fmt: skip
     return use.find_used(prepare(lock, (), options, context.env).task, image_variables(lock), context.env)
-
-
-def explain_misfit(files: Sequence[ChoiceFile], lock: Lock, task: Task, env: Mapping[str, str]) -> str:
-    """Return the reason for which none of these choices fits a task in a lock's image, or "" if one does."""
-    platform = find_run_platform(lock, task, image_variables(lock), env)
-    reasons = []
-    for file in files:
-        differences = list_differences(file.saved.platform, platform)
-        if not differences:
-            return ""
-        reasons.append(f"the saved choices {file.name} are of another platform: {'; '.join(differences)}")
-    return "; ".join(reasons)
-
-
-@contextlib.contextmanager
-def mount_choices(
-    files: Sequence[ChoiceFile], lock: Lock, task: Task, env: Mapping[str, str]
-) -> Iterator[Task]:
-    """Yield a task with a copy of the first choices that fit it, or the task itself without any.
-
-    Raises:
-        BuildError: an archive is damaged.
-        EngineError: the user has no private directory for caches.
-    """
-    platform = find_run_platform(lock, task, image_variables(lock), env)
-    used = next((file for file in files if not list_differences(file.saved.platform, platform)), None)
-    if used is None:
-        yield task
-        return
-    with private_directory(open_user_directory(env, FOLDER, "choices of compilers")) as folder:
-        yield ChoiceSession(lock, used.saved.image, folder, find_caches(lock), platform, used).mount(task)
