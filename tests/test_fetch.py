@@ -64,6 +64,15 @@ def test_what_is_missing_is_brought_once(served: Served, store: Store) -> None:
     assert len(served.asked) == 20
 
 
+def test_files_that_do_not_fit_are_refused_before_a_download(served: Served, store: Store) -> None:
+    """A registry or a lock can state any size."""
+    large = msgspec.structs.replace(artefact(served.give("/x.whl", BODY), BODY), size=1 << 60)
+    with pytest.raises(FetchError, match=f"1 missing files have {1 << 60} bytes, and ") as caught:
+        fetch([large], store, Net())
+    assert "`reprobuild store gc`" in caught.value.hint
+    assert served.asked == []
+
+
 def test_a_link_that_was_signed_when_it_was_locked(served: Served, store: Store) -> None:
     url = served.give("/x", Reply(status=403))
     with pytest.raises(FetchError, match=r"x.whl .* cannot be fetched: .*/x refuses access") as caught:

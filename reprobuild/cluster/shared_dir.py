@@ -32,6 +32,7 @@ LONGEST_NAME = 200
 NODE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 LARGEST = 4096  # bytes of a file other than a verdict
 LARGEST_LIST = 8 << 20
+MOST_NODES = 100_000
 HINT = "run `reprobuild cluster worker OUT --output DIR` on each node: it writes DIR/NODE.json"
 
 
@@ -54,6 +55,8 @@ def read_node_list(folder: Path) -> tuple[str, ...]:
         raise UsageError(f"{path} cannot be read: {err.strerror}", hint=HINT) from None
     if bad := next((name for name in names if not NODE.fullmatch(name)), None):
         raise UsageError(f"{path}: {escape_text(bad)!r} is no name of a node", hint=HINT)
+    if len(names) > MOST_NODES:
+        raise UsageError(f"{path} has more than {MOST_NODES} names", hint=HINT)
     return tuple(dict.fromkeys(names))
 
 

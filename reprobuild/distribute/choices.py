@@ -173,6 +173,9 @@ def _fetch_each(
         except (NotFoundError, DistributionError, msgspec.MsgspecError, ValueError, RecursionError):
             yield PulledChoices(digest=offer.digest, why="damaged, or made up")
             continue
+        except FetchError as err:  # as a record of another size than it states
+            yield PulledChoices(digest=offer.digest, why=str(err))
+            continue
         archive = file.saved.archive
         is_new = not file.record.exists()
         if count + is_new > MOST_RECORDS:

@@ -6,6 +6,7 @@ Every input is fetched by its sha256, in parallel, and verified. An interrupted 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import stat
 import threading
 from collections.abc import Iterable, Sequence
@@ -88,6 +89,7 @@ def fetch(
         try:
             whole = pool.map(lambda artefact: _is_whole(artefact, store), everything)
             missing = [artefact for artefact, is_whole in zip(everything, whole, strict=True) if not is_whole]
+            _refuse_full_disk(missing, store)
             tally = _Tally(missing, progress)
             downloads = [
                 pool.submit(_fetch_file, artefact, store, net, caches, halt, tally) for artefact in missing
@@ -99,6 +101,24 @@ def fetch(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return len(missing)
+
+
+def _refuse_full_disk(missing: Sequence[Artefact], store: Store) -> None:
+    """Refuse files that do not fit on the disk of the store, before the first download.
+
+    A lock or a registry can state any size.
+
+    Raises:
+        FetchError: the stated sizes are more than the free space.
+    """
+    if not missing:
+        return
+    needed, free = sum(artefact.size for artefact in missing), shutil.disk_usage(store.root).free
+    if needed > free:
+        raise FetchError(
+            f"{len(missing)} missing files have {needed} bytes, and {free} are free for the store {store.root}",
+            hint="remove unneeded files (`reprobuild store gc`), or name a store on another disk: --store DIR",
+        )
 
 
 class _Tally:

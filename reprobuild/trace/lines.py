@@ -28,6 +28,7 @@ _LINES = ".lines"  # after the name of the process, in the name of a log
 _THREAD = ".lines-"  # in the name of the log of a thread beside the main one
 _PARTED = 1000  # the reach of a line after which the runs go different ways
 _MOST_RECORDS = 500_001  # of one log, as the recorder writes them
+_MOST_NAMES = 400_000  # global names, variables and texts in memory
 _MOST_FRAMES = 100_000  # calls that have not returned
 _MOST_SHOWN = 20  # origins, and the names of one
 _Short = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
@@ -209,6 +210,7 @@ class _Comparison:
         ] = {}  # arguments that differ: the line of the caller is its next record
         self._reach: dict[int, set[tuple[str, int]]] = {}
         self._seen: set[tuple[int, str]] = set()  # variables that differed
+        self._named = 0  # variables of all calls so far
 
     def run(self, first: Iterator[LineRecord], second: Iterator[LineRecord]) -> list[Origin]:
         """Return the origins in order."""
@@ -222,7 +224,11 @@ class _Comparison:
                 self._part(record, other)
                 break
             self._compare(record, other)
-            if len(self._origins) > _MOST_ORIGINS or len(self._frames) > _MOST_FRAMES:
+            if (
+                len(self._origins) > _MOST_ORIGINS
+                or len(self._frames) > _MOST_FRAMES
+                or self._has_too_many_names()
+            ):
                 break
         return [
             Origin(
@@ -232,6 +238,10 @@ class _Comparison:
             )
             for number, (record, names) in enumerate(self._origins)
         ]  # fmt: skip
+
+    def _has_too_many_names(self) -> bool:
+        """Return whether the memory for names is used up; a program that wrote more ends the comparison here."""
+        return len(self.globals) + len(self._seen) + len(self._texts) + self._named > _MOST_NAMES
 
     def _compare(self, record: LineRecord, other: LineRecord) -> None:
         frame = self._enter(record)
@@ -316,6 +326,7 @@ class _Comparison:
         return frame.names.get(name, _CLEAN)
 
     def _set_taint(self, frame: _Frame, name: str, taint: _Taint) -> None:
+        self._named += name not in frame.names
         if name.startswith("::"):
             self._globals[frame.path, name[2:]] = taint
         else:

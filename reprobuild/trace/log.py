@@ -20,7 +20,7 @@ from reprobuild.infra.untrusted.strings import Line
 ENTRY = struct.Struct("<16sQ")
 _MOST_STEPS = 4_000_000  # of all processes of a run, which are held in memory
 _LARGEST = (1 << 30) + 1  # bytes of the records of one process
-_LARGEST_STEP = 256 << 20  # bytes of the records of one step
+_LARGEST_STEP = 128 << 20  # bytes of the records of one step
 _FORMAT = 2  # as the recorder writes it
 _LONGEST = 8 << 20  # bytes of a record
 _MOST_PROCESSES = 4096
@@ -142,6 +142,15 @@ class ProcessLog:
                 hint="end more steps: by calls of `mark_step`, or by printed lines: --steps 'token [0-9]+'",
             )
         return tuple(self._decode(begin, end))
+
+    def iterate(self, steps: int) -> Iterator[TraceRecord]:
+        """Yield the records of the first complete steps, one by one.
+
+        Raises:
+            InconclusiveError: the log is damaged.
+        """
+        count = min(len(self), steps)
+        return self._decode(0, self._end(count - 1) if count else 0)
 
     def _decode(self, begin: int, end: int) -> Iterator[TraceRecord]:
         decoder = json_decoder(TraceRecord)

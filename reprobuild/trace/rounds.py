@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, islice
 from typing import Protocol
 
 import msgspec
@@ -16,6 +17,8 @@ from reprobuild.trace.origins import explain_origin
 from reprobuild.trace.traced_run import TracedRun, TraceSettings
 
 REPLAYS = 200  # repetitions of one operation on its inputs
+_FIRST_STEPS = 9  # the recorder has chosen its stride after them
+_MOST_LOOKED = 200_000  # records of all processes
 TRIES = 3  # pairs of runs that look for a difference among operations, or among lines
 MOST_STEPS = 64  # whose operations one run records
 EARLIER = 3  # steps before the first difference whose operations are recorded, too
@@ -213,12 +216,9 @@ class TraceSearch:
 
 def _find_stride(run: TracedRun) -> int:
     """Return the stride that a run chose; each process has chosen it after its first steps."""
-    for log in run.logs.values():
-        for step in range(min(len(log), 9)):
-            for record in log.records(step):
-                if record.kind == "stride":
-                    return max(1, int(record.seconds))
-    return 1
+    records = chain.from_iterable(log.iterate(_FIRST_STEPS) for log in run.logs.values())
+    chosen = (record for record in islice(records, _MOST_LOOKED) if record.kind == "stride")
+    return next((max(1, int(record.seconds)) for record in chosen), 1)
 
 
 def _find_record(run: TracedRun, divergence: Divergence) -> TraceRecord | None:

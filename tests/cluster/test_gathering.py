@@ -145,6 +145,13 @@ def test_a_certificate_that_says_nothing_of_a_machine_is_no_answer(folder: Path)
     ]
 
 
+def test_a_list_of_too_many_nodes_is_refused(folder: Path) -> None:
+    """`--nodes` has the same bound."""
+    (folder / "nodes").write_text("".join(f"n{number}\n" for number in range(100_001)))
+    with pytest.raises(UsageError, match="has more than 100000 names"):
+        gathered(folder)
+
+
 @pytest.mark.parametrize("content", ["a b/../c\n", "a\n\x1b[2J\n"])
 def test_a_list_of_nodes_with_no_names_is_refused(content: str, folder: Path) -> None:
     (folder / "nodes").write_text(content)

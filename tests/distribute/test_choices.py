@@ -145,6 +145,27 @@ def test_a_manifest_that_was_made_up_is_named(
     assert not (tmp_path / "there/choices").exists()
 
 
+def test_a_record_of_another_size_leaves_the_image(out: Path, held: Held, tmp_path: Path) -> None:
+    """One attachment of another party must not make every `pull` of the image fail."""
+    save_choices(out)
+    (digest,) = send(out, held)["choices"]
+    manifest = json.loads(held.manifests.pop(digest)[1])
+    manifest["layers"][0]["size"] -= 1
+    content = json.dumps(manifest).encode()
+    wrong = sha256(content)
+    held.manifests[wrong] = (MANIFEST, content)
+    _, image = read_image(out)
+    entry = {"mediaType": MANIFEST, "digest": wrong, "size": len(content), "artifactType": TYPE}
+    referrers = [*json.loads(held.referrers(image.manifest))["manifests"], entry]
+    held.lie(
+        "GET", f"/v2/{NAME}/referrers/{image.manifest}", listed(json.dumps({"manifests": referrers}).encode())
+    )  # fmt: skip
+    pulled = bring(held, tmp_path / "there")
+    assert any("gives more than" in choice.why for choice in pulled.choices)
+    assert read_image(tmp_path / "there")[1].manifest == image.manifest
+    assert not (tmp_path / "there/choices").exists()
+
+
 def test_an_archive_with_other_bytes_is_not_written(out: Path, held: Held, tmp_path: Path) -> None:
     file = save_choices(out)
     send(out, held)

@@ -18,7 +18,8 @@ from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.lines import Origin
 from reprobuild.trace.log import ENTRY, read_logs
-from reprobuild.trace.rounds import Findings
+from reprobuild.trace.rounds import Findings, _find_stride
+from reprobuild.trace.traced_run import TracedRun
 from reprobuild_runtime.trace.digests import digest_bytes
 from reprobuild_runtime.trace.log import TraceLog
 
@@ -331,12 +332,24 @@ def test_a_step_with_too_many_records_is_refused(tmp_path: Path) -> None:
     os.truncate(folder / "main.records", 300 << 20)
     (folder / "main.steps").write_bytes(ENTRY.pack(b"x" * 16, 300 << 20))
     with pytest.raises(
-        InconclusiveError, match="step 0 of the process main has more than 256 MB of records"
+        InconclusiveError, match="step 0 of the process main has more than 128 MB of records"
     ) as caught:
         read_logs(folder)["main"].records(0)
     assert caught.value.hint == (
         "end more steps: by calls of `mark_step`, or by printed lines: --steps 'token [0-9]+'"
     )
+
+
+def test_a_log_without_a_stride_is_not_read_to_its_end(tmp_path: Path) -> None:
+    """`--against` takes a log of another party; its first records alone are searched."""
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    line = b'{"kind":"mark","name":"a","number":0}\n'
+    stride = b'{"kind":"stride","name":"a","number":0,"seconds":7}\n'
+    for count, expected in ((1000, 7), (200_000, 1)):
+        content = b'{"format":2}\n' + line * count + stride
+        (folder / "main.records").write_bytes(content)
+        (folder / "main.steps").write_bytes(ENTRY.pack(b"x" * 16, len(content)))
+        assert _find_stride(TracedRun(folder=folder, logs=read_logs(folder))) == expected
 
 
 def test_runs_without_a_common_process_are_not_compared(tmp_path: Path) -> None:

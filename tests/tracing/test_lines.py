@@ -211,6 +211,23 @@ def test_a_damaged_log_is_refused(line: str, tmp_path: Path) -> None:
     assert caught.value.hint.startswith("run the trace again")
 
 
+@pytest.mark.parametrize(("most", "places"), [(400_000, ["/x.py:1", "/x.py:3"]), (2000, ["/x.py:1"])])
+def test_a_comparison_ends_at_too_many_names(
+    most: int, places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program chooses the names, and they are held in memory; the first lines still count."""
+    monkeypatch.setattr("reprobuild.trace.lines._MOST_NAMES", most)
+    for run in ("1", "2"):
+        (tmp_path / run).mkdir()
+        lines = [{"e": "line", "f": 1, "l": 1, "v": {"a": run * 16}, "w": ["a"], "p": "/x.py"}]
+        for number in range(5):
+            values = {f"::n{number}_{count}": "0" * 16 for count in range(800)}
+            lines.append({"e": "line", "f": 1, "l": 2, "v": values, "p": "/x.py"})
+        lines.append({"e": "line", "f": 1, "l": 3, "v": {"b": run * 16}, "w": ["b"], "p": "/x.py"})
+        (tmp_path / run / "main.lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert sorted(origin.place for origin in find_origins(tmp_path / "1", tmp_path / "2")) == places
+
+
 def test_a_log_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     for number in ("1", "2"):
         (tmp_path / number).mkdir()
