@@ -50,7 +50,7 @@ from reprobuild.output.directory import (
 )
 from reprobuild.output.foreign import refuse_directories, set_aside
 from reprobuild.recipe.render import render_recipe
-from reprobuild.store.fetch import fetch
+from reprobuild.store.fetch import FullDiskError, fetch
 from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store
 from reprobuild_portable.unbundle.messages import origin
@@ -123,7 +123,7 @@ def pull(
         blobs = [remote_image.config, *(layer.file for layer in remote_image.layers)]
         try:
             count = fetch(blobs, store, net, context.progress)
-        except (NotFoundError, AccessDeniedError):
+        except (NotFoundError, AccessDeniedError, FullDiskError):
             raise
         except FetchError as err:
             raise DistributionError(str(err), hint=_AGAIN) from None

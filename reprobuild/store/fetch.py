@@ -103,19 +103,23 @@ def fetch(
     return len(missing)
 
 
+class FullDiskError(FetchError):
+    """The missing files are larger than the free space of the store."""
+
+
 def _refuse_full_disk(missing: Sequence[Artefact], store: Store) -> None:
     """Refuse files that do not fit on the disk of the store, before the first download.
 
     A lock or a registry can state any size.
 
     Raises:
-        FetchError: the stated sizes are more than the free space.
+        FullDiskError: the stated sizes are more than the free space.
     """
     if not missing:
         return
     needed, free = sum(artefact.size for artefact in missing), shutil.disk_usage(store.root).free
     if needed > free:
-        raise FetchError(
+        raise FullDiskError(
             f"{len(missing)} missing files have {needed} bytes, and {free} are free for the store {store.root}",
             hint="remove unneeded files (`reprobuild store gc`), or name a store on another disk: --store DIR",
         )
