@@ -24,7 +24,10 @@ _NO_CHOICES = ChoicePair()
 
 
 class Mixture(Struct, frozen=True, kw_only=True):
-    """A lock, the tars of sources that only this mixture has, and its saved choices, of which one must fit."""
+    """A lock with its own trees and saved choices.
+
+    `tars` are the trees of sources that only this mixture has. One of `choices` must fit.
+    """
 
     lock: Lock
     tars: tuple[bytes, ...] = ()
