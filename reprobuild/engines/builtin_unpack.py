@@ -29,8 +29,12 @@ from reprobuild.infra.walk import walk
 WHITEOUT, OPAQUE, OF_AUFS = ".wh.", ".wh..wh..opq", ".wh..wh."
 ATTRIBUTE = "user.overlay.opaque"
 MOST_ENTRIES = 2 * MOST_PATHS  # of an unpacked layer: its members, and directories above them
-# Errors of tar for a full disk, in the C locale.
-_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+# Errors of tar for a full disk, in the C locale. If a block fits in part, tar tells the bytes and not the cause.
+_FULL = {
+    os.strerror(errno.ENOSPC): os.strerror(errno.ENOSPC),
+    os.strerror(errno.EDQUOT): os.strerror(errno.EDQUOT),
+    ": Wrote only ": os.strerror(errno.ENOSPC),
+}
 _HINT = "choose another engine with --engine, or build the image again from its lock"
 
 
@@ -69,7 +73,7 @@ def unpack_layer(layout: Layout, number: int, target: Path, members: Allowance, 
         _convert_whiteouts(part)
         part.rename(target)
     except ProcessFailedError as err:
-        full = next(filter(err.stderr.__contains__, _FULL), "")
+        full = next((reason for text, reason in _FULL.items() if text in err.stderr), "")
         if not full:
             raise
         raise EngineError(

@@ -287,14 +287,19 @@ def test_a_layer_that_cannot_be_unpacked(
     assert not any(name.endswith(".part") for name in layers_of(env))
 
 
-@pytest.mark.parametrize("options", ["size=1m", "size=64m,nr_inodes=60"])
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [("size=1m", 80), ("size=64m,nr_inodes=60", 80), ("size=4096k", 1), ("size=4100k", 1), ("size=4104k", 1)],
+)
 def test_a_full_disk_has_a_hint_that_is_followed(
-    options: str, env: Mapping[str, str], tmp_path: Path
+    options: str, count: int, env: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """The cache has no room for the files, or no inodes; another cache has both."""
-    image = make_image(
-        tmp_path, "reprobuild-test/full:2", [(f"f{number}", FILE, "x" * 40_000) for number in range(80)]
-    )
+    """The cache has no room for the files, or no inodes; another cache has both.
+
+    The last block of a single file fits in part, where the number of free pages is no multiple of 5.
+    """
+    files: list[Member] = [(f"f{number}", FILE, "x" * (3_200_000 // count)) for number in range(count)]
+    image = make_image(tmp_path, "reprobuild-test/full:2", files)
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(small)], check=True)
