@@ -23,6 +23,7 @@ from reprobuild.image.model import Image
 from reprobuild.infra.directory_fd import remove
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import read_image
+from reprobuild.store.keyring import StoreKeyring
 from reprobuild.store.sharing import join
 from reprobuild.store.signature import stored_key
 from reprobuild.store.store import Store
@@ -48,6 +49,18 @@ os.environ["UV_PYTHON_DOWNLOADS_JSON_URL"] = str(ROOT / "tests" / "no-python-bui
 _DATA = tempfile.TemporaryDirectory(prefix="reprobuild-tests-")
 os.environ["XDG_DATA_HOME"] = _DATA.name
 atexit.register(_DATA.cleanup)
+_SHARED: list[Path] = []  # the store of the session, once a test asks for it
+
+
+def another_user(data: Path, store: Path) -> dict[str, str]:
+    """Return the variables of a user whose data directory is `data`; this user trusts one store.
+
+    A user who did not trust it would give it a new key, and the other tests would lose its results.
+    """
+    folder, key = data / "reprobuild" / "keys", stored_key(store)
+    assert key is not None
+    assert StoreKeyring(folder).add(key)
+    return {"XDG_DATA_HOME": str(data)}
 
 
 def kept_store() -> Path | None:
@@ -162,7 +175,19 @@ def test_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     It is kept between runs if REPROBUILD_TEST_STORE names one.
     """
-    return kept_store() or tmp_path_factory.mktemp("store")
+    _SHARED.append(kept_store() or tmp_path_factory.mktemp("store"))
+    return _SHARED[0]
+
+
+@pytest.fixture(autouse=True)
+def _one_key() -> Iterator[None]:
+    """Refuse a test that gives the shared store another key.
+
+    The tests after it would find no results there, and set certificates of the example aside.
+    """
+    before = stored_key(_SHARED[0]) if _SHARED else None
+    yield
+    assert before is None or stored_key(_SHARED[0]) == before, "the test gave the shared store another key"
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from reprobuild.run.options import RunOptions
 from reprobuild.run.run import image_variables
 from tests.bisecting.locks import lock
 from tests.choices.samples import CACHE, save_choices
-from tests.conftest import Built, reprobuild
+from tests.conftest import Built, another_user, reprobuild
 
 # What a compiler leaves: its cache decides the result of the command.
 SAVE = 'cd "$TORCHINDUCTOR_CACHE_DIR"; mkdir -p ab; echo {number} >ab/cab.so'
@@ -32,10 +32,10 @@ USE = 'cat "$TORCHINDUCTOR_CACHE_DIR/ab/cab.so"'
 
 
 @pytest.fixture(scope="module")
-def env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def env(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """Return an environment that leads to the built-in engine, with a record of accepted choices of its own."""
     given = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
-    return given | {"XDG_DATA_HOME": str(tmp_path_factory.mktemp("data"))}
+    return given | another_user(tmp_path_factory.mktemp("data"), built_example.store)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_choices_of_another_party_are_not_used(
     sides: tuple[Path, Path], built_example: Built, env: Mapping[str, str], tmp_path: Path
 ) -> None:
     """They are code that this user did not accept; the log says how to accept them."""
-    stranger = {**env, "XDG_DATA_HOME": str(tmp_path / "data")}
+    stranger = {**env, **another_user(tmp_path / "data", built_example.store)}
     options = "--store", built_example.store, "--offline", "--json"
     done = reprobuild("bisect", *sides, *options, "--", "sh", "-c", USE, env=stranger)
     assert done.returncode == 1

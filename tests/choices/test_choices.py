@@ -22,7 +22,7 @@ from reprobuild.run.choices import ChoiceUse
 from reprobuild.run.options import RunOptions
 from reprobuild.store.keyring import StoreKeyring
 from tests.choices.samples import forge_image, replace, save_choices
-from tests.conftest import Built, reprobuild
+from tests.conftest import Built, another_user, reprobuild
 
 # A graph with one measured operation, as Inductor leaves them (torch 2.13).
 COMPILE = """
@@ -47,10 +47,10 @@ def out(built_example: Built, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+def env(built_example: Built, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """Return an environment that leads to the built-in engine, with a record of accepted choices of its own."""
     given = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
-    return given | {"XDG_DATA_HOME": str(tmp_path_factory.mktemp("data"))}
+    return given | another_user(tmp_path_factory.mktemp("data"), built_example.store)
 
 
 @pytest.fixture
