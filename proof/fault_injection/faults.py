@@ -44,8 +44,8 @@ MODULES = (
     "reprobuild/infra/atomic",
 )
 Case = tuple[str, str, int]  # its disturbance, stage, number
-# How a program reports that a disk is full; tar has but this for its last block.
-FULL = r"No space left on device|Wrote only \d+ of \d+ bytes"
+# The reports of a full disk: by the kernel, by tar for its last block, and by `fetch` before a download.
+FULL = r"No space left on device|Wrote only \d+ of \d+ bytes|missing files have \d+ bytes, and \d+ are free"
 
 
 class FaultInjection(Checks):
