@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from importlib import import_module
 from pathlib import Path
@@ -59,6 +61,16 @@ def commands() -> list[str]:
         parts = command.commands if isinstance(command, click.Group) else {"": command}
         found += [f"{verb} {part}".strip() for part in parts]
     return found
+
+
+def find_command(name: str) -> click.Command:
+    """Return a command by its words."""
+    verb, _, part = name.partition(" ")
+    command: click.Command = import_module(f"reprobuild.cli.{cli.module_name(verb)}").command
+    return command.commands[part] if isinstance(command, click.Group) else command
+
+
+NEEDY = [name for name in commands() if any(param.required for param in find_command(name).params)]
 
 
 def failed(said: Said, *arguments: object) -> tuple[int, dict[str, Any]]:
@@ -160,3 +172,15 @@ def test_refused_lines_are_in_the_document_one_by_one(said: Said, tmp_path: Path
         ("requirements.txt", 1, "numpy", "index-line"), ("requirements.txt", 2, "scipy", "index-line"),
     ]  # fmt: skip
     assert {line["outcome"] for line in error["refused"]} == {"unresolved"}
+
+
+@pytest.mark.parametrize("command", sorted(set(NEEDY) - {"bisect", "compare", "trace"}))
+def test_a_missing_argument_leads_to_a_whole_example(command: str, said: Said) -> None:
+    code, error = failed(said, *command.split())
+    assert code == 2
+    assert error["message"].startswith("Missing ")
+    example = re.match(r"for example `(?:pdsh -w \S+ )?reprobuild ([^`>]*)(?:> [^`]*)?`; otherwise see", error["hint"])
+    assert example, error["hint"]
+    name, words = command.split(), shlex.split(example[1])
+    assert words[: len(name)] == name
+    assert find_command(command).make_context(command, words[len(name) :])

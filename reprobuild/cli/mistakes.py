@@ -28,7 +28,16 @@ def find_correction(err: click.UsageError, arguments: Sequence[str]) -> str:
     if err.ctx is None or any(map(is_secret, arguments)):
         return ""
     find = _BY_COMMAND.get(arguments[0] if arguments else "")
-    return find(err, err.ctx, list(arguments[1:])) if find else ""
+    correction = find(err, err.ctx, list(arguments[1:])) if find else ""
+    return correction or _show_example(err, err.ctx)
+
+
+def _show_example(err: click.UsageError, ctx: click.Context) -> str:
+    """Return the first example of a command's help if an argument or an option is missing."""
+    if not isinstance(err, click.MissingParameter):
+        return ""
+    examples = (ctx.command.help or "").partition("Example:\n")[2].splitlines()
+    return f"for example `{examples[0].strip()}`" if examples else ""
 
 
 def is_secret(word: str) -> bool:

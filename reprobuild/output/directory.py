@@ -68,7 +68,12 @@ def _record_error(out: Path, err: OSError) -> UsageError:
         hint = "check its permissions" if isinstance(err, PermissionError) else _BUILD
         return UsageError(f"{out / IMAGE} cannot be read: {err.strerror}", hint=hint)
     if not out.exists():
-        return UsageError(f"there is no directory {out}", hint=suggest_path(out, _is_output) or _BUILD)
+        inside = (
+            f"name the output directory: `{shlex.quote(str(out.parent))}`" if _is_output(out.parent) else ""
+        )
+        return UsageError(
+            f"there is no directory {out}", hint=inside or suggest_path(out, _is_output) or _BUILD
+        )
     if not out.is_dir():
         beside = (out.parent / IMAGE).is_file()
         return UsageError(
