@@ -16,6 +16,7 @@ from reprobuild.errors import LockError
 from reprobuild.image.model import Image
 from reprobuild.output.directory import summary_document
 from reprobuild.report.determinism import earlier_verdict_lines, verdict_lines
+from reprobuild.report.html.summary import summarise_remarks
 from reprobuild.report.text import (
     describe_resolution,
     render_resolutions,
@@ -26,7 +27,14 @@ from reprobuild.report.triage import render_triage
 from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.snapshot.read import read_snapshot
-from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
+from reprobuild.verify.verdict import (
+    Against,
+    ControlVerdict,
+    Determinism,
+    Deviation,
+    RoundTripDifference,
+    WorkComparison,
+)
 from reprobuild.verify.workload.conditions import WorkRecord
 from tests.conftest import EXAMPLE
 from tests.report.samples import deviation, hostile_smoke
@@ -90,6 +98,26 @@ def test_the_last_line_names_the_work_beside_the_probes_of_torch() -> None:
         f"determinism: cpu identical (torch: {count} probes; your work, 3 runs), gpu not-applicable, "
         "collectives not-applicable"
     )
+
+
+def test_a_control_that_is_not_applicable_is_not_counted() -> None:
+    smoke = make_smoke()
+    absent = ControlVerdict(
+        name="measured_kernels", device="cpu", verdict="ineffective", modes={},
+        why="not applicable here: there is no compiler in this environment",
+    )  # fmt: skip
+    count = len(smoke.controls)
+    for why, good, named in (
+        (absent.why, f"{count} of {count}", False),
+        ("died", f"{count} of {count + 1}", True),
+    ):
+        control = msgspec.structs.replace(absent, why=why)
+        verdict = make_verdict(smoke=(msgspec.structs.replace(smoke, controls=(*smoke.controls, control)),))
+        lines = render_text(make_lock(), IMAGE, verdict, Path("out")).splitlines()
+        assert f"controls, cpu: {good} drifted by default, and stopped when cured" in lines
+        assert ("  measured_kernels: ineffective: died" in lines) == named
+        said = [note.said for note in summarise_remarks(make_lock(), verdict)[1]]
+        assert ("1 control did not show that the check can fail: measured_kernels." in said) == named
 
 
 def test_a_drifting_workload_gets_the_command_that_finds_where() -> None:

@@ -11,6 +11,7 @@ import click
 from reprobuild.api.commands import verify
 from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
+from reprobuild.pipeline.drift_trace import MODES as TRACE_MODES
 from reprobuild.pipeline.verify import VerifyOptions, select_parts
 from reprobuild.pipeline.work_conditions import conditions
 from reprobuild.run.options import AUTO, CHOICE_MODES, RunOptions
@@ -88,6 +89,10 @@ def _refuse_unquoted(words: list[str]) -> None:
     help="Command that resumes the workload. [default: the workload itself]",
 )  # fmt: skip
 @click.option(
+    "--trace", type=click.Choice(TRACE_MODES), default=AUTO, show_default=True,
+    help="If the workload drifts, run it some ten times more to find the cause; `auto` for runs of up to 60 s.",
+)  # fmt: skip
+@click.option(
     "--seed",
     type=common.SEED,
     help="Seed of the workload. [default: that of the lock, else 42]",
@@ -133,7 +138,7 @@ def command(
     no_probes: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
-    runs: int, parts: tuple[Part, ...], choices: str, resume: int | None, resume_command: str,
+    runs: int, parts: tuple[Part, ...], choices: str, resume: int | None, resume_command: str, trace: str,
 ) -> int:  # fmt: skip
     """Verify the image in OUT again on this machine.
 
@@ -165,6 +170,7 @@ def command(
         runs=runs,
         resume=resume or 0,
         resume_command=resume_command,
+        trace=trace,
         probes=probes,
     )
     context = common.make_context(store)

@@ -311,5 +311,6 @@ def _workload_summary(verdict: Verdict) -> dict[str, Any]:
             }
             for comparison in verdict.comparisons
         ],
+        **({"trace": msgspec.to_builtins(verdict.trace)} if verdict.trace else {}),
         **({"mounts": list(msgspec.to_builtins(verdict.work.mounts))} if verdict.work else {}),
     }

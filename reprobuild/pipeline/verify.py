@@ -34,6 +34,7 @@ from reprobuild.output.directory import (
     remember_document,
 )
 from reprobuild.output.times import write_times
+from reprobuild.pipeline.drift_trace import MODES, make_trace
 from reprobuild.pipeline.report import write_report
 from reprobuild.pipeline.resume import make_resume
 from reprobuild.report.html.cluster import Nodes
@@ -85,6 +86,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
         runs: how many containers run the lock's workload.
         resume: the number of steps after which the workload is stopped and resumed; 0 to leave this out.
         resume_command: resumes it; empty for the workload's own command.
+        trace: look for the cause if the workload drifts: `auto` (see `drift_trace`), `on`, `off`.
         probes: run only these probes, in short, without collectives; the verdict is then inconclusive. Empty for all.
     """
 
@@ -102,16 +104,22 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     runs: int = RUNS
     resume: int = 0
     resume_command: str = ""
+    trace: str = AUTO
     probes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse unknown parts.
+        """Refuse unknown parts, and an unknown mode of the trace.
 
         Raises:
-            UsageError: there is no such part.
+            UsageError: there is no such part or mode.
         """
         if not isinstance(self.parts, str):  # the interface of Python refuses one text
             check_parts(self)
+        if self.trace not in MODES:
+            raise UsageError(
+                f"VerifyOptions: trace: {display_text(str(self.trace))!r} is no mode of a trace",
+                hint=f"the modes are: {', '.join(MODES)}",
+            )
 
 
 def select_parts(only: tuple[Part, ...], *, no_probes: bool = False) -> tuple[Part, ...]:
@@ -231,6 +239,9 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         resume=make_resume(
             work, check_seed(lock), context, engine, name, stop=checks.resume, command=checks.resume_command,
             wrap=choices.wrap,
+        ),
+        trace=make_trace(
+            work, check_seed(lock), context, engine, name, mode=checks.trace, wrap=choices.wrap,
         ),
     )  # fmt: skip
     with context.clock.measure("check"):

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from reprobuild.infra.columns import align
 from reprobuild.report.difference import safe_text
+from reprobuild.report.drift_trace import trace_rows
 from reprobuild.report.units import format_bytes
 from reprobuild.verify.certificate.compare import WORK
-from reprobuild.verify.determinism.summary import describe_excused, describe_work_bound
+from reprobuild.verify.determinism.summary import applicable_controls, describe_excused, describe_work_bound
 from reprobuild.verify.verdict import Against, Deviation, ProbeVerdict, Smoke, Verdict
 
 # Most lines of one list.
@@ -41,6 +43,9 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         ]
         for comparison in verdict.comparisons:
             lines += _limit_lines(f"    {safe_text(line, 600)}" for line in comparison.details)
+        if verdict.trace:
+            rows = align([(name, safe_text(value, 600)) for name, value in trace_rows(verdict.trace)])
+            lines += ["  where the runs part:", *(f"    {row}" for row in rows)]
     if verdict.against:
         lines += earlier_verdict_lines(verdict.against)
     return lines
@@ -89,12 +94,12 @@ def _test_lines(smoke: Smoke, seed: int) -> Iterator[str]:
     if smoke.hook == "drift":
         yield "  seeding hook: drift: what is drawn before anything is seeded differs between two containers"
     yield from _limit_lines(f"  open: {safe_text(reason, 600)}" for reason in smoke.open)
-    if smoke.controls:
-        good = sum(control.verdict == "effective" for control in smoke.controls)
-        yield f"controls, {smoke.device}: {good} of {len(smoke.controls)} drifted by default, and stopped when cured"
+    if controls := applicable_controls(smoke):
+        good = sum(control.verdict == "effective" for control in controls)
+        yield f"controls, {smoke.device}: {good} of {len(controls)} drifted by default, and stopped when cured"
         yield from _limit_lines(
             f"  {safe_text(control.name)}: {control.verdict}: {safe_text(control.why, 600)}"
-            for control in smoke.controls
+            for control in controls
             if control.verdict != "effective"
         )
     several = smoke.collectives

@@ -20,8 +20,8 @@ from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.report.code import describe_changes, find_code, render_code
 from reprobuild.report.determinism import verdict_lines
 from reprobuild.report.difference import safe_text
+from reprobuild.report.drift_trace import trace_lines
 from reprobuild.report.machine import machine_lines
-from reprobuild.report.trace_command import trace_lines
 from reprobuild.report.units import format_bytes, format_duration
 from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.environment.path_mapping import unquote_directory

@@ -48,6 +48,14 @@ def _list_rows(findings: Findings) -> Iterator[tuple[str, str]]:
         yield "note", "the difference is gone when operations are recorded; it still shows in the steps"
     if cause.remedy:
         yield "remedy", cause.remedy
-    if findings.cured is not None:
-        words = "filled memory" if cause.cure == "fill" else f"the profile {cause.cure}"
-        yield "tested", f"with {words}, two runs {'are the same' if findings.cured else 'still differ'}"
+    if tested := describe_test(findings):
+        yield "tested", tested
+
+
+def describe_test(findings: Findings) -> str:
+    """Return the result of two runs with the remedy; empty without such runs."""
+    if findings.cured is None or findings.cause is None:
+        return ""
+    cure = findings.cause.cure
+    words = "filled memory" if cure == "fill" else f"the profile {cure}"
+    return f"with {words}, two runs {'are the same' if findings.cured else 'still differ'}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import re
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -46,6 +47,7 @@ from reprobuild.verify.roundtrip.image_freeze import read_frozen
 from reprobuild.verify.verdict import (
     PARTS,
     VERSION,
+    DriftTrace,
     Part,
     RoundTripDifference,
     Smoke,
@@ -83,6 +85,8 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
         work: the command to run several times, if any.
         wrap: gives the task of each of these runs what it needs for its time.
         resume: stops and resumes the workload with the GPUs that it may use, and compares; None to leave it out.
+        trace: explains a drift of the workload, from its GPUs and the seconds of one run; it returns None for a
+            workload that takes too long. None to leave it out.
     """
 
     reference: str
@@ -101,6 +105,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     work: Work | None = None
     wrap: Callable[[Task], AbstractContextManager[Task]] = nullcontext
     resume: Callable[[str], WorkComparison] | None = None
+    trace: Callable[[str, float], DriftTrace | None] | None = None
 
 
 def verify_image(
@@ -137,13 +142,15 @@ def verify_image(
         differences, unanswered = compare_lists(lock, container)
     cpu, gpu = _run_smoke(lock, request, seed, container, say)
     comparisons: list[WorkComparison] = []
-    work, mounts = request.work, Mounts()
+    work, mounts, trace = request.work, Mounts(), None
     if work and "workload" in request.parts:
         mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say)
-        gpus = _gpus_of_work(request, gpu)
+        gpus, began = _gpus_of_work(request, gpu), time.monotonic()
         comparisons += compare_work(
             work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts, wrap=request.wrap
         )
+        if request.trace and any(comparison.verdict == "drift" for comparison in comparisons):
+            trace = request.trace(gpus, (time.monotonic() - began) / work.runs)
         if request.resume:
             comparisons.append(request.resume(gpus))
     determinism, notes = judge_determinism(
@@ -165,7 +172,7 @@ def verify_image(
         smoke=tuple(smoke for smoke in (cpu, gpu) if smoke), comparisons=tuple(comparisons),
         differences=tuple(differences), notes=(*unanswered, *notes),
         work=work_record(lock, work, mounts) if work and comparisons else None,
-        engine=engine.NAME, gpus=request.gpus, parts=request.parts,
+        engine=engine.NAME, gpus=request.gpus, parts=request.parts, trace=trace,
     )  # fmt: skip
 
 

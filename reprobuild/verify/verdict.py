@@ -62,6 +62,25 @@ class WorkComparison(Struct, frozen=True, kw_only=True):
     warnings: tuple[Text, ...] = ()
 
 
+class DriftTrace(Struct, frozen=True, kw_only=True):
+    """The first difference of two runs of a drifting workload.
+
+    `runs` counts the traced runs. `first` is the first record that differs, with its step. The cause has the class
+    `kind`, a `subject`, the `place` FILE:LINE, a `reason` and a `remedy`. `tested` is the result of the remedy in two
+    more runs. `why` is the reason if there is no cause. A text is empty if it is not known.
+    """
+
+    runs: Count = 0
+    first: Text = ""
+    kind: Text = ""
+    subject: Text = ""
+    place: Text = ""
+    reason: Text = ""
+    remedy: Text = ""
+    tested: Text = ""
+    why: Text = ""
+
+
 class Mode(Struct, frozen=True, kw_only=True):
     """One probe in one mode.
 
@@ -214,8 +233,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     It states the image, the seed, the time and the machine.
 
     `made` is the time in UTC, `program` the version of reprobuild; `image` is the manifest's digest. The comparisons
-    are of the workload, `work`. `engine` ran the containers, and `gpus` are the requested GPUs. `parts` were requested:
-    the others do not count.
+    are of the workload, `work`, and `trace` explains its drift. `engine` ran the containers, and `gpus` are the
+    requested GPUs. `parts` were requested: the others do not count.
     """
 
     version: int
@@ -237,6 +256,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     engine: Text = ""
     gpus: Text = ""
     parts: Annotated[tuple[Part, ...], Meta(min_length=1, max_length=len(PARTS))] = PARTS
+    trace: DriftTrace | None = None
 
     @property
     def exit_code(self) -> int:

@@ -52,4 +52,8 @@ def test_a_shuffle_seeded_by_the_clock_is_drift(
         "--json",
     )
     assert done.returncode == 8, done.stderr
-    assert json.loads(done.stdout)["verdict"]["determinism"]["cpu"] == "drift"
+    verdict = json.loads(done.stdout)["verdict"]
+    assert verdict["determinism"]["cpu"] == "drift"
+    trace = verdict["work"]["trace"]
+    assert trace["kind"] == "generator"
+    assert "train.py:" in trace["place"]

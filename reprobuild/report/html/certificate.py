@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from reprobuild.image.model import Image
 from reprobuild.lock.model import Lock
+from reprobuild.report.drift_trace import trace_rows
 from reprobuild.report.html.components import Section
 from reprobuild.report.html.matrix import Matrix, compare_certificates
 from reprobuild.report.html.summary import NEVER, Note
@@ -35,10 +36,11 @@ def view_remarks(notes: Sequence[Note], *, cluster: bool) -> Section:
 
 
 class WorkloadView(Struct, frozen=True, kw_only=True):
-    """The comparison of the workload's runs; `bound` is empty without one."""
+    """The comparison of the workload's runs; `bound` is empty without one, `trace` without a traced drift."""
 
     bound: str
     comparisons: Sequence[WorkComparison]
+    trace: Sequence[tuple[str, str]]
     mounts: Sequence[Mount]
 
 
@@ -48,6 +50,7 @@ def view_workload(verdict: Verdict) -> Section:
     view = WorkloadView(
         bound=describe_work_bound(work.runs) if verdict.comparisons and work else "",
         comparisons=verdict.comparisons,
+        trace=trace_rows(verdict.trace) if verdict.trace else (),
         mounts=work.mounts if work else (),
     )
     note = "None was compared: no workload is in the lock, and none was given to verify."

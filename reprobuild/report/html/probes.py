@@ -13,6 +13,7 @@ from reprobuild.report.html.components import BRIEF, Section, format_count
 from reprobuild.report.html.plot import MODES, SEEN, Picture, plot_probes
 from reprobuild.report.html.summary import describe_coverage
 from reprobuild.verify.determinism.document import flatten_fingerprint
+from reprobuild.verify.determinism.summary import applicable_controls
 from reprobuild.verify.verdict import Collectives, ControlVerdict, Mode, ProbeVerdict, Smoke, Verdict
 
 _DEVICES = {"cpu": "CPU", "cuda": "GPU"}
@@ -78,6 +79,7 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     odd: Sequence[ProbeRow]
     legend: str
     controls: Sequence[ControlRow]
+    applicable: int
     effective: int
     comparator: Sequence[tuple[str, str]]
     collectives: CollectivesView | None
@@ -115,6 +117,7 @@ def _view_device(smoke: Smoke) -> DeviceView:
         odd=[_view_probe(probe, id_) for probe, id_ in zip(odd, ids, strict=True)],
         legend=ARRAYS_LEGEND if smoke.libraries else LEGEND,
         controls=_view_controls(smoke.controls),
+        applicable=len(applicable_controls(smoke)),
         effective=sum(control.verdict == "effective" for control in smoke.controls),
         comparator=[(change, words[answer]) for change, answer in sorted((smoke.comparator or {}).items())],
         collectives=_view_collectives(smoke.collectives) if smoke.collectives else None,

@@ -12,7 +12,12 @@ from reprobuild.lock.requirements import find_conflicts
 from reprobuild.report.html.cluster import Nodes
 from reprobuild.report.html.components import Tone, format_count
 from reprobuild.snapshot.file_kinds import field_of
-from reprobuild.verify.determinism.summary import describe_excused, describe_probes, drifting_probes
+from reprobuild.verify.determinism.summary import (
+    applicable_controls,
+    describe_excused,
+    describe_probes,
+    drifting_probes,
+)
 from reprobuild.verify.verdict import Code, Smoke, Verdict
 
 # Names in a sentence; a table has the rest.
@@ -264,7 +269,8 @@ def _doubt_remarks(verdict: Verdict) -> Iterator[Note]:
         how = "" if any(smoke.libraries for smoke in verdict.smoke) else " in strict mode"
         brief = f"{format_count(len(drifts), 'probe')} {'drifts' if len(drifts) == 1 else 'drift'}{how}"
         yield Note(tone="bad", said=f"{brief}: {_join_first(drifts)}.", brief=brief, section="probes")
-    weak = [c.name for smoke in verdict.smoke for c in smoke.controls if c.verdict != "effective"]
+    controls = [control for smoke in verdict.smoke for control in applicable_controls(smoke)]
+    weak = [control.name for control in controls if control.verdict != "effective"]
     if weak:
         brief = f"{format_count(len(weak), 'control')} did not show that the check can fail"
         yield Note(tone="bad", said=f"{brief}: {_join_first(weak)}.", brief=brief, section="probes")
@@ -273,6 +279,9 @@ def _doubt_remarks(verdict: Verdict) -> Iterator[Note]:
             brief = f"your work, {work.name}: {work.verdict}"
             yield Note(tone="bad" if work.verdict == "drift" else "open", said=f"{brief}.", brief=brief,
                          section="work")  # fmt: skip
+    if verdict.trace and verdict.trace.kind:
+        brief = f"your work drifts by {verdict.trace.subject} ({verdict.trace.kind})"
+        yield Note(tone="bad", said=_end_sentence(f"Y{brief[1:]}"), brief=brief, section="work")
     for work in verdict.comparisons:
         for line in work.warnings:
             brief = f"your work, {work.name}: {line}"

@@ -8,8 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from reprobuild.verify.determinism.judge import NOT_APPLICABLE
 from reprobuild.verify.determinism.judge_probe import OTHER_NAMES
-from reprobuild.verify.verdict import Determinism, ProbeVerdict, Smoke, V, Verdict, WorkComparison
+from reprobuild.verify.verdict import (
+    ControlVerdict,
+    Determinism,
+    ProbeVerdict,
+    Smoke,
+    V,
+    Verdict,
+    WorkComparison,
+)
 
 NO_TORCH = (
     "the determinism test needs torch, or NumPy and the probes for it, and the image does not have them: let "
@@ -217,6 +226,11 @@ def drifting_probes(smoke: Smoke) -> list[ProbeVerdict]:
         if mode and (mode.verdict == "DRIFT" or (mode.digest and mode.again and mode.digest != mode.again)):
             probes.append(probe)
     return probes
+
+
+def applicable_controls(smoke: Smoke) -> list[ControlVerdict]:
+    """Return the controls that the environment can run; one without a compiler has no control of compiled code."""
+    return [control for control in smoke.controls if not control.why.startswith(NOT_APPLICABLE)]
 
 
 def _judge_cpu(smoke: Smoke | None, work: Sequence[WorkComparison]) -> V:

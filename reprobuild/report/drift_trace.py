@@ -1,4 +1,4 @@
-"""The command that finds where two runs of a workload part."""
+"""Where two runs of a workload part: the findings in a verdict, or the command that finds it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import shlex
 from pathlib import Path
 
 from reprobuild.report.difference import safe_text
-from reprobuild.verify.verdict import RESUME, Verdict
+from reprobuild.verify.verdict import RESUME, DriftTrace, Verdict
+
+
+def trace_rows(trace: DriftTrace) -> list[tuple[str, str]]:
+    """Return the names and values of the findings on a drift; an unknown value has no row."""
+    cause = f"{trace.subject} ({trace.kind})" if trace.kind else f"not found: {trace.why}"
+    rows = [
+        ("first record", trace.first), ("cause", cause), ("place", trace.place), ("reason", trace.reason),
+        ("remedy", trace.remedy), ("tested", trace.tested),
+    ]  # fmt: skip
+    return [(name, value) for name, value in rows if value]
 
 
 def trace_lines(verdict: Verdict, out: Path) -> list[str]:
-    """Return the command that finds where two runs of a drifting workload part."""
+    """Return the command that finds where two runs of a drifting workload part, if the verdict has no cause."""
+    if verdict.trace and verdict.trace.kind:
+        return []
     work = verdict.work
     drifting = [
         comparison.name
