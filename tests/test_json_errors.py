@@ -179,7 +179,9 @@ def test_a_missing_argument_leads_to_a_whole_example(command: str, said: Said) -
     code, error = failed(said, *command.split())
     assert code == 2
     assert error["message"].startswith("Missing ")
-    example = re.match(r"for example `(?:pdsh -w \S+ )?reprobuild ([^`>]*)(?:> [^`]*)?`; otherwise see", error["hint"])
+    example = re.match(
+        r"for example `(?:pdsh -w \S+ )?reprobuild ([^`>]*)(?:> [^`]*)?`; otherwise see", error["hint"]
+    )
     assert example, error["hint"]
     name, words = command.split(), shlex.split(example[1])
     assert words[: len(name)] == name

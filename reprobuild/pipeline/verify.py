@@ -35,6 +35,7 @@ from reprobuild.output.directory import (
 )
 from reprobuild.output.times import write_times
 from reprobuild.pipeline.drift_trace import MODES, make_trace
+from reprobuild.pipeline.recorded_work import RecordedWork
 from reprobuild.pipeline.report import write_report
 from reprobuild.pipeline.resume import make_resume
 from reprobuild.report.html.cluster import Nodes
@@ -230,19 +231,21 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
     if loaded:
         context.say(f"loaded {name} into {engine.NAME}")
     choices = _WorkChoices(lock, image, out, context, checks)
+    recorded = (
+        RecordedWork(
+            work=work, seed=check_seed(lock), context=context, engine=engine, name=name, wrap=choices.wrap
+        )
+        if work
+        else None
+    )
     request = CheckRequest(
         reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now,
         controls=checks.controls, parts=checks.parts, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         compiled=choices.has_kernels(gpu.parse_gpu_option(checks.gpus)), work=work, probes=checks.probes,
         wrap=choices.wrap,
-        resume=make_resume(
-            work, check_seed(lock), context, engine, name, stop=checks.resume, command=checks.resume_command,
-            wrap=choices.wrap,
-        ),
-        trace=make_trace(
-            work, check_seed(lock), context, engine, name, mode=checks.trace, wrap=choices.wrap,
-        ),
+        resume=make_resume(recorded, stop=checks.resume, command=checks.resume_command),
+        trace=make_trace(recorded, checks.trace),
     )  # fmt: skip
     with context.clock.measure("check"):
         verdict = verify_image(lock, request, engine, context.env, context.say)

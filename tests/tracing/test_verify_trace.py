@@ -13,6 +13,7 @@ import pytest
 from reprobuild.api.context import open_context
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.pipeline.drift_trace import LONGEST, make_trace, summarise
+from reprobuild.pipeline.recorded_work import RecordedWork
 from reprobuild.pipeline.verify import VerifyOptions
 from reprobuild.report.determinism import verdict_lines
 from reprobuild.report.drift_trace import trace_lines
@@ -96,7 +97,10 @@ def make(context: Any, mode: str) -> Any:
         def run(self, *_: object) -> None:
             raise InconclusiveError("the engine is asked")
 
-    return make_trace(WORK, 1, context, _Engine(), "name", mode=mode, wrap=contextlib.nullcontext)  # type: ignore[arg-type]  # only `run` is called
+    recorded = RecordedWork(
+        work=WORK, seed=1, context=context, engine=_Engine(), name="name", wrap=contextlib.nullcontext  # type: ignore[arg-type]  # only `run` is called
+    )  # fmt: skip
+    return make_trace(recorded, mode)
 
 
 def test_an_unknown_mode_is_refused() -> None:
