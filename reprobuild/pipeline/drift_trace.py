@@ -12,6 +12,7 @@ from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.result import describe_test
 from reprobuild.trace.rounds import Findings, TraceSearch
 from reprobuild.verify.verdict import DriftTrace
+from reprobuild.verify.workload.conditions import hide_secrets
 from reprobuild.verify.workload.judge import display_line
 
 MODES = (AUTO, "on", "off")
@@ -37,8 +38,8 @@ def make_trace(recorded: RecordedWork | None, mode: str) -> Callable[[str, float
         try:
             with recorded.open(gpus) as containers:
                 return summarise(TraceSearch(containers, say).find(recorded.work.runs)[0])
-        except (InconclusiveError, EngineError) as err:  # the answer on the drift stays
-            return DriftTrace(why=display_line(str(err)))
+        except (InconclusiveError, EngineError, OSError) as err:  # the answer on the drift stays
+            return DriftTrace(why=display_line(hide_secrets(str(err))))
 
     return trace
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from reprobuild.errors import InconclusiveError
 from reprobuild.trace.divergence import find_step
 from reprobuild.trace.log import ProcessLog, TraceRecord
 
@@ -37,7 +38,16 @@ REMEDIES: Mapping[Component, str] = {
     "other state": "look for values that the program computes with and does not save",
 }
 _MOST_OTHERS = 1000  # steps without an optimizer at the end of a process
+_MOST_LOOKED = 100_000  # such steps of all processes of a run
+_MOST_STEPS = 200_000  # of one process
 _Values = Mapping[Component, Sequence[tuple[str, tuple[str, ...]]]]
+
+
+class _Training(Struct, frozen=True):
+    """The log of a process, and its number of steps of an optimizer."""
+
+    log: ProcessLog
+    steps: int
 
 
 class ResumeDifference(Struct, frozen=True, kw_only=True):
@@ -106,25 +116,27 @@ def compare_resumed(
     Raises:
         InconclusiveError: a log is damaged.
     """
-    whole, stopped, resumed = (_list_trainings(logs) for logs in (whole, stopped, resumed))
-    name = max(whole, key=lambda process: _count_steps(whole[process]), default="")
+    first, second, third = (_list_trainings(logs) for logs in (whole, stopped, resumed))
+    name = max(first, key=lambda process: first[process].steps, default="")
     if not name:
         return ResumeFindings(steps=0, stopped=0, began=0, resumed=0)
-    steps = _count_steps(whole[name])
-    complete = _count_steps(stopped[name]) if name in stopped else 0
-    count = _count_steps(resumed[name]) if name in resumed else 0
+    steps = first[name].steps
+    complete = second[name].steps if name in second else 0
+    count = third[name].steps if name in third else 0
     early = any(
-        _differs_before(whole[process], log, stop) for process, log in stopped.items() if process in whole
+        _differs_before(first[process], training, stop)
+        for process, training in second.items()
+        if process in first
     )
-    began = _find_begin(whole[name], resumed[name], complete) if count else steps
+    began = _find_begin(first[name], third[name], complete) if count else steps
     differences = [
         difference
-        for process, log in sorted(resumed.items())
-        if process in whole and (difference := _compare(process, whole[process], log, began))
+        for process, training in sorted(third.items(), key=lambda item: item[0])
+        if process in first and (difference := _compare(process, first[process], training, began))
     ]
     return ResumeFindings(
         steps=steps, stopped=complete, began=began, resumed=count, early=early,
-        again=len(stopped.keys() - whole.keys()),
+        again=len(second.keys() - first.keys()),
         difference=min(differences, key=_order, default=None),
     )  # fmt: skip
 
@@ -133,15 +145,31 @@ def _order(difference: ResumeDifference) -> tuple[bool, int]:
     return not difference.counts, difference.step
 
 
-def _list_trainings(logs: Mapping[str, ProcessLog]) -> dict[str, ProcessLog]:
-    """Return the logs with steps of an optimizer, numbered anew among those of one base name."""
-    trainings: dict[str, ProcessLog] = {}
+def _list_trainings(logs: Mapping[str, ProcessLog]) -> dict[str, _Training]:
+    """Return the logs with steps of an optimizer, numbered anew among those of one base name.
+
+    Raises:
+        InconclusiveError: a log is damaged, or there are too many steps.
+    """
+    trainings: dict[str, _Training] = {}
     counts: Counter[str] = Counter()
+    left = _MOST_LOOKED
     for name in sorted(logs, key=_split_name):
-        if _count_steps(logs[name]):
+        steps = _count_steps(logs[name], min(left, _MOST_OTHERS))
+        if steps > _MOST_STEPS:
+            raise InconclusiveError(
+                f"the process {name} made more than {_MOST_STEPS:,} steps", hint="resume a shorter command"
+            )
+        if steps:
             base, _ = _split_name(name)
             counts[base] += 1
-            trainings[f"{base}.{counts[base]}" if counts[base] > 1 else base] = logs[name]
+            trainings[f"{base}.{counts[base]}" if counts[base] > 1 else base] = _Training(logs[name], steps)
+        left -= min(len(logs[name]) - steps, _MOST_OTHERS)
+        if left <= 0:
+            raise InconclusiveError(
+                f"the processes made more than {_MOST_LOOKED:,} steps without an optimizer",
+                hint="resume a command with fewer processes",
+            )
     return trainings
 
 
@@ -151,24 +179,24 @@ def _split_name(name: str) -> tuple[str, int]:
     return (base, int(number)) if base and number.isdecimal() and len(number) < 5 else (name, 1)
 
 
-def _differs_before(whole: ProcessLog, stopped: ProcessLog, stop: int) -> bool:
+def _differs_before(whole: _Training, stopped: _Training, stop: int) -> bool:
     """Return whether a step before the stop differs."""
-    step = find_step(whole, stopped)
-    return step is not None and step < min(stop, _count_steps(stopped))
+    step = find_step(whole.log, stopped.log)
+    return step is not None and step < min(stop, stopped.steps)
 
 
-def _find_begin(whole: ProcessLog, resumed: ProcessLog, stop: int) -> int:
+def _find_begin(whole: _Training, resumed: _Training, stop: int) -> int:
     """Return the first step of a resumed run, by its model, or else counted from the end.
 
     A rate of 0 leaves a model as it is: of several steps with the model, the one with most other components is taken. A
     run that begins with all initial values began anew. One that has the initial model alone did not load it.
     """
-    first = _read_values(resumed, 0)
-    counted = _count_steps(whole) - _count_steps(resumed)
+    first = _read_values(resumed.log, 0)
+    counted = whole.steps - resumed.steps
     counted = counted if 0 < counted <= stop else stop
     best, rank = counted, (-1, False, -1)
-    for step in range(min(stop + 1, _count_steps(whole))):
-        values = _read_values(whole, step)
+    for step in range(min(stop + 1, whole.steps)):
+        values = _read_values(whole.log, step)
         if values.get("model") != first.get("model"):
             continue
         differing = _list_differing(values, first, begins=True)
@@ -178,11 +206,11 @@ def _find_begin(whole: ProcessLog, resumed: ProcessLog, stop: int) -> int:
     return best
 
 
-def _compare(process: str, whole: ProcessLog, resumed: ProcessLog, began: int) -> ResumeDifference | None:
-    ends = _count_steps(whole) - began, _count_steps(resumed)
+def _compare(process: str, whole: _Training, resumed: _Training, began: int) -> ResumeDifference | None:
+    ends = whole.steps - began, resumed.steps
     alone: ResumeDifference | None = None  # a generator
     for step in range(min(ends)):
-        first, second = _read_values(whole, began + step), _read_values(resumed, step)
+        first, second = _read_values(whole.log, began + step), _read_values(resumed.log, step)
         differing = _list_differing(first, second, begins=not step)
         if not differing or (alone and differing == ["generator"]):
             continue
@@ -225,11 +253,14 @@ def _list_differing(first: _Values, second: _Values, *, begins: bool) -> list[Co
     return differing
 
 
-def _count_steps(log: ProcessLog) -> int:
-    """Return the number of steps up to the last one of an optimizer: the end of a process writes one more."""
+def _count_steps(log: ProcessLog, most: int) -> int:
+    """Return the number of steps up to the last one of an optimizer: the end of a process writes one more.
+
+    The last one is looked for among the last `most` steps.
+    """
     count = len(log)
-    for step in range(count - 1, max(-1, count - 1 - _MOST_OTHERS), -1):
-        if any(map(_is_of_step, log.records(step))):
+    for step in range(count - 1, max(-1, count - 1 - most), -1):
+        if any(map(_is_of_step, log.stream(step))):
             return step + 1
     return 0
 

@@ -156,8 +156,14 @@ class TracedContainers:
         logs.mkdir()
         for entry in outputs.index.files:
             name = entry.path.rpartition("/")[2]
-            if entry.pattern == inside and entry.stored and LOG_NAME.fullmatch(name):
-                (folder / entry.stored).rename(logs / name)
+            if entry.pattern == inside and entry.kind == "file" and LOG_NAME.fullmatch(name):
+                try:
+                    (folder / entry.stored).rename(logs / name)
+                except FileNotFoundError:  # two names of one file
+                    raise InconclusiveError(
+                        f"the log {name} is not valid: it is a file that has another name, too",
+                        hint="does the program write into the directory of the logs? Trace one that does not",
+                    ) from None
         return logs, read_logs(logs)
 
     @property

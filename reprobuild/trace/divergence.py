@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile, zip_longest
 from typing import Literal
 
 from msgspec import Struct
@@ -69,11 +70,10 @@ def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, Proces
             f"the runs have no process in common: {_list_names(first)}, and {_list_names(second)}",
             hint="compare runs of one command, with as many processes; `--save DIR` of another trace writes its logs",
         )
-    divergences = [
-        divergence for name in common if (divergence := _compare_processes(first[name], second[name]))
-    ]
-    if divergences:
-        return min(divergences, key=_order)
+    differing = (_compare_processes(first[name], second[name]) for name in common)
+    earliest = min(filter(None, differing), key=_order, default=None)
+    if earliest:
+        return earliest
     for name in sorted(first.keys() ^ second.keys()):
         log = first[name] if name in first else second[name]
         if record := _find_work(log):
@@ -85,7 +85,7 @@ def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, Proces
 def _find_work(log: ProcessLog) -> TraceRecord | None:
     """Return a record of work of a process: a helper that is killed early leaves a log in some runs alone."""
     for step in range(min(len(log), _FIRST)):
-        for record in log.records(step):
+        for record in log.stream(step):
             if record.kind not in ("generator", "stride"):
                 return record
     return None
@@ -110,18 +110,16 @@ def _compare_processes(first: ProcessLog, second: ProcessLog) -> Divergence | No
     step = find_step(first, second)
     if step is None:
         return None
-    records, others = first.records(step), second.records(step)
-    for number in range(max(len(records), len(others))):
-        record = records[number] if number < len(records) else None
-        other = others[number] if number < len(others) else None
+    before: TraceRecord | None = None
+    for record, other in zip_longest(first.stream(step), second.stream(step)):
         divergence = _compare(record, other)
         if divergence:
             difference, inputs = divergence
             return Divergence(
                 process=first.name, step=step, difference=difference, first=record, second=other, inputs=inputs,
-                before=records[number - 1] if number else None,
-                writer=_find_writer(record, inputs, records),
+                before=before, writer=_find_writer(record, inputs, first.stream(step)),
             )  # fmt: skip
+        before = record
     if step < min(len(first), len(second)):
         raise InconclusiveError(
             f"the logs of the process {first.name} are not valid: "
@@ -167,9 +165,10 @@ def _compare(
 
 
 def _find_writer(
-    record: TraceRecord | None, inputs: Sequence[int], records: Sequence[TraceRecord]
+    record: TraceRecord | None, inputs: Sequence[int], records: Iterator[TraceRecord]
 ) -> TraceRecord | None:
     if record is None or not inputs or inputs[0] >= len(record.writers):
         return None
     number = record.writers[inputs[0]]
-    return next((writer for writer in records[: record.number] if writer.number == number), None)
+    before = takewhile(lambda other: other != record, records)
+    return next((writer for writer in before if writer.number == number), None)

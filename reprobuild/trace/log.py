@@ -20,10 +20,11 @@ from reprobuild.infra.untrusted.strings import Line
 ENTRY = struct.Struct("<16sQ")
 _MOST_STEPS = 4_000_000  # of all processes of a run, which are held in memory
 _LARGEST = (1 << 30) + 1  # bytes of the records of one process
-_LARGEST_STEP = 128 << 20  # bytes of the records of one step
+_LARGEST_STEP = 16 << 20  # bytes of the records of one step that are held in memory
 _FORMAT = 2  # as the recorder writes it
 _LONGEST = 8 << 20  # bytes of a record
 _MOST_PROCESSES = 4096
+_MOST_REPLAYS = 1000  # repetitions of one operation
 LOG_NAME = re.compile(r"[A-Za-z0-9._+-]{1,250}[.](?:records|steps|lines)")
 
 TraceDigest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
@@ -32,6 +33,7 @@ Kind = Literal[
     "component",
 ]  # fmt: skip
 Count = Annotated[int, Meta(ge=-1, le=1 << 53)]
+_Replays = Annotated[tuple[Annotated[int, Meta(ge=1, le=_MOST_REPLAYS)], ...], Meta(max_length=_MOST_REPLAYS)]
 
 
 class _Header(Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class TraceRecord(Struct, frozen=True, kw_only=True):
     backward: Line = ""
     arguments: Line = ""
     generator: bool = False
-    replayed: tuple[Count, ...] = ()
+    replayed: _Replays = ()
     seconds: float = 0.0
 
     @property
@@ -123,25 +125,39 @@ class ProcessLog:
     def has_operations(self) -> bool:
         """Whether one of the first steps has records of operations."""
         return any(
-            record.kind == "operation" for step in range(min(len(self), 2)) for record in self.records(step)
+            record.kind == "operation" for step in range(min(len(self), 2)) for record in self.stream(step)
         )
 
-    def records(self, step: int) -> Sequence[TraceRecord]:
-        """Return the records of a step, in order; the step after the last one has those before a kill.
+    def stream(self, step: int) -> Iterator[TraceRecord]:
+        """Yield the records of a step, in order; the step after the last one has those before a kill.
 
         Raises:
             InconclusiveError: the log is damaged.
         """
+        begin, end = self._find_span(step)
+        return self._decode(begin, end) if begin < end else iter(())
+
+    def records(self, step: int) -> Sequence[TraceRecord]:
+        """Return the records of a step, as `stream` yields them.
+
+        Raises:
+            InconclusiveError: the log is damaged, or they are too large for the memory.
+        """
+        begin, end = self._find_span(step)
+        if end - begin > _LARGEST_STEP:
+            raise InconclusiveError(
+                f"step {step} of the process {self.name} has more than {_LARGEST_STEP >> 20} MB of records",
+                hint="leave --resume out, or resume a smaller model",
+            )
+        return tuple(self.stream(step))
+
+    def _find_span(self, step: int) -> tuple[int, int]:
+        """Return the begin and the end of a step in the file of records."""
         begin = self._end(step - 1) if step else 0
         end = self._end(step) if step < len(self) else self._size
         if not begin <= end <= self._size:
             raise _damaged(self.name)
-        if end - begin > _LARGEST_STEP:
-            raise InconclusiveError(
-                f"step {step} of the process {self.name} has more than {_LARGEST_STEP >> 20} MB of records",
-                hint="end more steps: by calls of `mark_step`, or by printed lines: --steps 'token [0-9]+'",
-            )
-        return tuple(self._decode(begin, end))
+        return begin, end
 
     def iterate(self, steps: int) -> Iterator[TraceRecord]:
         """Yield the records of the first complete steps, one by one.
@@ -163,7 +179,10 @@ class ProcessLog:
                     line = file.readline(_LONGEST)
                     if not line.endswith(b"\n"):
                         return
-                    yield decoder.decode(line)
+                    record = decoder.decode(line)
+                    if len(record.writers) > len(record.inputs):
+                        raise _damaged(self.name)
+                    yield record
         except (msgspec.DecodeError, UnicodeDecodeError, OSError, OverflowError, RecursionError) as err:
             raise _damaged(self.name) from err
 

@@ -15,10 +15,13 @@ from reprobuild.trace.lines import Origin, find_origins
 from reprobuild.trace.log import TraceRecord
 from reprobuild.trace.origins import explain_origin
 from reprobuild.trace.traced_run import TracedRun, TraceSettings
+from reprobuild.verify.workload.conditions import hide_secrets
+from reprobuild.verify.workload.judge import display_line
 
 REPLAYS = 200  # repetitions of one operation on its inputs
 _FIRST_STEPS = 9  # the recorder has chosen its stride after them
 _MOST_LOOKED = 200_000  # records of all processes
+_LARGEST_STRIDE = 1_000_000
 TRIES = 3  # pairs of runs that look for a difference among operations, or among lines
 MOST_STEPS = 64  # whose operations one run records
 EARLIER = 3  # steps before the first difference whose operations are recorded, too
@@ -181,7 +184,8 @@ class TraceSearch:
             return cause
         step, number = divergence.step, divergence.record.number
         settings = TraceSettings(first=step, last=step, replay=(divergence.process, step, number, REPLAYS))
-        repeated = self._start(settings, f"{divergence.record.name}, {REPLAYS} times on its inputs")
+        name = display_line(hide_secrets(divergence.record.name))
+        repeated = self._start(settings, f"{name}, {REPLAYS} times on its inputs")
         record = _find_record(repeated, divergence)
         return classify(divergence, record.replayed if record else ())
 
@@ -200,10 +204,13 @@ class TraceSearch:
     def _find_lines(self, known: Divergence | None) -> tuple[Origin, ...]:
         """Return the lines of the first differences, from a pair of runs with different results.
 
+        The recorder slows the program down, which can hide a race. Without such a pair, a variable that threads share
+        and that differs is the answer.
+
         Args:
             known: the first difference among operations, whose process comes first.
         """
-        settings = TraceSettings(lines=True)
+        settings, shared = TraceSettings(lines=True), tuple[Origin, ...]()
         for _ in range(TRIES):
             pair = self._start(settings, "lines"), self._start(settings, "lines")
             divergence = find_divergence(pair[0].logs, pair[1].logs)
@@ -211,19 +218,21 @@ class TraceSearch:
                 step = divergence.step if divergence else 0
                 process = known.process if known else ""
                 return tuple(find_origins(pair[0].folder, pair[1].folder, step, process))
-        return ()
+            origins = find_origins(pair[0].folder, pair[1].folder)
+            shared = shared or tuple(origin for origin in origins if origin.is_shared)
+        return shared
 
 
 def _find_stride(run: TracedRun) -> int:
     """Return the stride that a run chose; each process has chosen it after its first steps."""
     records = chain.from_iterable(log.iterate(_FIRST_STEPS) for log in run.logs.values())
     chosen = (record for record in islice(records, _MOST_LOOKED) if record.kind == "stride")
-    return next((max(1, int(record.seconds)) for record in chosen), 1)
+    return next((max(1, int(min(record.seconds, _LARGEST_STRIDE))) for record in chosen), 1)
 
 
 def _find_record(run: TracedRun, divergence: Divergence) -> TraceRecord | None:
     log = run.logs.get(divergence.process)
     if log is None or divergence.step >= len(log):
         return None
-    records = log.records(divergence.step)
-    return next((record for record in records if record.number == divergence.record.number), None)
+    number = divergence.record.number
+    return next((record for record in log.stream(divergence.step) if record.number == number), None)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from reprobuild.errors import InconclusiveError
 from reprobuild.trace.components import REMEDIES, ResumeFindings, compare_resumed
 from reprobuild.trace.containers import TracedContainers
 from reprobuild.trace.log import read_logs
@@ -179,6 +180,22 @@ def test_processes_without_steps_do_not_count(tmp_path: Path) -> None:
     write(tmp_path / "resumed", WHOLE[5:])
     findings = compare_resumed(*(read_logs(tmp_path / name) for name in ("whole", "stopped", "resumed")), 5)
     assert findings == ResumeFindings(steps=STEPS, stopped=5, began=5, resumed=3)
+
+
+def test_many_steps_without_an_optimizer_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each one is looked at, in each process, so a program could make the comparison last for hours."""
+    logs = read_logs(write(tmp_path / "whole", WHOLE))
+    monkeypatch.setattr("reprobuild.trace.components._MOST_STEPS", STEPS - 1)
+    with pytest.raises(InconclusiveError, match="made more than 7 steps") as caught:
+        compare_resumed(logs, logs, logs, 5)
+    assert caught.value.hint == "resume a shorter command"
+    monkeypatch.undo()
+    monkeypatch.setattr("reprobuild.trace.components._MOST_LOOKED", 30)
+    for number in range(3):
+        write(tmp_path / "whole", [[record("mark", "x", "y")]] * 10, f"helper.{number}")
+    with pytest.raises(InconclusiveError, match="made more than 30 steps without an optimizer") as caught:
+        compare_resumed(read_logs(tmp_path / "whole"), logs, logs, 5)
+    assert caught.value.hint == "resume a command with fewer processes"
 
 
 def test_a_workload_that_starts_itself_again_is_no_stop(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -327,17 +328,37 @@ def test_a_log_of_another_recorder_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_step_with_too_many_records_is_refused(tmp_path: Path) -> None:
+def test_a_step_that_is_held_in_memory_is_bounded(tmp_path: Path) -> None:
     folder = write(tmp_path / "1", [[operation("a", "b")]])
     os.truncate(folder / "main.records", 300 << 20)
     (folder / "main.steps").write_bytes(ENTRY.pack(b"x" * 16, 300 << 20))
     with pytest.raises(
-        InconclusiveError, match="step 0 of the process main has more than 128 MB of records"
+        InconclusiveError, match="step 0 of the process main has more than 16 MB of records"
     ) as caught:
         read_logs(folder)["main"].records(0)
-    assert caught.value.hint == (
-        "end more steps: by calls of `mark_step`, or by printed lines: --steps 'token [0-9]+'"
-    )
+    assert caught.value.hint == "leave --resume out, or resume a smaller model"
+
+
+@pytest.mark.parametrize("field", [{"writers": [1] * 2}, {"replayed": [0]}, {"replayed": [1] * 1001}])
+def test_numbers_without_a_bound_are_refused(field: dict[str, object], tmp_path: Path) -> None:
+    """A few bytes of a log of another party must not become many in memory."""
+    folder = write(tmp_path / "1", [[{**operation("a", "b"), **field}]])
+    with pytest.raises(InconclusiveError, match="is not valid"):
+        list(read_logs(folder)["main"].stream(0))
+
+
+def test_a_large_step_is_compared_as_a_stream(tmp_path: Path) -> None:
+    steps = [[operation(str(number), "b") for number in range(60_000)]]
+    for run, last in (("1", "x"), ("2", "y")):
+        write(tmp_path / run, [[*steps[0], operation("z", last)]])
+    logs = [read_logs(tmp_path / run) for run in ("1", "2")]
+    tracemalloc.start()
+    found = find_divergence(*logs)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found is not None
+    assert found.before is not None
+    assert peak < 4 << 20
 
 
 def test_a_log_without_a_stride_is_not_read_to_its_end(tmp_path: Path) -> None:

@@ -94,6 +94,24 @@ def test_a_name_that_is_no_log_is_left_out(tmp_path: Path) -> None:
         assert sorted(path.name for path in run.folder.iterdir()) == ["main.records", "main.steps"]
 
 
+def test_two_names_of_one_log_are_refused(tmp_path: Path) -> None:
+    """The files of a container are kept once; the answer on the other files stays."""
+    logs = write(tmp_path / "logs", [[operation("a", "b")]])
+    entry = {"pattern": INSIDE, "kind": "file", "size": 1, "stored": "0", "written": True, "link": ""}
+    files = [{**entry, "path": f"{INSIDE}/{name}"} for name in ("main.records", "other.records")]
+    pipe = {**entry, "kind": "fifo", "path": f"{INSIDE}/third.records"}
+    with (
+        runs(_Engine(logs, {"files": [pipe, *files]}), tmp_path).open() as runner,
+        pytest.raises(
+            InconclusiveError, match=r"the log other\.records is not valid: it is a file"
+        ) as caught,
+    ):
+        runner.run(TraceSettings(), "steps")
+    assert (
+        caught.value.hint == "does the program write into the directory of the logs? Trace one that does not"
+    )
+
+
 @pytest.mark.parametrize(
     ("index", "why"),
     [(None, "the container left no list of its files"), ({"failed": "no space left"}, "no space left")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,26 @@ def test_a_workload_without_python_keeps_its_answer(built_example: Built, tmp_pa
     assert [each["verdict"] for each in work["artefacts"]] == ["drift"]
     assert "left no record: no process of it is Python's" in work["trace"]["why"]
     assert work["trace"]["kind"] == ""
+
+
+FORGED = """
+import os
+open("weights.json", "w").write(os.urandom(8).hex())
+if os.environ.get("REPROBUILD_TRACE"):
+    os.makedirs("/tmp/reprobuild-trace", exist_ok=True)
+    open("/tmp/reprobuild-trace/a.records", "w").write("{}")
+    os.link("/tmp/reprobuild-trace/a.records", "/tmp/reprobuild-trace/b.records")
+"""
+
+
+def test_a_workload_that_forges_its_logs_keeps_its_answer(built_example: Built, tmp_path: Path) -> None:
+    out = built_example.copy(tmp_path / "out")
+    done = verify(built_example, out, f"python -c {shlex.quote(FORGED)}", "--json")
+    assert done.returncode == 8, done.stderr
+    work = json.loads(done.stdout)["verdict"]["work"]
+    assert [each["verdict"] for each in work["artefacts"]] == ["drift"]
+    assert work["trace"]["why"] == "the log b.records is not valid: it is a file that has another name, too"
+    assert json.loads((out / "verdict.json").read_text())["determinism"]["cpu"] == "drift"
 
 
 def test_a_long_run_is_traced_on_request(tmp_path: Path) -> None:
