@@ -10,66 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from pathlib import Path
-from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from reprobuild.errors import InconclusiveError
-from reprobuild.infra.untrusted.decode import json_decoder
-from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild.infra.untrusted.strings import ShortLine, Text
+from reprobuild.trace.line_log import LineRecord, read_lines
 
-_LONGEST = 1 << 20  # bytes of a record
-_LARGEST = 4 << 30  # bytes of a log
 _MOST_LOGS = 4096
 _MOST_ORIGINS = 200
 _LINES = ".lines"  # after the name of the process, in the name of a log
 _THREAD = ".lines-"  # in the name of the log of a thread beside the main one
 _PARTED = 1000  # the reach of a line after which the runs go different ways
-_MOST_RECORDS = 500_001  # of one log, as the recorder writes them
 _MOST_NAMES = 400_000  # global names, variables and texts in memory
+_MOST_REACHED = 1_000_000  # lines that the differences of one log reach
+_MOST_WORK = 50_000_000  # values and differences that are looked at, in all logs
 _MOST_FRAMES = 100_000  # calls that have not returned
 _MOST_SHOWN = 20  # origins, and the names of one
-_Short = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
-_Names = Annotated[tuple[ShortLine, ...], Meta(max_length=400)]
-_Number = Annotated[int, Meta(ge=0, le=1 << 53)]
 _Taint = frozenset[int]
 _CLEAN: _Taint = frozenset()
-
-
-class LineRecord(Struct, frozen=True, kw_only=True, rename={
-    "event": "e", "frame": "f", "line": "l", "values": "v", "path": "p", "writes": "w", "result": "r", "text": "t",
-    "above": "a", "above_line": "al", "above_reads": "ar", "step": "s",
-}):  # fmt: skip
-    """One line that ran, or the start of a function.
-
-    Attributes:
-        event: `call` has the arguments, `line` the variables of a line after it ran, `return` also the result.
-        frame: the number of the call.
-        line: in the file.
-        values: digests of variables by name; global ones begin with `::`.
-        path: of the file.
-        writes: variables that the line assigns.
-        result: the digest of the result, empty for None.
-        text: of the line, in its first record.
-        above: the number of the calling frame, 0 without one.
-        above_line, above_reads: its line, and the variables that this reads.
-        step: the number of the step.
-    """
-
-    event: Literal["call", "line", "return"]
-    frame: _Number
-    line: _Number
-    values: Annotated[dict[ShortLine, _Short], Meta(max_length=800)]
-    path: Text
-    writes: _Names = ()
-    result: _Short | Literal[""] = ""
-    text: Text = ""
-    above: _Number = 0
-    above_line: _Number = 0
-    above_reads: _Names = ()
-    step: _Number = 0
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -86,6 +44,8 @@ class Origin(Struct, frozen=True, kw_only=True):
         step: in which it ran first.
         process: that ran it.
         is_shared: whether other threads read or write one of the variables, and this line does not assign it.
+        is_superseded: whether its difference reaches no line after the begin of another wide one: a measured time that
+            is not used.
     """
 
     place: str
@@ -98,6 +58,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     step: int = 0
     process: str = ""
     is_shared: bool = False
+    is_superseded: bool = False
 
 
 def find_origins(first: Path, second: Path, step: int = 0, process: str = "") -> list[Origin]:
@@ -120,14 +81,18 @@ def find_origins(first: Path, second: Path, step: int = 0, process: str = "") ->
     )
     origins: dict[str, Origin] = {}
     logs: dict[tuple[str, str], set[str]] = {}  # {(file, global variable): logs with it}
+    work = _MOST_WORK
     for name in names[:_MOST_LOGS]:
-        comparison = _Comparison(name.partition(_LINES)[0], in_thread=_THREAD in name)
-        for origin in comparison.run(_read(first / name), _read(second / name)):
+        comparison = _Comparison(name.partition(_LINES)[0], in_thread=_THREAD in name, work=work)
+        for origin in comparison.run(read_lines(first / name), read_lines(second / name)):
             known = origins.get(origin.place)
             if known is None or known.reach < origin.reach:
                 origins[origin.place] = origin
         for variable in comparison.globals:
             logs.setdefault(variable, set()).add(name)
+        work = comparison.work
+        if work <= 0:
+            break
     shared = {
         variable
         for variable, users in logs.items()
@@ -142,41 +107,18 @@ def find_origins(first: Path, second: Path, step: int = 0, process: str = "") ->
     ]
 
 
-def _order(origin: Origin, widest: int, step: int) -> tuple[bool, bool, bool, int]:
+def _order(origin: Origin, widest: int, step: int) -> tuple[bool, bool, bool, bool, int]:
     if step and origin.step == step:
-        return False, False, origin.in_thread, origin.number
+        return False, False, origin.in_thread, False, origin.number
     if 2 * origin.reach >= widest:
-        return True, False, origin.in_thread, origin.number
-    return True, True, origin.in_thread, -origin.reach
+        return True, False, origin.in_thread, origin.is_superseded, origin.number
+    return True, True, origin.in_thread, False, -origin.reach
 
 
 def _mark_shared(origin: Origin, shared: Set[tuple[str, str]]) -> Origin:
     path = origin.place.rpartition(":")[0]
     is_shared = any((path, name) in shared for name in origin.names if name not in origin.writes)
     return msgspec.structs.replace(origin, is_shared=is_shared)
-
-
-def _read(path: Path) -> Iterator[LineRecord]:
-    decoder = json_decoder(LineRecord)
-    try:
-        file, size = open_plain(path, links=False)
-        with file:
-            if size > _LARGEST:
-                raise _damaged(path)
-            for _ in range(_MOST_RECORDS):
-                line = file.readline(_LONGEST)
-                if not line.endswith(b"\n"):
-                    return  # the end, or the program was killed
-                yield decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError, RecursionError) as err:
-        raise _damaged(path) from err
-
-
-def _damaged(path: Path) -> InconclusiveError:
-    return InconclusiveError(
-        f"the log {path.name} is not valid",
-        hint="run the trace again; does the program write into the directory of the logs?",
-    )
 
 
 class _Frame:
@@ -195,10 +137,10 @@ class _Frame:
 
 
 class _Comparison:
-    """Compares two logs of one thread."""
+    """Compares two logs of one thread; `work` is the number of values that it may look at, and falls to 0."""
 
-    def __init__(self, process: str, *, in_thread: bool) -> None:
-        self._process, self._in_thread = process, in_thread
+    def __init__(self, process: str, *, in_thread: bool, work: int = _MOST_WORK) -> None:
+        self._process, self._in_thread, self.work = process, in_thread, work
         self.globals: set[tuple[str, str]] = set()  # that this thread reads or writes
         self._frames: dict[int, _Frame] = {}
         self._now: _Frame | None = None
@@ -209,6 +151,8 @@ class _Comparison:
             int, _Frame
         ] = {}  # arguments that differ: the line of the caller is its next record
         self._reach: dict[int, set[tuple[str, int]]] = {}
+        self._records = self._reached_count = 0
+        self._spans: dict[int, tuple[int, int]] = {}  # the first and the last record that an origin reaches
         self._seen: set[tuple[int, str]] = set()  # variables that differed
         self._named = 0  # variables of all calls so far
 
@@ -223,11 +167,14 @@ class _Comparison:
             ):  # fmt: skip
                 self._part(record, other)
                 break
+            self._records += 1
             self._compare(record, other)
             if (
                 len(self._origins) > _MOST_ORIGINS
                 or len(self._frames) > _MOST_FRAMES
                 or self._has_too_many_names()
+                or self._reached_count > _MOST_REACHED
+                or self.work <= 0
             ):
                 break
         return [
@@ -235,9 +182,16 @@ class _Comparison:
                 place=f"{record.path}:{record.line}", text=self._texts.get((record.path, record.line), ""),
                 names=names, reach=len(self._reach.get(number, ())),
                 writes=record.writes, number=number, in_thread=self._in_thread, step=record.step, process=self._process,
+                is_superseded=self._is_superseded(number),
             )
             for number, (record, names) in enumerate(self._origins)
         ]  # fmt: skip
+
+    def _is_superseded(self, number: int) -> bool:
+        """Return whether another wide origin begins after the last line that an origin reaches."""
+        widest = max(map(len, self._reach.values()), default=0)
+        begins = [begin for other, (begin, _) in self._spans.items() if 2 * len(self._reach[other]) >= widest]
+        return number in self._spans and max(begins, default=0) > self._spans[number][1]
 
     def _has_too_many_names(self) -> bool:
         """Return whether the memory for names is used up; a program that wrote more ends the comparison here."""
@@ -250,7 +204,9 @@ class _Comparison:
         differs = bool(different) or record.result != other.result
         taint = _CLEAN if record.event == "call" else frame.below
         for name in record.values:
-            taint |= self._taint_of(frame, name)
+            more = self._taint_of(frame, name)
+            taint |= more
+            self.work -= 1 + len(more)
         if differs and not taint:
             followed = frame.entry or (frame.ever if record.event == "return" else _CLEAN)
             taint = followed or frozenset((self._add_origin(record, frame, different),))
@@ -260,13 +216,19 @@ class _Comparison:
                 self._seen.add((record.frame, name))
             elif name.removeprefix("::") in record.writes or (record.frame, name) in self._seen:
                 self._set_taint(frame, name, _CLEAN)  # a value without content, as an iterator, never differs
+        for name in record.writes:
+            if name not in record.values and f"::{name}" not in record.values:
+                self._set_taint(frame, name, taint)  # a function or a module has no digest
         if differs:
             self._reached(taint, (record.path, record.line))
         self._leave(record, frame, taint if differs else _CLEAN)
 
     def _reached(self, taint: _Taint, place: tuple[str, int]) -> None:
         for number in taint:
-            self._reach.setdefault(number, set()).add(place)
+            places = self._reach.setdefault(number, set())
+            self._reached_count += place not in places
+            places.add(place)
+            self._spans[number] = (self._spans.get(number, (self._records, 0))[0], self._records)
 
     def _enter(self, record: LineRecord) -> _Frame:
         frame = self._frames.get(record.frame)
@@ -313,6 +275,8 @@ class _Comparison:
             last = LineRecord(
                 event="line", frame=record.above, line=record.above_line, values={}, path=frame.path
             )
+        elif (record.event, record.line, record.path) == (other.event, other.line, other.path):
+            last = record  # one line in two calls: a scheduler chose between tasks that wait there
         taint = frame.below
         for name in (*last.values, *record.above_reads):
             taint |= self._taint_of(frame, name)

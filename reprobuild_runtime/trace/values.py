@@ -109,6 +109,10 @@ def _describe_object(value: "Any", depth: int, visited: "Set[int]") -> "Iterator
         source = getattr(value, "bit_generator", value)
         yield repr(source.state).encode()
         return
+    if module == "_io":
+        file = getattr(value, "name", None)  # the number of a descriptor depends on other threads
+        yield from _describe_items([file] if isinstance(file, (str, bytes)) else [], depth, visited)
+        return
     fields = getattr(value, "__dict__", None)
     if (
         isinstance(fields, dict)

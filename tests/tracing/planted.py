@@ -43,6 +43,20 @@ SCRIPTS = (
     Planted("resume_without_rng", "generator", "time.time_ns"),
     Planted("set_of_objects", "host code", "parameters = {"),
     Planted("time_budget", "host code", "time.perf_counter"),
+    Planted("threads_by_load", "host code", "MemAvailable"),
+    Planted("temporary_names", "generator", "uuid.uuid4"),
+    Planted("async_order", "host code", "await "),
+    Planted("autotune_by_timing", "host code", "time.perf_counter_ns"),
+    Planted("garbage_time", "host code", "while not gone"),
+)
+# Of the same directory: scripts that need NumPy or PyTorch, and a race that the record of lines hides.
+IN_CONTAINERS = (
+    Planted("uninitialised_memory", "uninitialised memory", "numpy.empty"),
+    Planted("generator_seed", "generator", "generator.seed()"),
+    Planted("loader_reseeds", "generator", "DataLoader("),
+    Planted("atomic_addition", "kernel", "index_put_", "aten.index_put"),
+    Planted("hogwild", "host code", "weight", "a value that threads share"),
+    Planted("torn_checkpoint", "host code", "copies", "a value that threads share"),
 )
 # One operation each, of tests/tracing/faults.
 OPERATIONS = (

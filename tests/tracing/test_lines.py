@@ -137,7 +137,8 @@ def test_a_marked_value_is_a_record_of_its_step(tmp_path: Path) -> None:
     script = write(
         tmp_path / "s",
         "import os, random\nfrom reprobuild_runtime import mark_step\n\nscore = 1\nfor step in range(4):\n"
-        "    score += os.urandom(4)[0] if step == 2 else random.random()\n    mark_step(score=score, step=step)\n",
+        "    score += hash(os.urandom(8)) if step == 2 else random.random()\n"
+        "    mark_step(score=score, step=step)\n",
     )
     logs = [read_logs(record(script, tmp_path / str(number), lines=False)) for number in range(2)]
     divergence = find_divergence(*logs)
@@ -226,6 +227,29 @@ def test_a_comparison_ends_at_too_many_names(
         lines.append({"e": "line", "f": 1, "l": 3, "v": {"b": run * 16}, "w": ["b"], "p": "/x.py"})
         (tmp_path / run / "main.lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert sorted(origin.place for origin in find_origins(tmp_path / "1", tmp_path / "2")) == places
+
+
+@pytest.mark.parametrize(("bound", "most"), [("_MOST_REACHED", 3000), ("_MOST_WORK", 9000)])
+def test_differences_that_reach_many_lines_are_bounded(
+    bound: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program chooses how many origins and lines there are, and their product is held in memory."""
+    monkeypatch.setattr(f"reprobuild.trace.lines.{bound}", most)
+    for run in ("1", "2"):
+        (tmp_path / run).mkdir()
+        names = [f"v{number}" for number in range(100)]
+        lines: list[dict[str, object]] = [
+            {"e": "line", "f": 1, "l": number, "v": {name: run * 16}, "p": "x"}
+            for number, name in enumerate(names)
+        ]
+        lines.append({"e": "line", "f": 1, "l": 100, "v": dict.fromkeys(names, run * 16), "p": "x"})
+        lines += [
+            {"e": "line", "f": 1, "l": line, "v": {"v0": run * 16}, "p": "x"} for line in range(101, 1000)
+        ]
+        (tmp_path / run / "main.lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    origins = find_origins(tmp_path / "1", tmp_path / "2")
+    assert origins
+    assert max(origin.reach for origin in origins) < 200
 
 
 def test_a_log_that_is_a_pipe_is_refused(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from tests.conftest import ROOT, Built, reprobuild
-from tests.determinism.planted import CLEAN_FOLDER, FAULTS_FOLDER
-from tests.tracing.planted import FOLDER, OPERATIONS, Planted
+from tests.determinism.planted import CLEAN_FOLDER, FAULTS, FAULTS_FOLDER
+from tests.tracing.planted import FOLDER, IN_CONTAINERS, OPERATIONS, Planted
 
 QUICK = ("scatter_by_threads", "partly_written", "numpy_bypass")
 PARAMETERS = [
@@ -38,6 +38,24 @@ def test_a_planted_operation_is_named(fault: Planted, built_example: Built) -> N
     path, line = cause["place"].split(":")
     assert path == f"/scripts/{fault.name}.py"
     assert fault.place in (FOLDER / f"{fault.name}.py").read_text().splitlines()[int(line) - 1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", IN_CONTAINERS, ids=[fault.name for fault in IN_CONTAINERS])
+def test_a_planted_script_is_named(fault: Planted, built_example: Built) -> None:
+    (script,) = (script for script in FAULTS if script.name == fault.name)
+    outputs = [word for name in script.drifts for word in ("--output-file", name)]
+    path = f"/scripts/{fault.name}.py"
+    done = trace(
+        built_example, FAULTS_FOLDER, "--runs", "6", "--json", *outputs, "--", "python", path
+    )  # fmt: skip
+    assert done.returncode == 8, done.stderr
+    cause = json.loads(done.stdout)["findings"]["cause"]
+    assert cause["kind"] == fault.kind, cause
+    assert fault.subject in cause["subject"]
+    file, line = cause["place"].split(":")
+    assert file == path
+    assert fault.place in (FAULTS_FOLDER / f"{fault.name}.py").read_text().splitlines()[int(line) - 1]
 
 
 def test_a_line_of_a_program_without_steps_is_named(built_example: Built) -> None:
