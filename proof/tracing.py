@@ -23,7 +23,7 @@ from reprobuild.store.store import Store
 from reprobuild.trace.command import TraceOptions, trace_command
 from reprobuild.trace.rounds import Findings
 from tests.determinism import planted
-from tests.tracing.planted import FOLDER, OPERATIONS, SCRIPTS, Planted
+from tests.tracing.planted import FOLDER, IN_CONTAINERS, OPERATIONS, SCRIPTS, Planted
 
 MODULES = ("reprobuild/engines", "reprobuild/trace", "reprobuild_runtime/trace", "reprobuild_runtime/seeding")
 CLEAN_RUNS = 5
@@ -48,7 +48,7 @@ class Tracing:
         Only scripts whose name holds `only` are traced.
         """
         faults = [(fault, FOLDER) for fault in OPERATIONS]
-        faults += [(fault, planted.FAULTS_FOLDER) for fault in SCRIPTS]
+        faults += [(fault, planted.FAULTS_FOLDER) for fault in (*SCRIPTS, *IN_CONTAINERS)]
         cases: list[tuple[str, Path, Planted | None]] = [
             (fault.name, folder, fault) for fault, folder in faults
         ]
