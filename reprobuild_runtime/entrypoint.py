@@ -51,7 +51,7 @@ def main(argv: "List[str]") -> int:
         settings.print_line(f"reprobuild: error: {err}")
         settings.print_line(f"reprobuild: hint: {getattr(err, 'hint', seed_hint)}")
         return 125
-    for line in options.uncovered(argv):
+    for line in options.uncovered(options.user_command(argv)):
         settings.print_line(f"reprobuild: {line}")
     command = argv or ["/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"]
     return supervise.look_after(command) if os.getpid() == 1 else supervise.replace_process(command)

@@ -161,7 +161,7 @@ def test_help_has_an_example(verb: str, said: Said) -> None:
     assert said(verb, "--help") == 0
     assert f"Usage: reprobuild {verb} " in said.out
     assert re.search(rf"\n  Example:\n    reprobuild {verb} \S", said.out)
-    assert said(verb, "-h") == 0
+    assert said(verb, "-h") == 0, said.err
     command = cli.cli.get_command(click.Context(cli.cli), verb)
     assert command
     silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]

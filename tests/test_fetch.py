@@ -170,7 +170,8 @@ def test_what_was_made_here_cannot_be_brought(store: Store) -> None:
     ) as caught:
         fetch([artefact("", b"x", name="x.tar")], store, Net())
     assert caught.value.hint == (
-        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again"
+        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again; "
+        "or name the store of then: --store DIR"
     )
 
 
@@ -197,7 +198,8 @@ def test_files_that_no_address_has_are_named_before_any_other_is_fetched(
     )
     assert caught.value.hint.splitlines() == [
         "lock again with those files, or use the store of then",
-        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes them again",
+        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes them again; "
+        "or name the store of then: --store DIR",
     ]
     for lost, body in zip((*made, *given), [b"%d" % n for n in range(7)] + [b"deb 0", b"deb 1"], strict=True):
         (store.root / lost.filename).write_bytes(body)

@@ -15,6 +15,7 @@ import pytest
 
 from reprobuild.cli import main as cli
 from reprobuild.errors import UsageError
+from tests.command_lines import find_command, parse_command
 from tests.conftest import PROGRAM
 from tests.test_cli import Said as Said
 from tests.test_cli import said as said
@@ -61,13 +62,6 @@ def commands() -> list[str]:
         parts = command.commands if isinstance(command, click.Group) else {"": command}
         found += [f"{verb} {part}".strip() for part in parts]
     return found
-
-
-def find_command(name: str) -> click.Command:
-    """Return a command by its words."""
-    verb, _, part = name.partition(" ")
-    command: click.Command = import_module(f"reprobuild.cli.{cli.module_name(verb)}").command
-    return command.commands[part] if isinstance(command, click.Group) else command
 
 
 NEEDY = [name for name in commands() if any(param.required for param in find_command(name).params)]
@@ -185,4 +179,4 @@ def test_a_missing_argument_leads_to_a_whole_example(command: str, said: Said) -
     assert example, error["hint"]
     name, words = command.split(), shlex.split(example[1])
     assert words[: len(name)] == name
-    assert find_command(command).make_context(command, words[len(name) :])
+    assert parse_command(command, words[len(name) :])

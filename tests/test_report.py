@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from reprobuild.verify.verdict import (
     WorkComparison,
 )
 from reprobuild.verify.workload.conditions import WorkRecord
+from tests.command_lines import parse_command
 from tests.conftest import EXAMPLE
 from tests.report.samples import deviation, hostile_smoke
 from tests.verify.samples import EXPECTED, make_lock, make_smoke, make_verdict, ruling
@@ -73,7 +73,7 @@ def test_the_closing_lines() -> None:
         f"collectives, cpu: gloo, 4 ranks: {several} of {several} identical",
         "deviations: none",
     ]
-    assert lines[-13:] == [
+    assert lines[-14:] == [
         "not in the image as captured: nothing else",
         "",
         f"lock      sha256:{make_lock().digest}",
@@ -82,6 +82,7 @@ def test_the_closing_lines() -> None:
         "manifest  sha256:3",
         "",
         "run it: reprobuild run 'my results' --seed 7 -- COMMAND",
+        "your work is not checked; check it: reprobuild verify 'my results' --workload 'COMMAND' --output-file FILE",
         "report: my results/report.html",
         "image: reprobuild:0123456789ab, 353 MB, in my results/image",
         "time: 5 min 17 s",
@@ -185,7 +186,7 @@ def test_the_command_for_an_image_without_code_is_one_of_run(tmp_path: Path) -> 
         if line.startswith("run it: ")
     ]
     words = shlex.split(line.replace("$PWD", str(tmp_path)))
-    parsed = import_module("reprobuild.cli.run").command.make_context("run", words[2:]).params
+    parsed = parse_command("run", words[2:]).params
     assert (parsed["volumes"], parsed["workdir"]) == ((f"{tmp_path}:/job",), "/job")
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from reprobuild.cli.run import command as run_command
 from reprobuild.report.code import find_code, render_code
 from reprobuild.report.text import render_snapshot
 from reprobuild.run.options import read_volumes
 from reprobuild.snapshot.read import read_snapshot
 from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, git, new_origin, run_program, write
+from tests.command_lines import parse_command
 from tests.conftest import EXAMPLE, reprobuild
 
 
@@ -135,7 +135,7 @@ def followed(lines: list[str], job: Path, folder: Path) -> None:
     words = subprocess.run(
         ["sh", "-c", f"printf '%s\\n' {mount}"], check=True, capture_output=True, env=env, cwd=job
     )
-    context = run_command.make_context("run", words.stdout.decode().splitlines()[2:])
+    context = parse_command("run", words.stdout.decode().splitlines()[2:])
     volumes, _ = read_volumes(context.params["volumes"])
     assert volumes == ((str(job), "/job"),)
     assert context.params["workdir"] == "/job"
@@ -229,5 +229,5 @@ def test_an_import_is_not_captured_here(tmp_path: Path) -> None:
     assert "capture it" not in done.stdout
     words = shlex.split(lines[at + 1].removeprefix("  mount it ").replace("$PWD", str(tmp_path)))
     (tmp_path / "frozen").mkdir()
-    parsed = run_command.make_context("run", words[2:]).params
+    parsed = parse_command("run", words[2:]).params
     assert (parsed["volumes"], parsed["workdir"]) == ((f"{tmp_path}:/job",), "/job")

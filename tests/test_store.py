@@ -64,7 +64,10 @@ def test_a_scratch_folder_goes_away_whatever_happens(store: Store) -> None:
 def test_what_is_not_there_is_named(store: Store) -> None:
     with pytest.raises(FetchError, match=rf"the wheel of torch is not in the store {store.root}") as caught:
         store.verified(SHA256, "the wheel of torch")
-    assert caught.value.hint == "run `reprobuild fetch LOCK`, with a network"
+    assert (
+        caught.value.hint
+        == "run `reprobuild fetch LOCK`, with a network; or name the store that has it: --store DIR"
+    )
 
 
 def test_a_damaged_blob_is_named_and_removed(store: Store) -> None:

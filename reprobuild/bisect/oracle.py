@@ -269,7 +269,7 @@ class NoisyOracle:
     def describe(self, outcomes: Sequence[Outcome]) -> str:
         """Return the mean of all runs with a number."""
         values = [outcome.number for outcome in outcomes if outcome.number is not None]
-        return f"{sum(values) / len(values):g}, the mean" if values else _describe_number(outcomes[0])
+        return f"{sum(values) / len(values):.10g}, the mean" if values else _describe_number(outcomes[0])
 
     def describe_run(self, outcome: Outcome) -> str:
         """Return the number of a run."""
@@ -277,4 +277,4 @@ class NoisyOracle:
 
 
 def _describe_number(run: Outcome) -> str:
-    return f"exit code {run.code} without the number" if run.number is None else f"{run.number:g}"
+    return f"exit code {run.code} without the number" if run.number is None else f"{run.number:.10g}"

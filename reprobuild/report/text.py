@@ -61,6 +61,7 @@ def render_text(
             "",
             f"run it: {_run_command(lock, out)}",
             *(trace_lines(verdict, out) if verdict else ()),
+            *(_check_lines(verdict, out) if verdict else ()),
             *_result_lines(image, verdict, out, size, seconds),
         ]
     )
@@ -81,6 +82,14 @@ def _run_command(lock: Lock, out: Path) -> str:
     """Return the next command; an image without sources has none of the user's code, so this directory is mounted."""
     words = ["--seed 7", *([] if lock.sources else ['-v "$PWD":/job --workdir /job']), "-- COMMAND"]
     return " ".join([f"reprobuild run {shlex.quote(str(out))}", *words])
+
+
+def _check_lines(verdict: Verdict, out: Path) -> list[str]:
+    """Return the command that checks the user's own work, if no workload was checked."""
+    if verdict.comparisons or "workload" not in verdict.parts:
+        return []
+    command = f"reprobuild verify {shlex.quote(str(out))} --workload 'COMMAND' --output-file FILE"
+    return [f"your work is not checked; check it: {safe_text(command)}"]
 
 
 def _result_lines(

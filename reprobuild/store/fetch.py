@@ -232,7 +232,7 @@ def _lost_error(lost: Sequence[Artefact], store: Store) -> FetchError:
         messages.append(f"{_name_files(built)} made when the lock was made, and {_absent(built, store)}")
         hints.append(
             "run `reprobuild from-snapshot` with the snapshot and its sources, which makes "
-            f"{'it' if len(built) == 1 else 'them'} again"
+            f"{'it' if len(built) == 1 else 'them'} again; or name the store of then: --store DIR"
         )
     return FetchError("\n".join(messages), hint="\n".join(hints))
 

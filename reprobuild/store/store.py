@@ -188,7 +188,7 @@ class Store(StoreDirectory):
         if not path.is_file():
             raise FetchError(
                 f"{origin} is not in the store {self.root}",
-                hint="run `reprobuild fetch LOCK`, with a network",
+                hint="run `reprobuild fetch LOCK`, with a network; or name the store that has it: --store DIR",
             )
         digest, facts = hash_open(path)
         # Another process may have replaced it.

@@ -16,7 +16,7 @@ from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import EngineError, InconclusiveError
 from reprobuild.recipe.image_config import PROFILE
 from reprobuild.trace.log import LOG_NAME, ProcessLog, read_logs
-from reprobuild.trace.traced_run import ResumedRun, TracedRun, TraceSettings
+from reprobuild.trace.traced_run import ComparedFiles, ResumedRun, TracedRun, TraceSettings
 from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.conditions import hide_argument_secrets
 from reprobuild.verify.workload.judge import display_line
@@ -183,12 +183,13 @@ class TracedContainers:
             return []
         return compare_runs(self._work, (first, second), self._name, self._engine, self._context.env)
 
-    def compare_files(self, first: TracedRun, second: TracedRun) -> tuple[str, ...]:
-        """Return a line for each output file that differs."""
+    def compare_files(self, first: TracedRun, second: TracedRun) -> ComparedFiles:
+        """Compare the output files that the user names."""
         if first.outputs is None or second.outputs is None:
-            return ()
-        return tuple(
-            f"{comparison.name}: {comparison.detail}"
-            for comparison in self.compare_outputs(first.outputs, second.outputs)
-            if comparison.verdict == "drift"
+            return ComparedFiles()
+        comparisons = self.compare_outputs(first.outputs, second.outputs)
+        differing, unanswered = (
+            tuple(f"{each.name}: {each.detail}" for each in comparisons if each.verdict == verdict)
+            for verdict in ("drift", "inconclusive")
         )
+        return ComparedFiles(differing, unanswered)

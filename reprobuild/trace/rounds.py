@@ -9,12 +9,13 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from reprobuild.errors import InconclusiveError
 from reprobuild.trace.cause import REPLACE, DriftCause, classify
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.lines import Origin, find_origins
 from reprobuild.trace.log import TraceRecord
 from reprobuild.trace.origins import explain_origin
-from reprobuild.trace.traced_run import TracedRun, TraceSettings
+from reprobuild.trace.traced_run import ComparedFiles, TracedRun, TraceSettings
 from reprobuild.verify.workload.conditions import hide_secrets
 from reprobuild.verify.workload.judge import display_line
 
@@ -37,8 +38,8 @@ class Runner(Protocol):
         """Run the command once."""
         ...
 
-    def compare_files(self, first: TracedRun, second: TracedRun) -> tuple[str, ...]:
-        """Return a line for each output file that differs."""
+    def compare_files(self, first: TracedRun, second: TracedRun) -> ComparedFiles:
+        """Compare the output files that the user names."""
         ...
 
 
@@ -91,13 +92,13 @@ class TraceSearch:
             against: the first run, if it was another one.
 
         Raises:
-            InconclusiveError: a log is damaged, or the command fails.
+            InconclusiveError: a log is damaged, the command fails, or it does not write an output file.
         """
         self._stride = 0
         first = against or self._start(TraceSettings(), "steps")
         recorded = first if against is None else None
         self._stride = _find_stride(first)
-        coarse, files = None, tuple[str, ...]()
+        coarse, files = None, ComparedFiles()
         for _ in range(runs - 1):
             second = self._start(TraceSettings(), "steps")
             recorded = recorded or second
@@ -105,11 +106,15 @@ class TraceSearch:
                 find_divergence(first.logs, second.logs),
                 self._runner.compare_files(first, second),
             )
-            if coarse or files:
+            if coarse or files.differing:
                 break
+        if files.unanswered and not coarse and not files.differing:
+            raise InconclusiveError(
+                "\n".join(files.unanswered), hint="name files that the command writes: --output-file FILE"
+            )
         findings = Findings(
             steps=max(map(len, first.logs.values()), default=0), processes=len(first.logs), runs=self._runs,
-            differs=bool(coarse or files), files=files, divergence=coarse,
+            differs=bool(coarse or files.differing), files=files.differing, divergence=coarse,
         )  # fmt: skip
         if coarse is not None and against is not None:  # the other run recorded no operations
             findings = msgspec.structs.replace(findings, cause=classify(coarse))
@@ -199,7 +204,8 @@ class TraceSearch:
             settings = TraceSettings(profile=cause.cure)
             title = f"steps, with the profile {cause.cure}"
         pair = self._start(settings, title), self._start(settings, title)
-        return find_divergence(pair[0].logs, pair[1].logs) is None and not self._runner.compare_files(*pair)
+        files = self._runner.compare_files(*pair)
+        return find_divergence(pair[0].logs, pair[1].logs) is None and not files.differing
 
     def _find_lines(self, known: Divergence | None) -> tuple[Origin, ...]:
         """Return the lines of the first differences, from a pair of runs with different results.
@@ -214,7 +220,7 @@ class TraceSearch:
         for _ in range(TRIES):
             pair = self._start(settings, "lines"), self._start(settings, "lines")
             divergence = find_divergence(pair[0].logs, pair[1].logs)
-            if divergence or self._runner.compare_files(*pair):
+            if divergence or self._runner.compare_files(*pair).differing:
                 step = divergence.step if divergence else 0
                 process = known.process if known else ""
                 return tuple(find_origins(pair[0].folder, pair[1].folder, step, process))

@@ -50,6 +50,18 @@ class TracedRun(Struct, frozen=True, kw_only=True):
     outputs: WorkloadRun | None = None
 
 
+class ComparedFiles(Struct, frozen=True):
+    """The comparison of the output files of two runs.
+
+    Attributes:
+        differing: a line for each file that differs.
+        unanswered: a line for each file that could not be compared: the command does not write it.
+    """
+
+    differing: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
+
+
 class ResumedRun(Struct, frozen=True, kw_only=True):
     """A run that was stopped, and the run that went on.
 

@@ -7,7 +7,15 @@ if TYPE_CHECKING:
     from typing import List, Sequence
 
 _WITH_VALUE = "WXQ"  # options with a following value; -c and -m end the options
+_COLLECT = "/reprobuild_runtime/artefacts/collect.py"  # starts a workload, after `--`
 # https://docs.python.org/3/using/cmdline.html#miscellaneous-options
+
+
+def user_command(command: "Sequence[str]") -> "Sequence[str]":
+    """Return the command of the user: a check starts it by a program that collects its files."""
+    if any(word.endswith(_COLLECT) for word in command[:4]) and "--" in command:
+        return command[list(command).index("--") + 1 :]
+    return command
 
 
 def uncovered(command: "Sequence[str]") -> "List[str]":

@@ -121,7 +121,10 @@ def test_a_wheel_is_read_once(store: Store) -> None:
     assert read_libraries(wheel.file, "x86_64", store) == expected
     with pytest.raises(FetchError) as caught:
         read_libraries(wheel.file, "aarch64", Store(store.root))
-    assert caught.value.hint == "run `reprobuild fetch LOCK`, with a network"
+    assert (
+        caught.value.hint
+        == "run `reprobuild fetch LOCK`, with a network; or name the store that has it: --store DIR"
+    )
 
 
 def test_a_memory_that_is_damaged_is_read_again(store: Store) -> None:

@@ -269,6 +269,17 @@ def test_options_that_keep_the_hook_out_are_said_by_the_entrypoint(command: list
 )  # fmt: skip
 def test_other_commands_are_not_spoken_of(command: list[str]) -> None:
     assert options.uncovered(command) == []
+    collecting = [
+        "/x/bin/python",
+        "-I",
+        "-S",
+        "/y/reprobuild_runtime/artefacts/collect.py",
+        "/out",
+        "a",
+        "--",
+    ]
+    assert options.uncovered(options.user_command([*collecting, *command])) == []
+    assert options.uncovered(options.user_command([*collecting, "python", "-S", "train.py"]))
 
 
 def test_the_entrypoint_says_it(hooked: Environment) -> None:

@@ -116,8 +116,8 @@ def test_a_lock_needs_the_archive(snapshot: Path, store: Store, tmp_path: Path) 
     assert done.returncode == 5
     assert f"python-{VERSION}-captured.tar.gz" in done.stderr
     assert (
-        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again"
-        in done.stderr
+        "run `reprobuild from-snapshot` with the snapshot and its sources, which makes it again; "
+        "or name the store of then: --store DIR" in done.stderr
     )
     done = reprobuild("lock", snapshot, "-o", lock, "--store", store.root)
     assert done.returncode == 0, done.stderr

@@ -122,6 +122,17 @@ def test_a_program_without_steps_gets_a_command_that_works(built_example: Built)
     assert (done.returncode, done.stdout[:14]) == (0, "no difference:"), done.stderr
 
 
+def test_an_output_file_that_is_not_written_is_no_answer(built_example: Built) -> None:
+    words = ("--output-file", "weigths.json", "--", "python", "/scripts/uuid_split.py")
+    done = trace(built_example, FAULTS_FOLDER, *words)
+    assert done.returncode == 9
+    assert "artefact weigths.json: the command wrote no such file; there is " in done.stderr
+    assert "weights.json" in done.stderr
+    assert "name files that the command writes: --output-file FILE" in done.stderr
+    done = trace(built_example, FAULTS_FOLDER, "--output-file", "weights.json", *words[2:])
+    assert done.returncode == 8, done.stderr
+
+
 def test_printed_lines_are_steps(built_example: Built, tmp_path: Path) -> None:
     (tmp_path / "fit.py").write_text(
         "import os\n\nscore = 1.0\nfor epoch in range(4):\n    if epoch == 2:\n"

@@ -487,6 +487,12 @@ def test_a_workload_that_fails() -> None:
     )
     assert text.endswith("line 29")
     assert failed.value.hint == "run it by hand: reprobuild run OUT -- COMMAND"
+    answers = [done(code=3, stderr=b"OSError: [Errno 30] Read-only file system: 'weights.json'\n")]
+    with pytest.raises(EngineError) as failed:
+        check(make_lock(workload=WORKLOAD), {"workload": answers})
+    assert failed.value.hint == (
+        "a mount is read-only without `:rw`: let the command write below `{out}`, or in the image's own directory"
+    )
 
 
 # --- the lists that the image gives of itself ------------------------------------------------

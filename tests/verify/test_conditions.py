@@ -48,6 +48,17 @@ def test_a_value_that_a_rule_finds_is_on_no_command_line(name: str) -> None:
     assert stdin == f"{name}={value}\n".encode()
 
 
+def test_a_volume_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with pytest.raises(UsageError, match=rf"^--volume {tmp_path}/dat: it does not exist") as failed:
+        conditions(RunOptions(volumes=(f"{tmp_path}/dat:/data",)), {})
+    assert failed.value.hint == f"did you mean `{tmp_path}/data`?"
+    assert conditions(RunOptions(volumes=(f"{tmp_path}/data:/data",)), {}).volumes
+    with pytest.raises(UsageError) as failed:
+        conditions(RunOptions(volumes=("/zzz-none:/data",)), {})
+    assert failed.value.hint == "name a directory of this machine: --volume HOST:CONTAINER"
+
+
 def test_each_run_gets_them_and_the_comparison_does_not() -> None:
     given = Conditions(
         seed=3, variables={"A": "1"}, hidden=frozenset({"A"}), volumes=(("/x", "/data"),), shared_memory=5

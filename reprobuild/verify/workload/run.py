@@ -5,7 +5,9 @@ The files of the runs are compared.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +44,10 @@ _PROGRAMS = f"{FILES}/lib/reprobuild_runtime/artefacts"
 _PYTHON = f"{PREFIX}/bin/python"
 _OLDER = (
     "the image was made by an older reprobuild, which compares no artefacts: build it again from its lock"
+)
+_BY_HAND = "run it by hand: reprobuild run OUT -- COMMAND"
+_READ_ONLY = (
+    "a mount is read-only without `:rw`: let the command write below `{out}`, or in the image's own directory"
 )
 _INSIDE, _ASKED = ("/reprobuild-one", "/reprobuild-two"), "/reprobuild-asked"
 
@@ -129,7 +135,7 @@ def compare_runs(
     if first_run.code and second_run.code:
         raise EngineError(
             f"the workload `{work.shown_text}` exited {first_run.code} in the image:\n{first_run.tail}",
-            hint="run it by hand: reprobuild run OUT -- COMMAND",
+            hint=_READ_ONLY if os.strerror(errno.EROFS) in first_run.tail else _BY_HAND,
         )
     if first_run.code or second_run.code:
         failed = first_run if first_run.code else second_run
