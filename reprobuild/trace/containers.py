@@ -189,7 +189,11 @@ class TracedContainers:
             return ComparedFiles()
         comparisons = self.compare_outputs(first.outputs, second.outputs)
         differing, unanswered = (
-            tuple(f"{each.name}: {each.detail}" for each in comparisons if each.verdict == verdict)
+            tuple(
+                f"{comparison.name}: {comparison.detail}"
+                for comparison in comparisons
+                if comparison.verdict == verdict
+            )
             for verdict in ("drift", "inconclusive")
         )
         return ComparedFiles(differing, unanswered)
