@@ -178,6 +178,23 @@ def test_only_files_that_can_be_missing_are_read(
     )
 
 
+def test_a_payload_of_many_names_is_read_a_few_times(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading can take seconds, and a name costs nothing."""
+    lock = read_lock(out / "reprobuild.lock")
+    (real,) = (out / "context").glob("lock-*/payload.tar")
+    for number in range(20):
+        (out / "context" / f"z{number}").mkdir()
+        (out / "context" / f"z{number}" / "payload.tar").hardlink_to(real)
+    read = []
+    monkeypatch.setattr(salvage, "_runtime", lambda *arguments: read.append(arguments) or "")
+    take_context(out, lock, Store(tmp_path / "empty"))
+    assert len(read) == 4
+    assert not take_runtime(out, lock, Store(tmp_path / "empty"))
+    assert len(read) == 8
+
+
 def stored(out: Path) -> list[Path]:
     """Return the names that the wheels of a context have in a store."""
     wheels = (out / "context" / "wheels").iterdir()

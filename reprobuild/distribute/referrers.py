@@ -215,13 +215,14 @@ def write_valid_attachments(
                 write_file(out / FILES[kind], candidate.paper.content)
             why = "" if of_builder else "it does not follow from the lock: of another reprobuild, or made up"
             referrers.append(_found_referrer(candidate, FILES[kind] if of_builder else "", why))
-    certificates = [
-        (verdict.made, candidate)
-        for candidate in _read_attachments(repository, "certificate", offers, image.manifest)
-        if (verdict := parse_image_verdict(candidate.paper.content, lock, image))
+    certificates: list[tuple[str, str, FoundReferrer]] = []  # each is written before the next one is read
+    for candidate in _read_attachments(repository, "certificate", offers, image.manifest):
+        if verdict := parse_image_verdict(candidate.paper.content, lock, image):
+            found = _found_referrer(candidate, _write_verdict(candidate.paper.content, out), "")
+            certificates.append((verdict.made, candidate.paper.digest, found))
+    referrers += [
+        found for *_, found in sorted(certificates, key=lambda certificate: certificate[:2], reverse=True)
     ]
-    for _, candidate in sorted(certificates, key=lambda pair: (pair[0], pair[1].paper.digest), reverse=True):
-        referrers.append(_found_referrer(candidate, _write_verdict(candidate.paper.content, out), ""))
     return builder, tuple(referrers)
 
 

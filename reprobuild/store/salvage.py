@@ -36,6 +36,7 @@ _RUNTIME = f"{FILES[1:]}/lib/reprobuild_runtime/"
 _PAYLOAD = "payload.tar"
 _DEEPEST = 32  # of nested directories; ours are three, and more than the stack holds would end the program
 _LARGEST = 64 << 20  # of our own files, which are read into memory
+_MOST_PAYLOADS = 4  # each takes some seconds; a context has one
 
 
 def take_context(out: Path, lock: Lock, store: Store) -> int:
@@ -51,7 +52,7 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
     missing = {sha256 for sha256 in list_lock_files(lock) if not store.has(sha256)}
     sizes = _find_sizes(lock, missing)
     identities: set[tuple[int, int]] = set()
-    taken = 0
+    taken = payloads = 0
     top = str(out).count("/")
     for folder, folders, names in os.walk(out / CONTEXT):
         folders[:] = () if folder.count("/") - top > _DEEPEST else sorted(folders)
@@ -60,7 +61,8 @@ def take_context(out: Path, lock: Lock, store: Store) -> int:
                 return taken
             path = Path(folder, name).relative_to(out).as_posix()
             if name == _PAYLOAD:
-                digest = _runtime(out, path, missing, store)
+                payloads += 1
+                digest = _runtime(out, path, missing, store) if payloads <= _MOST_PAYLOADS else ""
             else:
                 digest = _store_missing(out, path, missing, sizes, identities, store)
             missing.discard(digest)
@@ -76,7 +78,7 @@ def take_runtime(out: Path, lock: Lock, store: Store) -> bool:
     if not isinstance(lock, SealedLock):
         return False
     runtime = lock.realised.runtime
-    places = () if store.has(runtime) else sorted((out / CONTEXT).glob(f"*/{_PAYLOAD}"))
+    places = [] if store.has(runtime) else sorted((out / CONTEXT).glob(f"*/{_PAYLOAD}"))[:_MOST_PAYLOADS]
     paths = (place.relative_to(out).as_posix() for place in places)
     return store.has(runtime) or any(_runtime(out, path, (runtime,), store) for path in paths)
 

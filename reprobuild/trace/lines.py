@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -23,9 +24,11 @@ _THREAD = ".lines-"  # in the name of the log of a thread beside the main one
 _PARTED = 1000  # the reach of a line after which the runs go different ways
 _MOST_NAMES = 400_000  # global names, variables and texts in memory
 _MOST_REACHED = 1_000_000  # lines that the differences of one log reach
-_MOST_WORK = 50_000_000  # values and differences that are looked at, in all logs
+_MOST_WORK = 20_000_000  # values and differences that are looked at, in all logs
 _MOST_FRAMES = 100_000  # calls that have not returned
 _MOST_SHOWN = 20  # origins, and the names of one
+_MOST_KEPT = 20_000  # origins of all logs
+_LONGEST = 200  # characters of a line's text
 _Taint = frozenset[int]
 _CLEAN: _Taint = frozenset()
 
@@ -38,7 +41,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         text: of the line.
         names: the variables that differ after it.
         reach: the number of lines that its difference reaches.
-        writes: the variables that it assigns.
+        writes: those of them that it assigns.
         number: its place among the origins of its thread.
         in_thread: whether this is not the main thread.
         step: in which it ran first.
@@ -61,6 +64,16 @@ class Origin(Struct, frozen=True, kw_only=True):
     is_superseded: bool = False
 
 
+class _Users(NamedTuple):
+    """The threads that use a global variable: whether there are several, and whether one is not the main thread."""
+
+    several: bool
+    in_thread: bool
+
+
+_NO_USERS = _Users(several=False, in_thread=False)
+
+
 def find_origins(first: Path, second: Path, step: int = 0, process: str = "") -> list[Origin]:
     """Return the origins of the differences between two runs, the likeliest first.
 
@@ -80,7 +93,7 @@ def find_origins(first: Path, second: Path, step: int = 0, process: str = "") ->
         {path.name for path in first.glob("*.lines")} & {path.name for path in second.glob("*.lines")}
     )
     origins: dict[str, Origin] = {}
-    logs: dict[tuple[str, str], set[str]] = {}  # {(file, global variable): logs with it}
+    users: dict[tuple[str, str], _Users] = {}  # of the global variables of each file
     work = _MOST_WORK
     for name in names[:_MOST_LOGS]:
         comparison = _Comparison(name.partition(_LINES)[0], in_thread=_THREAD in name, work=work)
@@ -89,22 +102,18 @@ def find_origins(first: Path, second: Path, step: int = 0, process: str = "") ->
             if known is None or known.reach < origin.reach:
                 origins[origin.place] = origin
         for variable in comparison.globals:
-            logs.setdefault(variable, set()).add(name)
-        work = comparison.work
-        if work <= 0:
+            known_users = users.get(variable, _NO_USERS)
+            users[variable] = _Users(
+                several=known_users is not _NO_USERS, in_thread=known_users.in_thread or _THREAD in name
+            )
+        work = comparison.work - len(comparison.globals)
+        if work <= 0 or len(users) > _MOST_NAMES or len(origins) > _MOST_KEPT:
             break
-    shared = {
-        variable
-        for variable, users in logs.items()
-        if len(users) > 1 and any(_THREAD in name for name in users)
-    }
+    shared = {variable for variable, found in users.items() if found.several and found.in_thread}
     marked = [_mark_shared(origin, shared) for origin in origins.values()]
     widest = max((origin.reach for origin in marked), default=0)
     ranked = sorted(marked, key=lambda origin: (origin.process != process, *_order(origin, widest, step)))
-    return [
-        msgspec.structs.replace(origin, names=origin.names[:_MOST_SHOWN], writes=origin.writes[:_MOST_SHOWN])
-        for origin in ranked[:_MOST_SHOWN]
-    ]
+    return ranked[:_MOST_SHOWN]
 
 
 def _order(origin: Origin, widest: int, step: int) -> tuple[bool, bool, bool, bool, int]:
@@ -119,6 +128,12 @@ def _mark_shared(origin: Origin, shared: Set[tuple[str, str]]) -> Origin:
     path = origin.place.rpartition(":")[0]
     is_shared = any((path, name) in shared for name in origin.names if name not in origin.writes)
     return msgspec.structs.replace(origin, is_shared=is_shared)
+
+
+def _shorten(record: LineRecord, names: tuple[str, ...]) -> LineRecord:
+    """Return the record of an origin for the memory; of the variables that it assigns, those in `names` are kept."""
+    writes = tuple(name for name in record.writes if name in names)
+    return msgspec.structs.replace(record, values={}, writes=writes, text="", above_reads=())
 
 
 class _Frame:
@@ -161,7 +176,7 @@ class _Comparison:
         for record, other in zip(first, second, strict=False):
             for line in (record, other):
                 if line.text:
-                    self._texts.setdefault((line.path, line.line), line.text)
+                    self._texts.setdefault((line.path, line.line), line.text[:_LONGEST])
             if (record.event, record.frame, record.line, record.path) != (
                 other.event, other.frame, other.line, other.path,
             ):  # fmt: skip
@@ -207,6 +222,7 @@ class _Comparison:
             more = self._taint_of(frame, name)
             taint |= more
             self.work -= 1 + len(more)
+        self.work -= len(record.writes)
         if differs and not taint:
             followed = frame.entry or (frame.ever if record.event == "return" else _CLEAN)
             taint = followed or frozenset((self._add_origin(record, frame, different),))
@@ -245,7 +261,8 @@ class _Comparison:
     def _leave(self, record: LineRecord, frame: _Frame, taint: _Taint) -> None:
         for number, caller in list(self._unplaced.items()):
             if caller is frame and record.event != "call":
-                self._origins[number] = (record, self._origins[number][1])
+                names = self._origins[number][1]
+                self._origins[number] = (_shorten(record, names), names)
                 del self._unplaced[number]
         frame.last = record
         frame.ever |= taint
@@ -260,7 +277,8 @@ class _Comparison:
 
     def _add_origin(self, record: LineRecord, frame: _Frame, names: list[str]) -> int:
         number = len(self._origins)
-        self._origins.append((record, tuple(name.removeprefix("::") for name in names)))
+        shown = tuple(name.removeprefix("::") for name in names[:_MOST_SHOWN])
+        self._origins.append((_shorten(record, shown), shown))
         if record.event == "call" and frame.above is not None:
             self._unplaced[number] = frame.above
         return number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from reprobuild.infra.untrusted.regular_files import open_plain, read_plain
 from reprobuild.infra.untrusted.strings import Line
 
 ENTRY = struct.Struct("<16sQ")
+_MOST_BYTES = 2 << 30  # of the records of all processes of a run
 _MOST_STEPS = 4_000_000  # of all processes of a run, which are held in memory
 _LARGEST = (1 << 30) + 1  # bytes of the records of one process
 _LARGEST_STEP = 16 << 20  # bytes of the records of one step that are held in memory
@@ -108,6 +108,11 @@ class ProcessLog:
         if self._size > _LARGEST or (len(self) and self._end(len(self) - 1) > self._size):
             raise _damaged(name)
 
+    @property
+    def size(self) -> int:
+        """The bytes of its records."""
+        return self._size
+
     def __len__(self) -> int:
         """Return the number of complete steps."""
         return len(self._entries) // ENTRY.size
@@ -187,7 +192,7 @@ class ProcessLog:
             raise _damaged(self.name) from err
 
     def copy(self, target: Path) -> None:
-        """Write the files of this log into a directory.
+        """Write the files of this log into a directory, up to the last whole record.
 
         Raises:
             OSError: a file is a link, or cannot be written.
@@ -197,7 +202,8 @@ class ProcessLog:
             open_plain(self._records, links=False)[0] as file,
             (target / f"{self.name}.records").open("xb") as copy,
         ):
-            shutil.copyfileobj(file, copy)
+            while (line := file.readline(_LONGEST)).endswith(b"\n"):  # a hole in a file has no end of a line
+                copy.write(line)
 
 
 def _damaged(name: str) -> InconclusiveError:
@@ -219,10 +225,15 @@ def read_logs(folder: Path) -> dict[str, ProcessLog]:
             f"the command started {len(names)} processes with PyTorch or NumPy",
             hint="trace a shorter command",
         )
-    logs, steps = {}, 0
+    logs, steps, size = {}, 0, 0
     for name in names:
         logs[name] = log = ProcessLog(folder, name)
-        steps += len(log)
+        steps, size = steps + len(log), size + log.size
+        if size > _MOST_BYTES:
+            raise InconclusiveError(
+                f"the records of all processes have more than {_MOST_BYTES >> 30} GiB",
+                hint="trace a shorter command",
+            )
         if steps > _MOST_STEPS:
             raise InconclusiveError(
                 f"the command made more than {_MOST_STEPS:,} steps in all processes",

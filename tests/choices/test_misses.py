@@ -66,6 +66,16 @@ def test_measurements_of_all_files_have_a_bound(tmp_path: Path, monkeypatch: pyt
     assert caught.value.hint == hint
 
 
+def test_a_long_value_is_kept_by_its_hash(tmp_path: Path) -> None:
+    """A container can write millions of digits, which its archive holds in a few bytes."""
+    for name, digits in (("a.csv", "1" * 1_000_000), ("b.csv", "2" * 1_000_000)):
+        (tmp_path / name).write_text(f"x,{digits}\n")
+    first, second = read_measured_files(tmp_path, {"a.csv": HASH, "b.csv": HASH}).values()
+    values = [next(iter(each.values.values())) for each in (first, second)]
+    assert values[0] != values[1]
+    assert {len(value) for value in values} == {64}
+
+
 TABLE = '{"system": {"hash": "a"}, "cache": {"mm": {"1x2": {"gemm": 0.5, "mkl": 1}}}}'
 # Of real Inductor (torch 2.13): the address of a frozen parameter ends the line.
 WRAPPER = (

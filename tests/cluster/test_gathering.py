@@ -77,7 +77,7 @@ WHOLE = msgspec.json.encode(certificate())
         (b"", "is no certificate of reprobuild, or a damaged one"),
         (b"\0" * 100, "is no certificate of reprobuild, or a damaged one"),
         (b"[" * 100_000, "is no certificate of reprobuild, or a damaged one"),
-        (b" " * ((32 << 20) + 1), "has more than 32 MB"),
+        (b" " * ((8 << 20) + 1), "has more than 8 MB"),
         (msgspec.json.encode(certificate(tree="sha256:" + "2" * 64)), "is the certificate of another image"),
         (msgspec.json.encode(certificate(seed=43)), "was made with seed 43"),
         (msgspec.json.encode(certificate(version=99)), "form 99"),

@@ -260,6 +260,25 @@ def test_a_log_that_changes_during_a_trace_is_refused(kind: str, tmp_path: Path)
         logs["main"].copy(tmp_path / "copy")
 
 
+def test_a_hole_in_a_log_is_not_copied(tmp_path: Path) -> None:
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    whole = (folder / "main.records").read_bytes()
+    os.truncate(folder / "main.records", 1 << 30)
+    (tmp_path / "copy").mkdir()
+    read_logs(folder)["main"].copy(tmp_path / "copy")
+    assert (tmp_path / "copy" / "main.records").read_bytes() == whole
+
+
+def test_records_of_many_processes_are_bounded(tmp_path: Path) -> None:
+    """Names of one file cost nothing, and each is read on its own."""
+    for number in range(3):
+        folder = write(tmp_path / "1", [[operation("a", "b")]], f"main.{number}")
+        os.truncate(folder / f"main.{number}.records", 1 << 30)
+    with pytest.raises(InconclusiveError, match="records of all processes have more than 2 GiB") as caught:
+        read_logs(folder)
+    assert caught.value.hint == "trace a shorter command"
+
+
 def test_steps_of_many_processes_are_bounded(tmp_path: Path) -> None:
     for number in range(3):
         folder = write(tmp_path / "1", [[operation("a", "b")]], f"main.{number}")

@@ -252,6 +252,32 @@ def test_differences_that_reach_many_lines_are_bounded(
     assert max(origin.reach for origin in origins) < 200
 
 
+@pytest.mark.parametrize(("bound", "most"), [("_MOST_KEPT", 9), ("_MOST_NAMES", 50)])
+def test_many_threads_do_not_multiply_the_memory(
+    bound: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log can have many names, as those of threads; the first ones still count."""
+    monkeypatch.setattr(f"reprobuild.trace.lines.{bound}", most)
+    for run in ("1", "2"):
+        (tmp_path / run).mkdir()
+        for thread in range(30):
+            values = {f"::v{thread}_{number}": run * 16 for number in range(4)}
+            record = {
+                "e": "line",
+                "f": 1,
+                "l": thread,
+                "v": values,
+                "w": [*values],
+                "p": "x",
+                "t": "y" * 5000,
+            }
+            text = json.dumps(record) + "\n"
+            (tmp_path / run / f"main.lines-{thread:02}.lines").write_text(text)
+    origins = find_origins(tmp_path / "1", tmp_path / "2")
+    assert 5 < len(origins) < 20
+    assert {len(origin.text) for origin in origins} == {200}
+
+
 def test_a_log_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     for number in ("1", "2"):
         (tmp_path / number).mkdir()

@@ -339,7 +339,7 @@ def test_a_file_without_end(tmp_path: Path) -> None:
     path = tmp_path / "verdict.json"
     with path.open("wb") as stream:
         stream.truncate(33 << 20)
-    assert refused(path).endswith("has more than 32 MB: no certificate does")
+    assert refused(path).endswith("has more than 8 MB: no certificate does")
 
 
 def test_a_damaged_certificate(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ _MOST_OF_A_FILE = 8 << 20
 _LARGEST = 8 << 20  # bytes of a table; those of real runs have some 100,000
 _MOST_ROWS = 200_000  # of a table in CSV
 _LONGEST = 160
+_LONGEST_VALUE = 64  # characters; a longer one is kept by its hash
 _DEEPEST = 8
 _LEAST_DEPTH = 3  # operation, sizes, choice: a table of measurements, and no settings of one kernel
 
@@ -48,10 +49,10 @@ def read_measured_files(folder: Path, hashes: Mapping[str, str]) -> dict[str, Me
     characters = 0
     for path, sha256 in hashes.items():
         files[path] = read_measured_file(folder, path, sha256)
-        characters += sum(map(len, files[path].values))
+        characters += sum(len(name) + len(value) for name, value in files[path].values.items())
         if characters > MOST_CHARACTERS:
             raise UsageError(
-                f"the measurements in the caches of this run have more than {MOST_CHARACTERS >> 20} MiB of names",
+                f"the measurements in the caches of this run have more than {MOST_CHARACTERS >> 20} MiB of text",
                 hint="run without --save-choices: the cache of such a run is not one of choices alone",
             )
     return files
@@ -81,7 +82,8 @@ def read_measured_file(folder: Path, path: str, sha256: str) -> MeasuredFile:
         characters += len(line) + len(value)
         if characters > _MOST_OF_A_FILE:
             return whole
-        values.setdefault(line, []).append(value)
+        short = value if len(value) <= _LONGEST_VALUE else _hash(value.encode("utf-8", "surrogatepass"))
+        values.setdefault(line, []).append(short)
     if not values:
         return whole
     return MeasuredFile(

@@ -17,7 +17,7 @@ from reprobuild.verify.verdict import VERSION, Verdict
 from reprobuild.verify.workload.conditions import WorkRecord
 
 NAME = "verdict.json"  # in an output directory
-LARGEST = 32 << 20
+LARGEST = 8 << 20
 AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
 BEFORE = (
     "name an earlier one: what a check replaces in an output directory is kept there as verdict-DIGEST.json"
