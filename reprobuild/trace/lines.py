@@ -109,7 +109,7 @@ def find_origins(first: Path, second: Path, step: int = 0, process: str = "") ->
         work = comparison.work - len(comparison.globals)
         if work <= 0 or len(users) > _MOST_NAMES or len(origins) > _MOST_KEPT:
             break
-    shared = {variable for variable, found in users.items() if found.several and found.in_thread}
+    shared = {variable for variable, threads in users.items() if threads.several and threads.in_thread}
     marked = [_mark_shared(origin, shared) for origin in origins.values()]
     widest = max((origin.reach for origin in marked), default=0)
     ranked = sorted(marked, key=lambda origin: (origin.process != process, *_order(origin, widest, step)))
