@@ -218,12 +218,10 @@ def write_valid_attachments(
     certificates: list[tuple[str, str, FoundReferrer]] = []  # each is written before the next one is read
     for candidate in _read_attachments(repository, "certificate", offers, image.manifest):
         if verdict := parse_image_verdict(candidate.paper.content, lock, image):
-            found = _found_referrer(candidate, _write_verdict(candidate.paper.content, out), "")
-            certificates.append((verdict.made, candidate.paper.digest, found))
-    referrers += [
-        found for *_, found in sorted(certificates, key=lambda certificate: certificate[:2], reverse=True)
-    ]
-    return builder, tuple(referrers)
+            referrer = _found_referrer(candidate, _write_verdict(candidate.paper.content, out), "")
+            certificates.append((verdict.made, candidate.paper.digest, referrer))
+    certificates.sort(key=lambda certificate: certificate[:2], reverse=True)
+    return builder, (*referrers, *(referrer for *_, referrer in certificates))
 
 
 def _builders_by_digest(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
