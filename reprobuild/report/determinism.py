@@ -34,7 +34,8 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         lines.append(f"your work: {same} of {len(verdict.comparisons)} comparisons identical{excused}")
         if verdict.work and same == len(verdict.comparisons):
             lines.append(f"  {describe_work_bound(verdict.work.runs)}")
-            lines.append(f"  each run had the seed {verdict.work.seed}, also for the order of hashes")
+            hashes = "" if "PYTHONHASHSEED" in verdict.work.variables else ", also for the order of hashes"
+            lines.append(f"  each run had the seed {verdict.work.seed}{hashes}")
         lines += _limit_lines(f"  {line}" for line in _mount_lines(verdict))
         lines += [f"  warning: {safe_text(line, 600)}" for c in verdict.comparisons for line in c.warnings]
         lines += [

@@ -24,7 +24,8 @@ _THREAD = ".lines-"  # in the name of the log of a thread beside the main one
 _PARTED = 1000  # the reach of a line after which the runs go different ways
 _MOST_NAMES = 400_000  # global names, variables and texts in memory
 _MOST_REACHED = 1_000_000  # lines that the differences of one log reach
-_MOST_WORK = 20_000_000  # values and differences that are looked at, in all logs
+_MOST_WORK = 20_000_000  # records, values and differences that are looked at, in all logs
+_MOST_BYTES = 4 << 30  # of all logs of a run
 _MOST_FRAMES = 100_000  # calls that have not returned
 _MOST_SHOWN = 20  # origins, and the names of one
 _MOST_KEPT = 20_000  # origins of all logs
@@ -94,8 +95,11 @@ def find_origins(first: Path, second: Path, step: int = 0, process: str = "") ->
     )
     origins: dict[str, Origin] = {}
     users: dict[tuple[str, str], _Users] = {}  # of the global variables of each file
-    work = _MOST_WORK
+    work, size = _MOST_WORK, 0
     for name in names[:_MOST_LOGS]:
+        size += max((folder / name).lstat().st_size for folder in (first, second))
+        if size > _MOST_BYTES:
+            break
         comparison = _Comparison(name.partition(_LINES)[0], in_thread=_THREAD in name, work=work)
         for origin in comparison.run(read_lines(first / name), read_lines(second / name)):
             known = origins.get(origin.place)
@@ -183,6 +187,7 @@ class _Comparison:
                 self._part(record, other)
                 break
             self._records += 1
+            self.work -= 1
             self._compare(record, other)
             if (
                 len(self._origins) > _MOST_ORIGINS

@@ -278,6 +278,22 @@ def test_many_threads_do_not_multiply_the_memory(
     assert {len(origin.text) for origin in origins} == {200}
 
 
+@pytest.mark.parametrize(("bound", "most"), [("_MOST_WORK", 25), ("_MOST_BYTES", 1200)])
+def test_names_of_one_log_are_bounded(
+    bound: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records without a value cost time, too, and hard links cost a program nothing."""
+    monkeypatch.setattr(f"reprobuild.trace.lines.{bound}", most)
+    for run in ("1", "2"):
+        (tmp_path / run).mkdir()
+        empty = [{"e": "line", "f": 1, "l": line, "v": {}, "p": "x"} for line in range(10)]
+        for thread in range(30):
+            last = {"e": "line", "f": 1, "l": 99, "v": {"v": run * 16}, "p": f"{thread}"}
+            text = "".join(json.dumps(record) + "\n" for record in (*empty, last))
+            (tmp_path / run / f"main.lines-{thread:02}.lines").write_text(text)
+    assert 1 <= len(find_origins(tmp_path / "1", tmp_path / "2")) <= 3
+
+
 def test_a_log_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     for number in ("1", "2"):
         (tmp_path / number).mkdir()

@@ -18,7 +18,9 @@ from reprobuild.run.options import RunOptions
 from reprobuild.run.run import prepare
 from reprobuild.store.store import Store
 from reprobuild.trace.containers import INSIDE, TracedContainers
-from reprobuild.trace.traced_run import TraceSettings
+from reprobuild.trace.log import read_logs
+from reprobuild.trace.rounds import TraceSearch
+from reprobuild.trace.traced_run import ComparedFiles, TracedRun, TraceSettings
 from reprobuild.verify.workload.work import Work
 from tests.tracing.test_divergence import operation, write
 from tests.verify.samples import make_lock
@@ -134,3 +136,39 @@ def test_a_failing_command_shows_its_last_lines(tmp_path: Path) -> None:
         runner.run(TraceSettings(), "steps")
     assert str(caught.value) == "`python train.py` fails with exit code 3 (steps):\none\n\\x1b[2Jtwo"
     assert caught.value.hint == "run it alone: `reprobuild run OUT -- python train.py`"
+
+
+_NONE = ComparedFiles()
+
+
+class _Runner:
+    """A command whose operation has another result in each run, unless its files have no answer."""
+
+    def __init__(self, folder: Path, name: str, files: ComparedFiles = _NONE) -> None:
+        self.folder, self.name, self.files, self.count = folder, name, files, 0
+
+    def run(self, settings: TraceSettings, title: str) -> TracedRun:
+        self.count += 1
+        result = "b" if self.files.unanswered else f"b{self.count}"
+        folder = write(self.folder / f"{self.count}", [[operation("a", result, name=self.name)]])
+        return TracedRun(folder=folder, logs=read_logs(folder))
+
+    def compare_files(self, first: TracedRun, second: TracedRun) -> ComparedFiles:
+        return self.files
+
+
+def test_a_secret_in_the_name_of_an_operation_is_not_logged(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    said: list[str] = []
+    TraceSearch(_Runner(tmp_path, f"my_op token={secret}"), said.append).find()
+    assert any("times on its inputs" in line for line in said)
+    assert secret not in "\n".join(said)
+
+
+def test_a_file_without_an_answer_is_no_equal_file(tmp_path: Path) -> None:
+    files = ComparedFiles(unanswered=("artefact x: the command wrote no such file",))
+    with pytest.raises(InconclusiveError, match="artefact x: the command wrote no such file") as caught:
+        TraceSearch(_Runner(tmp_path, "op", files), lambda _: None).find()
+    assert caught.value.hint == "name files that the command writes: --output-file FILE"
+    findings, _ = TraceSearch(_Runner(tmp_path / "2", "op", ComparedFiles()), lambda _: None).find()
+    assert findings.differs

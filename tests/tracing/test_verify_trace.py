@@ -6,12 +6,13 @@ import contextlib
 import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from reprobuild.api.context import open_context
+from reprobuild.engines.model import Engine
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.pipeline.drift_trace import LONGEST, make_trace, summarise
 from reprobuild.pipeline.recorded_work import RecordedWork
@@ -118,9 +119,10 @@ def make(context: Any, mode: str) -> Any:
         def run(self, *_: object) -> None:
             raise InconclusiveError("the engine is asked")
 
+    engine = cast("Engine", _Engine())  # only `run` is called
     recorded = RecordedWork(
-        work=WORK, seed=1, context=context, engine=_Engine(), name="name", wrap=contextlib.nullcontext  # type: ignore[arg-type]  # only `run` is called
-    )  # fmt: skip
+        work=WORK, seed=1, context=context, engine=engine, name="name", wrap=contextlib.nullcontext
+    )
     return make_trace(recorded, mode)
 
 
@@ -143,6 +145,15 @@ def test_findings_become_a_summary_without_secrets() -> None:
     assert secret not in repr(found)
     assert found.place.startswith("fit.py:3  ")
     assert found.tested == "with the profile strict, two runs are the same"
+
+
+def test_the_seed_of_equal_runs_is_named() -> None:
+    """The order of hashes begins with it, too, unless the user gave another value."""
+    same = WorkComparison(name="artefact weights.json", verdict="identical", detail="x")
+    for variables, words in (({}, ", also for the order of hashes"), ({"PYTHONHASHSEED": "random"}, "")):
+        work = WorkRecord(command="python fit.py", seed=7, variables=variables)
+        lines = verdict_lines(make_verdict(work=work, comparisons=(same,)))
+        assert f"  each run had the seed 7{words}" in lines
 
 
 def test_the_lines_of_a_verdict() -> None:
