@@ -40,7 +40,7 @@ _FIRST = 3  # the number of them to list if there are more
 def render_text(
     lock: Lock, image: Image, verdict: Verdict | None, out: Path, *, size: int = 0, seconds: float | None = None
 ) -> str:  # fmt: skip
-    """Return the closing lines of `from-snapshot`: what differs, the digests, and the result.
+    """Return the closing lines of `from-snapshot`: the differences, the digests, and the result.
 
     Args:
         lock, image, verdict: what was made, and checked unless it is None.
@@ -85,7 +85,7 @@ def _run_command(lock: Lock, out: Path) -> str:
 
 
 def _check_lines(verdict: Verdict, out: Path) -> list[str]:
-    """Return the command that checks the user's own work, if no workload was checked."""
+    """Return the command for a check of the user's own work, or nothing after such a check."""
     if verdict.comparisons or "workload" not in verdict.parts:
         return []
     command = f"reprobuild verify {shlex.quote(str(out))} --workload 'COMMAND' --output-file FILE"
@@ -247,7 +247,7 @@ def _list_changes(snapshot: Snapshot) -> list[str]:
 
 
 def _list_secrets(snapshot: Snapshot) -> list[str]:
-    """Return the names of secret variables, and the files that look like secrets and were not captured."""
+    """Return the names of secret variables, and the uncaptured files with the look of secrets."""
     names = [variable.name for variable in snapshot.variables if variable.value is None]
     files = [
         f"{repository.name}/{safe_text(file.path)}"
@@ -264,7 +264,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _strange_lines(snapshot: Snapshot) -> list[str]:
-    """Return the lines on text that was not understood, one for each reason."""
+    """Return the lines on unknown text, one for each reason."""
     by_reason: dict[str, list[ParseNote]] = {}
     for remark in snapshot.remarks:
         if not remark.understood:

@@ -124,7 +124,7 @@ def _store_missing(
 
 
 def _is_hole(source: IO[bytes], size: int) -> bool:
-    """Return whether a file is mostly holes, which no file of ours is: to read them takes days.
+    """Return whether a file is mostly holes: to read them takes days, and our files have none.
 
     A file system that does not know holes states one piece of data (lseek(2)).
     """

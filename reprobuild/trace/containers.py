@@ -178,13 +178,13 @@ class TracedContainers:
         )
 
     def compare_outputs(self, first: WorkloadRun, second: WorkloadRun) -> list[WorkComparison]:
-        """Return a comparison for each output that the user names."""
+        """Return a comparison for each named output."""
         if not self._work.artefacts:
             return []
         return compare_runs(self._work, (first, second), self._name, self._engine, self._context.env)
 
     def compare_files(self, first: TracedRun, second: TracedRun) -> ComparedFiles:
-        """Compare the output files that the user names."""
+        """Compare the named output files."""
         if first.outputs is None or second.outputs is None:
             return ComparedFiles()
         comparisons = self.compare_outputs(first.outputs, second.outputs)

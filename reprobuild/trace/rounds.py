@@ -39,7 +39,7 @@ class Runner(Protocol):
         ...
 
     def compare_files(self, first: TracedRun, second: TracedRun) -> ComparedFiles:
-        """Compare the output files that the user names."""
+        """Compare the named output files."""
         ...
 
 

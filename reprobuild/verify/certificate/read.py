@@ -171,7 +171,7 @@ def refuse_other_work(certificate: Certificate, now: WorkRecord | None) -> None:
 
 
 def _differing_variables(then: WorkRecord, now: WorkRecord) -> tuple[str, str]:
-    """Return the variables in which two records differ.
+    """Return the differing variables of two records.
 
     Each value is as its record has it; of a secret only the name is known.
     """
