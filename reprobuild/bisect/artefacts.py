@@ -9,7 +9,8 @@ from reprobuild.bisect.oracle import ExactOracle, Outcome
 from reprobuild.bisect.trial import Laboratory
 from reprobuild.errors import EngineError
 from reprobuild.lock.model import Lock
-from reprobuild.verify.workload.run import INDEX, WorkloadRun, compare_runs, read_index
+from reprobuild.verify.workload.compare import compare_runs
+from reprobuild.verify.workload.container import INDEX, WorkloadRun, read_index
 from reprobuild.verify.workload.work import Work
 
 

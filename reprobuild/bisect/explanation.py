@@ -20,8 +20,8 @@ from reprobuild.infra.escape import escape_text
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.run.options import make_volume_absolute
 from reprobuild.verify.workload.conditions import hide_secrets
+from reprobuild.verify.workload.container import OUTPUTS, expand_output
 from reprobuild.verify.workload.judge import LONGEST, display_line
-from reprobuild.verify.workload.run import OUTPUTS, expand_output
 from reprobuild_portable import secrets
 
 MOST_COLUMNS = 60

@@ -36,9 +36,9 @@ from reprobuild.run.options import RunOptions, read_volumes
 from reprobuild.run.run import prepare
 from reprobuild.verify.check import check_seed
 from reprobuild.verify.workload.conditions import Mount
+from reprobuild.verify.workload.container import INDEX, OUTPUTS, collecting_command, expand_output, read_index
 from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.mounts import Mounts
-from reprobuild.verify.workload.run import INDEX, OUTPUTS, collecting_command, expand_output, read_index
 from reprobuild_portable.host import fcntl
 
 MOST_SEARCHES = 64  # of one user at once

@@ -18,15 +18,10 @@ from reprobuild.recipe.image_config import PROFILE
 from reprobuild.trace.log import LOG_NAME, ProcessLog, read_logs
 from reprobuild.trace.traced_run import ComparedFiles, ResumedRun, TracedRun, TraceSettings
 from reprobuild.verify.verdict import WorkComparison
+from reprobuild.verify.workload.compare import compare_runs
 from reprobuild.verify.workload.conditions import hide_argument_secrets
+from reprobuild.verify.workload.container import OUTPUTS, WorkloadRun, collecting_command, read_index
 from reprobuild.verify.workload.judge import display_line
-from reprobuild.verify.workload.run import (
-    OUTPUTS,
-    WorkloadRun,
-    collecting_command,
-    compare_runs,
-    read_index,
-)
 from reprobuild.verify.workload.work import Work
 
 VARIABLE = "REPROBUILD_TRACE"

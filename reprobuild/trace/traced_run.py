@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.trace.log import ProcessLog
-from reprobuild.verify.workload.run import WorkloadRun
+from reprobuild.verify.workload.container import WorkloadRun
 
 
 class TraceSettings(Struct, frozen=True, kw_only=True):

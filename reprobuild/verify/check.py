@@ -55,9 +55,10 @@ from reprobuild.verify.verdict import (
     WorkComparison,
 )
 from reprobuild.verify.workload.conditions import RUNS, WorkRecord, make_work_record
+from reprobuild.verify.workload.container import OUTPUTS
 from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.mounts import Mounts
-from reprobuild.verify.workload.run import OUTPUTS, compare_work
+from reprobuild.verify.workload.run import compare_work
 from reprobuild.verify.workload.work import Work, seed_of_work, work_of_workload
 
 SEED = 42  # the default seed

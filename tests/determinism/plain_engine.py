@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from reprobuild.engines.model import Engine, Finished, Sink, Task
-from reprobuild.verify.workload.run import OUTPUTS
+from reprobuild.verify.workload.container import OUTPUTS
 from tests.conftest import ROOT
 
 PROGRAMS = ROOT / "reprobuild_runtime" / "artefacts"

@@ -15,7 +15,7 @@ from reprobuild.trace.log import read_logs
 from reprobuild.trace.resume import check_resume
 from reprobuild.trace.traced_run import ResumedRun, TracedRun, TraceSettings
 from reprobuild.verify.verdict import WorkComparison
-from reprobuild.verify.workload.run import WorkloadRun
+from reprobuild.verify.workload.container import WorkloadRun
 from tests.tracing.test_divergence import digests, write
 
 STEPS = 8

@@ -19,7 +19,7 @@ from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
 from reprobuild.report.html.title import describe_machine
 from reprobuild.verify.verdict import Verdict, WorkComparison
-from reprobuild.verify.workload.run import OUTPUTS
+from reprobuild.verify.workload.container import OUTPUTS
 from reprobuild.verify.workload.work import work_of_workload
 
 PROFILE = "REPROBUILD_PROFILE"  # put in force by the start of each container
