@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from reprobuild.report.difference import safe_text
-from reprobuild.verify.verdict import RESUME, DriftTrace, Verdict
+from reprobuild.verify.verdict import DriftTrace, Verdict
 
 
 def trace_rows(trace: DriftTrace) -> list[tuple[str, str]]:
@@ -27,7 +27,7 @@ def trace_lines(verdict: Verdict, out: Path) -> list[str]:
     drifting = [
         comparison.name
         for comparison in verdict.comparisons
-        if comparison.verdict == "drift" and not comparison.name.startswith(RESUME)
+        if comparison.verdict == "drift" and comparison.condition == "same"
     ]
     if work is None or not drifting:
         return []

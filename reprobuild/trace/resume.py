@@ -6,7 +6,7 @@ from reprobuild.errors import InconclusiveError
 from reprobuild.trace.components import REMEDIES, ResumeDifference, ResumeFindings, compare_resumed
 from reprobuild.trace.containers import TracedContainers
 from reprobuild.trace.traced_run import ResumedRun, TracedRun, TraceSettings
-from reprobuild.verify.verdict import RESUME, V, WorkComparison
+from reprobuild.verify.verdict import V, WorkComparison
 from reprobuild.verify.workload.judge import display_line
 
 
@@ -29,19 +29,21 @@ def check_resume(containers: TracedContainers, stop: int, command: tuple[str, ..
         name, verdict, lines = _check(containers, stop, command)
     except (InconclusiveError, OSError) as err:  # the answer on the other files stays
         name, verdict, lines = (
-            f"{RESUME} after a stop at step {stop}",
+            f"resume after a stop at step {stop}",
             "inconclusive",
             [*str(err).splitlines()],
         )
     detail, *details = map(display_line, lines)
-    return WorkComparison(name=name, verdict=verdict, detail=detail, details=tuple(details))
+    return WorkComparison(
+        name=name, verdict=verdict, condition="resumed", detail=detail, details=tuple(details)
+    )
 
 
 def _check(containers: TracedContainers, stop: int, command: tuple[str, ...]) -> tuple[str, V, list[str]]:
     whole = containers.run(TraceSettings(components=True, stride=1), "without a stop")
     resumed = containers.run_resumed(stop, command)
     findings = compare_resumed(whole.logs, resumed.stopped, resumed.resumed.logs, stop)
-    name = f"{RESUME} at step {findings.began} of {findings.steps}, after a stop at step {stop}"
+    name = f"resume at step {findings.began} of {findings.steps}, after a stop at step {stop}"
     verdict, lines = _judge(findings, resumed, stop)
     if verdict != "inconclusive" and not resumed.code:
         verdict, lines = _judge_files(containers, whole, resumed, findings.difference, verdict, lines)

@@ -36,7 +36,8 @@ ProbeV = Literal["identical", "refused", "drift", "inconclusive", "not-applicabl
 Part = Literal["round-trip", "probes", "workload"]
 PARTS: tuple[Part, ...] = ("round-trip", "probes", "workload")
 VERSION = 3
-RESUME = "resume"  # begins the name of the comparison of a resumed workload
+# The run that is compared with the first: under the same condition, stopped and resumed, or disturbed.
+Condition = Literal["same", "resumed", "disturbed"]
 
 
 class Determinism(Struct, frozen=True, kw_only=True):
@@ -51,11 +52,13 @@ class WorkComparison(Struct, frozen=True, kw_only=True):
     """One artefact of two runs: name, verdict, and notes.
 
     `details` are lines on differences, excuses and the method of comparison. `excused` counts the excused values, by
-    kind, and `warnings` are lines on NaN, on empty files, and on files that were not compared.
+    kind, and `warnings` are lines on NaN, on empty files, and on files that were not compared. `condition` is that
+    of the run that was compared with the first.
     """
 
     name: Text
     verdict: V
+    condition: Condition = "same"
     detail: Text = ""
     details: tuple[Text, ...] = ()
     excused: Annotated[dict[Name, Count], Meta(max_length=20)] = {}

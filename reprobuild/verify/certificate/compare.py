@@ -15,7 +15,7 @@ from reprobuild.verify.determinism.document import ModeName
 from reprobuild.verify.determinism.platform import explains_difference, fingerprint_values
 from reprobuild.verify.determinism.summary import drifting_probes
 from reprobuild.verify.determinism.trust import NO_MATTER
-from reprobuild.verify.verdict import RESUME, Against, Deviation, ProbeVerdict, Smoke, Verdict
+from reprobuild.verify.verdict import Against, Deviation, ProbeVerdict, Smoke, Verdict
 from reprobuild.verify.workload.conditions import Mount, WorkRecord
 
 # Results of strict mode and the image's own profile are compared; default mode may drift, so it is not.
@@ -170,9 +170,9 @@ def _probe_digests(
 
 
 def _work_digests(verdict: Verdict) -> dict[str, str]:
-    """Return the digests of outputs; a resumed run has none, and its step may be another one."""
+    """Return the digests of outputs of runs under equal conditions; other runs have none."""
     return {
         c.name: c.detail
         for c in verdict.comparisons
-        if c.verdict == "identical" and c.detail and not c.name.startswith(RESUME)
+        if c.verdict == "identical" and c.detail and c.condition == "same"
     }
