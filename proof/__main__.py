@@ -10,13 +10,17 @@ goes on there; `--shard I/N` does one of N parts of those that have many cases. 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -31,6 +35,8 @@ from proof import (
     leftovers,
     long_tests,
     planted,
+    shares,
+    suites,
     torch_tests,
     tracing,
 )
@@ -274,6 +280,44 @@ def run_torch(place: Place) -> bool:
     return not found["otherwise"] and bool(found["answers"]["bare"].get("passed"))
 
 
+def run_shares(place: Place) -> bool:
+    """Check scripts that drift in one of 5, 20 and 100 runs, 200 times each."""
+    about, kept = machine(), place.work / "shares.json"
+    done: dict[str, dict[str, int]] = json.loads(kept.read_text()) if kept.exists() else {}
+    with ProcessPoolExecutor() as pool:
+        for rate, runs in shares.CASES:
+            counts = Counter(done.setdefault(f"{rate}/{runs}", {}))
+            left = shares.TRIALS - sum(counts.values())
+            for verdict in pool.map(shares.check, [rate] * left, [runs] * left):
+                counts[verdict] += 1
+                done[f"{rate}/{runs}"] = dict(counts)
+                kept.write_text(json.dumps(done))
+    found = [shares.judge(rate, runs, done[f"{rate}/{runs}"]) for rate, runs in shares.CASES]
+    print(shares.table(found))
+    place.write("shares", shares.MODULES, {"cases": found}, about)
+    return all(each["right"] for each in found)
+
+
+def run_suites(place: Place) -> bool:
+    """Run tests of PyTorch, Accelerate and Lightning with the recorder of a trace on and off."""
+    about, kept = machine(), place.work / "suites.json"
+    done: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    index, shards = map(int, place.shard.split("/"))
+    tests = [(suite, file) for suite, file in suites.list_tests() if place.only in f"{suite.name}/{file}"]
+    for suite, file in tests[index - 1 :: shards]:
+        key = f"{suite.name}/{file}"
+        if key not in done:
+            done[key] = suites.compare_file(suite, file, place.work / "suites")
+            print(
+                f"{key}: {done[key]['answers']}, {len(done[key]['different'])} answered otherwise", flush=True
+            )
+            kept.write_text(json.dumps(done))
+    found = suites.findings([done[f"{suite.name}/{file}"] for suite, file in tests[index - 1 :: shards]])
+    print("\n".join(found["different"]) or "each test is answered alike")
+    place.write("suites", suites.MODULES, {"shard": place.shard, **found}, about)
+    return not found["different"] and found["steps"] > 0
+
+
 def run_gpu_train(place: Place) -> bool:
     """Lock, fetch, build, check and compare the CUDA example.
 
@@ -371,7 +415,7 @@ EXPERIMENTS: dict[str, Callable[[Place], bool]] = {
     "fault-injection": run_fault_injection,
     "fuzz": run_fuzz, "fuzz-reading": run_fuzz_reading,
     "fuzz-documents": run_fuzz_documents, "planted": run_planted, "trace": run_trace,
-    "cluster": run_cluster, "torch": run_torch,
+    "cluster": run_cluster, "torch": run_torch, "suites": run_suites, "shares": run_shares,
     "gpu-train": run_gpu_train, "environments": run_environments, "as-of": run_as_of,
     "choices": run_choices,
     "as-of-untimed": run_as_of_untimed, "bisect": run_bisect, "sdists": run_sdists, "long-tests": run_long_tests,

@@ -16,7 +16,19 @@ from benchmarks import (
     smoke,
     startup,
 )
-from proof import as_of, choices, factors, gpu_train, leftovers, long_tests, planted, torch_tests, tracing
+from proof import (
+    as_of,
+    choices,
+    factors,
+    gpu_train,
+    leftovers,
+    long_tests,
+    planted,
+    shares,
+    suites,
+    torch_tests,
+    tracing,
+)
 from proof.bisection import experiment as bisections
 from proof.environments import experiment
 from proof.evidence import Kind
@@ -90,6 +102,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="trace", modules=tracing.MODULES, made_by="make proof PROOF_ARGS=trace"),
     Kind(name="planted", modules=planted.MODULES, made_by="make proof"),
     Kind(name="reading", modules=READ, made_by="make proof"),
+    Kind(name="shares", modules=shares.MODULES, made_by="make proof PROOF_ARGS=shares"),
+    Kind(name="suites", modules=suites.MODULES, made_by="make proof PROOF_ARGS=suites"),
     Kind(name="torch", modules=torch_tests.MODULES, made_by="make proof"),
 )
 # Evidence that another page than docs/proof.md shows.

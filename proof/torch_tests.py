@@ -48,7 +48,7 @@ def find_tests(work: Path) -> Path:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         program = str(ROOT / "dev" / "private_engine.py")
-        _checked([sys.executable, program, "source", str(path.parent), SOURCES, SUITE])
+        checked([sys.executable, program, "source", str(path.parent), SOURCES, SUITE])
         (archive,) = path.parent.glob(f"{SOURCES}_{RELEASE}*.orig.tar.*")
         with tarfile.open(archive) as tar:
             (member,) = (one for one in tar if one.name.endswith("/test/test_torch.py"))
@@ -70,13 +70,18 @@ def find_python(work: Path) -> Path:
     python = folder / "bin" / "python"
     done = folder / "done"
     if not done.exists():
-        _checked([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _checked([str(python), "-m", "pip", "install", "--quiet", *PACKAGES])
+        checked([sys.executable, "-m", "venv", "--clear", str(folder)])
+        checked([str(python), "-m", "pip", "install", "--quiet", *PACKAGES])
         done.touch()
     return python
 
 
-def _checked(argv: list[str]) -> str:
+def checked(argv: list[str]) -> str:
+    """Run a command, and return its standard output.
+
+    Raises:
+        RuntimeError: it failed; the text has its errors.
+    """
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv[:4])} failed:\n{done.stderr}")
@@ -168,7 +173,7 @@ def findings(work: Path) -> dict[str, Any]:
         for way, theirs in found.items()
     }
     python = str(find_python(work))
-    about = _checked([python, "-c", "import torch; print(torch.__version__, torch.cuda.is_available())"])
+    about = checked([python, "-c", "import torch; print(torch.__version__, torch.cuda.is_available())"])
     version, cuda = about.split()
     return {
         "torch": version, "gpu": cuda == "True", "seed": int(SEED), "chosen": CHOSEN, "answers": counts,

@@ -47,6 +47,10 @@ def start() -> None:
             if name in sys.modules:
                 finder.done(name, sys.modules[name])
         sys.meta_path.insert(0, finder)
+        if "REPROBUILD_DISTURB" in os.environ:
+            from reprobuild_runtime import disturbed
+
+            disturbed.begin()
         if "REPROBUILD_TRACE" in os.environ:
             from reprobuild_runtime import trace
 

@@ -11,7 +11,7 @@ import pytest
 from reprobuild import api
 from reprobuild.config.argument_forms import check_command, check_decisions
 from reprobuild.errors import UsageError
-from reprobuild.pipeline.verify import check_parts
+from reprobuild.pipeline.verify_options import check_parts
 from reprobuild.verify.verdict import PARTS
 
 TEXT: Any = "no-apt-list"

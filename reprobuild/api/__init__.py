@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from reprobuild.api.context import open_context
     from reprobuild.config.overrides import Decisions
     from reprobuild.pipeline.build import BuildOptions
-    from reprobuild.pipeline.verify import VerifyOptions
+    from reprobuild.pipeline.verify_options import VerifyOptions
     from reprobuild.run.options import RunOptions
 
 _MODULES = {
     "open_context": "reprobuild.api.context", "Decisions": "reprobuild.config.overrides",
-    "BuildOptions": "reprobuild.pipeline.build", "VerifyOptions": "reprobuild.pipeline.verify",
+    "BuildOptions": "reprobuild.pipeline.build", "VerifyOptions": "reprobuild.pipeline.verify_options",
     "RunOptions": "reprobuild.run.options",
 }  # fmt: skip
 __all__ = [

@@ -20,7 +20,7 @@ from reprobuild.output import directory
 from reprobuild.pipeline import from_snapshot as pipeline
 from reprobuild.pipeline import verify as checks
 from reprobuild.pipeline.build import BuildOptions
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions, check_parts
 from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.run import run as runs
 from reprobuild.run.options import RunOptions
@@ -228,4 +228,4 @@ def compare(first: str, second: str, *, context: RunContext | None = None) -> Co
 
 def _check_parts(options: VerifyOptions) -> None:
     refuse_text("VerifyOptions: parts", options.parts)
-    checks.check_parts(options)
+    check_parts(options)

@@ -17,7 +17,7 @@ from reprobuild.cluster.report import write_cluster_result
 from reprobuild.cluster.text import render_cluster
 from reprobuild.infra import proc
 from reprobuild.output import directory
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.run.slurm import split_srun_args
 
 PROGRAM = tuple(proc.own_module("reprobuild.cli"))

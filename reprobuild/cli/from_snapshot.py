@@ -10,7 +10,7 @@ import click
 from reprobuild.api.commands import from_snapshot
 from reprobuild.cli import common, documents
 from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
-from reprobuild.pipeline.verify import VerifyOptions, select_parts
+from reprobuild.pipeline.verify_options import VerifyOptions, select_parts
 
 
 @click.command()

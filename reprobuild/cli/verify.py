@@ -12,11 +12,12 @@ from reprobuild.api.commands import verify
 from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 from reprobuild.pipeline.drift_trace import MODES as TRACE_MODES
-from reprobuild.pipeline.verify import VerifyOptions, select_parts
+from reprobuild.pipeline.verify_options import VerifyOptions, select_parts
 from reprobuild.pipeline.work_conditions import conditions
 from reprobuild.run.options import AUTO, CHOICE_MODES, RunOptions
 from reprobuild.verify.verdict import PARTS, Part
 from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
+from reprobuild.verify.workload.disturbances import ALL, DISTURBANCES, select_disturbances
 from reprobuild.verify.workload.work import work_of_options
 
 
@@ -81,6 +82,10 @@ def _refuse_unquoted(words: list[str]) -> None:
     help="Number of containers that run the workload.",
 )  # fmt: skip
 @click.option(
+    "--disturb", "disturbances", type=click.Choice((ALL, *DISTURBANCES)), multiple=True,
+    help="Also run the workload under this disturbance, which must not change its output files; `all` for each.",
+)  # fmt: skip
+@click.option(
     "--resume", type=click.IntRange(min=1), metavar="STEP",
     help="Also stop the workload after so many steps of its optimizer, resume it, and compare.",
 )  # fmt: skip
@@ -139,6 +144,7 @@ def command(
     distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
     variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
     runs: int, parts: tuple[Part, ...], choices: str, resume: int | None, resume_command: str, trace: str,
+    disturbances: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Verify the image in OUT again on this machine.
 
@@ -147,6 +153,7 @@ def command(
       reprobuild verify frozen --against frozen/verdict.json
       reprobuild verify frozen --workload 'python train.py --steps 20' --output-file out.ckpt
       reprobuild verify frozen --workload 'python train.py' --output-file out.ckpt --resume 10
+      reprobuild verify frozen --workload 'python train.py' --output-file out.ckpt --disturb all
       reprobuild verify frozen --only round-trip
       reprobuild verify frozen -v data:/data --env DATA=/data --workload 'python train.py' --output-file out.ckpt
     """
@@ -168,6 +175,7 @@ def command(
         ),
         ignored=ignored,
         runs=runs,
+        disturbances=select_disturbances(disturbances),
         resume=resume or 0,
         resume_command=resume_command,
         trace=trace,

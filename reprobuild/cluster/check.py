@@ -26,7 +26,7 @@ from reprobuild.infra.atomic import write_file
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.infra.writers import find_writers
 from reprobuild.lock.model import Lock
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.verify.check import check_seed
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.expected import Expected, read_expected

@@ -19,7 +19,7 @@ from reprobuild.cluster.slurm_allocation import SlurmJob
 from reprobuild.cluster.slurm_step import run_step
 from reprobuild.context import RunContext
 from reprobuild.lock.system import FILES
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.verify.determinism.document import Device
 from reprobuild.verify.determinism.run import PYTHON
 

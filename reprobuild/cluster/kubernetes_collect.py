@@ -28,7 +28,7 @@ from reprobuild.infra.atomic import atomic_directory
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.lock.distributions import distributions
 from reprobuild.lock.model import Lock
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.verify.check import check_seed
 from reprobuild.verify.determinism.document import LARGEST, Device, Document, read_document
 from reprobuild.verify.determinism.expected import Expected

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reprobuild.cluster.kubernetes_job import KubernetesJob, container_names, job_time_limit
 from reprobuild.cluster.kubernetes_pods_json import PODS
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions
 
 FILE, FOLDER = "job.json", "pods"
 LATE = 120  # seconds for the cluster, which ends the job itself, to report that

@@ -15,7 +15,8 @@ from reprobuild.errors import ReproError, UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
 from reprobuild.lock.model import Lock
-from reprobuild.pipeline.verify import VerifyOptions, examine
+from reprobuild.pipeline.verify import examine
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.verify.verdict import Verdict
 
 

@@ -23,7 +23,8 @@ from reprobuild.pipeline.choose_lock import choose_lock
 from reprobuild.pipeline.fetch_inputs import fetch_inputs
 from reprobuild.pipeline.machine_check import MachineCheck
 from reprobuild.pipeline.render import render
-from reprobuild.pipeline.verify import ReadNodes, VerifyOptions, choose_engine, verify
+from reprobuild.pipeline.verify import ReadNodes, choose_engine, verify
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.realise.realise import is_realised, realise
 from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import
 from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot

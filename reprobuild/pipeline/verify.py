@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from reprobuild.context import RunContext
 from reprobuild.engines import gpu
@@ -22,8 +21,6 @@ from reprobuild.errors import DriftError, RoundTripError, UsageError
 from reprobuild.image.choices.caches import INDUCTOR
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
-from reprobuild.infra.display import display_text
-from reprobuild.infra.suggest import did_you_mean
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import (
@@ -34,13 +31,14 @@ from reprobuild.output.directory import (
     remember_document,
 )
 from reprobuild.output.times import write_times
-from reprobuild.pipeline.drift_trace import MODES, make_trace
+from reprobuild.pipeline.drift_trace import make_trace
 from reprobuild.pipeline.recorded_work import RecordedWork
 from reprobuild.pipeline.report import write_report
 from reprobuild.pipeline.resume import make_resume
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.report.html.cluster import Nodes
 from reprobuild.run.choices import ChoiceUse
-from reprobuild.run.options import AUTO, RunOptions
+from reprobuild.run.options import RunOptions
 from reprobuild.run.run import image_variables
 from reprobuild.store.salvage import take_runtime
 from reprobuild.verify.certificate.compare import compare_against
@@ -54,6 +52,7 @@ from reprobuild.verify.certificate.read import (
     refuse_other_work,
 )
 from reprobuild.verify.check import (
+    GIVE_WORK,
     CheckRequest,
     check_seed,
     select_work,
@@ -61,97 +60,12 @@ from reprobuild.verify.check import (
     work_record,
 )
 from reprobuild.verify.determinism.expected import read_expected
-from reprobuild.verify.verdict import PARTS, Part, Verdict
-from reprobuild.verify.workload.conditions import RUNS
+from reprobuild.verify.verdict import Verdict
+from reprobuild.verify.workload.disturbances import select_disturbances
 from reprobuild.verify.workload.work import Work
 
 # Reads the cluster's part of the report of an image in an output directory; None where there is no such part.
 ReadNodes = Callable[[Lock, Image, Path, RunContext], Nodes | None]
-
-
-class VerifyOptions(Struct, frozen=True, kw_only=True):
-    """Options for checking the image.
-
-    Attributes:
-        engine: the engine that runs containers; None for the first one that answers.
-        controls: run the controls.
-        parts: the parts to run.
-        named: the user named each part, so that one without an answer is an error.
-        cpu_only: skip the GPU checks.
-        gpus: "auto" (all if this machine has any), "all", "none", or ids.
-        thorough: repeat each probe hundreds of times.
-        choices: the use of saved choices of compilers by the workload: `auto`, `strict`, `off`.
-        against: an earlier verdict file to compare with, or an output directory that holds one.
-        work: a command to run several times, instead of the lock's workload.
-        ignored: keys of values that may differ in the outputs of the lock's workload.
-        runs: how many containers run the lock's workload.
-        resume: the number of steps after which the workload is stopped and resumed; 0 to leave this out.
-        resume_command: resumes it; empty for the workload's own command.
-        trace: look for the cause if the workload drifts: `auto` (see `drift_trace`), `on`, `off`.
-        probes: run only these probes, in short, without collectives; the verdict is then inconclusive. Empty for all.
-    """
-
-    engine: str | None = None
-    controls: bool = True
-    parts: tuple[Part, ...] = PARTS
-    named: bool = False
-    cpu_only: bool = False
-    gpus: str = "auto"
-    thorough: bool = False
-    choices: str = AUTO
-    against: Path | None = None
-    work: Work | None = None
-    ignored: tuple[str, ...] = ()
-    runs: int = RUNS
-    resume: int = 0
-    resume_command: str = ""
-    trace: str = AUTO
-    probes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse unknown parts, and an unknown mode of the trace.
-
-        Raises:
-            UsageError: there is no such part or mode.
-        """
-        if not isinstance(self.parts, str):  # the interface of Python refuses one text
-            check_parts(self)
-        if self.trace not in MODES:
-            raise UsageError(
-                f"VerifyOptions: trace: {display_text(str(self.trace))!r} is no mode of a trace",
-                hint=f"the modes are: {', '.join(MODES)}",
-            )
-
-
-def select_parts(only: tuple[Part, ...], *, no_probes: bool = False) -> tuple[Part, ...]:
-    """Return the parts of a check that the user requests; all of them without `only`.
-
-    Raises:
-        UsageError: the probes are requested and left out.
-    """
-    if only and no_probes:
-        raise UsageError(
-            "--only and --no-probes are given", hint="leave --no-probes out: --only names each part that runs"
-        )
-    return tuple(
-        part for part in PARTS if (part in only or not only) and not (no_probes and part == "probes")
-    )
-
-
-def check_parts(options: VerifyOptions) -> None:
-    """Refuse parts that a program states and that are no parts.
-
-    Raises:
-        UsageError: one is unknown; the hint lists all.
-    """
-    for part in options.parts:
-        if part not in PARTS:
-            raise UsageError(
-                f"VerifyOptions: parts: {display_text(str(part))!r} is no part of a check",
-                hint="\n".join(
-                    filter(None, [did_you_mean(part, PARTS), f"the parts are: {', '.join(PARTS)}"])
-                ),
-            )
 
 
 def choose_engine(checks: VerifyOptions, context: RunContext, *, hint: str = HINT) -> Engine:
@@ -211,7 +125,7 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
             not a valid name, or there is no workload to run more often.
         EngineError: no engine answers, or it fails.
     """
-    work = select_work(lock, checks.work, checks.ignored, checks.runs, checks.parts, named=checks.named)
+    work = _select_work(lock, checks)
     former = read_certificate(checks.against) if checks.against else None
     if former:
         refuse_failed(former)
@@ -253,6 +167,20 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
     if former:
         verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
     return verdict
+
+
+def _select_work(lock: Lock, checks: VerifyOptions) -> Work | None:
+    """Return the workload of a check with its disturbances, or None.
+
+    Raises:
+        UsageError: an option needs a workload, and there is no workload; or a disturbance is unknown.
+    """
+    work = select_work(lock, checks.work, checks.ignored, checks.runs, checks.parts, named=checks.named)
+    if not checks.disturbances:
+        return work
+    if work is None:
+        raise UsageError("--disturb is given, and there is no workload to disturb", hint=GIVE_WORK)
+    return msgspec.structs.replace(work, disturbances=select_disturbances(checks.disturbances))
 
 
 class _WorkChoices:

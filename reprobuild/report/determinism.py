@@ -30,9 +30,10 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     lines = [line for smoke in verdict.smoke for line in _test_lines(smoke, verdict.seed)]
     if verdict.comparisons:
         same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
+        possible = sum(comparison.verdict != "not-applicable" for comparison in verdict.comparisons)
         excused = safe_text(describe_excused(verdict.comparisons))
-        lines.append(f"your work: {same} of {len(verdict.comparisons)} comparisons identical{excused}")
-        if verdict.work and same == len(verdict.comparisons):
+        lines.append(f"your work: {same} of {possible} comparisons identical{excused}")
+        if verdict.work and same == possible:
             lines.append(f"  {describe_work_bound(verdict.work.runs)}")
             hashes = "" if "PYTHONHASHSEED" in verdict.work.variables else ", also for the order of hashes"
             lines.append(f"  each run had the seed {verdict.work.seed}{hashes}")

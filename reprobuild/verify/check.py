@@ -150,7 +150,7 @@ def verify_image(
         comparisons += compare_work(
             work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts, wrap=request.wrap
         )
-        if request.trace and any(comparison.verdict == "drift" for comparison in comparisons):
+        if request.trace and any(c.verdict == "drift" and c.condition == "same" for c in comparisons):
             trace = request.trace(gpus, (time.monotonic() - began) / work.runs)
         if request.resume:
             comparisons.append(request.resume(gpus))

@@ -11,12 +11,13 @@ possible, and copied otherwise. `index.json` is
 
     {"code", "began", "ended", "host", "pid", "last", "zone",
      "files": [{"pattern", "path", "kind", "size", "stored", "written", "link"}],
-     "there": {PATTERN that matched nothing: [names beside it]}, "others": [names], "other": number, "failed": ""}
+     "there": {PATTERN that matched nothing: [names beside it]}, "written": [{"path", "size", "digest"}],
+     "written_count": number, "failed": ""}
 
 with `kind` one of file, directory (without files), fifo, socket, device, system (below /proc, /sys or /dev), dangling,
 unreadable; `written` is false for a file that existed before the command and did not change. `pid` is the number of the
 command's own process, `last` the last number that a process of the run can have, `zone` the seconds by which the
-container's clock is ahead of UTC, and `others` are files of FOLDER without a pattern.
+container's clock is ahead of UTC, and `written` are files without a pattern that the command wrote.
 """
 
 import glob
@@ -34,6 +35,7 @@ if sys.path and os.path.abspath(sys.path[0]) == _HERE:  # run by its path: our f
 sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
 
 from reprobuild_runtime import entrypoint, supervise  # noqa: E402  after the path
+from reprobuild_runtime.artefacts import written  # noqa: E402  after the path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,9 +119,9 @@ def readable(path: str) -> str:
 
 
 def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ...]]") -> "Dict[str, Any]":
-    """Put the matched files aside; return `files` and `there`.
+    """Put the matched files aside; return `files` and `there`, which are parts of the index, and `numbers`.
 
-    These are parts of the index.
+    `numbers` has the number of each file by device and inode.
     """
     part = os.path.join(folder, PART)
     os.mkdir(part)
@@ -156,24 +158,7 @@ def collect(folder: str, patterns: "List[str]", before: "Dict[str, Tuple[int, ..
                     stored[path] = (number, changed[number])
                 entry["stored"], entry["written"] = stored[path]
             files.append(entry)
-    return {"files": files, "there": neighbours}
-
-
-def list_other_files(folder: str, files: "List[Dict[str, Any]]") -> "List[str]":
-    """Return the files of the directory that no pattern matched.
-
-    They are given by their names in it.
-    """
-    named = {entry["path"] for entry in files}
-    paths = []
-    for above, _, names in os.walk(folder):
-        if os.path.relpath(above, folder).split(os.sep)[0] == PART:
-            continue
-        for name in names:
-            path = os.path.normpath(os.path.join(above, name))
-            if readable(path) not in named:
-                paths.append(readable(os.path.relpath(path, folder)))
-    return sorted(paths)
+    return {"files": files, "there": neighbours, "numbers": numbers}
 
 
 def list_similar_names(pattern: str) -> "List[str]":
@@ -221,6 +206,7 @@ def main(argv: "List[str]") -> int:
     folder, patterns, command = argv[0], argv[1:end], argv[end + 1 :]
     entrypoint.uncoerce_locale()
     before = states(patterns)
+    since = written.mark(folder)
     began = time.time()
     children: "List[int]" = []
     code = supervise.look_after(command, children.append)
@@ -233,11 +219,13 @@ def main(argv: "List[str]") -> int:
         "last": last_process(children[0]),
         "zone": time.localtime(began).tm_gmtoff,
     }
-    index.update(files=[], there={}, others=[], other=0, failed="")
+    index.update(files=[], there={}, written=[], written_count=0, failed="")
     try:
         index.update(collect(folder, patterns, before))
-        rest = list_other_files(folder, index["files"])
-        index.update(others=rest[:BESIDE], other=len(rest))
+        rest, count = written.list_written(
+            folder, since, set(index.pop("numbers")), os.path.join(folder, PART)
+        )
+        index.update(written=[{**file, "path": readable(file["path"])} for file in rest], written_count=count)
     except (OSError, ValueError) as err:
         index["failed"] = readable("%s: %s" % (type(err).__name__, err))
     clear(folder)

@@ -21,7 +21,7 @@ from reprobuild.context import RunContext
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
 from reprobuild.infra.http.client import Net
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.store.store import Store
 from tests.conftest import PROGRAM, ROOT, reprobuild
 from tests.image.made import Made

@@ -18,7 +18,7 @@ from reprobuild.cluster.kubernetes_job import KubernetesJob, job_manifest, parse
 from reprobuild.cluster.kubernetes_pods_json import INDEX, PODS
 from reprobuild.errors import UsageError
 from reprobuild.image.model import Image
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.verify.check import check_seed
 from tests.verify.samples import EXPECTED, SHA, changed, document, make_lock
 

@@ -28,7 +28,7 @@ class PlainEngine:
         return "1"
 
     def load(
-        self, layout: Path, reference: str, digests: object, env: Mapping[str, str], progress: object
+        self, layout: Path, reference: str, digests: object, env: Mapping[str, str], progress: object = None
     ) -> bool:
         return False
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from reprobuild_runtime.artefacts import written
 from tests.conftest import ROOT
 
 PROGRAM = ROOT / "reprobuild_runtime" / "artefacts" / "collect.py"
@@ -86,18 +92,6 @@ def test_a_command_that_is_killed_and_one_that_leaves_a_child(tmp_path: Path) ->
         assert (index["code"], [entry["path"] for entry in index["files"]]) == (code, ["x"])
 
 
-def test_what_no_pattern_names_is_listed(tmp_path: Path) -> None:
-    """The directory for outputs was empty before: all in it is the command's."""
-    out = tmp_path / "out"
-    line = f"mkdir -p {out}/a/b; echo 1 >{out}/log; echo 2 >{out}/a/b/best.pt; echo 3 >{out}/last.pt; echo 4 >beside"
-    _, index = collected(tmp_path, line, f"{out}/log", f"{out}/l*.pt")
-    assert (index["others"], index["other"]) == (["a/b/best.pt"], 1)
-    (tmp_path / "more").mkdir()
-    many = f"for n in $(seq 30); do echo $n >{tmp_path}/more/out/$n; done"
-    _, index = collected(tmp_path / "more", many, "nothing")
-    assert (len(index["others"]), index["other"]) == (20, 30)
-
-
 def test_the_number_of_the_commands_own_process_is_known(tmp_path: Path) -> None:
     _, index = collected(tmp_path, "echo $$ >pid; date +%z >zone", "pid")
     assert (tmp_path / "work" / "pid").read_text().strip() == str(index["pid"])
@@ -115,3 +109,73 @@ def test_processes_that_the_command_starts_are_of_the_run(tmp_path: Path) -> Non
     _, index = collected(tmp_path, inner, "inner")
     numbers = [int((tmp_path / "work" / name).read_text()) for name in ("inner", "later")]
     assert index["pid"] < numbers[0] < numbers[1] <= index["last"]
+
+
+def test_files_without_a_pattern_are_listed(tmp_path: Path) -> None:
+    """Outside of an image the rest of the machine is not searched: its other programs write files, too."""
+    line = f"echo 1 >model.pt; echo 22 >{tmp_path}/out/log; mkdir {tmp_path}/out/a; echo >{tmp_path}/out/a/b"
+    out, index = collected(tmp_path, line, "*.pt")
+    assert [Path(each["path"]).relative_to(out).as_posix() for each in index["written"]] == ["a/b", "log"]
+    assert index["written"][1]["size"] == 3
+    assert index["written"][1]["digest"] == hashlib.sha256(b"22\n").hexdigest()
+    assert index["written_count"] == 2
+    assert sorted(path.name for path in out.iterdir()) == ["0", "index.json"]
+
+
+def search(
+    folder: Path, since: int, named: Collection[tuple[int, int]] = ()
+) -> tuple[list[dict[str, Any]], int]:
+    return written.list_written(str(folder), since, named, str(folder / "skipped"))
+
+
+def test_what_counts_as_written(tmp_path: Path) -> None:
+    for name in ("kept", "changed", "touched", "renamed"):
+        (tmp_path / name).write_text(name)
+    since = written.mark(str(tmp_path))
+    (tmp_path / "changed").write_text("other")
+    os.utime(tmp_path / "touched", (0, 0))  # a time in the past hides no file
+    (tmp_path / "renamed").rename(tmp_path / "name")
+    (tmp_path / "named").write_text("compared")
+    for folder in ("skipped", "__pycache__"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "file").write_text("1")
+    (tmp_path / "link").symlink_to("kept")
+    os.mkfifo(tmp_path / "pipe")
+    status = (tmp_path / "named").stat()
+    files, count = search(tmp_path, since, {(status.st_dev, status.st_ino)})
+    assert [Path(each["path"]).name for each in files] == ["changed", "name", "touched"]
+    assert count == 3
+
+
+def test_no_change_after_the_mark_is_missed(tmp_path: Path) -> None:
+    """The clock of files has steps: a file that is written at once has the time of the mark, or a later one."""
+    for number in range(50):
+        before = tmp_path / f"before-{number}"
+        before.write_text("1")
+        since = written.mark(str(tmp_path))
+        (tmp_path / f"after-{number}").write_text("1")
+        files, _ = search(tmp_path, since)
+        assert [Path(each["path"]).name for each in files] == [f"after-{number}"]
+
+
+def test_many_and_large_files_are_bounded(tmp_path: Path) -> None:
+    since = written.mark(str(tmp_path))
+    for number in range(written.MOST_FILES + 5):
+        (tmp_path / f"{number:04}").write_text("1")
+    with (tmp_path / "0000").open("wb") as file:
+        file.truncate(written.MOST_HASHED + 1)
+    files, count = search(tmp_path, since)
+    assert (len(files), count) == (written.MOST_FILES, written.MOST_FILES + 5)
+    assert [bool(each["digest"]) for each in files[:2]] == [False, True]
+    assert files[0]["size"] == written.MOST_HASHED + 1
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    since = written.mark(str(tmp_path))
+    (tmp_path / "private").write_text("123")
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(written.os, "open", refuse)
+    assert search(tmp_path, since)[0] == [{"path": str(tmp_path / "private"), "size": 3, "digest": ""}]

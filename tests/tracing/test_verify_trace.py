@@ -16,7 +16,7 @@ from reprobuild.engines.model import Engine
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.pipeline.drift_trace import LONGEST, make_trace, summarise
 from reprobuild.pipeline.recorded_work import RecordedWork
-from reprobuild.pipeline.verify import VerifyOptions
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.report.determinism import verdict_lines
 from reprobuild.report.drift_trace import trace_lines
 from reprobuild.trace.cause import DriftCause

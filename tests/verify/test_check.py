@@ -12,7 +12,7 @@ import pytest
 from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.lock.model import Lock, Workload
-from reprobuild.pipeline.verify import select_parts
+from reprobuild.pipeline.verify_options import select_parts
 from reprobuild.verify.check import CheckRequest, select_work, verify_image
 from reprobuild.verify.determinism.summary import NO_TORCH, describe_work_alone
 from reprobuild.verify.verdict import PARTS, VERSION, Determinism, Part, Verdict

@@ -15,7 +15,8 @@ from reprobuild.image.model import Image
 from reprobuild.image.oci.read import read_layout
 from reprobuild.output.directory import IMAGE, REPORT, VERDICT, read_image
 from reprobuild.pipeline import verify as checks
-from reprobuild.pipeline.verify import VerifyOptions, verify
+from reprobuild.pipeline.verify import verify
+from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.recipe.image_config import image_config
 from reprobuild.verify.certificate.read import LARGEST, is_certificate
 from tests.distribute.folders import make_results, make_session

@@ -126,7 +126,9 @@ def describe_scope(verdict: Verdict) -> str:
             if parts
             else map(_describe_torch_probes, (smoke for smoke in verdict.smoke if smoke.device == "cpu"))
         )
-        parts.append(f"your work, {verdict.work.runs} runs")
+        disturbed = sum(c.condition == "disturbed" and c.verdict == "identical" for c in verdict.comparisons)
+        more = f" and {disturbed} disturbed" if disturbed else ""
+        parts.append(f"your work, {verdict.work.runs} runs{more}")
     return f" ({'; '.join(parts)})" if parts else ""
 
 
@@ -234,7 +236,7 @@ def applicable_controls(smoke: Smoke) -> list[ControlVerdict]:
 
 
 def _judge_cpu(smoke: Smoke | None, work: Sequence[WorkComparison]) -> V:
-    verdicts = {comparison.verdict for comparison in work}
+    verdicts = {comparison.verdict for comparison in work} - {"not-applicable"}  # of a disturbance
     if "drift" in verdicts or (smoke and smoke.verdict == "drift"):
         return "drift"
     if verdicts - {"identical"} or (smoke is None and not verdicts):

@@ -75,21 +75,7 @@ def compare_runs(
     assert first_run.index is not None
     assert second_run.index is not None
     answers = _compare_files(work, runs, reference, engine, env)
-    first, *rest = [_judge_artefact(work, artefact, runs, answers) for artefact in work.artefacts]
-    warnings = (*first.warnings, *_uncompared_note(first_run.index))
-    return [msgspec.structs.replace(first, warnings=warnings), *rest]
-
-
-def _uncompared_note(index: OutputIndex) -> tuple[str, ...]:
-    """Return a note on files below `{out}` that were not compared.
-
-    The directory was empty before the command.
-    """
-    if not index.others:
-        return ()
-    more = index.other - len(index.others)
-    names = ", ".join(index.others) + (f", and {more} more" if more > 0 else "")
-    return (display_line(f"not compared, as no artefact names them: files below {{out}}: {names}"),)
+    return [_judge_artefact(work, artefact, runs, answers) for artefact in work.artefacts]
 
 
 def _judge_artefact(

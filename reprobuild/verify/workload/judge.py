@@ -61,8 +61,19 @@ class OutputEntry(Struct, frozen=True, kw_only=True):
     link: Text
 
 
+class WrittenFile(Struct, frozen=True, kw_only=True):
+    """A file that a run wrote and no pattern matched; `digest` is empty for a large one."""
+
+    path: Text
+    size: Annotated[int, Meta(ge=0)]
+    digest: OptionalSha256 = ""
+
+
 class OutputIndex(Struct, frozen=True, kw_only=True):
-    """The report of `reprobuild_runtime/artefacts/collect.py` on one run."""
+    """The report of `reprobuild_runtime/artefacts/collect.py` on one run.
+
+    `written_count` counts all such files; an older image has names below `{out}` in `others` instead.
+    """
 
     code: int
     began: float
@@ -76,6 +87,8 @@ class OutputIndex(Struct, frozen=True, kw_only=True):
     zone: int = 0
     others: tuple[Text, ...] = ()
     other: int = 0
+    written: tuple[WrittenFile, ...] = ()
+    written_count: int = 0
 
     def mask_run_parts(self, path: str) -> str:
         """Return a path with marks for this run's times and host."""

@@ -18,9 +18,11 @@ from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.compare import compare_runs
 from reprobuild.verify.workload.conditions import RUNS
 from reprobuild.verify.workload.container import OUTPUTS, WorkloadRun, collecting_command, run_work_task
+from reprobuild.verify.workload.disturbances import compare_disturbed
 from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.mounts import Mounts
 from reprobuild.verify.workload.rounds import merge_rounds
+from reprobuild.verify.workload.uncompared import add_uncompared
 from reprobuild.verify.workload.work import Work, make_work_task
 
 
@@ -52,25 +54,52 @@ def compare_work(
     mounts = mounts or Mounts(conditions.volumes, conditions.read_only, say)
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as directory:
         say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.shown_text}")
-
-        def run(number: int) -> WorkloadRun:
-            folder = Path(directory, str(number))
-            folder.mkdir()
-            words = collecting_command(work.artefacts, work.command)
-            task = make_work_task(work, seed, words, gpus)
-            task = msgspec.structs.replace(task, outputs=OUTPUTS, kept=folder)
-            with wrap(task) as wrapped:
-                return run_work_task(work, wrapped, reference, engine, env)
-
-        first = run(1)
-        rounds: list[list[WorkComparison]] = []
-        for number in range(2, work.runs + 1):
-            changed = mounts.changed()  # the first run read the earlier contents
-            other = run(number)
-            comparisons = compare_runs(work, (first, other), reference, engine, env)
-            rounds.append(_with_mounts(comparisons, changed or mounts.changed(writable=False)))
+        runs = _Runs(work, seed, reference, engine, env, gpus, mounts, wrap, Path(directory))
+        first = runs.run()
+        rounds, indexes = [], [first.index]
+        for _ in range(1, work.runs):
+            other = runs.run()
+            rounds.append(runs.compare(first, other))
+            indexes.append(other.index)
             shutil.rmtree(other.folder)
-        return merge_rounds(rounds)
+        comparisons = add_uncompared(merge_rounds(rounds), [index for index in indexes if index])
+        if all(comparison.verdict == "identical" for comparison in comparisons):
+            comparisons += compare_disturbed(work.disturbances, first, runs.run, runs.compare, say)
+        elif work.disturbances:
+            say("your work has no result that a disturbance could change: it runs under no disturbance")
+        return comparisons
+
+
+class _Runs:
+    """The runs of one workload, each in a fresh container and a directory of its own."""
+
+    def __init__(
+        self, work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], gpus: str,
+        mounts: Mounts, wrap: Callable[[Task], AbstractContextManager[Task]], directory: Path,
+    ) -> None:  # fmt: skip
+        self._work, self._seed, self._gpus = work, seed, gpus
+        self._reference, self._engine, self._env = reference, engine, env
+        self._mounts, self._wrap, self._directory = mounts, wrap, directory
+        self._count = 0
+        self._changed: Sequence[str] = ()
+
+    def run(self, before: Sequence[str] = ()) -> WorkloadRun:
+        """Run the command with some words before it."""
+        if self._count:
+            self._changed = self._mounts.changed()  # the first run read the earlier contents
+        self._count += 1
+        folder = self._directory / str(self._count)
+        folder.mkdir()
+        words = collecting_command(self._work.artefacts, (*before, *self._work.command))
+        task = make_work_task(self._work, self._seed, words, self._gpus)
+        task = msgspec.structs.replace(task, outputs=OUTPUTS, kept=folder)
+        with self._wrap(task) as wrapped:
+            return run_work_task(self._work, wrapped, self._reference, self._engine, self._env)
+
+    def compare(self, first: WorkloadRun, second: WorkloadRun) -> list[WorkComparison]:
+        """Compare the last run with an earlier one."""
+        comparisons = compare_runs(self._work, (first, second), self._reference, self._engine, self._env)
+        return _with_mounts(comparisons, self._changed or self._mounts.changed(writable=False))
 
 
 def _with_mounts(comparisons: Sequence[WorkComparison], changed: Sequence[str]) -> list[WorkComparison]:

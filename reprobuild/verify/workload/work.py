@@ -25,6 +25,7 @@ class Work(Struct, frozen=True, kw_only=True):
         ignored: keys of values that may differ.
         conditions: the conditions of each run.
         runs: how many containers run the command, at least 2.
+        disturbances: under each of these it runs once more, or twice if its outputs differ.
         text: the command as the user gave it.
         workdir: its working directory, empty for the image's own; the command changes there itself.
         label: the name of the artefacts in the report.
@@ -36,6 +37,7 @@ class Work(Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
     conditions: Conditions = Conditions()
     runs: int = RUNS
+    disturbances: tuple[str, ...] = ()
     text: str
     workdir: str = ""
     label: str = "artefact"
