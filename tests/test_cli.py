@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -14,6 +15,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -1062,6 +1065,42 @@ def test_signals(signum: signal.Signals, results: Path, silent_engine: tuple[soc
     hint = "what was complete is kept; run the command again to go on"
     assert json.loads(out) == {"error": {"code": 130, "message": "interrupted", "hint": hint}}
     assert err.lstrip() == f"error: interrupted\n\nhint: {hint}\n"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_wait_for_a_slow_server(signum: signal.Signals, tmp_path: Path) -> None:
+    """Threads read from indexes: a byte now and then ends no wait of theirs."""
+    (tmp_path / "requirements.txt").write_text("six==1.17.0\nidna==3.10\n")
+    asked = threading.Event()
+
+    def drip(connected: socket.socket) -> None:
+        with connected, contextlib.suppress(OSError):
+            connected.recv(1 << 16)
+            connected.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;")
+            asked.set()
+            while True:
+                connected.sendall(b"x")
+                time.sleep(0.2)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=drip, args=(server.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        env = {**os.environ, "PIP_INDEX_URL": f"http://127.0.0.1:{server.getsockname()[1]}/simple"}
+        argv = [*PROGRAM, "lock", "requirements.txt", "--python", "3.11", "-o", "lock", "--store", "store"]
+        with subprocess.Popen(argv, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                assert asked.wait(60)
+                process.send_signal(signum)
+                _, err = process.communicate(timeout=15)
+            finally:
+                process.kill()
+    assert process.returncode == 130, err
+    assert "error: interrupted\n" in err
 
 
 LOST_SIGNAL = """

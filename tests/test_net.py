@@ -802,6 +802,29 @@ def test_headers_that_never_end_are_left(head: bytes, scheme: str) -> None:
         assert time.monotonic() - begun < 8
 
 
+HEADS = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+CHUNKED = HEADS + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEADS + b"Content-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x08" + bytes(6),  # a name in the header of gzip
+        CHUNKED + b"2\r\n{}\r\n0\r\nX: ",  # a trailer
+        CHUNKED + b"2;",  # the length of a chunk
+    ],
+    ids=["gzip", "trailer", "length"],
+)
+def test_bytes_beside_the_content_that_never_end_are_left(head: bytes) -> None:
+    """Each byte ends a wait for the socket, and none of them is of the content."""
+    with socket.create_server(("127.0.0.1", 0)) as end:
+        threading.Thread(target=dripping, args=(end, head, 0.1), daemon=True).start()
+        net, begun = Net(manners=RetryPolicy(connect=0.5, read=0.5, tries=2, pause=0)), time.monotonic()
+        with pytest.raises(FetchError, match="broke off: no byte of the content came in 1 s"):
+            net.page(f"http://127.0.0.1:{end.getsockname()[1]}/x")
+        assert time.monotonic() - begun < 10
+
+
 def test_a_file_that_comes_next_to_never_is_left(served: Served, tmp_path: Path) -> None:
     url = served.give("/x", Reply(b"x" * 40_000, pause=0.15))
     net = Net(manners=RetryPolicy(read=0.3, tries=1))

@@ -16,6 +16,7 @@ import threading
 import time
 from types import FrameType
 
+from reprobuild.infra.cancel import INTERRUPTION
 from reprobuild.infra.proc.session import end_all
 from reprobuild.infra.proc.signals import forward_signal
 
@@ -62,6 +63,7 @@ def install_signal_handlers() -> None:
             signal.pthread_kill(main, came[0])
             heard.wait(AGAIN_SECONDS)
         end_all()  # other threads wait for programs that get no signals of the terminal
+        INTERRUPTION.say()  # and for servers
 
     threading.Thread(target=decide, daemon=True, name="signals").start()
 

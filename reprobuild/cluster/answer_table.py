@@ -15,6 +15,7 @@ from reprobuild.verify.determinism.expected import Expected
 from reprobuild.verify.determinism.platform import platform_facts
 from reprobuild.verify.determinism.summary import drifting_probes
 from reprobuild.verify.verdict import ProbeVerdict, Smoke, Verdict
+from reprobuild_portable import secrets
 
 WIDTH = 16  # bytes of an answer that are kept: two answers equal in them would be a collision of SHA-256
 NONE = bytes(WIDTH)
@@ -228,11 +229,11 @@ def _supports_verdict(probe: ProbeVerdict, digests: Mapping[str, str], expectati
 
 
 def escape_text(text: str) -> str:
-    """Return a node's text on one line, without control characters.
+    """Return a node's text on one line, without secrets and control characters.
 
     It is cut to `LONGEST` characters.
     """
-    return text.encode("unicode_escape").decode()[:LONGEST]
+    return secrets.redact(text[: 16 * LONGEST]).encode("unicode_escape").decode()[:LONGEST]
 
 
 def abbreviate_names(names: Sequence[str], most: int) -> str:

@@ -56,3 +56,7 @@ class CancelToken:
         finally:
             with self._guard:
                 self._ends.remove(end)
+
+
+# Cancelled by a signal that ends this program: threads that wait for a server do not get the signal.
+INTERRUPTION = CancelToken()

@@ -61,16 +61,17 @@ class StoreDirectory:
         Raises:
             FetchError: a link is at the path of a directory.
         """
-        self._check_links()
+        self.refuse_links()
         self.root.parent.mkdir(parents=True, exist_ok=True)
         self.root.mkdir(mode=0o700, exist_ok=True)
 
-    def _check_links(self) -> None:
-        """Refuse a store with links that lead elsewhere.
-
-        Files there would be overwritten or removed.
+    def refuse_links(self) -> None:
+        """Refuse a store with links that lead elsewhere: files there would be overwritten or removed.
 
         The store itself may be a link.
+
+        Raises:
+            FetchError: a link is at the path of a directory.
         """
         if self._checked:
             return
@@ -108,7 +109,7 @@ class StoreDirectory:
         """
         if self._holder is not None:
             return
-        self._check_links()
+        self.refuse_links()
         with self._guard, contextlib.suppress(OSError):  # not there yet; or not ours to write to
             if self._holder is None:
                 if make:

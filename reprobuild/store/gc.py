@@ -20,7 +20,7 @@ from msgspec import Struct
 from reprobuild.errors import UsageError
 from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.flock import machine_name
-from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.regular_files import is_huge_hole, read_plain
 from reprobuild.lock.file import read_lock
 from reprobuild.store.blob_hash import hash_open, is_still
 from reprobuild.store.rootfs_key import root_key
@@ -234,9 +234,7 @@ def _list_removable(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
         yield path, path.name.partition(".")[0] in needs.blobs
     for path in _list_directory(store.root / "made"):
         yield path, path.name in needs.made
-    for path in _list_directory(
-        store.root / "making"
-    ):  # of processes that were killed: no other process is here
+    for path in _list_directory(store.root / "making"):  # of killed processes: no other process is here
         yield path, False
     for folder in _list_directory(store.root / "blobs"):
         for path in _list_directory(folder) if folder.is_dir() and not folder.is_symlink() else [folder]:
@@ -299,8 +297,10 @@ def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) 
 
     Raises:
         UsageError: this is not a store.
+        FetchError: a link is at the path of one of its directories.
     """
     _require_store(store)
+    store.refuse_links()
     blobs = [path for folder in _list_directory(store.root / "blobs") for path in _list_directory(folder)]
     sizes = [sum(facts.st_size for facts in _files(path)) for path in blobs]
     total, done, files = sum(sizes), 0, 0
@@ -324,7 +324,8 @@ def _state(path: Path) -> bool | str | None:
     Return the reason if it cannot be read, and None if it was removed in the meantime.
     """
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
+        facts = path.lstat()
+        if not stat.S_ISREG(facts.st_mode) or is_huge_hole(facts):
             return False
         digest, facts = hash_open(path)
         while digest != path.name and not is_still(path, facts):  # another process replaced it

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from reprobuild.cli.main import run_line
+from reprobuild.ecosystems.git.restore import restore as restoring
 from tests.capture.repositories import ENV, content, git, new_origin, place, status, take, write
 from tests.capture.test_restore import change, pack_of, plant
 from tests.conftest import ROOT, reprobuild
@@ -479,3 +480,30 @@ def test_a_recipe_without_the_repository(tmp_path: Path, said: Said) -> None:
     assert said.err.endswith("hint: only snapshots of `reprobuild capture` hold whole repositories\n")
     assert said("restore", tmp_path / "gone", "clone", "-o", tmp_path / "again") == 3
     assert "there is no directory" in said.err
+
+
+def test_invented_commits_are_not_asked_without_end(tmp_path: Path) -> None:
+    """Each one that a remote does not have takes a fetch of its own."""
+    _, host = served(tmp_path)
+    invented = [f"{number:040x}" for number in range(1, 200)]
+    change(tmp_path / "snapshot", lambda found: found.update(prerequisites=invented, bundle=None))
+    with host:
+        done = reprobuild("restore", tmp_path / "snapshot", "clone", "-o", tmp_path / "again", env=ENV)
+    assert done.returncode == 3
+    assert f"commit {invented[0][:12]} of clone is not in the snapshot: a remote had it" in done.stderr
+    assert 20 < len(host.asked) < 100
+    assert not (tmp_path / "again").exists()
+
+
+def test_remotes_are_not_asked_without_end(
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = worked_on(tmp_path)
+    take(top, tmp_path / "snapshot")
+    many = [{"name": f"o{number}", "url": f"http://127.0.0.1:9/{number}"} for number in range(40)]
+    change(tmp_path / "snapshot", lambda found: found.update(remotes=many))
+    monkeypatch.setattr(restoring, "_MOST_SECONDS", 0)
+    assert said("restore", tmp_path / "snapshot", "clone", "-o", tmp_path / "again") == 3
+    assert "39 more were not asked after 0 s" in said.err
+    assert "\n  http://127.0.0.1:9/0: could not" in said.err
+    assert "\n  http://127.0.0.1:9/1: could not" not in said.err

@@ -267,3 +267,18 @@ def test_a_clock_that_runs_ahead_makes_no_other_node_old(tmp_path: Path) -> None
     (silent,) = gather_results(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).silent
     assert silent.kind == "unreadable"
     assert silent.why.endswith("- at `$.made`")
+
+
+@pytest.mark.parametrize("suffix", [".error", ".lost"])
+def test_words_of_a_node_are_shown_without_secrets(folder: Path, suffix: str) -> None:
+    (folder / "nodes").write_text("a\nb\nc\nsorry\n")
+    token = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+    (folder / f"sorry{suffix}").write_text(
+        f"cannot log in: https://bob:hunter2secret@registry.example/x with {token}\n"
+    )
+    found = gathered(folder)
+    (silent,) = found.silent
+    assert silent.why.startswith("cannot log in: https://")
+    for secret in ("hunter2secret", token):
+        assert secret not in silent.why
+        assert secret not in render_cluster(found)

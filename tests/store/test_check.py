@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -165,3 +166,32 @@ def test_both_work_beside_a_process_at_work(made: Made, tmp_path: Path) -> None:
         finally:
             ended.set()
         worker.result()
+
+
+@pytest.mark.parametrize("name", ["damaged", "kept", "blobs"])
+def test_a_link_in_a_store_leads_no_check_elsewhere(tmp_path: Path, name: str) -> None:
+    """A damaged file would be moved into the directory of another program."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / ("a" * 64)).write_text("mine")
+    store = Store(tmp_path / "store")
+    blob = store.root / "blobs" / "aa" / ("a" * 64)
+    store.add(b"1\n")
+    blob.parent.mkdir()
+    blob.write_text("theirs")
+    if (store.root / name).exists():
+        shutil.rmtree(store.root / name)
+    (store.root / name).symlink_to(outside)
+    with pytest.raises(FetchError, match=f"{name} in the store is a link"):
+        check(Store(store.root))
+    assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("a" * 64, "mine")]
+
+
+def test_a_hole_without_end_is_damaged_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.add(b"1\n")
+    blob = store.root / "blobs" / "aa" / ("a" * 64)
+    blob.parent.mkdir()
+    with blob.open("wb") as file:
+        file.truncate(4 << 40)
+    assert [each.sha256 for each in check(store).damaged] == ["a" * 64]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reprobuild.verify.verdict import WorkComparison
-from reprobuild.verify.workload.judge import OutputIndex, WrittenFile
+from reprobuild.verify.workload.output_index import OutputIndex, WrittenFile
 from reprobuild.verify.workload.uncompared import SHOWN, add_uncompared
 from tests.conftest import Built, reprobuild
 

@@ -16,9 +16,11 @@ from reprobuild.errors import EngineError, UsageError
 from reprobuild.verify.determinism.summary import describe_work_bound, upper_bound
 from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.judge import (
+    LONGEST,
     FileAnswer,
     OutputEntry,
     OutputIndex,
+    display_line,
     judge_artefact,
     judge_distinct,
     pair_paths,
@@ -440,3 +442,29 @@ def test_files_that_must_be_distinct(files: list[tuple[str, str]], verdict: str,
     assert (found.verdict, found.detail) == (verdict, words)
     drifted = judge_distinct(WorkComparison(name="x", verdict="drift", detail="y"), files)
     assert (drifted.verdict, drifted.detail) == ("drift", "y")
+
+
+def test_a_file_of_holes_without_end_is_refused_before_it_is_read() -> None:
+    class Hollow(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            finished = super().run(reference, task, env)
+            if task.kept:
+                with (task.kept / "0").open("wb") as file:
+                    file.truncate(100 << 30)
+            return finished
+
+    with pytest.raises(EngineError, match="of which nearly all are holes") as caught:
+        compare_work(WORK, 7, "image:1", Hollow(good_answers()), {})
+    assert caught.value.hint == "name other outputs, or let the command write a smaller file"
+
+
+def test_a_long_line_of_a_container_is_cut_before_it_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    def redact(text: str) -> str:
+        searched.append(text)
+        return text
+
+    monkeypatch.setattr("reprobuild.verify.workload.judge.secrets.redact", redact)
+    assert len(display_line("key " * 1_000_000)) == LONGEST
+    assert len(searched[0]) == 16 * LONGEST

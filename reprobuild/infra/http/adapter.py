@@ -16,7 +16,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.cancel import INTERRUPTION
 from reprobuild.infra.http.authorities import Authorities, share_context
 from reprobuild.infra.http.deadline import WATCH, Deadline
 
@@ -31,7 +31,7 @@ class DeadlineAdapter(HTTPAdapter):
     def __init__(self, seconds: float, authorities: Authorities | None = None) -> None:
         self._seconds = seconds
         self._authorities = authorities or Authorities()
-        self.halt = CancelToken()
+        self.halt = INTERRUPTION
         self._due: Deadline | None = None
         self._guard = threading.Lock()
         self._held: list[socket.socket] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import requests
 import urllib3
 
 from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.http.deadline import WATCH
 from reprobuild.infra.http.model import innermost_cause
 from reprobuild.infra.http.retry import RetryPolicy
 
@@ -49,11 +51,9 @@ def read_body(
     """
     begun, came = time.monotonic(), 0
     while True:
-        try:
-            with halt.ending(lambda: _end(response)):
-                piece = response.raw.read1(most, decode_content=decode)
-        except _DAMAGED as err:
-            raise StreamInterruptedError(innermost_cause(err)) from None
+        piece, late = _read_piece(response, most, 2 * manners.read, halt, decode=decode)
+        if late:
+            raise StreamInterruptedError(f"no byte of the content came in {2 * manners.read:.0f} s")
         if not piece:
             return
         yield piece
@@ -63,6 +63,28 @@ def read_body(
             if came < least:
                 raise StreamInterruptedError(f"{came} bytes came in {now - begun:.0f} s")
             begun, came = now, 0
+
+
+def _read_piece(
+    response: requests.Response, most: int, seconds: float, halt: CancelToken, *, decode: bool
+) -> tuple[bytes, bool]:
+    """Return the next bytes of an answer, and whether they came too late.
+
+    A read may take any time although bytes arrive: those of a chunk's length, of trailers, or of a header of gzip.
+    """
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        _end(response)
+
+    try:
+        with halt.ending(lambda: _end(response)), WATCH.limit_time(seconds, cut):
+            return response.raw.read1(most, decode_content=decode), late.is_set()
+    except _DAMAGED as err:
+        if late.is_set():
+            return b"", True
+        raise StreamInterruptedError(innermost_cause(err)) from None
 
 
 def _end(response: requests.Response) -> None:

@@ -21,12 +21,12 @@ from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.container import PROGRAMS, PYTHON, WorkloadRun, expand_output
 from reprobuild.verify.workload.judge import (
     FileAnswer,
-    OutputIndex,
     display_line,
     judge_artefact,
     judge_distinct,
     pair_paths,
 )
+from reprobuild.verify.workload.output_index import OutputIndex
 from reprobuild.verify.workload.work import Work
 from reprobuild_portable.hashing import hash_file
 

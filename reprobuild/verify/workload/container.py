@@ -11,9 +11,10 @@ from msgspec import Struct
 from reprobuild.engines.model import Engine, Task
 from reprobuild.errors import EngineError
 from reprobuild.infra.untrusted.decode import decode_json
-from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.regular_files import is_huge_hole, read_plain
 from reprobuild.lock.system import FILES, PREFIX
-from reprobuild.verify.workload.judge import OutputIndex, display_line
+from reprobuild.verify.workload.judge import display_line
+from reprobuild.verify.workload.output_index import OutputIndex
 from reprobuild.verify.workload.work import Work
 
 OUTPUTS = "/reprobuild-out"  # `{out}`
@@ -67,6 +68,12 @@ def run_work_task(
             f"what `{work.shown_text}` wrote cannot be put aside: {display_line(index.failed)}",
             hint="name fewer or smaller artefacts, or let the command write them below {out}",
         )
+    for entry in index.files if index else ():
+        if entry.kind == "file" and is_huge_hole((task.kept / entry.stored).stat()):
+            raise EngineError(
+                f"`{work.shown_text}` wrote {entry.path} with {entry.size:,} bytes, of which nearly all are holes",
+                hint="name other outputs, or let the command write a smaller file",
+            )
     code = done.code if index is None else index.code
     return WorkloadRun(code=code, folder=task.kept, index=index, tail=tail)
 

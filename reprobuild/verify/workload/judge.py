@@ -17,10 +17,11 @@ from msgspec import Meta, Struct, structs
 
 from reprobuild.infra.untrusted.strings import OptionalSha256
 from reprobuild.verify.verdict import V, WorkComparison
-from reprobuild.verify.workload.file_names import mask_run_parts
+from reprobuild.verify.workload.output_index import OutputEntry, OutputIndex, Text
 from reprobuild_portable import secrets
 
 LONGEST = 400  # characters of a line of details
+_READ = 16 * LONGEST  # characters that are searched for secrets, of which the first ones are shown
 MOST = 60  # lines of details of one artefact
 # The kinds of `reprobuild_runtime/artefacts/ignore_rules.py`; `spaces` is the padding of a number that may differ.
 KINDS_EXCUSED = (
@@ -32,8 +33,6 @@ WITHHELD = "(what differs here looks like a secret, and is not quoted)"
 
 _EMPTY = hashlib.sha256().hexdigest()
 
-Text = Annotated[str, Meta(max_length=10000)]
-Number = Annotated[str, Meta(pattern=r"\A[0-9]{0,6}\Z")]
 # An empty file of such a name is not a log or marker: its data is missing.
 _DATA = re.compile(
     r"(?i)\.(?:pt|pth|ckpt|bin|safetensors|np[yz]|pkl|pickle|joblib|h5|hdf5|keras|onnx|json|jsonl|ndjson|csv|tsv|parquet|arrow|"
@@ -44,55 +43,6 @@ _KINDS = {
     "system": "a file of the kernel, which nobody wrote", "dangling": "a link to nothing",
     "unreadable": "not to be read",
 }  # fmt: skip
-
-
-class OutputEntry(Struct, frozen=True, kw_only=True):
-    """One path that a pattern matched after the command.
-
-    `stored` is its number among the kept files.
-    """
-
-    pattern: Text
-    path: Text
-    kind: Literal["file", "fifo", "socket", "device", "folder", "system", "dangling", "unreadable"]
-    stored: Number
-    size: Annotated[int, Meta(ge=0)]
-    written: bool
-    link: Text
-
-
-class WrittenFile(Struct, frozen=True, kw_only=True):
-    """A file that a run wrote and no pattern matched; `digest` is empty for a large one."""
-
-    path: Text
-    size: Annotated[int, Meta(ge=0)]
-    digest: OptionalSha256 = ""
-
-
-class OutputIndex(Struct, frozen=True, kw_only=True):
-    """The report of `reprobuild_runtime/artefacts/collect.py` on one run.
-
-    `written_count` counts all such files; an older image has names below `{out}` in `others` instead.
-    """
-
-    code: int
-    began: float
-    ended: float
-    host: Text
-    files: tuple[OutputEntry, ...]
-    there: dict[Text, tuple[Text, ...]]
-    failed: Text
-    pid: int = 0
-    last: int = 0
-    zone: int = 0
-    others: tuple[Text, ...] = ()
-    other: int = 0
-    written: tuple[WrittenFile, ...] = ()
-    written_count: int = 0
-
-    def mask_run_parts(self, path: str) -> str:
-        """Return a path with marks for this run's times and host."""
-        return mask_run_parts(path, self.began, self.ended, self.host, self.zone, (self.pid, self.last))
 
 
 class FileAnswer(Struct, frozen=True, kw_only=True):
@@ -346,7 +296,7 @@ def display_line(line: str) -> str:
 
     It has no secret and no control character, and is shortened.
     """
-    line = secrets.redact(line)
+    line = secrets.redact(line[:_READ])
     if secrets.find(line.encode(errors="replace")):
         return f"{line.partition(':')[0][:100]}: {WITHHELD}"
     line = line if line.isprintable() else ascii(line)[1:-1]

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.conditions import hide_secrets
-from reprobuild.verify.workload.judge import OutputIndex, WrittenFile, display_line
+from reprobuild.verify.workload.judge import display_line
+from reprobuild.verify.workload.output_index import OutputIndex, WrittenFile
 
 SHOWN = 20  # files
 _DIFFERS, _MISSING, _UNREAD, _SAME = "differs", "not in every run", "not read", "the same in each run"

@@ -7,6 +7,7 @@ one, by checked names; there is no checkout, so no filter or hook runs and every
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -49,6 +50,8 @@ _SETTINGS = {
     "core.ignorecase": r"true|false",
     "core.precomposeunicode": r"true|false",
 }
+_MOST_SECONDS = 300  # after which no other remote is asked
+_MOST_FETCHES = 20  # of single commits, from one remote
 
 
 class Restored(Struct, frozen=True, kw_only=True):
@@ -215,7 +218,11 @@ class _Restored:
     def _fetch_commits(self, candidates: Sequence[Address]) -> Address | None:
         """Fetch the remote's commits; return the address with all."""
         refused: list[str] = []
-        for address in candidates:
+        ends = time.monotonic() + _MOST_SECONDS
+        for number, address in enumerate(candidates):
+            if number and time.monotonic() > ends:
+                refused.append(f"{len(candidates) - number} more were not asked after {_MOST_SECONDS} s")
+                break
             try:
                 self._fetch(address)
             except ReproError as err:
@@ -237,7 +244,7 @@ class _Restored:
         program.check_address(address.place, SnapshotError)
         spec = f"+refs/heads/*:refs/remotes/{address.remote}/*"
         self._fetch_ref(address, spec, purpose=f"fetch {display_address(address.place)}")
-        for oid in self._missing_prerequisites():
+        for oid in self._missing_prerequisites()[:_MOST_FETCHES]:
             try:
                 self._fetch_ref(address, oid, purpose=f"fetch commit {oid[:12]}")
             except proc.ProcessFailedError:
