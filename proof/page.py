@@ -162,6 +162,40 @@ def _torch(evidence: Mapping[str, Any]) -> str:
     return said + _table(["profile", *names], rows)
 
 
+def _suites(evidence: Mapping[str, Any]) -> str:
+    releases = evidence["releases"]
+    rows = [
+        [each["suite"], releases[each["suite"]], each["file"], str(each["answers"].get("passed", 0)),
+         str(sum(each["answers"].values()) - each["answers"].get("passed", 0)), str(each["steps"]),
+         str(len(each["different"]))]
+        for each in evidence["files"]
+    ]  # fmt: skip
+    said = (
+        f"{sum(evidence['answers'].values()):,} tests, {evidence['steps']:,} recorded steps; answered otherwise with "
+        f"the recorder: {len(evidence['different'])}. {_where(evidence)}\n\n"
+    )
+    header = [
+        "project",
+        "release",
+        "tests",
+        "passed",
+        "skipped or failed, both ways",
+        "steps",
+        "answered otherwise",
+    ]
+    return said + _table(header, rows)
+
+
+def _shares(evidence: Mapping[str, Any]) -> str:
+    rows = [
+        [f"1 of {each['one drifting run in']}", str(each["runs"]), f"{each['bound']:.0%}", str(each["trials"]),
+         f"{each['identical'] / each['trials']:.1%}", f"{each['expected share']:.1%}"]
+        for each in evidence["cases"]
+    ]  # fmt: skip
+    header = ["drifting runs", "N", "bound of an identical answer", "checks", "identical", "expected"]
+    return f"{_where(evidence)}\n\n" + _table(header, rows)
+
+
 def _gpu_train(evidence: Mapping[str, Any]) -> str:
     rows = [[what, value] for what, value in gpu_train.table(evidence)]
     said = f"Claims that do not hold: {', '.join(evidence['broken']) or 'none'}. {_where(evidence)}\n\n"
@@ -255,7 +289,8 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "fault-injection": _fault_injection, "fuzz": _fuzz,
     "reading": partial(_fuzz, things="captures"), "documents": partial(_fuzz, things="documents"),
     "benchmarks": _benchmarks,
-    "planted": _planted, "trace": _trace, "cluster": _cluster, "torch": _torch, "gpu-train": _gpu_train,
+    "planted": _planted, "trace": _trace, "suites": _suites, "shares": _shares, "cluster": _cluster, "torch": _torch,
+    "gpu-train": _gpu_train,
     "environments": _environments, "as-of": _as_of,
     "as-of-untimed": _as_of_untimed, "long-tests": _long_tests, "sdists": _sdists, "bisect": _bisect,
     "choices": _choices,
