@@ -75,9 +75,9 @@ def _compute() -> None:
 
 def hold_memory() -> None:
     """Hold a quarter of the available memory, up to `MOST_MEMORY`."""
-    held: "List[bytearray]" = []
+    memory: "List[bytearray]" = []
     size = min(_available_memory() // 4, MOST_MEMORY)
-    _start_helper(lambda: held.append(bytearray(b"\1") * size), lambda: time.sleep(0.05))
+    _start_helper(lambda: memory.append(bytearray(b"\1") * size), lambda: time.sleep(0.05))
 
 
 def _available_memory() -> int:

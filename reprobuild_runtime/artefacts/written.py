@@ -67,7 +67,7 @@ def _find_changed(
     since: int, named: "Collection[Tuple[int, int]]", roots: "List[str]", skipped: str
 ) -> "Iterator[str]":
     """Yield the regular files that changed; a search that takes too long ends."""
-    ends, seen = time.monotonic() + SECONDS, set()
+    ends, visited = time.monotonic() + SECONDS, set()
     for root in roots:
         folders = [os.path.realpath(root)]
         try:
@@ -78,9 +78,9 @@ def _find_changed(
             folder = folders.pop()
             try:
                 status = os.lstat(folder)
-                if status.st_dev != device or (status.st_dev, status.st_ino) in seen:
+                if status.st_dev != device or (status.st_dev, status.st_ino) in visited:
                     continue
-                seen.add((status.st_dev, status.st_ino))
+                visited.add((status.st_dev, status.st_ino))
                 entries = list(os.scandir(folder))
             except OSError:  # gone, of another user, or deeper than a path can be
                 continue

@@ -43,6 +43,10 @@ def _make_mode(run: "Callable[[Any, Tuple[Any, ...], Dict[str, Any]], Any]") -> 
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Mode(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not there for the type checker
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return True  # else PyTorch compiles nothing while the mode is active
+
         def __torch_dispatch__(
             self, func: "Any", types: "Any", args: "Tuple[Any, ...]" = (), kwargs: "Any" = None
         ) -> "Any":

@@ -38,8 +38,8 @@ def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
 
 def is_huge_hole(facts: os.stat_result) -> bool:
     """Return whether a file is large and the disk holds a small part of it: to read its holes can take days."""
-    held: int = getattr(facts, "st_blocks", facts.st_size) * 512  # Windows states no blocks
-    return facts.st_size > _HUGE and facts.st_size > _DENSEST * held
+    on_disk: int = getattr(facts, "st_blocks", facts.st_size) * 512  # Windows states no blocks
+    return facts.st_size > _HUGE and facts.st_size > _DENSEST * on_disk
 
 
 def open_within(top: Path, path: str) -> tuple[IO[bytes], int]:

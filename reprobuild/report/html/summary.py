@@ -308,8 +308,7 @@ def _describe_sameness(verdict: Verdict) -> str:
     names = [describe_probes(smoke) for smoke in verdict.smoke if smoke.libraries]
     of = f" ({'; '.join(names)})" if names else ""
     probes = f"{format_count(number, 'probe')}{of} gave the same bytes in every run"
-    answers = {comparison.verdict for comparison in verdict.comparisons}
-    if not verdict.work or answers - {"identical", "not-applicable"}:
+    if not verdict.work or {c.verdict for c in verdict.comparisons} - {"identical", "not-applicable"}:
         return probes if number else "Your work gave the same bytes in every run"
     repeats = f"Your run gave the same bytes {_TIMES.get(verdict.work.runs, f'{verdict.work.runs:,} times')}"
     return f"{repeats}, in fresh containers. {probes}" if number else f"{repeats}, in fresh containers"

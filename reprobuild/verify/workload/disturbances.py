@@ -40,11 +40,12 @@ def select_disturbances(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: a name is unknown.
     """
+    known = (ALL, *DISTURBANCES)
     for name in names:
-        if name not in DISTURBANCES and name != ALL:
+        if name not in known:
             raise UsageError(
                 f"{display_text(str(name))!r} is no disturbance",
-                hint=f"they are: {', '.join((ALL, *DISTURBANCES))}",
+                hint=f"they are: {', '.join(known)}",
             )
     return tuple(name for name in DISTURBANCES if name in names or ALL in names)
 
