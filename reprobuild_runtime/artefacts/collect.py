@@ -12,12 +12,12 @@ possible, and copied otherwise. `index.json` is
     {"code", "began", "ended", "host", "pid", "last", "zone",
      "files": [{"pattern", "path", "kind", "size", "stored", "written", "link"}],
      "there": {PATTERN that matched nothing: [names beside it]}, "written": [{"path", "size", "digest"}],
-     "written_count": number, "failed": ""}
+     "written_count": number, "written_whole": bool, "failed": ""}
 
 with `kind` one of file, directory (without files), fifo, socket, device, system (below /proc, /sys or /dev), dangling,
 unreadable; `written` is false for a file that existed before the command and did not change. `pid` is the number of the
 command's own process, `last` the last number that a process of the run can have, `zone` the seconds by which the
-container's clock is ahead of UTC, and `written` are files without a pattern that the command wrote.
+container's clock is ahead of UTC, and `written` are files without a pattern that the command wrote (`written.py`).
 """
 
 import glob
@@ -219,13 +219,13 @@ def main(argv: "List[str]") -> int:
         "last": last_process(children[0]),
         "zone": time.localtime(began).tm_gmtoff,
     }
-    index.update(files=[], there={}, written=[], written_count=0, failed="")
+    index.update(files=[], there={}, written=[], written_count=0, written_whole=True, failed="")
     try:
         index.update(collect(folder, patterns, before))
-        rest, count = written.list_written(
-            folder, since, set(index.pop("numbers")), os.path.join(folder, PART)
-        )
-        index.update(written=[{**file, "path": readable(file["path"])} for file in rest], written_count=count)
+        numbers = set(index.pop("numbers"))
+        index.update(written.list_written(folder, since, numbers, os.path.join(folder, PART)))
+        for file in index["written"]:
+            file["path"] = readable(file["path"])
     except (OSError, ValueError) as err:
         index["failed"] = readable("%s: %s" % (type(err).__name__, err))
     clear(folder)

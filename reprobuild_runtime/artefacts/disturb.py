@@ -95,9 +95,7 @@ def _start_helper(prepare: "Callable[[], None]", step: "Callable[[], None]") -> 
     child = os.fork()
     if child == 0:
         try:
-            if (
-                os.fork() == 0
-            ):  # a child of process 1: the command must not meet a child that it did not start
+            if os.fork() == 0:  # a child of process 1: the command must meet no child that it did not start
                 prepare()
                 null = os.open(os.devnull, os.O_RDWR)
                 for number in (0, 1, 2):

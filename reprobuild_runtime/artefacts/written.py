@@ -14,9 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Collection, Dict, Iterator, List, Tuple
 
-IN_IMAGE = (
-    "/opt/reprobuild/"  # a program elsewhere does not search: the machine's other programs write files, too
-)
+IN_IMAGE = "/opt/reprobuild/"  # elsewhere there is no search: other programs of a machine write files, too
 MOST_FILES = 200  # in a list
 MOST_HASHED = 256 << 20  # bytes of all files
 SECONDS = 10  # of a search
@@ -37,10 +35,11 @@ def mark(folder: str) -> int:
 
 def list_written(
     folder: str, since: int, named: "Collection[Tuple[int, int]]", skipped: str
-) -> "Tuple[List[Dict[str, Any]], int]":
-    """Return the first files with a state that changed since a mark, sorted by path, and the number of all.
+) -> "Dict[str, Any]":
+    """Return the files with a state that changed since a mark, as a part of the index.
 
-    Each has `path`, `size`, and `digest`, which is the sha256 or empty.
+    `written` has the first of them, sorted by path: `path`, `size`, and `digest`, which is the sha256 or empty.
+    `written_count` is the number of all, and `written_whole` is false if the search took too long and ended.
 
     Args:
         folder: is searched anywhere, and the other places in an image alone.
@@ -50,13 +49,15 @@ def list_written(
     """
     in_image = os.path.abspath(__file__).startswith(IN_IMAGE)
     roots = [folder, *(_places() if in_image else ())]
-    paths = sorted(_find_changed(since, named, roots, skipped))
+    ends = time.monotonic() + SECONDS
+    paths = sorted(_find_changed(since, named, roots, skipped, ends))
+    whole = time.monotonic() < ends
     left, files = MOST_HASHED, []
     for path in paths[:MOST_FILES]:
         size, digest = _hash(path, left)
         left -= size if digest else 0
         files.append({"path": path, "size": size, "digest": digest})
-    return files, len(paths)
+    return {"written": files, "written_count": len(paths), "written_whole": whole}
 
 
 def _places() -> "List[str]":
@@ -64,10 +65,10 @@ def _places() -> "List[str]":
 
 
 def _find_changed(
-    since: int, named: "Collection[Tuple[int, int]]", roots: "List[str]", skipped: str
+    since: int, named: "Collection[Tuple[int, int]]", roots: "List[str]", skipped: str, ends: float
 ) -> "Iterator[str]":
-    """Yield the regular files that changed; a search that takes too long ends."""
-    ends, visited = time.monotonic() + SECONDS, set()
+    """Yield the regular files that changed; the search ends at a time of `time.monotonic`."""
+    visited = set()
     for root in roots:
         folders = [os.path.realpath(root)]
         try:

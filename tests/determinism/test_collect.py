@@ -125,7 +125,9 @@ def test_files_without_a_pattern_are_listed(tmp_path: Path) -> None:
 def search(
     folder: Path, since: int, named: Collection[tuple[int, int]] = ()
 ) -> tuple[list[dict[str, Any]], int]:
-    return written.list_written(str(folder), since, named, str(folder / "skipped"))
+    found = written.list_written(str(folder), since, named, str(folder / "skipped"))
+    assert found["written_whole"]
+    return found["written"], found["written_count"]
 
 
 def test_what_counts_as_written(tmp_path: Path) -> None:
@@ -179,3 +181,12 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(written.os, "open", refuse)
     assert search(tmp_path, since)[0] == [{"path": str(tmp_path / "private"), "size": 3, "digest": ""}]
+
+
+def test_a_search_that_takes_too_long_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    since = written.mark(str(tmp_path))
+    (tmp_path / "a" / "file").write_text("1")
+    monkeypatch.setattr(written, "SECONDS", 0)
+    found = written.list_written(str(tmp_path), since, (), "")
+    assert found == {"written": [], "written_count": 0, "written_whole": False}

@@ -35,6 +35,11 @@ def test_no_file() -> None:
     assert add_uncompared([FIRST], []) == [FIRST]  # of an image without the program
 
 
+def test_a_search_that_ended_early() -> None:
+    (note,) = lines(index(), index(written_whole=False))
+    assert note.startswith("the search for files that the work wrote")
+
+
 def test_each_file_has_an_answer() -> None:
     one = index(("/w/same", ONE), ("/w/late", ONE), ("/w/big", ""), ("/w/lost", ONE))
     two = index(("/w/same", ONE), ("/w/late", ONE), ("/w/big", ""), ("/w/new", ONE))

@@ -39,7 +39,8 @@ class WrittenFile(Struct, frozen=True, kw_only=True):
 class OutputIndex(Struct, frozen=True, kw_only=True):
     """The report of `reprobuild_runtime/artefacts/collect.py` on one run.
 
-    `written_count` counts all such files; an older image has names below `{out}` in `others` instead.
+    `written_count` counts all files of `written`, unless the search for them took too long: then `written_whole` is
+    false. An older image has names below `{out}` in `others` instead.
     """
 
     code: int
@@ -56,6 +57,7 @@ class OutputIndex(Struct, frozen=True, kw_only=True):
     other: int = 0
     written: tuple[WrittenFile, ...] = ()
     written_count: int = 0
+    written_whole: bool = True
 
     def mask_run_parts(self, path: str) -> str:
         """Return a path with marks for this run's times and host."""

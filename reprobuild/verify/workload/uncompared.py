@@ -13,6 +13,9 @@ from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.output_index import OutputIndex, WrittenFile
 
 SHOWN = 20  # files
+_NOT_WHOLE = (
+    "the search for files that the work wrote and no --output-file names took too long, and was ended"
+)
 _DIFFERS, _MISSING, _UNREAD, _SAME = "differs", "not in every run", "not read", "the same in each run"
 _ORDER = (_DIFFERS, _MISSING, _UNREAD, _SAME)
 
@@ -41,15 +44,14 @@ def add_uncompared(
         answers = sorted(_compare(indexes), key=lambda name: (_ORDER.index(name.answer), name.file.path))
         files = [f"{name.file.path} ({name.file.size:,} bytes): {name.answer}" for name in answers[:SHOWN]]
         count = max([len(answers), *(index.written_count for index in indexes)])
-    if not files:
-        return list(comparisons)
-    several = count != 1
-    note = (
-        f"{count:,} file{'s' * several} not compared, as no --output-file names {'them' if several else 'it'}"
-    )
+    notes = [] if all(index.written_whole for index in indexes) else [_NOT_WHOLE]
+    if files:
+        several = count != 1
+        names = f"file{'s' * several} not compared, as no --output-file names {'them' if several else 'it'}"
+        notes.insert(0, f"{count:,} {names}")
     lines = [display_line(hide_secrets(f"not compared: {line}")) for line in files]
     changed = msgspec.structs.replace(
-        first, warnings=(*first.warnings, note), details=(*first.details, *lines)
+        first, warnings=(*first.warnings, *notes), details=(*first.details, *lines)
     )
     return [changed, *rest]
 
