@@ -30,7 +30,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     lines = [line for smoke in verdict.smoke for line in _test_lines(smoke, verdict.seed)]
     if verdict.comparisons:
         same = sum(comparison.verdict == "identical" for comparison in verdict.comparisons)
-        possible = sum(comparison.verdict != "not-applicable" for comparison in verdict.comparisons)
+        possible = sum(comparison.counts for comparison in verdict.comparisons)
         excused = safe_text(describe_excused(verdict.comparisons))
         lines.append(f"your work: {same} of {possible} comparisons identical{excused}")
         if verdict.work and same == possible:

@@ -64,6 +64,11 @@ class WorkComparison(Struct, frozen=True, kw_only=True):
     excused: Annotated[dict[Name, Count], Meta(max_length=20)] = {}
     warnings: tuple[Text, ...] = ()
 
+    @property
+    def counts(self) -> bool:
+        """Whether the comparison is an answer: a disturbance that is not possible on this machine is no answer."""
+        return not (self.condition == "disturbed" and self.verdict == "not-applicable")
+
 
 class DriftTrace(Struct, frozen=True, kw_only=True):
     """The first difference of two runs of a drifting workload.

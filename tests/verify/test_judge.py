@@ -843,3 +843,10 @@ def test_a_probe_that_the_image_does_not_have_is_refused() -> None:
             "cpu", EXPECTED["cpu"], seed=7, controls=False, thorough=False, probes=["lstm", "nonsense"]
         )
     assert caught.value.hint.startswith("its probes are: adaptive_avg_pool2d, ")
+
+
+def test_a_disturbance_that_is_not_possible_does_not_count() -> None:
+    away = WorkComparison(name="disturbance processors", verdict="not-applicable", condition="disturbed")
+    same = WorkComparison(name="x", verdict="identical")
+    assert judge_determinism(cpu(), None, [same, away], cpu_only=False, profile="torch")[0].cpu == "identical"
+    assert judge_determinism(None, None, [away], cpu_only=False, profile="torch")[0].cpu == "inconclusive"

@@ -275,7 +275,7 @@ def _doubt_remarks(verdict: Verdict) -> Iterator[Note]:
         brief = f"{format_count(len(weak), 'control')} did not show that the check can fail"
         yield Note(tone="bad", said=f"{brief}: {_join_first(weak)}.", brief=brief, section="probes")
     for work in verdict.comparisons:
-        if work.verdict not in ("identical", "not-applicable"):
+        if work.counts and work.verdict != "identical":
             brief = f"your work, {work.name}: {work.verdict}"
             yield Note(tone="bad" if work.verdict == "drift" else "open", said=f"{brief}.", brief=brief,
                          section="work")  # fmt: skip
@@ -308,7 +308,7 @@ def _describe_sameness(verdict: Verdict) -> str:
     names = [describe_probes(smoke) for smoke in verdict.smoke if smoke.libraries]
     of = f" ({'; '.join(names)})" if names else ""
     probes = f"{format_count(number, 'probe')}{of} gave the same bytes in every run"
-    if not verdict.work or {c.verdict for c in verdict.comparisons} - {"identical", "not-applicable"}:
+    if not verdict.work or any(c.counts and c.verdict != "identical" for c in verdict.comparisons):
         return probes if number else "Your work gave the same bytes in every run"
     repeats = f"Your run gave the same bytes {_TIMES.get(verdict.work.runs, f'{verdict.work.runs:,} times')}"
     return f"{repeats}, in fresh containers. {probes}" if number else f"{repeats}, in fresh containers"

@@ -236,7 +236,7 @@ def applicable_controls(smoke: Smoke) -> list[ControlVerdict]:
 
 
 def _judge_cpu(smoke: Smoke | None, work: Sequence[WorkComparison]) -> V:
-    verdicts = {comparison.verdict for comparison in work} - {"not-applicable"}  # of a disturbance
+    verdicts = {comparison.verdict for comparison in work if comparison.counts}
     if "drift" in verdicts or (smoke and smoke.verdict == "drift"):
         return "drift"
     if verdicts - {"identical"} or (smoke is None and not verdicts):
