@@ -172,7 +172,8 @@ def _suites(evidence: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     said = (
         f"{sum(evidence['answers'].values()):,} tests, {evidence['steps']:,} recorded steps; answered otherwise with "
-        f"the recorder: {len(evidence['different'])}. {_where(evidence)}\n\n"
+        f"the recorder: {len(evidence['different'])}, and {len(evidence['of PyTorch'])} for a defect of PyTorch. "
+        f"{_where(evidence)}\n\n"
     )
     header = [
         "project",
