@@ -50,41 +50,33 @@ def read_body(
         CancelledError: it was cancelled. StreamInterruptedError: the connection broke, or is too slow.
     """
     begun, came = time.monotonic(), 0
-    while True:
-        piece, late = _read_piece(response, most, 2 * manners.read, halt, decode=decode)
-        if late:
-            raise StreamInterruptedError(f"no byte of the content came in {2 * manners.read:.0f} s")
-        if not piece:
-            return
-        yield piece
-        came += len(piece)
-        now = time.monotonic()
-        if now - begun > manners.read:
-            if came < least:
-                raise StreamInterruptedError(f"{came} bytes came in {now - begun:.0f} s")
-            begun, came = now, 0
-
-
-def _read_piece(
-    response: requests.Response, most: int, seconds: float, halt: CancelToken, *, decode: bool
-) -> tuple[bytes, bool]:
-    """Return the next bytes of an answer, and whether they came too late.
-
-    A read may take any time although bytes arrive: those of a chunk's length, of trailers, or of a header of gzip.
-    """
-    late = threading.Event()
+    seconds, late = 2 * manners.read, threading.Event()
+    too_late = f"no byte of the content came in {seconds:.0f} s"
 
     def cut() -> None:
         late.set()
         _end(response)
 
-    try:
-        with halt.ending(lambda: _end(response)), WATCH.limit_time(seconds, cut):
-            return response.raw.read1(most, decode_content=decode), late.is_set()
-    except _DAMAGED as err:
-        if late.is_set():
-            return b"", True
-        raise StreamInterruptedError(innermost_cause(err)) from None
+    # A read may take any time although bytes arrive: those of a chunk's length, of trailers, or of a header of gzip.
+    with WATCH.limit_time(seconds, cut) as due:
+        while True:
+            due.renew(seconds)
+            try:
+                with halt.ending(lambda: _end(response)):
+                    piece = response.raw.read1(most, decode_content=decode)
+            except _DAMAGED as err:
+                raise StreamInterruptedError(too_late if late.is_set() else innermost_cause(err)) from None
+            if late.is_set():
+                raise StreamInterruptedError(too_late)
+            if not piece:
+                return
+            yield piece
+            came += len(piece)
+            now = time.monotonic()
+            if now - begun > manners.read:
+                if came < least:
+                    raise StreamInterruptedError(f"{came} bytes came in {now - begun:.0f} s")
+                begun, came = now, 0
 
 
 def _end(response: requests.Response) -> None:
