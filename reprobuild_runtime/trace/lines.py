@@ -12,6 +12,7 @@ import threading
 
 from reprobuild_runtime.trace import generators
 from reprobuild_runtime.trace.places import is_library
+from reprobuild_runtime.trace.statements import find_spans
 from reprobuild_runtime.trace.values import digest_variable, is_variable
 
 TYPE_CHECKING = False
@@ -36,11 +37,12 @@ class LineRecorder:
             step: returns the number of the current step.
         """
         self._folder, self._name, self._step = folder, name, step
-        self._codes: "Dict[CodeType, Optional[Dict[int, Any]]]" = {}
+        # By their addresses: the hash of a code object is made anew each time, from all that it holds.
+        self._codes: "Dict[int, _Code]" = {}
         self._threads = threading.local()
         self._forget_threads()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write the buffers, which a forked child would write once more."""
         for thread in self._open:
             thread.flush()
@@ -52,19 +54,18 @@ class LineRecorder:
 
     def start(self) -> None:
         """Record the lines of all threads from now on."""
-        os.register_at_fork(before=self._flush, after_in_child=self._forget_threads)
+        os.register_at_fork(before=self.flush, after_in_child=self._forget_threads)
         threading.settrace(self._call)
         sys.settrace(self._call)
 
     def _call(self, frame: "FrameType", event: str, argument: object) -> "Any":
-        code = frame.f_code
-        if code not in self._codes:
-            self._codes[code] = None if is_library(code.co_filename) else _read_names(code)
-        names = self._codes[code]
-        if not names:
+        known = self._codes.get(id(frame.f_code))
+        if known is None:
+            known = self._codes[id(frame.f_code)] = _Code(frame.f_code)
+        if not known.names:
             return None
         thread = self._thread()
-        return thread.enter(frame, names) if thread is not None else None
+        return thread.enter(frame, known) if thread is not None else None
 
     def _thread(self) -> "Optional[_Thread]":
         thread: "Optional[_Thread]" = getattr(self._threads, "thread", None)
@@ -92,6 +93,16 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)[:60]
 
 
+class _Code:
+    """A function of the program: the names that each of its lines reads and writes; none for one of a library."""
+
+    __slots__ = ("code", "names")
+
+    def __init__(self, code: "CodeType") -> None:
+        self.code = code  # its address is not given to another one
+        self.names: "Dict[int, Any]" = {} if is_library(code.co_filename) else _read_names(code)
+
+
 class _Thread:
     """The log of one thread."""
 
@@ -99,7 +110,8 @@ class _Thread:
         self._file, self._step = file, step
         self._states: "Dict[str, object]" = {}  # of generators, after the last line
         self._frames = 0
-        self._counts: "Dict[Tuple[CodeType, int, str], int]" = {}
+        self._counts: "Dict[Tuple[int, int, str], int]" = {}  # of records, by the address of the code
+        self._enough: "Dict[int, Set[int]]" = {}  # lines of a code of which enough is recorded
         self._written = 0
         self._said: "Set[Tuple[str, int]]" = set()
         self.full = False
@@ -108,13 +120,13 @@ class _Thread:
         """Write the buffer."""
         self._file.flush()
 
-    def enter(self, frame: "FrameType", names: "Dict[int, Any]") -> "Any":
+    def enter(self, frame: "FrameType", known: _Code) -> "Any":
         """Return the trace function of a call of the user's code; a generator that goes on has one already."""
         if isinstance(frame.f_trace, _Call):
             return frame.f_trace
         self._frames += 1
-        call = _Call(self, self._frames, names)
         code = frame.f_code
+        call = _Call(self, self._frames, known.names, self._enough.setdefault(id(code), set()))
         arguments = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
         above: "Optional[FrameType]" = frame.f_back
         while above is not None and not isinstance(above.f_trace, _Call):
@@ -131,8 +143,10 @@ class _Thread:
     ) -> None:
         """Write one record, unless there are enough of its line."""
         code, (reads, writes) = frame.f_code, names
-        count = self._counts[code, line, kind] = self._counts.get((code, line, kind), 0) + 1
+        count = self._counts[id(code), line, kind] = self._counts.get((id(code), line, kind), 0) + 1
         if count > _MOST_OF_LINE:
+            if kind == "line":
+                self._enough[id(code)].add(line)
             return
         values = {}
         for name in dict.fromkeys((*reads, *writes)):
@@ -171,8 +185,8 @@ class _Thread:
 class _Call:
     """The trace function of one call."""
 
-    def __init__(self, thread: _Thread, number: int, names: "Dict[int, Any]") -> None:
-        self._thread, self.number, self._names = thread, number, names
+    def __init__(self, thread: _Thread, number: int, names: "Dict[int, Any]", enough: "Set[int]") -> None:
+        self._thread, self.number, self._names, self._enough = thread, number, names, enough
         self._last = 0
 
     def list_reads(self, line: int) -> "List[str]":
@@ -183,7 +197,7 @@ class _Call:
         if self._thread.full:
             return None
         if event == "line":
-            if self._last:
+            if self._last and self._last not in self._enough:
                 names = self._names.get(self._last, _NOTHING)
                 self._thread.write(frame, "line", self.number, self._last, names)
             self._last = frame.f_lineno
@@ -202,7 +216,10 @@ _MISSING = object()
 
 
 def _read_names(code: "CodeType") -> "Dict[int, Any]":
-    """Return {line: (names that it reads, names that it writes)} of a function."""
+    """Return {line: (names that it reads, names that it writes)} of a function.
+
+    A line of a longer statement reads what the whole statement reads.
+    """
     names: "Dict[int, Tuple[List[str], List[str]]]" = {}
     line = code.co_firstlineno
     for instruction in dis.get_instructions(code):
@@ -216,7 +233,17 @@ def _read_names(code: "CodeType") -> "Dict[int, Any]":
             into += [
                 name for name in values if isinstance(name, str) and len(name) < _LONGEST and name not in into
             ]
-    return {line: (tuple(reads[:_NAMES]), tuple(writes[:_NAMES])) for line, (reads, writes) in names.items()}
+    spans = find_spans(code.co_filename)
+    return {
+        line: (_list_reads(line, names, spans)[:_NAMES], tuple(writes[:_NAMES]))
+        for line, (_, writes) in names.items()
+    }
+
+
+def _list_reads(line: int, names: "Any", spans: "Dict[int, Tuple[int, int]]") -> "Tuple[str, ...]":
+    first, last = spans.get(line, (line, line))
+    lines = (line, *(other for other in range(first, last + 1) if other != line and other in names))
+    return tuple(dict.fromkeys(name for other in lines for name in names[other][0]))
 
 
 def _line_of(instruction: "Any", line: int) -> int:
