@@ -133,7 +133,7 @@ def _classify_operation(divergence: Divergence, subject: str, replayed: tuple[in
 def _classify_input(divergence: Divergence, subject: str, filled: bool | None) -> DriftCause:
     record, writer = divergence.record, divergence.writer
     if writer is not None and writer.name.startswith(_EMPTY):
-        reason = f"it reads memory of {writer.name} that no recorded operation wrote"
+        reason = f"it reads memory of {writer.name}, which the recorded operations did not write whole"
         if filled is False:
             return _host(divergence, subject, f"{reason}, and filled memory changes nothing")
         return DriftCause(

@@ -53,8 +53,12 @@ class Divergence(Struct, frozen=True, kw_only=True):
         return self.difference == "inputs" and self.writer is not None and is_collective(self.writer.name)
 
 
-def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, ProcessLog]) -> Divergence | None:
+def find_divergence(
+    first: Mapping[str, ProcessLog], second: Mapping[str, ProcessLog], *, of_steps: bool = False
+) -> Divergence | None:
     """Return the earliest difference of two runs, or None.
+
+    With `of_steps`, one of the runs recorded no operations, and the records of steps alone are compared.
 
     Of several processes with a difference in one step, one that received another result from a collective operation
     comes last: it may be the result of another process. An operation that differs on the same inputs comes first.
@@ -70,7 +74,8 @@ def find_divergence(first: Mapping[str, ProcessLog], second: Mapping[str, Proces
             f"the runs have no process in common: {_list_names(first)}, and {_list_names(second)}",
             hint="compare runs of one command, with as many processes; `--save DIR` of another trace writes its logs",
         )
-    differing = (_compare_processes(first[name], second[name]) for name in common)
+    compare = _compare_steps if of_steps else _compare_processes
+    differing = (compare(first[name], second[name]) for name in common)
     earliest = min(filter(None, differing), key=_order, default=None)
     if earliest:
         return earliest
@@ -127,6 +132,25 @@ def _compare_processes(first: ProcessLog, second: ProcessLog) -> Divergence | No
             hint="run the trace again; does the program write into the directory of the logs?",
         )
     return None
+
+
+def _compare_steps(first: ProcessLog, second: ProcessLog) -> Divergence | None:
+    """Return the first difference of the records that each run has."""
+    for step in range(max(len(first), len(second))):
+        before: TraceRecord | None = None
+        for record, other in zip_longest(_list_shared(first, step), _list_shared(second, step)):
+            if divergence := _compare(record, other):
+                difference, inputs = divergence
+                return Divergence(
+                    process=first.name, step=step, difference=difference, first=record, second=other, inputs=inputs,
+                    before=before,
+                )  # fmt: skip
+            before = record
+    return None
+
+
+def _list_shared(log: ProcessLog, step: int) -> Iterator[TraceRecord]:
+    return filter(lambda record: record.is_of_each_run, log.stream(step)) if step < len(log) else iter(())
 
 
 def find_step(first: ProcessLog, second: ProcessLog) -> int | None:

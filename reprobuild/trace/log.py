@@ -58,6 +58,7 @@ class TraceRecord(Struct, frozen=True, kw_only=True):
         generator: whether the last input is the state of a generator.
         replayed: how often the repetitions of the operation had each result, in falling order.
         seconds: a measured value, which runs do not share.
+        detail: whether a run without operations has no such record, beside the operations.
     """
 
     kind: Kind
@@ -73,6 +74,12 @@ class TraceRecord(Struct, frozen=True, kw_only=True):
     generator: bool = False
     replayed: _Replays = ()
     seconds: float = 0.0
+    detail: bool = False
+
+    @property
+    def is_of_each_run(self) -> bool:
+        """Whether a run without operations has this record, too."""
+        return not self.detail and self.kind != "operation"
 
     @property
     def call(self) -> tuple[str, str, str, int, int]:

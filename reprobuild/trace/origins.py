@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
+from itertools import chain, islice
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +14,12 @@ from msgspec import Struct
 from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.trace.cause import Class, DriftCause
+from reprobuild.trace.line_log import read_lines
 from reprobuild.trace.lines import Origin
+
+_MOST_LOGS = 1000  # of one run
+_MOST_RECORDS = 2_000_000  # of all logs
+_LONGEST = 200  # characters of a line's text
 
 
 class DifferenceSource(Struct, frozen=True, kw_only=True):
@@ -31,14 +38,22 @@ class DifferenceSource(Struct, frozen=True, kw_only=True):
     remedy: Line
 
 
-class _Table(Struct, frozen=True, kw_only=True):
+class SourceTable(Struct, frozen=True, kw_only=True):
+    """The tables of `sources.toml`.
+
+    Attributes:
+        source: of a difference of variables.
+        ending: of a difference that no variable has.
+    """
+
     source: tuple[DifferenceSource, ...]
+    ending: tuple[DifferenceSource, ...]
 
 
 @cache
-def read_sources() -> tuple[DifferenceSource, ...]:
-    """Return the table of sources."""
-    return decode_toml((files("reprobuild.trace") / "sources.toml").read_bytes(), _Table).source
+def read_sources() -> SourceTable:
+    """Return the tables of sources."""
+    return decode_toml((files("reprobuild.trace") / "sources.toml").read_bytes(), SourceTable)
 
 
 def explain_origin(origin: Origin, known: DriftCause | None = None) -> DriftCause:
@@ -57,7 +72,7 @@ def explain_origin(origin: Origin, known: DriftCause | None = None) -> DriftCaus
             reason=f"{names} differs at this line, and other threads use it",
             remedy="protect it with a lock, and add the parts in a fixed order after all threads ended",
         )  # fmt: skip
-    for source in read_sources():
+    for source in read_sources().source:
         if re.search(source.words, origin.text):
             return DriftCause(
                 kind=source.kind, subject=source.subject, place=origin.place, reason=reason, text=origin.text,
@@ -69,3 +84,22 @@ def explain_origin(origin: Origin, known: DriftCause | None = None) -> DriftCaus
         kind="host code", subject=f"the line {origin.place.rpartition('/')[2]}", place=origin.place, reason=reason,
         text=origin.text,
     )  # fmt: skip
+
+
+def find_ending(folder: Path) -> DriftCause | None:
+    """Return the first line of a run that ends another process, as the cause of files that alone differ; else None.
+
+    Raises:
+        InconclusiveError: a log is damaged.
+    """
+    logs = islice(sorted(folder.glob("*.lines")), _MOST_LOGS)
+    for record in islice(chain.from_iterable(map(read_lines, logs)), _MOST_RECORDS):
+        for source in read_sources().ending:
+            if record.text and re.search(source.words, record.text):
+                return DriftCause(
+                    kind=source.kind, subject=source.subject, place=f"{record.path}:{record.line}",
+                    text=record.text[:_LONGEST], remedy=source.remedy,
+                    reason="files differ and no variable does: the time decides how far the other process comes "
+                    "before this line",
+                )  # fmt: skip
+    return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import chain, islice
-from typing import Protocol
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -14,15 +15,14 @@ from reprobuild.trace.cause import REPLACE, DriftCause, classify
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.lines import Origin, find_origins
 from reprobuild.trace.log import TraceRecord
-from reprobuild.trace.origins import explain_origin
+from reprobuild.trace.origins import explain_origin, find_ending
+from reprobuild.trace.strides import find_strides
 from reprobuild.trace.traced_run import ComparedFiles, TracedRun, TraceSettings
 from reprobuild.verify.workload.conditions import hide_secrets
 from reprobuild.verify.workload.judge import display_line
 
 REPLAYS = 200  # repetitions of one operation on its inputs
-_FIRST_STEPS = 9  # the recorder has chosen its stride after them
-_MOST_LOOKED = 200_000  # records of all processes
-_LARGEST_STRIDE = 1_000_000
+SHORT = 10  # seconds of a first run, in its container; the next run records everything
 TRIES = 3  # pairs of runs that look for a difference among operations, or among lines
 MOST_STEPS = 64  # whose operations one run records
 EARLIER = 3  # steps before the first difference whose operations are recorded, too
@@ -71,18 +71,37 @@ class Findings(Struct, frozen=True, kw_only=True):
     cured: bool | None = None
 
 
+_EVERYTHING = TraceSettings(last=MOST_STEPS - 1, lines=True)
+
+
+class _Pair(NamedTuple):
+    """Two runs that recorded everything, and their first difference."""
+
+    first: TracedRun
+    second: TracedRun
+    divergence: Divergence | None
+
+    def find_origins(self) -> tuple[Origin, ...]:
+        """Return the lines at which the runs begin to differ."""
+        step, process = (self.divergence.step, self.divergence.process) if self.divergence else (0, "")
+        return tuple(find_origins(self.first.folder, self.second.folder, step, process))
+
+
 class TraceSearch:
     """Looks for the cause of a difference: in steps, in operations, in the lines of the program."""
 
     def __init__(self, runner: Runner, say: Callable[[str], None]) -> None:
-        self._runner, self._say, self._runs, self._stride = runner, say, 0, 1
+        self._runner, self._say, self._runs = runner, say, 0
+        self._strides: Mapping[str, int] = {}
+        self._is_alone = False  # the command has one process
+        self._lines: Path | None = None  # the logs of the last run with a record of lines
 
     def _start(self, settings: TraceSettings, title: str) -> TracedRun:
         self._runs += 1
         self._say(f"run {self._runs}: {title}")
-        return self._runner.run(
-            msgspec.structs.replace(settings, stride=settings.stride or self._stride), title
-        )
+        run = self._runner.run(msgspec.structs.replace(settings, strides=self._strides), title)
+        self._lines = run.folder if settings.lines else self._lines
+        return run
 
     def find(self, runs: int = 2, against: TracedRun | None = None) -> tuple[Findings, TracedRun]:
         """Run the command until the cause of a difference is known; return it with the first run of the command.
@@ -94,18 +113,20 @@ class TraceSearch:
         Raises:
             InconclusiveError: a log is damaged, the command fails, or it does not write an output file.
         """
-        self._stride = 0
+        began = time.monotonic()
         first = against or self._start(TraceSettings(), "steps")
+        is_short = against is None and time.monotonic() - began <= SHORT
         recorded = first if against is None else None
-        self._stride = _find_stride(first)
-        coarse, files = None, ComparedFiles()
-        for _ in range(runs - 1):
-            second = self._start(TraceSettings(), "steps")
+        self._strides, self._is_alone = find_strides(first), len(first.logs) == 1
+        coarse, files, detailed = None, ComparedFiles(), None
+        for number in range(runs - 1):
+            if is_short and number == 0:
+                second = detailed = self._start(_EVERYTHING, "everything")
+            else:
+                second = self._start(TraceSettings(), "steps")
             recorded = recorded or second
-            coarse, files = (
-                find_divergence(first.logs, second.logs),
-                self._runner.compare_files(first, second),
-            )
+            coarse = find_divergence(first.logs, second.logs, of_steps=second is detailed)
+            files = self._runner.compare_files(first, second)
             if coarse or files.differing:
                 break
         if files.unanswered and not coarse and not files.differing:
@@ -119,15 +140,27 @@ class TraceSearch:
         if coarse is not None and against is not None:  # the other run recorded no operations
             findings = msgspec.structs.replace(findings, cause=classify(coarse))
         elif findings.differs:
-            findings = self._explain(findings, coarse)
+            pair = self._find_pair(detailed) if detailed else None
+            findings = self._explain(findings, coarse, pair)
         return msgspec.structs.replace(findings, runs=self._runs), recorded or first
 
-    def _explain(self, findings: Findings, coarse: Divergence | None) -> Findings:
+    def _find_pair(self, first: TracedRun) -> _Pair | None:
+        """Return two runs with a record of everything, and with a difference; None if they are the same."""
+        for _ in range(TRIES):
+            second = self._start(_EVERYTHING, "everything")
+            divergence = find_divergence(first.logs, second.logs)
+            if divergence is not None or self._runner.compare_files(first, second).differing:
+                return _Pair(first, second, divergence)
+        return None
+
+    def _explain(self, findings: Findings, coarse: Divergence | None, pair: _Pair | None) -> Findings:
         cause, cured, hidden = None, None, False
-        if coarse is None:
-            divergence = self._find_operation(min(findings.steps, MOST_STEPS) - 1)
+        if pair is not None and (pair.divergence is None or pair.divergence.step < MOST_STEPS):
+            divergence = pair.divergence
+        elif coarse is None:
+            divergence, pair = self._find_operation(min(findings.steps, MOST_STEPS) - 1), None
         else:
-            divergence, hidden = self._refine(coarse)
+            (divergence, hidden), pair = self._refine(coarse), None
         if divergence is not None:
             cause = classify(divergence)
             if not hidden:
@@ -139,11 +172,12 @@ class TraceSearch:
                 cause = msgspec.structs.replace(cause, remedy=REPLACE)
         origins: tuple[Origin, ...] = ()
         if cause is None or (cause.kind not in _OF_OPERATIONS and cured is not True):
-            origins = self._find_lines(divergence)
+            origins = (pair.find_origins() if pair else ()) or self._find_lines(divergence)
             if origins:
                 cause, hidden = explain_origin(origins[0], cause), False
-            elif cause is None:
-                hidden = True
+            elif cause is None and self._lines is not None and findings.files:
+                cause = find_ending(self._lines)
+        hidden = hidden or cause is None
         return msgspec.structs.replace(
             findings, divergence=divergence, cause=cause, origins=origins[:5], hidden=hidden, cured=cured
         )
@@ -154,10 +188,11 @@ class TraceSearch:
             return coarse, False
         last = coarse.step
         # A difference that comes by chance may come some steps earlier next time.
-        first = max(0, last - max(self._stride, EARLIER), last - MOST_STEPS + 1)
+        stride = self._strides.get(coarse.process, self._strides.get("", 1))
+        first = max(0, last - max(stride, EARLIER), last - MOST_STEPS + 1)
         latest = coarse
-        for _ in range(TRIES):
-            settings = TraceSettings(first=first, last=last)
+        for attempt in range(TRIES):
+            settings = TraceSettings(first=first, last=last, stop=0 if attempt else self._stop_after(last))
             title = (
                 f"operations of step {first}" if first == last else f"operations of steps {first} to {last}"
             )
@@ -171,6 +206,10 @@ class TraceSearch:
             latest, first = divergence, max(min(first, step), step - MOST_STEPS + 1)
             last = max(min(last, first + MOST_STEPS - 1), step)
         return latest, True
+
+    def _stop_after(self, step: int) -> int:
+        """Return the number of steps after which a run ends; other processes would wait for one that ended."""
+        return step + 1 if self._is_alone else 0
 
     def _find_operation(self, last: int) -> Divergence | None:
         """Return the first differing operation of two runs with different output files."""
@@ -188,7 +227,8 @@ class TraceSearch:
         if divergence.difference != "outputs" or cause.kind != "kernel":
             return cause
         step, number = divergence.step, divergence.record.number
-        settings = TraceSettings(first=step, last=step, replay=(divergence.process, step, number, REPLAYS))
+        replay = divergence.process, step, number, REPLAYS
+        settings = TraceSettings(first=step, last=step, replay=replay, stop=self._stop_after(step))
         name = display_line(hide_secrets(divergence.record.name))
         repeated = self._start(settings, f"{name}, {REPLAYS} times on its inputs")
         record = _find_record(repeated, divergence)
@@ -227,13 +267,6 @@ class TraceSearch:
             origins = find_origins(pair[0].folder, pair[1].folder)
             shared = shared or tuple(origin for origin in origins if origin.is_shared)
         return shared
-
-
-def _find_stride(run: TracedRun) -> int:
-    """Return the stride that a run chose; each process has chosen it after its first steps."""
-    records = chain.from_iterable(log.iterate(_FIRST_STEPS) for log in run.logs.values())
-    chosen = (record for record in islice(records, _MOST_LOOKED) if record.kind == "stride")
-    return next((max(1, int(min(record.seconds, _LARGEST_STRIDE))) for record in chosen), 1)
 
 
 def _find_record(run: TracedRun, divergence: Divergence) -> TraceRecord | None:

@@ -17,17 +17,19 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
     Attributes:
         first, last: the steps whose operations are recorded; none if `last` is less.
         stride: the distance of the steps whose batches and parameters are recorded, 0 to choose it.
+        strides: {process: the distance that it chose in another run}; without a name, for other processes.
         replay: (process, step, number of the operation, times), or None.
         fill: fill memory with zeros when it is allocated, in the recorded steps.
         lines: record the lines of the user's code.
         profile: in force, or empty for that of the command.
         components: record the components of a training before each step.
-        stop: end the process after so many steps; 0 for all.
+        stop: end the process after so many steps, by a signal if components are recorded; 0 for all.
     """
 
     first: int = 0
     last: int = -1
     stride: int = 0
+    strides: Mapping[str, int] = {}
     replay: tuple[str, int, int, int] | None = None
     fill: bool = False
     lines: bool = False

@@ -12,7 +12,7 @@ from reprobuild_runtime.trace.recorder import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Tuple
+    from typing import Any, Callable, Dict, List, Set, Tuple
 
 # Their first argument is written without being read.
 _OVERWRITE = ("zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_",
@@ -63,6 +63,7 @@ class _Operations:
         self._modules = ModuleNames(torch)
         self._places: "Dict[int, Tuple[str, str]]" = {}  # of forward operations, by their sequence number
         self._writers: "Dict[Tuple[str, int], int]" = {}  # the record that wrote a storage
+        self._unwritten: "Set[Tuple[str, int]]" = set()  # storages of which a part may still be unwritten
 
     def run(self, func: "Any", args: "Tuple[Any, ...]", kwargs: "Dict[str, Any]") -> "Any":
         """Run an operation; record what it reads and writes, and where it was called."""
@@ -113,10 +114,24 @@ class _Operations:
             unknown = name in _EMPTY or (_is_collective(func) and name != "wait_tensor")
             record["outputs"] = [] if unknown else [self._start(tensor) for tensor in unique]
             for tensor in unique:
-                self._writers[_storage(tensor)] = self._recorder.number
+                self._note_writer(tensor, is_empty=name in _EMPTY)
             self._recorder.add("operation", str(func), **record)
         except Exception as err:
             settings.print_line(f"reprobuild: {func} is not traced: {type(err).__name__}: {err}")
+
+    def _note_writer(self, tensor: "Any", is_empty: bool) -> None:
+        """Take note of the record that wrote a tensor.
+
+        Memory that was allocated without a value keeps its allocation, until one operation writes all of it.
+        """
+        storage = _storage(tensor)
+        if is_empty:
+            self._unwritten.add(storage)
+        elif storage in self._unwritten:
+            if not _is_whole(tensor):
+                return
+            self._unwritten.discard(storage)
+        self._writers[storage] = self._recorder.number
 
     def _start(self, tensor: "Any") -> PendingDigest:
         digests = self._recorder.digests
@@ -183,3 +198,11 @@ def _storage(tensor: "Any") -> "Tuple[str, int]":
         return str(tensor.device), tensor.untyped_storage().data_ptr()
     except (AttributeError, NotImplementedError, RuntimeError):  # PyTorch 1, or a tensor without a storage
         return str(tensor.device), id(tensor)
+
+
+def _is_whole(tensor: "Any") -> bool:
+    """Return whether a tensor has as many bytes as its storage."""
+    try:
+        return bool(tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes())
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return True

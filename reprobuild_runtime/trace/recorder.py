@@ -37,9 +37,10 @@ class RecorderOptions:
         fill: whether allocated memory is filled with zeros, in the steps whose operations are recorded.
         lines: whether the lines of the user's code are recorded.
         stride: the distance of the steps whose batches and parameters are recorded; 0 to choose it by its time.
+        strides: {process: the distance that it chose in another run}; without a name, for other processes.
         pattern: of printed lines that end a step.
         components: whether the components of a training are recorded before each step of an optimizer.
-        stop: the number of steps after which the process is ended; 0 for all.
+        stop: the number of steps after which the process is ended, 0 for all; by a signal if components are recorded.
     """
 
     def __init__(self, values: "Mapping[str, Any]") -> None:
@@ -47,6 +48,7 @@ class RecorderOptions:
         self.first, self.last = int(values.get("first", 0)), int(values.get("last", -1))
         self.replay: "Optional[Sequence[Any]]" = values.get("replay")
         self.stride = int(values.get("stride", 0))
+        self.strides: "Mapping[str, int]" = values.get("strides", {})
         self.fill, self.lines = bool(values.get("fill")), bool(values.get("lines"))
         self.components, self.stop = bool(values.get("components")), int(values.get("stop", 0))
         self.pattern = re.compile(values["pattern"]) if values.get("pattern") else None
@@ -66,6 +68,7 @@ class Recorder:
         self.digests: "Optional[TensorDigests]" = None
         self._ended = False
         self._operations: "Any" = None
+        self.flushes: "List[Callable[[], None]]" = []  # of other logs of this process
 
     @property
     def log(self) -> TraceLog:
@@ -99,6 +102,11 @@ class Recorder:
         """Whether the operations of the current step are recorded."""
         return self.options.first <= self.step <= self.options.last
 
+    def find_stride(self) -> int:
+        """Return the stride that this process chose in another run, or 0."""
+        strides = self.options.strides
+        return int(strides.get(self.name, strides.get("", 0)))
+
     def watch_torch(self, torch: "Any") -> None:
         """Record the steps of PyTorch from now on."""
         from reprobuild_runtime.trace import steps
@@ -111,15 +119,18 @@ class Recorder:
             self._operations = OperationRecorder(torch, self)
             self._switch_operations()
 
-    def add(self, kind: str, name: str, **more: "Any") -> None:
+    def add(self, kind: str, name: str, *, detail: bool = False, **more: "Any") -> None:
         """Add a record of the current step.
 
         Args:
             kind: as the host knows it: batch, loss, gradients, parameters, state, generator, operation, mark, output,
                 component.
             name: of the subject.
+            detail: whether a run without operations has no such record.
             more: `inputs` and `outputs` are digests or pending ones, `place` is the line of the program.
         """
+        if detail:
+            more["detail"] = True
         self.log.add({"kind": kind, "name": name, "number": self.number, **more})
         self.number += 1
         if len(self.log) >= _MOST_WAITING and self.digests is not None:
@@ -168,6 +179,16 @@ class Recorder:
         self.log.end_step(self.digests or _NO_DIGESTS)
         self.step, self.number = self.step + 1, 0
         self._switch_operations()
+        if self.step == self.options.stop and not self.options.components:
+            self._leave()
+
+    def _leave(self) -> None:
+        """End this process: the other run ends here, too."""
+        self._ended = True
+        self.log.close()
+        for flush in (*self.flushes, sys.stdout.flush, sys.stderr.flush):
+            flush()
+        os._exit(0)
 
     def digest_state(self, state: object) -> "Any":
         """Return the digest of a generator's state, which may be a digest already."""
@@ -183,7 +204,7 @@ class Recorder:
             return
         if self._operations is not None:
             self._operations.switch(False)
-        self.options.last = -1
+        self.options.last, self.options.stop = -1, 0
         self.end_step()
         self._ended = True
         self.log.close()
@@ -217,7 +238,9 @@ def begin() -> None:
     if recorder.options.lines:
         from reprobuild_runtime.trace.lines import LineRecorder
 
-        LineRecorder(recorder.options.folder, name_log, lambda: recorder.step).start()
+        lines = LineRecorder(recorder.options.folder, name_log, lambda: recorder.step)
+        lines.start()
+        recorder.flushes.append(lines.flush)
 
 
 def watch(name: str, module: "Any") -> None:

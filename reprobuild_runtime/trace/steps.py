@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Tuple
 
 _MEASURED = (2, 6)  # the steps whose times choose the stride
-_SHARE = 0.008  # of a step's time
+_SHARE = 0.005  # of a step's time
 
 
 def hook_into(torch: "Any", recorder: Recorder) -> None:
@@ -70,13 +70,14 @@ class _StepHooks:
 
     def next_batch(self, original: "Callable[..., Any]", loader: "Any") -> "Any":
         batch = original(loader)
-        if self._is_due():  # a batch that differs shows in the loss of its step, too
+        # A batch that is not recorded shows in the loss of its step, too.
+        if self._is_due() or self._recorder.detailed:
             self._record(self._add_batch, batch)
         return batch
 
     def _add_batch(self, batch: "Any") -> None:
-        place = find_place(4)
-        self._recorder.add("batch", "DataLoader", outputs=self._recorder.digest_value(batch), place=place)
+        outputs, place = self._recorder.digest_value(batch), find_place(4)
+        self._recorder.add("batch", "DataLoader", outputs=outputs, place=place, detail=not self._is_due())
 
     def make_optimizer(
         self, original: "Callable[..., Any]", subject: "Any", *args: "Any", **kwargs: "Any"
@@ -88,7 +89,7 @@ class _StepHooks:
         if self._components:
             self._components.stop_when_due()
             self._record(self._components.add, optimizer)
-        if self._is_due():
+        if self._is_due() or self._recorder.detailed:
             gradients = [
                 (name, tensor.grad)
                 for name, tensor in _list_parameters(optimizer)
@@ -100,7 +101,7 @@ class _StepHooks:
         self._record(self._end_step, optimizer)
 
     def _end_step(self, optimizer: "Any") -> None:
-        if self._is_due():
+        if self._is_due() or self._recorder.detailed:
             self._add_tensors("parameters", optimizer, _list_parameters(optimizer))
             self._add_tensors("state", optimizer, _list_states(self._torch, optimizer))
         step = self._recorder.step
@@ -108,9 +109,9 @@ class _StepHooks:
         self._choose_stride(step)
 
     def _is_due(self) -> bool:
-        """Return whether the batches and parameters of the current step are recorded."""
+        """Return whether each run records the batches and parameters of the current step."""
         step = self._recorder.step
-        return step <= _MEASURED[1] or self._recorder.detailed or step % max(self._stride, 1) == 0
+        return step <= _MEASURED[1] or step % max(self._stride, 1) == 0
 
     def _choose_stride(self, step: int) -> None:
         """Choose the stride by the time of the first steps, unless the other run chose it."""
@@ -118,6 +119,7 @@ class _StepHooks:
         if _MEASURED[0] <= step <= _MEASURED[1]:
             self._times.append((moment - self._began, self._spent))
         if step == _MEASURED[1]:
+            self._stride = self._stride or self._recorder.find_stride()
             if not self._stride:
                 length = sorted(length for length, _ in self._times)[len(self._times) // 2]
                 cost = sorted(cost for _, cost in self._times)[len(self._times) // 2]
@@ -131,8 +133,8 @@ class _StepHooks:
         if self._recorder.detailed:
             for label, tensor in tensors:
                 values = self._recorder.digest_value(tensor)
-                self._recorder.add(kind, f"{name} {label}", outputs=values)
-        else:
+                self._recorder.add(kind, f"{name} {label}", outputs=values, detail=True)
+        if self._is_due():
             self._recorder.add(kind, name, outputs=[digests.join([tensor for _, tensor in tensors])])
 
     def _record(self, action: "Callable[..., None]", *args: "Any") -> None:

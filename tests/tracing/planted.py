@@ -57,6 +57,7 @@ IN_CONTAINERS = (
     Planted("atomic_addition", "kernel", "index_put_", "aten.index_put"),
     Planted("hogwild", "host code", "weight", "a value that threads share"),
     Planted("torn_checkpoint", "host code", "copies", "a value that threads share"),
+    Planted("half_checkpoint", "host code", "writer.terminate()", "a process that a signal ends"),
 )
 # One operation each, of tests/tracing/faults.
 OPERATIONS = (

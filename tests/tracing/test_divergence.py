@@ -19,7 +19,8 @@ from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.lines import Origin
 from reprobuild.trace.log import ENTRY, read_logs
-from reprobuild.trace.rounds import Findings, _find_stride
+from reprobuild.trace.rounds import Findings
+from reprobuild.trace.strides import find_strides
 from reprobuild.trace.traced_run import TracedRun
 from reprobuild_runtime.trace.digests import digest_bytes
 from reprobuild_runtime.trace.log import TraceLog
@@ -389,7 +390,35 @@ def test_a_log_without_a_stride_is_not_read_to_its_end(tmp_path: Path) -> None:
         content = b'{"format":2}\n' + line * count + stride
         (folder / "main.records").write_bytes(content)
         (folder / "main.steps").write_bytes(ENTRY.pack(b"x" * 16, len(content)))
-        assert _find_stride(TracedRun(folder=folder, logs=read_logs(folder))) == expected
+        assert find_strides(TracedRun(folder=folder, logs=read_logs(folder))) == {"": expected}
+
+
+def test_each_process_keeps_its_own_stride(tmp_path: Path) -> None:
+    """Ranks choose by the time of their steps; the next run records the same steps in each of them."""
+    for name, stride in (("rank0", 3), ("rank1", 1), ("rank2", 3), ("rank3", 0)):
+        record = {"kind": "stride", "name": "stride", "seconds": stride} if stride else operation("a", "b")
+        write(tmp_path, [[record]], name)
+    strides = find_strides(TracedRun(folder=tmp_path, logs=read_logs(tmp_path)))
+    assert strides == {"": 3, "rank1": 1}
+
+
+def test_a_run_with_operations_is_compared_by_its_steps(tmp_path: Path) -> None:
+    loss = {"kind": "loss", "name": "loss", "outputs": digests("l")}
+    other = {"kind": "parameters", "name": "SGD", "outputs": digests("p")}
+    part = {"kind": "parameters", "name": "SGD group 0", "outputs": digests("q"), "detail": True}
+    plain = read_logs(write(tmp_path / "1", [[loss, other]] * 3))
+    full = read_logs(write(tmp_path / "2", [[operation("a", "b"), loss, part, other]] * 3))
+    assert find_divergence(plain, full, of_steps=True) is None
+    assert find_divergence(plain, full) is not None
+    changed = {**other, "outputs": digests("x")}
+    steps = [[operation("a", "b"), loss, part, other], [loss, part, changed]]
+    found = find_divergence(plain, read_logs(write(tmp_path / "3", steps)), of_steps=True)
+    assert found is not None
+    assert (found.step, found.difference, found.record.kind) == (1, "outputs", "parameters")
+    shorter = read_logs(write(tmp_path / "4", steps[:1]))
+    found = find_divergence(plain, shorter, of_steps=True)
+    assert found is not None
+    assert (found.step, found.difference) == (1, "end")
 
 
 def test_runs_without_a_common_process_are_not_compared(tmp_path: Path) -> None:

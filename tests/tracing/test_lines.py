@@ -335,4 +335,4 @@ def test_each_source_explains_a_line(tmp_path: Path) -> None:
     for text, kind in lines.items():
         origin = Origin(place="/a/b.py:3", text=text, names=("x",), reach=2)
         assert explain_origin(origin).kind == kind
-    assert all(source.remedy for source in read_sources())
+    assert all(source.remedy for source in (*read_sources().source, *read_sources().ending))

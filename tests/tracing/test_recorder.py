@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.trace.log import read_logs
+from reprobuild.trace.divergence import find_divergence
+from reprobuild.trace.log import ProcessLog, read_logs
 from tests.conftest import ROOT
 
 TRAIN = """
@@ -76,3 +77,60 @@ def test_a_recorded_program_is_the_same(
     if recorded:
         (log,) = read_logs(tmp_path / "logs").values()
         assert any(record.kind == "operation" for record in log.records(0))
+
+
+STEPS = """
+import reprobuild_runtime.startup
+import torch
+
+data = torch.utils.data.TensorDataset(torch.randn(24, 2))
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+for (batch,) in torch.utils.data.DataLoader(data, 2, shuffle=True):
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+print("done")
+"""
+
+
+def record_steps(python: Path, folder: Path, **options: object) -> tuple[str, ProcessLog]:
+    """Run twelve steps; return the printed text and the log."""
+    values = {"folder": str(folder / "logs"), "strides": {"": 4}, **options}
+    env = {
+        "PYTHONPATH": str(ROOT), "REPROBUILD_SEED": "7", "REPROBUILD_RECORD": "0", "HOME": str(folder),
+        "REPROBUILD_TRACE": json.dumps(values),
+    }  # fmt: skip
+    folder.mkdir()
+    (folder / "train.py").write_text(STEPS)
+    done = subprocess.run(
+        [python, "train.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (log,) = read_logs(folder / "logs").values()
+    return done.stdout, log
+
+
+def test_a_run_with_operations_has_the_records_of_one_without(torch_python: Path, tmp_path: Path) -> None:
+    """Also in the steps that the stride leaves out: 9 to 11."""
+    said, plain = record_steps(torch_python, tmp_path / "plain")
+    _, full = record_steps(torch_python, tmp_path / "full", first=0, last=63, lines=True)
+    assert said == "done\n"
+    assert find_divergence({"main": plain}, {"main": full}, of_steps=True) is None
+    for step, is_due in ((6, True), (7, False), (8, True), (9, False)):
+        kinds = {record.kind for record in plain.records(step)}
+        assert ("parameters" in kinds, "batch" in kinds) == (is_due, is_due)
+        details = {record.kind for record in full.records(step) if record.detail}
+        assert details == {"gradients", "parameters", "state"} | ({"batch"} if not is_due else set())
+    _, other = record_steps(torch_python, tmp_path / "other", strides={"": 3}, first=0, last=63)
+    assert find_divergence({"main": plain}, {"main": other}, of_steps=True) is not None
+
+
+def test_a_run_ends_after_a_step(torch_python: Path, tmp_path: Path) -> None:
+    said, log = record_steps(torch_python, tmp_path / "a", stop=3, first=1, last=2, lines=True)
+    assert (said, len(log)) == ("", 3)
+    assert any(record.kind == "operation" for record in log.records(2))
+    (lines,) = (tmp_path / "a" / "logs").glob("*.lines")
+    assert "optimizer.step()" in lines.read_text()
+    said, log = record_steps(torch_python, tmp_path / "b", stop=13)
+    assert (said, len(log)) == ("done\n", 13)  # the last one holds what follows the twelve steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +17,13 @@ from reprobuild.infra.progress import ignore_progress
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import prepare
 from reprobuild.store.store import Store
+from reprobuild.trace import rounds
 from reprobuild.trace.containers import INSIDE, TracedContainers
 from reprobuild.trace.log import read_logs
-from reprobuild.trace.rounds import TraceSearch
+from reprobuild.trace.rounds import Findings, TraceSearch
 from reprobuild.trace.traced_run import ComparedFiles, TracedRun, TraceSettings
 from reprobuild.verify.workload.work import Work
-from tests.tracing.test_divergence import operation, write
+from tests.tracing.test_divergence import digests, operation, write
 from tests.verify.samples import make_lock
 
 
@@ -150,11 +151,83 @@ class _Runner:
     def run(self, settings: TraceSettings, title: str) -> TracedRun:
         self.count += 1
         result = "b" if self.files.unanswered else f"b{self.count}"
-        folder = write(self.folder / f"{self.count}", [[operation("a", result, name=self.name)]])
+        loss = {"kind": "loss", "name": "loss", "outputs": digests(result)}
+        folder = write(self.folder / f"{self.count}", [[operation("a", result, name=self.name), loss]])
         return TracedRun(folder=folder, logs=read_logs(folder))
 
     def compare_files(self, first: TracedRun, second: TracedRun) -> ComparedFiles:
         return self.files
+
+
+class _Program:
+    """A program whose operation gives another result every second time, in the runs that `varies` accepts."""
+
+    def __init__(self, folder: Path, varies: Callable[[TraceSettings], bool], processes: int = 1) -> None:
+        self.folder, self.varies, self.processes = folder, varies, processes
+        self.settings: list[TraceSettings] = []
+
+    def run(self, settings: TraceSettings, title: str) -> TracedRun:
+        self.settings.append(settings)
+        result = f"b{len(self.settings) % 2}" if self.varies(settings) else "b"
+        folder = self.folder / f"{len(self.settings)}"
+        loss = {"kind": "loss", "name": "loss", "outputs": digests(result)}
+        records = [operation("a", result, name="op"), loss] if settings.first <= settings.last else [loss]
+        for number in range(self.processes):
+            write(folder, [records] * 3, f"rank{number}")
+        return TracedRun(folder=folder, logs=read_logs(folder))
+
+    def compare_files(self, first: TracedRun, second: TracedRun) -> ComparedFiles:
+        return ComparedFiles()
+
+
+def always(settings: TraceSettings) -> bool:
+    return True
+
+
+def look(program: _Program, runs: int = 2) -> Findings:
+    return TraceSearch(program, lambda _: None).find(runs)[0]
+
+
+def test_a_short_command_is_named_in_three_runs(tmp_path: Path) -> None:
+    program = _Program(tmp_path, always)
+    findings = look(program)
+    assert findings.divergence is not None
+    assert (findings.divergence.record.name, findings.divergence.step) == ("op", 0)
+    records = [(each.last >= each.first, each.lines) for each in program.settings]
+    # The operation is repeated in a fourth run; the others test its cure.
+    assert records[:4] == [(False, False), (True, True), (True, True), (True, False)]
+    assert program.settings[3].replay is not None
+    assert all(each.profile == "strict" for each in program.settings[4:])
+
+
+def test_equal_runs_of_a_short_command_end_after_the_second(tmp_path: Path) -> None:
+    program = _Program(tmp_path, lambda settings: False)
+    assert not look(program).differs
+    assert [each.lines for each in program.settings] == [False, True]
+    program = _Program(tmp_path / "more", lambda settings: False)
+    assert not look(program, 4).differs
+    assert [each.lines for each in program.settings] == [False, True, False, False]
+
+
+def test_a_long_command_is_not_recorded_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two whole runs; then each run ends after the step that differs."""
+    monkeypatch.setattr(rounds, "SHORT", -1)
+    program = _Program(tmp_path, always)
+    assert look(program).divergence is not None
+    kinds = [(each.last, each.lines, each.stop) for each in program.settings]
+    assert kinds[:5] == [(-1, False, 0), (-1, False, 0), (0, False, 1), (0, False, 1), (0, False, 1)]
+    assert program.settings[4].replay is not None
+    ranks = _Program(tmp_path / "ranks", always, processes=2)
+    assert look(ranks).divergence is not None
+    assert not any(each.stop for each in ranks.settings)  # a rank would wait for the other one
+
+
+def test_a_difference_that_the_full_record_hides_is_looked_for_without_it(tmp_path: Path) -> None:
+    program = _Program(tmp_path, lambda settings: not settings.lines)
+    findings = look(program)
+    assert findings.divergence is not None
+    assert findings.divergence.record.name == "op"
+    assert [each.lines for each in program.settings[:6]] == [False, True, True, True, True, False]
 
 
 def test_a_secret_in_the_name_of_an_operation_is_not_logged(tmp_path: Path) -> None:
