@@ -15,7 +15,7 @@ from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import find_divergence
 from reprobuild.trace.lines import Origin, find_origins
 from reprobuild.trace.log import read_logs
-from reprobuild.trace.origins import explain_origin, read_sources
+from reprobuild.trace.origins import explain_origin, find_ending, read_sources
 from reprobuild.trace.rounds import Findings
 from tests.conftest import ROOT
 from tests.determinism.planted import FAULTS_FOLDER
@@ -95,6 +95,41 @@ def test_a_measured_time_reaches_less_than_a_fault(tmp_path: Path) -> None:
     assert (first.text, first.names) == ("number = os.urandom(4)", ("number",))
     assert "began = time.time()" in [origin.text for origin in rest]
     assert first.reach > rest[0].reach
+
+
+def test_a_statement_of_several_lines_reads_what_each_of_them_reads(tmp_path: Path) -> None:
+    """Else the line that assigns seems to have made the difference anew."""
+    script = write(
+        tmp_path / "s",
+        "import os\n\nseed = os.urandom(2)\nresult = dict(\n    first=bytes(\n        seed\n    ),\n)\n"
+        "for part in (\n    result,\n    result,\n):\n    total = len(part) and part['first']\n",
+    )  # fmt: skip
+    (origin,) = origins_of(script, tmp_path)
+    assert origin.text == "seed = os.urandom(2)"
+
+
+ENDS = """
+import multiprocessing, time
+
+def work():
+    time.sleep(600)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.{call}()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("call", ["terminate", "kill"])
+def test_a_line_that_ends_another_process_is_named(call: str, tmp_path: Path) -> None:
+    """It is the answer if files differ and no variable does."""
+    cause = find_ending(record(write(tmp_path / "s", ENDS.format(call=call)), tmp_path))
+    assert cause is not None
+    assert (cause.kind, cause.text) == ("host code", f"process.{call}()")
+    assert cause.place.endswith("program.py:10")
+    assert find_ending(record(write(tmp_path / "t", "value = 1\n"), tmp_path / "2")) is None
 
 
 def test_a_difference_follows_variables_through_calls_and_results(tmp_path: Path) -> None:

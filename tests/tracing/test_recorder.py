@@ -94,15 +94,17 @@ print("done")
 """
 
 
-def record_steps(python: Path, folder: Path, **options: object) -> tuple[str, ProcessLog]:
-    """Run twelve steps; return the printed text and the log."""
+def record_steps(
+    python: Path, folder: Path, script: str = STEPS, **options: object
+) -> tuple[str, ProcessLog]:
+    """Run a script, of twelve steps unless it is another one; return the printed text and the log."""
     values = {"folder": str(folder / "logs"), "strides": {"": 4}, **options}
     env = {
         "PYTHONPATH": str(ROOT), "REPROBUILD_SEED": "7", "REPROBUILD_RECORD": "0", "HOME": str(folder),
         "REPROBUILD_TRACE": json.dumps(values),
     }  # fmt: skip
     folder.mkdir()
-    (folder / "train.py").write_text(STEPS)
+    (folder / "train.py").write_text(script)
     done = subprocess.run(
         [python, "train.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
     )
@@ -134,3 +136,29 @@ def test_a_run_ends_after_a_step(torch_python: Path, tmp_path: Path) -> None:
     assert "optimizer.step()" in lines.read_text()
     said, log = record_steps(torch_python, tmp_path / "b", stop=13)
     assert (said, len(log)) == ("done\n", 13)  # the last one holds what follows the twelve steps
+
+
+PARTS = """
+import reprobuild_runtime.startup
+import torch
+
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(2):
+    buffer = torch.empty(4)
+    buffer[:2] = 1
+    total = buffer.neg()
+    if step:
+        buffer.fill_(1)
+        total = buffer.exp()
+    model(torch.ones(4)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_memory_that_is_written_in_part_keeps_its_allocation(torch_python: Path, tmp_path: Path) -> None:
+    _, log = record_steps(torch_python, tmp_path / "a", PARTS, first=0, last=1)
+    for step, name, writer in ((0, "aten.neg", "aten.empty"), (1, "aten.exp", "aten.fill_")):
+        records = log.records(step)
+        (reader,) = (record for record in records if record.name.startswith(name))
+        assert records[reader.writers[0]].name.startswith(writer)
