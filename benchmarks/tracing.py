@@ -26,7 +26,7 @@ MODULES = ("reprobuild_runtime/trace",)
 LIMITS = {"steps": 1.01, "operations": 1.5}
 FIRST = 8  # steps that are not measured
 STEPS = {"steps": 64, "operations": 6}
-PAIRS = 3
+PAIRS = 5
 
 
 def measure(results: Path, folder: Path, pairs: int = PAIRS) -> list[Figure]:
