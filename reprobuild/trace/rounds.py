@@ -71,7 +71,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     cured: bool | None = None
 
 
-_EVERYTHING = TraceSettings(last=MOST_STEPS - 1, lines=True)
+_EVERYTHING = TraceSettings(last=MOST_STEPS - 1, lines=True, line_seconds=6 * SHORT)
 
 
 class _Pair(NamedTuple):
@@ -150,6 +150,10 @@ class TraceSearch:
             second = self._start(_EVERYTHING, "everything")
             divergence = find_divergence(first.logs, second.logs)
             if divergence is not None or self._runner.compare_files(first, second).differing:
+                of_steps = find_divergence(first.logs, second.logs, of_steps=True)
+                if of_steps and divergence and of_steps.record.kind == "batch":
+                    # The operations that made it follow from the order of the data.
+                    divergence = of_steps if of_steps.step == divergence.step else divergence
                 return _Pair(first, second, divergence)
         return None
 

@@ -21,6 +21,7 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
         replay: (process, step, number of the operation, times), or None.
         fill: fill memory with zeros when it is allocated, in the recorded steps.
         lines: record the lines of the user's code.
+        line_seconds: after which a process gives up the record of its lines; 0 for no limit.
         profile: in force, or empty for that of the command.
         components: record the components of a training before each step.
         stop: end the process after so many steps, by a signal if components are recorded; 0 for all.
@@ -33,6 +34,7 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
     replay: tuple[str, int, int, int] | None = None
     fill: bool = False
     lines: bool = False
+    line_seconds: int = 0
     profile: str = ""
     components: bool = False
     stop: int = 0

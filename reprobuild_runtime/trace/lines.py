@@ -9,6 +9,7 @@ import linecache
 import os
 import sys
 import threading
+import time
 
 from reprobuild_runtime.trace import generators
 from reprobuild_runtime.trace.places import is_library
@@ -23,20 +24,25 @@ _MOST_OF_LINE = 2000  # records of one line
 _MOST = 500_000  # records of one thread
 _NAMES = 40  # of one line
 _LONGEST = 200  # characters of a line's text, or of a name
+_CHECKED = 1024  # events of a thread after which the time is looked at
 
 
 class LineRecorder:
     """Records the lines of one process, in one log for each thread."""
 
-    def __init__(self, folder: str, name: "Callable[[], str]", step: "Callable[[], int]") -> None:
+    def __init__(
+        self, folder: str, name: "Callable[[], str]", step: "Callable[[], int]", seconds: int = 0
+    ) -> None:
         """Prepare the record.
 
         Args:
             folder: of the logs.
             name: returns the name of this process.
             step: returns the number of the current step.
+            seconds: after which the record is given up, and its logs are emptied; 0 for no limit.
         """
         self._folder, self._name, self._step = folder, name, step
+        self._end = time.monotonic() + seconds if seconds else float("inf")
         # By their addresses: the hash of a code object is made anew each time, from all that it holds.
         self._codes: "Dict[int, _Code]" = {}
         self._threads = threading.local()
@@ -52,6 +58,12 @@ class LineRecorder:
         self._open: "List[_Thread]" = []
         self._threads = threading.local()
 
+    def _check_time(self) -> None:
+        """Give the record up after its time: half a record would name a wrong line."""
+        if time.monotonic() > self._end:
+            for thread in self._open:
+                thread.discard()
+
     def start(self) -> None:
         """Record the lines of all threads from now on."""
         os.register_at_fork(before=self.flush, after_in_child=self._forget_threads)
@@ -65,7 +77,10 @@ class LineRecorder:
         if not known.names:
             return None
         thread = self._thread()
-        return thread.enter(frame, known) if thread is not None else None
+        if thread is None:
+            sys.settrace(None)  # of this thread
+            return None
+        return thread.enter(frame, known)
 
     def _thread(self) -> "Optional[_Thread]":
         thread: "Optional[_Thread]" = getattr(self._threads, "thread", None)
@@ -83,7 +98,8 @@ class LineRecorder:
         for again in range(1, 1000):
             path = os.path.join(self._folder, name + (f"+{again}" if again > 1 else "") + ".lines")
             try:
-                return _Thread(open(path, "x", encoding="utf-8", errors="backslashreplace"), self._step)
+                file = open(path, "x", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  open until exit
+                return _Thread(file, self._step, self._check_time)
             except FileExistsError:
                 continue
         raise OSError("too many threads of one name")
@@ -106,8 +122,9 @@ class _Code:
 class _Thread:
     """The log of one thread."""
 
-    def __init__(self, file: "TextIO", step: "Callable[[], int]") -> None:
-        self._file, self._step = file, step
+    def __init__(self, file: "TextIO", step: "Callable[[], int]", check_time: "Callable[[], None]") -> None:
+        self._file, self._step, self._check_time = file, step, check_time
+        self._events = 0
         self._states: "Dict[str, object]" = {}  # of generators, after the last line
         self._frames = 0
         self._counts: "Dict[Tuple[int, int, str], int]" = {}  # of records, by the address of the code
@@ -119,6 +136,19 @@ class _Thread:
     def flush(self) -> None:
         """Write the buffer."""
         self._file.flush()
+
+    def discard(self) -> None:
+        """End the record, and empty the log."""
+        if not self.full:
+            self.full = True
+            self._file.seek(0)
+            self._file.truncate()
+
+    def count_event(self) -> None:
+        """Look at the time now and then."""
+        self._events += 1
+        if not self._events % _CHECKED:
+            self._check_time()
 
     def enter(self, frame: "FrameType", known: _Code) -> "Any":
         """Return the trace function of a call of the user's code; a generator that goes on has one already."""
@@ -195,8 +225,10 @@ class _Call:
 
     def __call__(self, frame: "FrameType", event: str, argument: object) -> "Any":
         if self._thread.full:
+            sys.settrace(None)  # of this thread
             return None
         if event == "line":
+            self._thread.count_event()
             if self._last and self._last not in self._enough:
                 names = self._names.get(self._last, _NOTHING)
                 self._thread.write(frame, "line", self.number, self._last, names)

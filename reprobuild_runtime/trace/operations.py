@@ -19,6 +19,7 @@ _OVERWRITE = ("zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "bern
               "cauchy_", "geometric_", "set_", "resize_")  # fmt: skip
 _EMPTY = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_",
           "_efficientzerotensor")  # fmt: skip
+_ADOPT = "set_"  # takes memory that another library or process wrote
 _LONGEST = 200  # characters of an operation's arguments
 
 
@@ -111,10 +112,13 @@ class _Operations:
             name = _name(func)
             written = list_tensors(self._torch, (result, *_list_written(func, args, kwargs)))
             unique = list({id(tensor): tensor for tensor in written}.values())
-            unknown = name in _EMPTY or (_is_collective(func) and name != "wait_tensor")
+            unknown = name in (*_EMPTY, _ADOPT) or (_is_collective(func) and name != "wait_tensor")
             record["outputs"] = [] if unknown else [self._start(tensor) for tensor in unique]
             for tensor in unique:
-                self._note_writer(tensor, is_empty=name in _EMPTY)
+                if name == _ADOPT:
+                    self._forget_writer(tensor)
+                else:
+                    self._note_writer(tensor, is_empty=name in _EMPTY)
             self._recorder.add("operation", str(func), **record)
         except Exception as err:
             settings.print_line(f"reprobuild: {func} is not traced: {type(err).__name__}: {err}")
@@ -132,6 +136,11 @@ class _Operations:
                 return
             self._unwritten.discard(storage)
         self._writers[storage] = self._recorder.number
+
+    def _forget_writer(self, tensor: "Any") -> None:
+        storage = _storage(tensor)
+        self._unwritten.discard(storage)
+        self._writers.pop(storage, None)
 
     def _start(self, tensor: "Any") -> PendingDigest:
         digests = self._recorder.digests

@@ -36,6 +36,7 @@ class RecorderOptions:
         replay: (process, step, number of the operation, times) of an operation to repeat, or None.
         fill: whether allocated memory is filled with zeros, in the steps whose operations are recorded.
         lines: whether the lines of the user's code are recorded.
+        line_seconds: after which the record of lines is given up; 0 for no limit.
         stride: the distance of the steps whose batches and parameters are recorded; 0 to choose it by its time.
         strides: {process: the distance that it chose in another run}; without a name, for other processes.
         pattern: of printed lines that end a step.
@@ -50,6 +51,7 @@ class RecorderOptions:
         self.stride = int(values.get("stride", 0))
         self.strides: "Mapping[str, int]" = values.get("strides", {})
         self.fill, self.lines = bool(values.get("fill")), bool(values.get("lines"))
+        self.line_seconds = int(values.get("line_seconds", 0))
         self.components, self.stop = bool(values.get("components")), int(values.get("stop", 0))
         self.pattern = re.compile(values["pattern"]) if values.get("pattern") else None
 
@@ -238,7 +240,8 @@ def begin() -> None:
     if recorder.options.lines:
         from reprobuild_runtime.trace.lines import LineRecorder
 
-        lines = LineRecorder(recorder.options.folder, name_log, lambda: recorder.step)
+        limit = recorder.options.line_seconds
+        lines = LineRecorder(recorder.options.folder, name_log, lambda: recorder.step, limit)
         lines.start()
         recorder.flushes.append(lines.flush)
 

@@ -97,6 +97,17 @@ def test_a_measured_time_reaches_less_than_a_fault(tmp_path: Path) -> None:
     assert first.reach > rest[0].reach
 
 
+def test_a_record_of_lines_is_given_up_after_its_time(tmp_path: Path) -> None:
+    """A slow program is not made twenty times slower; the next runs record it without a limit."""
+    text = "total = 0\nfor number in range(30_000_000):\n    total += number\n    if {}:\n        break\n"
+    quick = record(write(tmp_path / "q", text.format("number > 3000")), tmp_path / "1", line_seconds=60)
+    (log,) = quick.glob("*.lines")
+    assert log.stat().st_size > 100_000
+    slow = record(write(tmp_path / "s", text.format("False")), tmp_path / "2", line_seconds=1)
+    (log,) = slow.glob("*.lines")
+    assert log.stat().st_size == 0
+
+
 def test_a_statement_of_several_lines_reads_what_each_of_them_reads(tmp_path: Path) -> None:
     """Else the line that assigns seems to have made the difference anew."""
     script = write(

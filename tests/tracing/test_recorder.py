@@ -162,3 +162,26 @@ def test_memory_that_is_written_in_part_keeps_its_allocation(torch_python: Path,
         records = log.records(step)
         (reader,) = (record for record in records if record.name.startswith(name))
         assert records[reader.writers[0]].name.startswith(writer)
+
+
+ADOPTED = """
+import os
+import reprobuild_runtime.startup
+import torch
+
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(64))], 0.1)
+memory = bytearray(os.urandom(64))
+source = torch.frombuffer(memory, dtype=torch.uint8)
+taken = torch.tensor([], dtype=torch.uint8).set_(source.untyped_storage())
+total = taken.float()
+optimizer.step()
+"""
+
+
+def test_memory_that_is_taken_over_is_no_result(torch_python: Path, tmp_path: Path) -> None:
+    """A worker of a DataLoader hands its tensors over in this way."""
+    logs = [record_steps(torch_python, tmp_path / name, ADOPTED, last=0)[1] for name in ("a", "b")]
+    found = find_divergence({"main": logs[0]}, {"main": logs[1]})
+    assert found is not None
+    assert (found.record.name, found.difference) == ("aten._to_copy.default", "inputs")
+    assert found.writer is None

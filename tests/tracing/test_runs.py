@@ -162,15 +162,17 @@ class _Runner:
 class _Program:
     """A program whose operation gives another result every second time, in the runs that `varies` accepts."""
 
-    def __init__(self, folder: Path, varies: Callable[[TraceSettings], bool], processes: int = 1) -> None:
-        self.folder, self.varies, self.processes = folder, varies, processes
+    def __init__(
+        self, folder: Path, varies: Callable[[TraceSettings], bool], processes: int = 1, kind: str = "loss"
+    ) -> None:
+        self.folder, self.varies, self.processes, self.kind = folder, varies, processes, kind
         self.settings: list[TraceSettings] = []
 
     def run(self, settings: TraceSettings, title: str) -> TracedRun:
         self.settings.append(settings)
         result = f"b{len(self.settings) % 2}" if self.varies(settings) else "b"
         folder = self.folder / f"{len(self.settings)}"
-        loss = {"kind": "loss", "name": "loss", "outputs": digests(result)}
+        loss = {"kind": self.kind, "name": self.kind, "outputs": digests(result)}
         records = [operation("a", result, name="op"), loss] if settings.first <= settings.last else [loss]
         for number in range(self.processes):
             write(folder, [records] * 3, f"rank{number}")
@@ -198,6 +200,14 @@ def test_a_short_command_is_named_in_three_runs(tmp_path: Path) -> None:
     assert records[:4] == [(False, False), (True, True), (True, True), (True, False)]
     assert program.settings[3].replay is not None
     assert all(each.profile == "strict" for each in program.settings[4:])
+
+
+def test_a_batch_comes_before_the_operations_that_made_it(tmp_path: Path) -> None:
+    findings = look(_Program(tmp_path, always, kind="batch"))
+    assert findings.divergence is not None
+    assert findings.divergence.record.kind == "batch"
+    assert findings.cause is not None
+    assert findings.cause.kind == "data order"
 
 
 def test_equal_runs_of_a_short_command_end_after_the_second(tmp_path: Path) -> None:
