@@ -431,6 +431,7 @@ SPARE = 1.0  # seconds of a repository's budget that the search for secrets leav
 DEEPEST = 200  # nested directories
 LONGEST_WORD = 4096  # of a command line
 HEAD = 1 << 13  # of the metadata of a distribution
+METADATA = 16 << 20  # of one of its files
 
 
 # --- reprobuild_portable/search_path.py ---
@@ -5349,6 +5350,46 @@ def _format_remote(url: str) -> str:
     return "file://" + url if re.match(r"/\S*$", url) else ""
 
 
+# --- reprobuild_portable/capture/projects.py ---
+# The project in a directory, by its files.
+
+# The section of each file that may state the name.
+_NAMING_FILES = (("pyproject.toml", ("project", "tool.poetry")), ("setup.cfg", ("metadata",)), ("setup.py", ()))
+_FILE_SECTION = re.compile(r"\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?")
+_STATED_NAME = re.compile(r"""name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
+
+
+def is_project(folder: str, name: str) -> bool:
+    """Return whether a directory can be the source of a distribution.
+
+    A wheel may state that it is an editable install of any directory. A directory without a project, or with one of
+    another name, is not taken for its source. A directory that is gone may have been the source.
+    """
+    known = not os.path.isdir(folder)
+    for file, sections in _NAMING_FILES:
+        path = os.path.join(folder, file)
+        if not os.path.isfile(path):
+            continue
+        known = True
+        stated = _read_stated_name(_text(path), sections)
+        if stated:
+            return canonical_name(stated) == canonical_name(name)
+    return known
+
+
+def _read_stated_name(text: str, sections: Sequence[str]) -> str:
+    current = ""
+    for line in text.splitlines():
+        header = _FILE_SECTION.fullmatch(line.strip())
+        if header:
+            current = header[1]
+            continue
+        stated = _STATED_NAME.fullmatch(line.strip()) if current in sections else None
+        if stated:
+            return stated[1]
+    return ""
+
+
 # --- reprobuild_portable/capture/notes.py ---
 # Notes on a capture, for people.
 
@@ -5361,6 +5402,13 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"({_line(distribution['installed']).splitlines()[-1]})"
         for distribution in (document.get("distributions") or {}).get("unclear", [])
     ]
+    found = (document.get("distributions") or {}).get("found", [])
+    notes += [
+        f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
+        "nothing there is captured for it"
+        for entry in found
+        if (entry["origin"] or {}).get("editable") and not is_project(entry["origin"]["path"], entry["name"])
+    ][:SAID]
     folders = [
         distribution["location"] for distribution in (document.get("distributions") or {}).get("broken", [])
     ]
@@ -5605,6 +5653,8 @@ def _publish_directory(claim: str, folder: str) -> bool:
 # --- reprobuild_portable/capture/distributions.py ---
 # Installed distributions and their origins.
 
+_LONGEST_WORD = 200  # characters of a name or a version
+
 
 def take_distributions(context: Context) -> Taken:
     """Capture each installed distribution and its origin.
@@ -5678,13 +5728,19 @@ class Installed:
         The empty name stands for the distribution itself, if that is a file. Long metadata end early, behind
         the first empty line: the description may be a megabyte.
         """
+        path = os.path.join(self._path, name) if name else self._path
         try:
-            with open(os.path.join(self._path, name) if name else self._path, "rb", buffering=0) as stream:
-                data = stream.read(HEAD)
-                if len(data) == HEAD and (name.endswith(".json") or b"\n\n" not in data):
-                    data += stream.read()
+            number = host.open(path, host.O_RDONLY | host.O_NONBLOCK | host.O_CLOEXEC)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
             return None
+        with open(number, "rb", buffering=0) as stream:
+            if not stat.S_ISREG(host.fstat(number).st_mode):
+                return None
+            data = stream.read(HEAD)
+            if len(data) == HEAD and (name.endswith(".json") or b"\n\n" not in data):
+                data += stream.read(METADATA)
+        if len(data) > METADATA:
+            raise ValueError(f"{name} has more than {METADATA >> 20} MB")
         return data.decode("utf-8", "replace")
 
     def locate_file(self, name: str) -> str:
@@ -5741,7 +5797,7 @@ def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
         key, _, value = line.partition(":")
         if value.strip():
             named.setdefault(key.lower(), value.strip())
-    if not named.get("name") or not named.get("version"):
+    if not _is_word(named.get("name", "")) or not _is_word(named.get("version", "")):
         raise ValueError
     origin, cut = _origin(dist.read_text("direct_url.json"))
     if link is not None:
@@ -5750,10 +5806,20 @@ def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
         "name": named["name"],
         "version": named["version"],
         "location": _path(str(dist.locate_file(""))),
-        "installer": (dist.read_text("INSTALLER") or "").strip(),
+        "installer": _read_installer(dist.read_text("INSTALLER") or ""),
         "origin": origin,
         "cut": cut,
     }
+
+
+def _is_word(text: str) -> bool:
+    return bool(text) and len(text) <= _LONGEST_WORD and len(text.split()) == 1
+
+
+def _read_installer(text: str) -> str:
+    """Return the name of the program that installed a distribution; the file may be a link to anything."""
+    name = text.strip()
+    return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}", name) else ""
 
 
 def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:
@@ -7025,7 +7091,8 @@ def _take_repositories(
     Returns:
         Their records, and the lines of the freeze by name of distribution.
     """
-    editable = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
+    stated = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
+    editable = {name: entry for name, entry in stated.items() if is_project(entry["origin"]["path"], name)}
     tops: Dict[str, List[str]] = {}
     places = {name: find_top(entry["origin"]["path"]) for name, entry in editable.items()}
     deep = {
@@ -7048,7 +7115,10 @@ def _take_repositories(
         (top, names, None, "") for top, names in tops.items()
     ]
     repositories: List[Dict[str, Any]] = []
-    lines: Dict[str, str] = {}
+    lines = {
+        name: _format_bare_line(entry, "directory is no project of this name")
+        for name, entry in stated.items() if name not in editable
+    }  # fmt: skip
     used: Dict[str, int] = {}
     captured: Set[str] = set()
     while waiting and len(repositories) < REPOSITORIES:

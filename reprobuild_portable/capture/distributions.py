@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import stat
 import sys
 from importlib.machinery import PathFinder
 from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 from urllib.parse import unquote, urlsplit
 
 from reprobuild_portable.capture.files import _path, _text
-from reprobuild_portable.capture.limits import HEAD
+from reprobuild_portable.capture.limits import HEAD, METADATA
 from reprobuild_portable.capture.model import Context, Taken
 from reprobuild_portable.capture.scrub import _harmless
+from reprobuild_portable.host import host
 from reprobuild_portable.pip_freeze.pins import canonical_name
 from reprobuild_portable.secrets.redact import strip_credentials
+
+_LONGEST_WORD = 200  # characters of a name or a version
 
 
 def take_distributions(context: Context) -> Taken:
@@ -90,13 +95,19 @@ class Installed:
         The empty name stands for the distribution itself, if that is a file. Long metadata end early, behind
         the first empty line: the description may be a megabyte.
         """
+        path = os.path.join(self._path, name) if name else self._path
         try:
-            with open(os.path.join(self._path, name) if name else self._path, "rb", buffering=0) as stream:
-                data = stream.read(HEAD)
-                if len(data) == HEAD and (name.endswith(".json") or b"\n\n" not in data):
-                    data += stream.read()
+            number = host.open(path, host.O_RDONLY | host.O_NONBLOCK | host.O_CLOEXEC)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
             return None
+        with open(number, "rb", buffering=0) as stream:
+            if not stat.S_ISREG(host.fstat(number).st_mode):
+                return None
+            data = stream.read(HEAD)
+            if len(data) == HEAD and (name.endswith(".json") or b"\n\n" not in data):
+                data += stream.read(METADATA)
+        if len(data) > METADATA:
+            raise ValueError(f"{name} has more than {METADATA >> 20} MB")
         return data.decode("utf-8", "replace")
 
     def locate_file(self, name: str) -> str:
@@ -153,7 +164,7 @@ def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
         key, _, value = line.partition(":")
         if value.strip():
             named.setdefault(key.lower(), value.strip())
-    if not named.get("name") or not named.get("version"):
+    if not _is_word(named.get("name", "")) or not _is_word(named.get("version", "")):
         raise ValueError
     origin, cut = _origin(dist.read_text("direct_url.json"))
     if link is not None:
@@ -162,10 +173,20 @@ def _describe(dist: Any, link: Optional[str]) -> Dict[str, Any]:
         "name": named["name"],
         "version": named["version"],
         "location": _path(str(dist.locate_file(""))),
-        "installer": (dist.read_text("INSTALLER") or "").strip(),
+        "installer": _read_installer(dist.read_text("INSTALLER") or ""),
         "origin": origin,
         "cut": cut,
     }
+
+
+def _is_word(text: str) -> bool:
+    return bool(text) and len(text) <= _LONGEST_WORD and len(text.split()) == 1
+
+
+def _read_installer(text: str) -> str:
+    """Return the name of the program that installed a distribution; the file may be a link to anything."""
+    name = text.strip()
+    return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}", name) else ""
 
 
 def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:

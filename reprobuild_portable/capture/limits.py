@@ -35,3 +35,4 @@ SPARE = 1.0  # seconds of a repository's budget that the search for secrets leav
 DEEPEST = 200  # nested directories
 LONGEST_WORD = 4096  # of a command line
 HEAD = 1 << 13  # of the metadata of a distribution
+METADATA = 16 << 20  # of one of its files

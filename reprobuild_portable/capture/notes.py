@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from reprobuild_portable.capture.freeze import _line
 from reprobuild_portable.capture.interpreter import INTERPRETER
 from reprobuild_portable.capture.limits import NAMED, SAID
+from reprobuild_portable.capture.projects import is_project
 
 
 def _notes(document: Dict[str, Any]) -> List[str]:
@@ -19,6 +20,13 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"({_line(distribution['installed']).splitlines()[-1]})"
         for distribution in (document.get("distributions") or {}).get("unclear", [])
     ]
+    found = (document.get("distributions") or {}).get("found", [])
+    notes += [
+        f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
+        "nothing there is captured for it"
+        for entry in found
+        if (entry["origin"] or {}).get("editable") and not is_project(entry["origin"]["path"], entry["name"])
+    ][:SAID]
     folders = [
         distribution["location"] for distribution in (document.get("distributions") or {}).get("broken", [])
     ]

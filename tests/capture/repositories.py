@@ -73,8 +73,14 @@ def git(folder: Path, *words: Name, fails: bool = False, stdin: bytes = b"") -> 
     return done.stdout
 
 
-def new_origin(folder: Path, files: dict[Name, bytes] | None = None) -> Path:
-    """Make a repository with one commit, and a clone of it called `clone`; return the clone."""
+PROJECT = "setup.py"  # without a name: it may be of any distribution
+
+
+def new_origin(folder: Path, files: dict[Name, bytes] | None = None, *, project: bool = False) -> Path:
+    """Make a repository with one commit, and a clone of it called `clone`; return the clone.
+
+    With `project`, distributions can be installed from it.
+    """
     source = folder / "source"
     source.mkdir()
     git(source, "init", "-q", ".")
@@ -82,6 +88,8 @@ def new_origin(folder: Path, files: dict[Name, bytes] | None = None) -> Path:
         files or {"kept.py": b"one\n", "dir/inner.py": b"two\n" * 20, "run.sh": b"#!/bin/sh\n"}
     ).items():
         write(source, name, content)
+    if project:
+        write(source, PROJECT, b"")
     git(source, "add", "-A")
     git(source, "commit", "-q", "-m", "first")
     git(folder, "clone", "-q", "--bare", source, folder / "origin.git")

@@ -25,7 +25,17 @@ from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from reprobuild_runtime import capture
-from tests.capture.repositories import BASE, ENV, LEAN, document, git, new_origin, run_program, write
+from tests.capture.repositories import (
+    BASE,
+    ENV,
+    LEAN,
+    PROJECT,
+    document,
+    git,
+    new_origin,
+    run_program,
+    write,
+)
 from tests.conftest import reprobuild
 
 
@@ -203,7 +213,7 @@ def captured(folder: Path, top: Path, project: Path, name: str = "my_lib", cwd: 
 
 
 def test_an_editable_install_becomes_the_very_files(tmp_path: Path) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     dirty(top)
     out = captured(tmp_path, top, top)
     snapshot = read_snapshot(out)
@@ -230,7 +240,7 @@ def stray(folder: Path, version: str = "0.9") -> None:
 
 @pytest.mark.parametrize("inside", [".", "src"])
 def test_a_stray_egg_info_does_not_hide_the_editable_install(inside: str, tmp_path: Path) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     write(top, "kept.py", b"changed\n")
     stray(top / inside)
     install(tmp_path / "site", "my_lib", top)
@@ -247,7 +257,7 @@ def test_a_stray_egg_info_does_not_hide_the_editable_install(inside: str, tmp_pa
 
 def test_a_stray_egg_info_does_not_hide_an_old_editable_install(tmp_path: Path) -> None:
     """`setup.py develop` left a link to the tree, and the tree is first on the path."""
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     stray(top)
     write(tmp_path / "site", "my-lib.egg-link", f"{top}\n.".encode())
     path = f"{top}:{tmp_path / 'site'}"
@@ -258,7 +268,7 @@ def test_a_stray_egg_info_does_not_hide_an_old_editable_install(tmp_path: Path) 
 
 
 def test_an_egg_info_of_another_tree_is_unclear(tmp_path: Path) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     stray(tmp_path / "other")
     install(tmp_path / "site", "my_lib", top)
     path = f"{tmp_path / 'other'}:{tmp_path / 'site'}"
@@ -277,9 +287,11 @@ def test_an_editable_folder_that_git_ignores_is_in_no_commit(tmp_path: Path) -> 
     write(home, ".gitignore", b"*\n")
     project = home / "work" / "my lib"
     write(project, "my_lib.py", b"x = 1\n")
+    write(project, PROJECT, b"")
     kept = home / "kept"
     write(kept, "lib.py", b"x = 1\n")
-    git(home, "add", "-f", ".gitignore", "kept/lib.py")
+    write(kept, PROJECT, b"")
+    git(home, "add", "-f", ".gitignore", "kept/lib.py", f"kept/{PROJECT}")
     git(home, "commit", "-qm", "kept")
     git(home, "push", "-q")
     install(tmp_path / "site", "my_kept", kept)
@@ -291,7 +303,7 @@ def test_an_editable_folder_that_git_ignores_is_in_no_commit(tmp_path: Path) -> 
 
 
 def test_an_editable_install_from_a_folder_of_its_repository(tmp_path: Path) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     dirty(top)
     write(top, "packages/lib/pyproject.toml", b"[project]\n")
     snapshot = read_snapshot(captured(tmp_path, top, top / "packages" / "lib"))
@@ -310,7 +322,7 @@ def test_an_editable_install_from_a_folder_of_its_repository(tmp_path: Path) -> 
     ],
 )
 def test_addresses_of_remotes_are_written_as_pip_does(url: str, line: str, tmp_path: Path) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     git(top, "remote", "set-url", "origin", url)
     text = (captured(tmp_path, top, top) / "requirements.txt").read_text()
     head = git(top, "rev-parse", "HEAD").decode().strip()
@@ -319,13 +331,13 @@ def test_addresses_of_remotes_are_written_as_pip_does(url: str, line: str, tmp_p
 
 @pytest.mark.parametrize("kind", ["alone", "unborn", "plain"])
 def test_without_a_remote_the_reader_asks_for_the_source(kind: str, tmp_path: Path) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     if kind == "alone":
         git(top, "remote", "remove", "origin")
     else:
         top = tmp_path / kind
         top.mkdir()
-        write(top, "a.py", b"a\n")
+        write(top, PROJECT, b"a\n")
     if kind == "unborn":
         git(top, "init", "-q", ".")
     out = captured(tmp_path, top, top)
@@ -350,7 +362,7 @@ def test_changes_that_do_not_fit_into_a_diff_are_not_passed_over(
 
 
 def test_a_repository_that_could_not_be_captured_is_not_passed_over(tmp_path: Path) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     (top / ".git" / "index").write_bytes(b"damaged")
     out = captured(tmp_path, top, top)
     assert document(out)["parts"]["repository my_lib"]["outcome"] == "failed"
@@ -363,7 +375,7 @@ def test_a_repository_that_could_not_be_captured_is_not_passed_over(tmp_path: Pa
 def test_more_repositories_than_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         (tmp_path / str(number)).mkdir()
-        install(tmp_path / "site", f"lib{number}", new_origin(tmp_path / str(number)))
+        install(tmp_path / "site", f"lib{number}", new_origin(tmp_path / str(number), project=True))
     monkeypatch.setattr(capture, "REPOSITORIES", 2)
     monkeypatch.setattr(capture, "AT_ONCE", 1)
     monkeypatch.setattr(capture, "PARTS", (("distributions", capture.take_distributions),))
@@ -378,7 +390,7 @@ def test_more_repositories_than_the_budget(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_job_folder_is_no_source_of_the_image(tmp_path: Path) -> None:
     """Its changes are beside the others for people, under a name that no reader takes for an editable's diff."""
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     write(top, "kept.py", b"changed\n")
     job = tmp_path / "job"
     job.mkdir()
@@ -396,7 +408,7 @@ def test_the_job_folder_is_no_source_of_the_image(tmp_path: Path) -> None:
 def test_two_of_one_name_do_not_mix(tmp_path: Path) -> None:
     for number, folder in enumerate((tmp_path / "one", tmp_path / "two")):
         folder.mkdir()
-        write(new_origin(folder), "kept.py", b"%d\n" % number)
+        write(new_origin(folder, project=True), "kept.py", b"%d\n" % number)
         install(tmp_path / "site", f"lib{number}", folder / "clone")
         install(tmp_path / "site", f"more{number}", folder / "clone")
     env = LEAN | {"PYTHONPATH": str(tmp_path / "site")}

@@ -141,7 +141,7 @@ def unpacked(data: bytes) -> bytes:
 @pytest.fixture
 def planted(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     """A capture of an environment with a secret in every place that is read."""
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     write(top, "kept.py", b"changed\n")
     git(top, "remote", "set-url", "origin", f"https://ada:{PLANTED['remote']}@git.example/r.git")
     git(top, "remote", "add", "short", f"ada:{PLANTED['remote-short']}@git.example:r.git")
@@ -439,7 +439,7 @@ def test_a_token_is_in_no_name_and_version(tmp_path: Path) -> None:
             "python",
         )
     }
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     git(top, "checkout", "-q", "-b", f"fix-{drawn['branch']}")
     git(top, "remote", "add", f"r-{drawn['remote']}", "https://git.example/x.git")
     write(top, ".gitignore", b"ign*\n")

@@ -12,6 +12,7 @@ from reprobuild_portable.capture.files import _relative, quote
 from reprobuild_portable.capture.freeze import _editable_line, _format_bare_line
 from reprobuild_portable.capture.limits import AT_ONCE, BUDGETS, REPOSITORIES
 from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError, Taken
+from reprobuild_portable.capture.projects import is_project
 from reprobuild_portable.capture.repositories.folders import find_top
 from reprobuild_portable.capture.repositories.included import _take_loose
 from reprobuild_portable.capture.repositories.record import take_repository
@@ -30,7 +31,8 @@ def _take_repositories(
     Returns:
         Their records, and the lines of the freeze by name of distribution.
     """
-    editable = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
+    stated = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
+    editable = {name: entry for name, entry in stated.items() if is_project(entry["origin"]["path"], name)}
     tops: Dict[str, List[str]] = {}
     places = {name: find_top(entry["origin"]["path"]) for name, entry in editable.items()}
     deep = {
@@ -53,7 +55,10 @@ def _take_repositories(
         (top, names, None, "") for top, names in tops.items()
     ]
     repositories: List[Dict[str, Any]] = []
-    lines: Dict[str, str] = {}
+    lines = {
+        name: _format_bare_line(entry, "directory is no project of this name")
+        for name, entry in stated.items() if name not in editable
+    }  # fmt: skip
     used: Dict[str, int] = {}
     captured: Set[str] = set()
     while waiting and len(repositories) < REPOSITORIES:

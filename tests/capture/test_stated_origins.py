@@ -1,0 +1,112 @@
+"""What the metadata of a distribution state is not believed: they may name, or lead to, any file of the user."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprobuild_portable.capture.projects import is_project
+from tests.capture.repositories import BASE, LEAN, PROGRAM, git, new_origin, write
+
+PRIVATE = b"salaries: 1234567\n"
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END OPENSSH PRIVATE KEY-----\n"
+
+
+def install(site: Path, **files: str) -> Path:
+    """Put a distribution called `evil` into a directory of packages, as a wheel without code would."""
+    folder = site / "evil-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n\n")
+    for name, content in files.items():
+        (folder / name.replace("_json", ".json")).write_text(content)
+    return folder
+
+
+def capture(site: Path, folder: Path) -> tuple[Path, dict[str, Any], str]:
+    """Capture in a directory of its own; return the snapshot, capture.json and the notes."""
+    work = folder / "work"
+    work.mkdir()
+    argv = [BASE, str(PROGRAM), "-o", "out"]
+    env = {**LEAN, "PYTHONPATH": str(site)}
+    done = subprocess.run(argv, cwd=work, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads((work / "out" / "capture.json").read_text())
+    return work / "out", document, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "is_source"),
+    [
+        ({}, False),
+        ({"pyproject.toml": b'[build-system]\nrequires = []\n\n[project]\nname = "other"\n'}, False),
+        ({"pyproject.toml": b'[tool.poetry]\nname = "Evil"\n'}, True),
+        ({"pyproject.toml": b"[project]\nname = 'evil' # ours\n"}, True),
+        ({"setup.cfg": b"[metadata]\nname = other\n"}, False),
+        ({"setup.py": b"from setuptools import setup\nsetup()\n"}, True),
+    ],
+)
+def test_a_wheel_cannot_name_any_repository_as_its_source(
+    files: dict[str, bytes], is_source: bool, tmp_path: Path
+) -> None:
+    top = new_origin(tmp_path)
+    for name, content in files.items():
+        write(top, name, content)
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "--allow-empty", "-m", "never pushed")
+    write(top, "private.txt", PRIVATE)
+    site = tmp_path / "site"
+    install(site, direct_url_json=json.dumps({"url": top.as_uri(), "dir_info": {"editable": True}}))
+    out, document, notes = capture(site, tmp_path)
+    assert [repository["distributions"] for repository in document["repositories"]] == [["evil"]] * is_source
+    assert any(PRIVATE in path.read_bytes() for path in out.iterdir()) == is_source
+    said = f"evil says that it is installed from {top}, which is no project of this name: nothing there is captured"
+    assert (said in notes) != is_source
+    line = (out / "requirements.txt").read_text()
+    assert (
+        "# Editable install whose directory is no project of this name (evil==1.0)\n" in line
+    ) != is_source
+
+
+def test_a_directory_that_is_gone_may_have_been_the_source(tmp_path: Path) -> None:
+    assert is_project(str(tmp_path / "gone"), "evil")
+    assert not is_project(str(tmp_path), "evil")
+
+
+@pytest.mark.parametrize("name", ["INSTALLER", "METADATA", "direct_url.json"])
+@pytest.mark.parametrize("kind", ["key", "notes"])
+def test_a_link_among_the_metadata_shows_no_file(name: str, kind: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(KEY if kind == "key" else f"name: my notes\nversion: {'x' * 500}\n{PRIVATE.decode()}")
+    path = install(tmp_path / "site", INSTALLER="pip\n", direct_url_json="{}") / name
+    path.unlink()
+    path.symlink_to(secret)
+    out, document, _ = capture(tmp_path / "site", tmp_path)
+    text = b"".join(path.read_bytes() for path in out.iterdir())
+    for part in (b"b3BlbnNz", b"xxxx", PRIVATE.strip(), b"my notes"):
+        assert part not in text
+    assert document["parts"]["distributions"]["outcome"] == "done"
+
+
+@pytest.mark.parametrize("name", ["INSTALLER", "METADATA", "direct_url.json"])
+@pytest.mark.parametrize("kind", ["endless", "pipe", "large"])
+def test_metadata_without_an_end_are_not_read(name: str, kind: str, tmp_path: Path) -> None:
+    path = install(tmp_path / "site", INSTALLER="pip\n", direct_url_json="{}") / name
+    path.unlink()
+    if kind == "endless":
+        path.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.touch()
+        os.truncate(path, 4 << 30)
+    other = tmp_path / "site" / "other-2.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 2.0\n\n")
+    out, document, _ = capture(tmp_path / "site", tmp_path)
+    assert document["parts"]["distributions"]["outcome"] == "done"
+    assert "other==2.0\n" in (out / "requirements.txt").read_text()
