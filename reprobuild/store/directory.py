@@ -106,6 +106,9 @@ class StoreDirectory:
         """Hold the lock that marks the store as used.
 
         It is held for the life of this object.
+
+        Raises:
+            FetchError: a link is at the path of a directory, or the lock is no plain file.
         """
         if self._holder is not None:
             return
@@ -115,7 +118,13 @@ class StoreDirectory:
                 if make:
                     self.make()
                 flags = host.O_RDWR | host.O_CREAT if make else host.O_RDONLY
-                number = host.open(self.root / "in-use", flags | host.O_NOFOLLOW, 0o666)
+                number = host.open(self.root / "in-use", flags | host.O_NOFOLLOW | host.O_NONBLOCK, 0o666)
+                if not stat.S_ISREG(host.fstat(number).st_mode):  # a pipe: locks would not hold in it
+                    host.close(number)
+                    raise FetchError(
+                        f"{self.root / 'in-use'} in the store is no plain file, and no program makes it so",
+                        hint="remove it, or choose another directory with `--store`",
+                    )
                 self._let_go = weakref.finalize(self, host.close, number)
                 self._locked = try_lock(number, fcntl.LOCK_SH)
                 self._holder = number

@@ -23,7 +23,7 @@ from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import Artefact, Base, BaseImage, ImageLayer
 from reprobuild.realise.base import _key, realise_base
 from reprobuild.realise.unpack import unpack_root
-from reprobuild.resolve.system import base_image
+from reprobuild.resolve.system import base_image, image_packages
 from reprobuild.resolve.system.base_image import OverlayRequest, resolve_image_base
 from reprobuild.resolve.system.image_packages import ImageSystem, read_system
 from reprobuild.snapshot.model import Mark, SystemPackage
@@ -351,6 +351,19 @@ def test_other_systems_are_named(member: Member, said: str, tmp_path: Path) -> N
     with pytest.raises(LockError, match=said) as err:
         read_system(small(store, member), store, "amd64")
     assert err.value.hint == "choose an image of Debian or Ubuntu, or made from one, that still has its dpkg"
+
+
+def test_lists_of_packages_that_fill_the_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small layer can hold thousands of them, below any directory: a link may lead there."""
+    monkeypatch.setattr(image_packages, "_LARGEST", 50_000)
+    store = Store(tmp_path)
+    members = [file(f"a{number}/os-release", bytes(1000)) for number in range(60)]
+    with pytest.raises(
+        BuildError, match=r"/a50/os-release of .* has 1000 bytes, and all files of its kind have 51000"
+    ):
+        read_system(small(store, *members), store, "amd64")
 
 
 STATUS = b"Package: a1\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n"

@@ -14,7 +14,7 @@ from typing import IO
 from reprobuild.ecosystems.oci_registry.manifest import display_text
 from reprobuild.errors import DistributionError
 from reprobuild.infra.http.client import Net
-from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.http.model import CHUNK, NotFoundError
 from reprobuild.infra.http.request import Body, Response
 from reprobuild.infra.http.retry import RetryableError
 
@@ -51,7 +51,8 @@ class Upload:
 
     def _step(self) -> str:
         start = self._received_bytes() if self._place else 0
-        moved, self._highest = start > self._highest, max(start, self._highest)
+        moved = start >= self._highest + CHUNK  # a registry that keeps a byte each time would never end
+        self._highest = max(start, self._highest)
         if not start:
             self._place = self._led(self._net.send("POST", self._begin, good=(202,)))
         if start == self._size:

@@ -30,7 +30,8 @@ _STATUS = "var/lib/dpkg/status"
 # https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
 _ENDS = ("dpkg/status", "os-release")  # of these, also below a link
-_LONGEST = 64 << 20
+_LONGEST = 64 << 20  # bytes of one file
+_LARGEST = 512 << 20  # of all such files, in all layers
 # The path of pip's packages for the system's own Python, on Debian and Ubuntu: https://wiki.debian.org/Python
 _METADATA = re.compile(
     r"usr/local/lib/python(3\.\d{1,2})/dist-packages/"
@@ -121,6 +122,7 @@ def _list_layer(
     """Return a layer's entries, and add wanted texts to `texts`."""
     name, entries = layer.file.filename, list[TarEntry]()
     path = store.verified(layer.file.sha256, name)
+    read = sum(map(len, texts.values()))
     with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
         try:
             total = 0
@@ -132,10 +134,13 @@ def _list_layer(
                     check_name(entry.path, name)
                 entries.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
                 if content is not None and entry.path.endswith(_ENDS):
-                    if entry.size > _LONGEST:
+                    read += entry.size
+                    if entry.size > _LONGEST or read > _LARGEST:
                         raise BuildError(
-                            f"/{display_text(entry.path)} of {name} has {entry.size} bytes", hint=HOSTILE
-                        )
+                            f"/{display_text(entry.path)} of {name} has {entry.size} bytes, and all files of its kind "
+                            f"have {read}",
+                            hint=HOSTILE,
+                        )  # fmt: skip
                     texts[number, info.offset_data] = content.read()
         except tars.UNREADABLE as err:
             raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
