@@ -87,6 +87,33 @@ def test_a_damaged_blob_is_named_and_removed(store: Store) -> None:
     assert again.verified(SHA256, "torch").read_bytes() == CONTENT
 
 
+def test_a_hole_is_damaged_and_not_read(store: Store) -> None:
+    """A store of another party may hold a file of terabytes that takes no room."""
+    store.add(CONTENT)
+    blob = store.blob(SHA256)
+    blob.chmod(0o644)
+    os.truncate(blob, 4 << 40)
+    again = Store(store.root)
+    with pytest.raises(
+        FetchError, match=rf"torch in the store is damaged: sha256 of a hole, locked as {SHA256}"
+    ):
+        again.verified(SHA256, "torch")
+    assert not again.has(SHA256)
+
+
+def test_a_lock_that_is_a_pipe_is_refused(store: Store) -> None:
+    """To open it would wait for a writer without an end; the hint is followed."""
+    store.add(CONTENT)
+    lock = store.root / "in-use"
+    lock.unlink()
+    os.mkfifo(lock)
+    with pytest.raises(FetchError, match=rf"{lock} in the store is no plain file") as err:
+        Store(store.root).verified(SHA256, "torch")
+    assert err.value.hint == "remove it, or choose another directory with `--store`"
+    lock.unlink()
+    assert Store(store.root).verified(SHA256, "torch").read_bytes() == CONTENT
+
+
 def test_memory(store: Store) -> None:
     assert store.recall("ab" * 32) is None
     store.remember("ab" * 32, {"b": [1, None], "a": "ü"})

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.errors import DistributionError
-from reprobuild_portable.hashing import hash_file
+from reprobuild_portable.hashing import hash_file, is_huge_hole
 from reprobuild_portable.unbundle.bundle import bundle_size
 from reprobuild_portable.unbundle.format import (
     CHUNK,
@@ -30,6 +30,7 @@ from reprobuild_portable.unbundle.manifest import encode, members_of
 
 MOST_PARTS = 999  # from .1000 on, `cat FILE.*` would put them together in another order
 _MEGA = 1 << 20
+_BUILD_AGAIN = "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
 
 
 class WrittenBundle(Struct, frozen=True, kw_only=True):
@@ -90,7 +91,10 @@ def manifest_of(files: Sequence[BundleFile], more: Mapping[str, Any]) -> bytes:
         if isinstance(content, bytes):
             size, sha256 = len(content), hashlib.sha256(content).hexdigest()
         else:
-            size, sha256 = content.stat().st_size, file.sha256 or hash_file(content)
+            facts = content.stat()
+            if is_huge_hole(facts):
+                raise DistributionError(f"{content} is damaged: it is a hole", hint=_BUILD_AGAIN)
+            size, sha256 = facts.st_size, file.sha256 or hash_file(content)
         members.append({"path": file.path, "sha256": sha256, "size": size})
     raw = encode({**more, "form": FORM, "members": members})
     members_of(raw)
@@ -162,5 +166,5 @@ def _read_pieces(file: BundleFile, member: Member) -> Iterator[bytes]:
     if rest or digest.hexdigest() != member.sha256:
         raise DistributionError(
             f"{file.content} is damaged: sha256 {digest.hexdigest()}, and it must be {member.sha256}",
-            hint="build it again: `reprobuild build OUT/reprobuild.lock -o OUT`",
+            hint=_BUILD_AGAIN,
         )

@@ -193,11 +193,19 @@ def _send_blobs(
         context.say(f"sending {len(missing)} of {len(parts)} blobs, {count.total / 1e6:.1f} MB")
     for descriptor in missing:
         path = layout / "blobs" / "sha256" / parse_digest(descriptor.digest)
-        if not path.is_file() or f"sha256:{hash_file(path)}" != descriptor.digest:
+        if _hash(path) != descriptor.digest:
             raise DistributionError(f"{path} is not there, or damaged", hint=_BROKEN)
         count.done(
             repository.put(path, descriptor.digest, path.stat().st_size, missing=True), descriptor.size
         )
+
+
+def _hash(path: Path) -> str:
+    """Return the digest of a regular file; empty if it is not there, or cannot be read."""
+    try:
+        return f"sha256:{hash_file(path)}" if path.is_file() else ""
+    except OSError:
+        return ""
 
 
 def _attach_files(

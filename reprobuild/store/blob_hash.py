@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from reprobuild_portable.hashing import hash_stream
+from reprobuild_portable.hashing import hash_stream, is_huge_hole
 from reprobuild_portable.host import host
+
+HOLE = "of a hole"
 
 
 def hash_open(path: Path) -> tuple[str, os.stat_result]:
     """Return the sha256 (hex) of a file, and its stat.
 
-    The stat identifies the file, which may be replaced in the meantime.
+    The stat identifies the file, which may be replaced in the meantime. A huge hole is not read: its hash is `HOLE`.
     """
     with path.open("rb") as stream:
         facts = host.fstat(stream.fileno())
-        return hash_stream(stream), facts
+        return HOLE if is_huge_hole(facts) else hash_stream(stream), facts
 
 
 def is_still(path: Path, facts: os.stat_result) -> bool:

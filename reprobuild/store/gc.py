@@ -20,7 +20,7 @@ from msgspec import Struct
 from reprobuild.errors import UsageError
 from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.flock import machine_name
-from reprobuild.infra.untrusted.regular_files import is_huge_hole, read_plain
+from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
 from reprobuild.store.blob_hash import hash_open, is_still
 from reprobuild.store.rootfs_key import root_key
@@ -325,7 +325,7 @@ def _state(path: Path) -> bool | str | None:
     """
     try:
         facts = path.lstat()
-        if not stat.S_ISREG(facts.st_mode) or is_huge_hole(facts):
+        if not stat.S_ISREG(facts.st_mode):
             return False
         digest, facts = hash_open(path)
         while digest != path.name and not is_still(path, facts):  # another process replaced it

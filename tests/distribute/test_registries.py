@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 from reprobuild.config.services import read_services
 from reprobuild.distribute.attachments import KINDS
+from reprobuild.distribute.bundle_contents import BundleFile
+from reprobuild.distribute.bundle_writer import manifest_of
 from reprobuild.distribute.pull import pull
 from reprobuild.distribute.push import push
 from reprobuild.distribute.text import render_pulled
@@ -130,6 +133,28 @@ def test_a_blob_that_is_missing_is_asked_for_once(held: Held, tmp_path: Path) ->
     sent(tmp_path / "out", held)
     asked = [one.path for one in held.asked if one.method == "HEAD" and "/blobs/" in one.path]
     assert len(asked) == len(set(asked)) == len(held.blobs)
+
+
+def test_an_upload_that_keeps_a_byte_each_time_ends(held: Held, tmp_path: Path) -> None:
+    """A registry that says it has one byte more after each request would hold the command for months."""
+    make_results(tmp_path / "out", {"etc/large": noise(2_000_000, 1)})
+    held.breaks = [1] * 1000
+    with pytest.raises(DistributionError):
+        sent(tmp_path / "out", held)
+    assert 1 < len(held.sizes("PATCH")) < 10
+
+
+def test_a_hole_in_place_of_a_layer_is_not_sent(held: Held, tmp_path: Path) -> None:
+    make_results(tmp_path / "out", {"etc/large": noise(2_000_000, 1)})
+    blob = max(
+        (tmp_path / "out" / "image" / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size
+    )
+    blob.chmod(0o644)
+    os.truncate(blob, 4 << 40)
+    with pytest.raises(DistributionError, match=f"{blob} is not there, or damaged"):
+        sent(tmp_path / "out", held)
+    with pytest.raises(DistributionError, match=f"{blob} is damaged: it is a hole"):
+        manifest_of([BundleFile(path="image/layer", content=blob)], {})
 
 
 @pytest.mark.parametrize("forgets", [False, True])

@@ -119,7 +119,11 @@ def open_blob(layout: Layout, digest: str) -> Iterator[tuple[IO[bytes], int]]:
     except OSError as err:
         raise BuildError(f"{origin} cannot be read: {err.strerror}", hint=MAKE_AGAIN) from None
     with stream:
-        if hash_stream(stream) != digest:
+        try:
+            actual = hash_stream(stream)
+        except OSError as err:
+            raise BuildError(f"{origin} cannot be read: {err.strerror}", hint=MAKE_AGAIN) from None
+        if actual != digest:
             raise BuildError(f"{origin} is not what it states", hint=MAKE_AGAIN)
         stream.seek(0)
         yield stream, size

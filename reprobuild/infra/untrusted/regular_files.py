@@ -14,8 +14,6 @@ from typing import IO
 from reprobuild_portable.host import host
 
 _PIECE = 1 << 20
-_HUGE = 64 << 30  # bytes
-_DENSEST = 16  # a file system may compress a file to such a part
 _READ = host.O_RDONLY | host.O_NONBLOCK | host.O_CLOEXEC
 
 
@@ -34,12 +32,6 @@ def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
     except ValueError:
         raise _invalid_path_error() from None
     return _open_regular(number)
-
-
-def is_huge_hole(facts: os.stat_result) -> bool:
-    """Return whether a file is large and the disk holds a small part of it: to read its holes can take days."""
-    on_disk: int = getattr(facts, "st_blocks", facts.st_size) * 512  # Windows states no blocks
-    return facts.st_size > _HUGE and facts.st_size > _DENSEST * on_disk
 
 
 def open_within(top: Path, path: str) -> tuple[IO[bytes], int]:
