@@ -5354,7 +5354,11 @@ def _format_remote(url: str) -> str:
 # The project in a directory, by its files.
 
 # The section of each file that may state the name.
-_NAMING_FILES = (("pyproject.toml", ("project", "tool.poetry")), ("setup.cfg", ("metadata",)), ("setup.py", ()))
+_NAMING_FILES = (
+    ("pyproject.toml", ("project", "tool.poetry")),
+    ("setup.cfg", ("metadata",)),
+    ("setup.py", ()),
+)
 _FILE_SECTION = re.compile(r"\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?")
 _STATED_NAME = re.compile(r"""name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import takewhile, zip_longest
 from typing import Literal
 
@@ -138,7 +138,10 @@ def _compare_steps(first: ProcessLog, second: ProcessLog) -> Divergence | None:
     """Return the first difference of the records that each run has."""
     for step in range(max(len(first), len(second))):
         before: TraceRecord | None = None
-        for record, other in zip_longest(_list_shared(first, step), _list_shared(second, step)):
+        generators = _list_generators(first, step) & _list_generators(second, step)
+        for record, other in zip_longest(
+            _list_shared(first, step, generators), _list_shared(second, step, generators)
+        ):
             if divergence := _compare(record, other):
                 difference, inputs = divergence
                 return Divergence(
@@ -149,8 +152,16 @@ def _compare_steps(first: ProcessLog, second: ProcessLog) -> Divergence | None:
     return None
 
 
-def _list_shared(log: ProcessLog, step: int) -> Iterator[TraceRecord]:
-    return filter(lambda record: record.is_of_each_run, log.stream(step)) if step < len(log) else iter(())
+def _list_generators(log: ProcessLog, step: int) -> Set[str]:
+    """Return the generators of a step; the record of operations can import a library that has another one."""
+    records = log.stream(step) if step < len(log) else iter(())
+    return {record.name for record in records if record.kind == "generator"}
+
+
+def _list_shared(log: ProcessLog, step: int, generators: Set[str]) -> Iterator[TraceRecord]:
+    for record in log.stream(step) if step < len(log) else iter(()):
+        if record.is_of_each_run and (record.kind != "generator" or record.name in generators):
+            yield record
 
 
 def find_step(first: ProcessLog, second: ProcessLog) -> int | None:

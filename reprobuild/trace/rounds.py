@@ -118,7 +118,7 @@ class TraceSearch:
         is_short = against is None and time.monotonic() - began <= SHORT
         recorded = first if against is None else None
         self._strides, self._is_alone = find_strides(first), len(first.logs) == 1
-        coarse, files, detailed = None, ComparedFiles(), None
+        coarse, files, detailed, pair = None, ComparedFiles(), None, None
         for number in range(runs - 1):
             if is_short and number == 0:
                 second = detailed = self._start(_EVERYTHING, "everything")
@@ -128,7 +128,12 @@ class TraceSearch:
             coarse = find_divergence(first.logs, second.logs, of_steps=second is detailed)
             files = self._runner.compare_files(first, second)
             if coarse or files.differing:
-                break
+                if second is not detailed:
+                    break
+                pair = self._find_pair(detailed)
+                if pair or self._differs_without_details(first):
+                    break
+                coarse, files = None, ComparedFiles()
         if files.unanswered and not coarse and not files.differing:
             raise InconclusiveError(
                 "\n".join(files.unanswered), hint="name files that the command writes: --output-file FILE"
@@ -140,7 +145,7 @@ class TraceSearch:
         if coarse is not None and against is not None:  # the other run recorded no operations
             findings = msgspec.structs.replace(findings, cause=classify(coarse))
         elif findings.differs:
-            pair = self._find_pair(detailed) if detailed else None
+            pair = pair or (self._find_pair(detailed) if detailed else None)
             findings = self._explain(findings, coarse, pair)
         return msgspec.structs.replace(findings, runs=self._runs), recorded or first
 
@@ -148,14 +153,26 @@ class TraceSearch:
         """Return two runs with a record of everything, and with a difference; None if they are the same."""
         for _ in range(TRIES):
             second = self._start(_EVERYTHING, "everything")
+            of_steps = find_divergence(first.logs, second.logs, of_steps=True)
+            if of_steps is None and not self._runner.compare_files(first, second).differing:
+                continue  # an order of operations alone, as of the tensors that workers send, is no difference
             divergence = find_divergence(first.logs, second.logs)
-            if divergence is not None or self._runner.compare_files(first, second).differing:
-                of_steps = find_divergence(first.logs, second.logs, of_steps=True)
-                if of_steps and divergence and of_steps.record.kind == "batch":
-                    # The operations that made it follow from the order of the data.
-                    divergence = of_steps if of_steps.step == divergence.step else divergence
-                return _Pair(first, second, divergence)
+            if (
+                of_steps
+                and divergence
+                and (of_steps.record.kind, of_steps.step) == ("batch", divergence.step)
+            ):
+                divergence = of_steps  # the operations that made it follow from the order of the data
+            return _Pair(first, second, divergence)
         return None
+
+    def _differs_without_details(self, first: TracedRun) -> bool:
+        """Return whether the steps of another run differ: the record itself must not make a difference."""
+        second = self._start(TraceSettings(), "steps")
+        return (
+            find_divergence(first.logs, second.logs) is not None
+            or len(self._runner.compare_files(first, second).differing) > 0
+        )
 
     def _explain(self, findings: Findings, coarse: Divergence | None, pair: _Pair | None) -> Findings:
         cause, cured, hidden = None, None, False

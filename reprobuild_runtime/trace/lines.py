@@ -3,6 +3,7 @@
 A line is recorded after it ran. Functions of libraries are not entered.
 """
 
+import atexit
 import dis
 import json
 import linecache
@@ -66,6 +67,7 @@ class LineRecorder:
 
     def start(self) -> None:
         """Record the lines of all threads from now on."""
+        atexit.register(self.flush)
         os.register_at_fork(before=self.flush, after_in_child=self._forget_threads)
         threading.settrace(self._call)
         sys.settrace(self._call)
@@ -164,6 +166,7 @@ class _Thread:
         more: "Dict[str, Any]" = {}
         if above is not None:
             caller: "Any" = above.f_trace
+            call.is_outermost = False
             more = {"a": caller.number, "al": above.f_lineno, "ar": caller.list_reads(above.f_lineno)}
         self.write(frame, "call", self._frames, frame.f_lineno, (arguments, ()), **more)
         return call
@@ -218,6 +221,7 @@ class _Call:
     def __init__(self, thread: _Thread, number: int, names: "Dict[int, Any]", enough: "Set[int]") -> None:
         self._thread, self.number, self._names, self._enough = thread, number, names, enough
         self._last = 0
+        self.is_outermost = True
 
     def list_reads(self, line: int) -> "List[str]":
         """Return the variables that a line reads."""
@@ -237,6 +241,8 @@ class _Call:
             more = {} if argument is None else {"r": digest_variable(argument)}
             names = self._names.get(self._last, _NOTHING)
             self._thread.write(frame, "return", self.number, self._last, names, **more)
+            if self.is_outermost:
+                self._thread.flush()  # multiprocessing ends a child without closing its files
         return self
 
 

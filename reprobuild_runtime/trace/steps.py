@@ -69,7 +69,13 @@ class _StepHooks:
         self._recorder.add("loss", "loss", outputs=self._recorder.digest_value(tensors), place=place)
 
     def next_batch(self, original: "Callable[..., Any]", loader: "Any") -> "Any":
-        batch = original(loader)
+        before = self._recorder.busy
+        # Workers send their tensors in any order, and the loader sorts them: no operation of it is recorded.
+        self._recorder.busy = before or hasattr(loader, "_workers")
+        try:
+            batch = original(loader)
+        finally:
+            self._recorder.busy = before
         # A batch that is not recorded shows in the loss of its step, too.
         if self._is_due() or self._recorder.detailed:
             self._record(self._add_batch, batch)

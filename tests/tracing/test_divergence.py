@@ -415,6 +415,9 @@ def test_a_run_with_operations_is_compared_by_its_steps(tmp_path: Path) -> None:
     found = find_divergence(plain, read_logs(write(tmp_path / "3", steps)), of_steps=True)
     assert found is not None
     assert (found.step, found.difference, found.record.kind) == (1, "outputs", "parameters")
+    generator = {"kind": "generator", "name": "numpy.random", "outputs": digests("g")}
+    imported = read_logs(write(tmp_path / "5", [[loss, other, generator]] * 3))
+    assert find_divergence(plain, imported, of_steps=True) is None
     shorter = read_logs(write(tmp_path / "4", steps[:1]))
     found = find_divergence(plain, shorter, of_steps=True)
     assert found is not None

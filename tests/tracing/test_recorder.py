@@ -185,3 +185,39 @@ def test_memory_that_is_taken_over_is_no_result(torch_python: Path, tmp_path: Pa
     assert found is not None
     assert (found.record.name, found.difference) == ("aten._to_copy.default", "inputs")
     assert found.writer is None
+
+
+def test_the_last_lines_of_a_short_program_are_recorded(torch_python: Path, tmp_path: Path) -> None:
+    script = "import reprobuild_runtime.startup\nimport torch\nvalue = torch.ones(2)\ntotal = value.sum()\n"
+    record_steps(torch_python, tmp_path / "a", script, lines=True)
+    (lines,) = (tmp_path / "a" / "logs").glob("*.lines")
+    assert "total = value.sum()" in lines.read_text()
+
+
+LOADED = """
+import reprobuild_runtime.startup
+import time
+import torch
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        time.sleep(0.001 * (index % 5))
+        return torch.full((2,), float(index))
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for batch in torch.utils.data.DataLoader(Slow(), 2, num_workers=2):
+        model(batch).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_the_order_in_which_workers_send_is_not_recorded(torch_python: Path, tmp_path: Path) -> None:
+    logs = [record_steps(torch_python, tmp_path / name, LOADED, last=63)[1] for name in "abc"]
+    for other in logs[1:]:
+        assert find_divergence({"main": logs[0]}, {"main": other}) is None
+    assert [record.kind for record in logs[0].records(3)].count("batch") == 1

@@ -167,13 +167,21 @@ class _Program:
     ) -> None:
         self.folder, self.varies, self.processes, self.kind = folder, varies, processes, kind
         self.settings: list[TraceSettings] = []
+        self.make: Callable[[TraceSettings, int], str] = self._vary
+        self.order: Callable[[TraceSettings, int], int] = lambda settings, count: 0
+
+    def _vary(self, settings: TraceSettings, count: int) -> str:
+        return f"b{count % 2}" if self.varies(settings) else "b"
 
     def run(self, settings: TraceSettings, title: str) -> TracedRun:
         self.settings.append(settings)
-        result = f"b{len(self.settings) % 2}" if self.varies(settings) else "b"
+        result = self.make(settings, len(self.settings))
         folder = self.folder / f"{len(self.settings)}"
         loss = {"kind": self.kind, "name": self.kind, "outputs": digests(result)}
-        records = [operation("a", result, name="op"), loss] if settings.first <= settings.last else [loss]
+        calls = [operation("a", result, name="op"), operation("a", "c", name="other")]
+        if self.order(settings, len(self.settings)):
+            calls.reverse()
+        records = [*calls, loss] if settings.first <= settings.last else [loss]
         for number in range(self.processes):
             write(folder, [records] * 3, f"rank{number}")
         return TracedRun(folder=folder, logs=read_logs(folder))
@@ -208,6 +216,22 @@ def test_a_batch_comes_before_the_operations_that_made_it(tmp_path: Path) -> Non
     assert findings.divergence.record.kind == "batch"
     assert findings.cause is not None
     assert findings.cause.kind == "data order"
+
+
+def test_a_difference_that_the_record_makes_is_none_of_the_program(tmp_path: Path) -> None:
+    """The steps of a third run decide; the other runs go on."""
+    program = _Program(tmp_path, always)
+    program.make = lambda settings, count: "full" if settings.lines else "plain"
+    assert not look(program, 3).differs
+    assert [each.lines for each in program.settings] == [False, True, True, True, True, False, False]
+
+
+def test_another_order_of_operations_is_no_difference(tmp_path: Path) -> None:
+    program = _Program(tmp_path, always)
+    program.make = lambda settings, count: "same"
+    program.order = lambda settings, count: count % 2
+    assert not look(program, 3).differs
+    assert [each.lines for each in program.settings] == [False, True, False]
 
 
 def test_equal_runs_of_a_short_command_end_after_the_second(tmp_path: Path) -> None:
