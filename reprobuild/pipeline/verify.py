@@ -153,7 +153,7 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         else None
     )
     request = CheckRequest(
-        reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now,
+        reference=name, manifest=image.manifest, tree=image.tree, expected=expectations, now=context.now, out=out,
         controls=checks.controls, parts=checks.parts, cpu_only=checks.cpu_only, gpus=gpu.parse_gpu_option(checks.gpus),
         gpus_optional=checks.gpus == "auto", thorough=checks.thorough,
         compiled=choices.has_kernels(gpu.parse_gpu_option(checks.gpus)), work=work, probes=checks.probes,

@@ -75,6 +75,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
         reference, manifest, tree: the image's name in the engine, and its digests.
         expected: the probes that must be answered, by device; None if the image has no such determinism tests.
         now: in seconds since 1970.
+        out: the output directory, which a mount may hold; None if there is none.
         controls: run the controls, which must drift; without them the verdict is inconclusive.
         cpu_only: skip the GPU checks, also for a torch built for CUDA.
         gpus: the GPUs of the containers (`Task.gpus`).
@@ -95,6 +96,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     tree: str
     expected: dict[Device, Expected] | None
     now: int
+    out: Path | None = None
     controls: bool = True
     cpu_only: bool = False
     gpus: str = ""
@@ -145,7 +147,7 @@ def verify_image(
     comparisons: list[WorkComparison] = []
     work, mounts, trace = request.work, Mounts(), None
     if work and "workload" in request.parts:
-        mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say)
+        mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say, request.out)
         gpus, began = _gpus_of_work(request, gpu), time.monotonic()
         comparisons += compare_work(
             work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts, wrap=request.wrap

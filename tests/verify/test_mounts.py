@@ -266,3 +266,21 @@ def test_work_of_other_conditions_is_refused(other: Any, words: str) -> None:
     refuse_other_work(held, then)
     with pytest.raises(UsageError, match=words):
         refuse_other_work(held, other)
+
+
+def test_the_output_directory_is_no_part_of_a_mount(tmp_path: Path) -> None:
+    """The documented mount of a project holds it, and each check writes there."""
+    data, out = tmp_path / "job", tmp_path / "job" / "frozen"
+    out.mkdir(parents=True)
+    (data / "train.py").write_text("x = 1\n")
+    (out / "verdict.json").write_text("{}")
+    volumes = ((str(data), "/job"),)
+    (before,) = Mounts(volumes, out=out).records
+    checked = Mounts(volumes, out=out)
+    (out / "verdict.json").write_text("another")
+    assert (before.paths, before.size) == (2, 6)
+    assert checked.changed() == []
+    assert Mounts(volumes, out=out).records == (before,)
+    (data / "train.py").write_text("x = 2\n")
+    assert checked.changed() == ["the mount /job changed"]
+    assert Mounts(volumes).records[0].paths == 4

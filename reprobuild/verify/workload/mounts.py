@@ -4,7 +4,8 @@ The digest of a file is its sha256. That of a directory is the sha256 of a list 
 the order of a walk that sorts the names of each directory as bytes: `KIND VALUE PATH` and a NUL. KIND is `file`, or
 `exec` if the owner may execute it, with the sha256 of its content; `link` with the sha256 of its target; `folder`, or
 `special` (a pipe, a socket, a device), with `-`. Times, owners and other permissions do not count, so a copy of a data
-set has the digest of the data set. No link is followed, and no special file is opened.
+set has the digest of the data set. No link is followed, and no special file is opened. The output directory of the
+check is left out of a mount that holds it: each check writes there.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class Mounts:
 
     def __init__(
         self, volumes: tuple[tuple[str, str], ...] = (), read_only: frozenset[str] = frozenset(),
-        say: Callable[[str], None] = lambda _: None,
+        say: Callable[[str], None] = lambda _: None, out: Path | None = None,
     ) -> None:  # fmt: skip
+        self._out = out.resolve() if out else None
         self._hosts = {place: os.path.realpath(host) for host, place in volumes}
         self._states: dict[str, str] = {}
         self.records = tuple(self._taken(place, place not in read_only, say) for place in sorted(self._hosts))
@@ -46,10 +48,10 @@ class Mounts:
     def _taken(self, place: str, writable: bool, say: Callable[[str], None]) -> Mount:
         """Return the record of a mount."""
         try:
-            paths, size, state = measure_mount(self._hosts[place])
+            paths, size, state = measure_mount(self._hosts[place], self._out)
             say(f"the digest of the mount {place}: {size / 1e9:.2f} GB in {paths} paths")
             self._states[place] = state
-            digest = _stable_digest(self._hosts[place], state)
+            digest = _stable_digest(self._hosts[place], state, self._out)
         except (NoDigestError, OSError) as err:
             return Mount(place=place, writable=writable, why=_describe_failure(err))
         return Mount(place=place, digest=digest, paths=paths, size=size, writable=writable)
@@ -70,10 +72,10 @@ class Mounts:
             return ""  # the record has the reason
         host = self._hosts[mount.place]
         try:
-            state = measure_mount(host)[2]
+            state = measure_mount(host, self._out)[2]
             if state == self._states[mount.place]:
                 return ""
-            digest = _stable_digest(host, state)
+            digest = _stable_digest(host, state, self._out)
         except (NoDigestError, OSError) as err:
             return f"the mount {mount.place} changed: {_describe_failure(err)}"
         if digest != mount.digest:
@@ -89,8 +91,8 @@ def _describe_failure(err: Exception) -> str:
     return display_line(str(err))
 
 
-def measure_mount(top: str) -> tuple[int, int, str]:
-    """Return a mount's number of paths, bytes, and state digest.
+def measure_mount(top: str, out: Path | None = None) -> tuple[int, int, str]:
+    """Return a mount's number of paths, bytes, and state digest, without the directory `out`.
 
     Raises:
         NoDigestError: it is larger than the limits for a digest.
@@ -98,7 +100,7 @@ def measure_mount(top: str) -> tuple[int, int, str]:
     """
     paths = size = 0
     state = hashlib.sha256()
-    for _, path, status in _walk(Path(top)):
+    for _, path, status in _walk(Path(top), out):
         paths += 1
         size += status.st_size if stat.S_ISREG(status.st_mode) else 0
         if paths > MOST:
@@ -117,21 +119,21 @@ def measure_mount(top: str) -> tuple[int, int, str]:
     return paths, size, state.hexdigest()
 
 
-def _stable_digest(top: str, state: str) -> str:
+def _stable_digest(top: str, state: str, out: Path | None) -> str:
     """Return the digest of a path if its state has not changed.
 
     Raises:
         NoDigestError: it changed in the meantime.
         OSError: it cannot be read.
     """
-    digest = content_digest(top)
-    if measure_mount(top)[2] != state:
+    digest = content_digest(top, out)
+    if measure_mount(top, out)[2] != state:
         raise NoDigestError(_MOVED)
     return f"sha256:{digest}"
 
 
-def content_digest(top: str) -> str:
-    """Return the digest of a file or directory.
+def content_digest(top: str, out: Path | None = None) -> str:
+    """Return the digest of a file or directory, without the directory `out`.
 
     The definition is at the head of this module.
 
@@ -140,7 +142,7 @@ def content_digest(top: str) -> str:
         OSError: it cannot be read.
     """
     whole = hashlib.sha256()
-    for place, path, status in _walk(Path(top)):
+    for place, path, status in _walk(Path(top), out):
         if not path and stat.S_ISREG(status.st_mode):
             return _file_digest(place, status.st_size)
         whole.update(b"%s %s\0" % (_describe_path(place, status), path))
@@ -175,8 +177,8 @@ def _file_digest(place: Path, size: int) -> str:
     return digest.hexdigest()
 
 
-def _walk(top: Path) -> Iterator[tuple[Path, bytes, os.stat_result]]:
-    """Yield each path of a directory, its relative form, and its state.
+def _walk(top: Path, out: Path | None) -> Iterator[tuple[Path, bytes, os.stat_result]]:
+    """Yield each path of a directory, its relative form, and its state; nothing of `out`, if that is below it.
 
     A file is its own directory.
     """
@@ -186,5 +188,6 @@ def _walk(top: Path) -> Iterator[tuple[Path, bytes, os.stat_result]]:
         status = place.lstat()
         yield place, path, status
         if stat.S_ISDIR(status.st_mode):
-            inside = sorted(((os.fsencode(child.name), child) for child in place.iterdir()), reverse=True)
+            children = (child for child in place.iterdir() if child != out)
+            inside = sorted(((os.fsencode(child.name), child) for child in children), reverse=True)
             waiting += [(child, b"%s/%s" % (path, name) if path else name) for name, child in inside]
