@@ -25,6 +25,7 @@ from reprobuild.verify.workload.judge import (
     judge_distinct,
     pair_paths,
 )
+from reprobuild.verify.workload.output_index import WrittenFile
 from reprobuild.verify.workload.run import compare_work
 from reprobuild.verify.workload.work import Work, work_of_options
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, keep
@@ -277,6 +278,9 @@ def test_what_cannot_be_put_aside() -> None:
         (index(there={"P": ("x.pt",)}), index(), "inconclusive", "there is x.pt"),
         (index(others=("a/Q", "P", "my a/P")), index(), "inconclusive", "the command wrote no such file, but below "
          "{out}: name it with --output-file '{out}/P' --output-file '{out}/my a/P'; there is nothing"),
+        (index(written=[WrittenFile(path=f"/{name}", size=1) for name in ("reprobuild-out/a/P", "job/P", "x/Q")]),
+         index(), "inconclusive", "the command wrote no such file, but below {out}: name it with "
+         "--output-file '{out}/a/P'; there is nothing"),
         (index(entry("a")), index(), "drift", "a: only in the first run"),
         (index(), index(entry("a")), "drift", "a: only in the second run"),
         (index(entry("a")), index(entry("a", kind="fifo", stored="")), "drift",

@@ -14,11 +14,11 @@ from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.system import FILES, PREFIX
 from reprobuild.verify.workload.judge import display_line
+from reprobuild.verify.workload.output_index import OUTPUTS as OUTPUTS
 from reprobuild.verify.workload.output_index import OutputIndex
 from reprobuild.verify.workload.work import Work
 from reprobuild_portable.hashing import is_huge_hole
 
-OUTPUTS = "/reprobuild-out"  # `{out}`
 INDEX, LARGEST_INDEX = "index.json", 64 << 20
 PROGRAMS = f"{FILES}/lib/reprobuild_runtime/artefacts"
 PYTHON = f"{PREFIX}/bin/python"

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct, structs
 
 from reprobuild.infra.untrusted.strings import OptionalSha256
 from reprobuild.verify.verdict import V, WorkComparison
-from reprobuild.verify.workload.output_index import OutputEntry, OutputIndex, Text
+from reprobuild.verify.workload.output_index import OUTPUTS, OutputEntry, OutputIndex, Text
 from reprobuild_portable import secrets
 
 LONGEST = 400  # characters of a line of details
@@ -134,8 +134,9 @@ def judge_artefact(
 
 def _suggest_option(pattern: str, index: OutputIndex) -> str:
     """Return the options for files below `{out}` with the name of a pattern that matched no file."""
-    last = pattern.rpartition("/")[2]
-    names = [name for name in index.others if fnmatchcase(name.rpartition("/")[2], last)][:SAID]
+    last, below = pattern.rpartition("/")[2], f"{OUTPUTS}/"
+    written = [file.path.removeprefix(below) for file in index.written if file.path.startswith(below)]
+    names = [name for name in (*index.others, *written) if fnmatchcase(name.rpartition("/")[2], last)][:SAID]
     options = " ".join(f"--output-file {shlex.quote(f'{{out}}/{name}')}" for name in names)
     return f", but below {{out}}: name it with {options}" if options else ""
 

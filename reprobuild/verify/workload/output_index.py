@@ -28,6 +28,9 @@ class OutputEntry(Struct, frozen=True, kw_only=True):
     link: Text
 
 
+OUTPUTS = "/reprobuild-out"  # `{out}`
+
+
 class WrittenFile(Struct, frozen=True, kw_only=True):
     """A file that a run wrote and no pattern matched; `digest` is empty for a large one."""
 
