@@ -27,7 +27,8 @@ LARGEST_TREE, LARGEST_TEXT = 256 << 20, 1 << 20  # bytes, beyond which a source 
 MOST_LINES, MOST_CHANGES = 5000, 200
 MOST_STEPS = 100_000_000  # of the comparison of lines, in all files of a source: some seconds
 # Fields of a source that may differ beside its tree.
-_OF_TREE = ("commit", "tree", "patch", "epoch", "file")
+# Two clones of one repository can have its address in two forms.
+_OF_TREE = ("url", "commit", "tree", "patch", "epoch", "file")
 
 
 class SourceFile(Struct, frozen=True, kw_only=True):

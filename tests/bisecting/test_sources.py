@@ -8,6 +8,8 @@ import tarfile
 from contextlib import nullcontext
 from pathlib import Path
 
+import msgspec
+
 from reprobuild.bisect.mixture import Mixer, make_mixer
 from reprobuild.bisect.sources import MOST_CHANGES, find_changes
 from reprobuild.lock.python import Source
@@ -85,6 +87,16 @@ def test_a_source_with_too_many_changes_or_a_damaged_tar_is_one_atom(tmp_path: P
     assert [(atom.kind, atom.name) for atom in mixer.atoms.atoms] == [("source", "tool")]
     first, second = mixer.first.sources[0], mixer.second.sources[0]
     assert find_changes(first, second, (io.BytesIO(b"no tar" * 200), io.BytesIO(tars[1]))) is None
+
+
+def test_two_addresses_of_one_repository_leave_its_hunks(tmp_path: Path) -> None:
+    """Colleagues clone by HTTPS and by SSH."""
+    mixer, tars = mixer_of(tmp_path, {"a": b"1\n"}, {"a": b"2\n"})
+    first, second = mixer.first.sources[0], mixer.second.sources[0]
+    other = msgspec.structs.replace(second, url="git@git.example:lab/tool.git")
+    changes = find_changes(first, other, (io.BytesIO(tars[0]), io.BytesIO(tars[1])))
+    assert changes is not None
+    assert [change.name for change in changes.changes] == ["a:1"]
 
 
 def test_files_that_take_long_to_compare_are_one_change_each(tmp_path: Path) -> None:
