@@ -91,6 +91,15 @@ def test_the_closing_lines() -> None:
     ]
 
 
+def test_an_image_without_code_is_checked_with_this_directory() -> None:
+    """Both commands that the build prints mount it."""
+    lines = render_text(make_lock(sources=()), IMAGE, make_verdict(), Path("out")).splitlines()
+    mount = '-v "$PWD":/job --workdir /job'
+    assert f"run it: reprobuild run out --seed 7 {mount} -- COMMAND" in lines
+    command = f"reprobuild verify out --workload 'COMMAND' --output-file FILE {mount}"
+    assert f"your work is not checked; check it: {command}" in lines
+
+
 def test_the_last_line_names_the_work_beside_the_probes_of_torch() -> None:
     work = WorkRecord(command="train", seed=42, runs=3)
     lines = render_text(make_lock(), IMAGE, make_verdict(work=work), Path("out")).splitlines()

@@ -61,7 +61,7 @@ def render_text(
             "",
             f"run it: {_run_command(lock, out)}",
             *(trace_lines(verdict, out) if verdict else ()),
-            *(_check_lines(verdict, out) if verdict else ()),
+            *(_check_lines(verdict, lock, out) if verdict else ()),
             *_result_lines(image, verdict, out, size, seconds),
         ]
     )
@@ -80,15 +80,20 @@ def _digest_lines(lock: Lock, image: Image) -> list[str]:
 
 def _run_command(lock: Lock, out: Path) -> str:
     """Return the next command; an image without sources has none of the user's code, so this directory is mounted."""
-    words = ["--seed 7", *([] if lock.sources else ['-v "$PWD":/job --workdir /job']), "-- COMMAND"]
-    return " ".join([f"reprobuild run {shlex.quote(str(out))}", *words])
+    return f"reprobuild run {shlex.quote(str(out))} --seed 7{_mount(lock)} -- COMMAND"
 
 
-def _check_lines(verdict: Verdict, out: Path) -> list[str]:
+def _mount(lock: Lock) -> str:
+    return "" if lock.sources else ' -v "$PWD":/job --workdir /job'
+
+
+def _check_lines(verdict: Verdict, lock: Lock, out: Path) -> list[str]:
     """Return the command for a check of the user's own work, or nothing after such a check."""
     if verdict.comparisons or "workload" not in verdict.parts:
         return []
-    command = f"reprobuild verify {shlex.quote(str(out))} --workload 'COMMAND' --output-file FILE"
+    command = (
+        f"reprobuild verify {shlex.quote(str(out))} --workload 'COMMAND' --output-file FILE{_mount(lock)}"
+    )
     return [f"your work is not checked; check it: {safe_text(command)}"]
 
 

@@ -21,7 +21,8 @@ from reprobuild.report.html.requirements import RequirementNode, view_requiremen
 from reprobuild.report.html.strip import StripPart, draw_strip
 from reprobuild.report.html.title import view_title
 from reprobuild.report.units import format_duration
-from reprobuild.verify.verdict import Against, Deviation
+from reprobuild.verify.verdict import Against, Deviation, WorkComparison
+from reprobuild.verify.workload.conditions import WorkRecord
 from tests.report.samples import HOSTILE, IMAGE
 from tests.verify.samples import SHA, make_lock, make_smoke, make_verdict, source, wheel
 
@@ -168,3 +169,10 @@ def test_the_text_for_a_paper() -> None:
         hostile = make_lock(sources=(msgspec.structs.replace(source("x", "7" * 40), name=bad),))
         assert set("\\%$^&_#~<>\"'") & set(citation(hostile)[1]) == set()
         assert citation(hostile)[1].count("{") == bibtex.count("{")
+
+
+def test_the_command_of_the_users_work_is_named() -> None:
+    work = WorkRecord(command="python train.py --out model.pt", seed=7, runs=3)
+    same = WorkComparison(name="artefact model.pt", verdict="identical", detail="d" * 64)
+    page = render_html(make_lock(), IMAGE, make_verdict(work=work, comparisons=(same,)))
+    assert "<p>The command: <code>python train.py --out model.pt</code></p>" in page

@@ -36,8 +36,12 @@ def view_remarks(notes: Sequence[Note], *, cluster: bool) -> Section:
 
 
 class WorkloadView(Struct, frozen=True, kw_only=True):
-    """The comparison of the workload's runs; `bound` is empty without one, `trace` without a traced drift."""
+    """The comparison of the workload's runs.
 
+    `command` and `bound` are empty without one, `trace` without a traced drift.
+    """
+
+    command: str
     bound: str
     comparisons: Sequence[WorkComparison]
     trace: Sequence[tuple[str, str]]
@@ -48,6 +52,7 @@ def view_workload(verdict: Verdict) -> Section:
     """Return the section that compares the workload's runs."""
     work = verdict.work
     view = WorkloadView(
+        command=work.command if verdict.comparisons and work else "",
         bound=describe_work_bound(work.runs) if verdict.comparisons and work else "",
         comparisons=verdict.comparisons,
         trace=trace_rows(verdict.trace) if verdict.trace else (),
