@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import os
-from typing import Protocol, Union
+from typing import Optional, Protocol, Union
 
 _CHUNK = 1 << 20
 _HUGE = 64 << 30  # bytes
@@ -33,15 +32,24 @@ def is_huge_hole(facts: os.stat_result) -> bool:
     return facts.st_size > _HUGE and facts.st_size > _DENSEST * on_disk
 
 
+def _find_facts(stream: object) -> Optional[os.stat_result]:
+    """Return the facts of a file; None of a stream in memory, or of a part of a file."""
+    try:
+        return os.fstat(stream.fileno())  # type: ignore[attr-defined]  # else it is no file
+    except (AttributeError, OSError):
+        return None
+
+
 def hash_stream(stream: _Readable) -> str:
     """Return the sha256 (hex) of the rest of a stream.
 
     Raises:
         OSError: it cannot be read, or is a file that is a huge hole.
     """
-    if isinstance(stream, (io.BufferedReader, io.FileIO)) and is_huge_hole(os.fstat(stream.fileno())):
-        place = [stream.name] if isinstance(stream.name, (str, bytes)) else []  # a descriptor has no path
-        raise OSError(errno.EFBIG, "it is a hole", *place)
+    facts = _find_facts(stream)
+    if facts is not None and is_huge_hole(facts):
+        place = getattr(stream, "name", None)
+        raise OSError(errno.EFBIG, "it is a hole", *([place] if isinstance(place, str) else []))
     digest = hashlib.sha256()
     while True:
         piece = stream.read(_CHUNK)

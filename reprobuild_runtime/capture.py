@@ -5406,11 +5406,11 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"({_line(distribution['installed']).splitlines()[-1]})"
         for distribution in (document.get("distributions") or {}).get("unclear", [])
     ]
-    found = (document.get("distributions") or {}).get("found", [])
+    entries = (document.get("distributions") or {}).get("found", [])
     notes += [
         f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
         "nothing there is captured for it"
-        for entry in found
+        for entry in entries
         if (entry["origin"] or {}).get("editable") and not is_project(entry["origin"]["path"], entry["name"])
     ][:SAID]
     folders = [

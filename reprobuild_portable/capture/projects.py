@@ -10,7 +10,11 @@ from reprobuild_portable.capture.files import _text
 from reprobuild_portable.pip_freeze.pins import canonical_name
 
 # The section of each file that may state the name.
-_NAMING_FILES = (("pyproject.toml", ("project", "tool.poetry")), ("setup.cfg", ("metadata",)), ("setup.py", ()))
+_NAMING_FILES = (
+    ("pyproject.toml", ("project", "tool.poetry")),
+    ("setup.cfg", ("metadata",)),
+    ("setup.py", ()),
+)
 _FILE_SECTION = re.compile(r"\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?")
 _STATED_NAME = re.compile(r"""name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
 
