@@ -5353,32 +5353,41 @@ def _format_remote(url: str) -> str:
 # --- reprobuild_portable/capture/projects.py ---
 # The project in a directory, by its files.
 
-# The section of each file that may state the name.
+# The sections of each file that may state the name.
 _NAMING_FILES = (
-    ("pyproject.toml", ("project", "tool.poetry")),
+    ("pyproject.toml", ("project", "tool.poetry", "tool.flit.metadata")),
     ("setup.cfg", ("metadata",)),
     ("setup.py", ()),
 )
 _FILE_SECTION = re.compile(r"\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?")
-_STATED_NAME = re.compile(r"""name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
+_STATED_NAME = re.compile(r"""(?:dist-)?name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
 
 
 def is_project(folder: str, name: str) -> bool:
-    """Return whether a directory can be the source of a distribution.
+    """Return whether a directory is the source of a distribution.
 
-    A wheel may state that it is an editable install of any directory. A directory without a project, or with one of
-    another name, is not taken for its source. A directory that is gone may have been the source.
+    A wheel may state that it is an editable install of any directory. The directory must have a project of that name:
+    by its files, or by the metadata that setuptools leaves there (`NAME.egg-info`) if they state no name.
     """
-    known = not os.path.isdir(folder)
+    own_name, known = canonical_name(name), False
     for file, sections in _NAMING_FILES:
         path = os.path.join(folder, file)
-        if not os.path.isfile(path):
-            continue
-        known = True
-        stated = _read_stated_name(_text(path), sections)
-        if stated:
-            return canonical_name(stated) == canonical_name(name)
-    return known
+        if os.path.isfile(path):
+            known = True
+            stated = _read_stated_name(_text(path), sections)
+            if stated:
+                return canonical_name(stated) == own_name
+    return known and own_name in _list_built_names(folder)
+
+
+def _list_built_names(folder: str) -> Set[str]:
+    """Return the names of the metadata that setuptools made in a project."""
+    return {
+        canonical_name(entry.name[: -len(".egg-info")])
+        for place in (folder, os.path.join(folder, "src"))
+        for entry in _scan(place)
+        if entry.name.endswith(".egg-info")
+    }
 
 
 def _read_stated_name(text: str, sections: Sequence[str]) -> str:
@@ -5411,8 +5420,17 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
         "nothing there is captured for it"
         for entry in entries
-        if (entry["origin"] or {}).get("editable") and not is_project(entry["origin"]["path"], entry["name"])
+        if (entry["origin"] or {}).get("editable")
+        and os.path.isdir(entry["origin"]["path"])
+        and not is_project(entry["origin"]["path"], entry["name"])
     ][:SAID]
+    taken = [repository for repository in document["repositories"] if repository["distributions"]]
+    if taken:
+        places = [
+            f"{repository['folder']} ({', '.join(repository['distributions'][:NAMED])})"
+            for repository in taken
+        ]
+        notes.append(f"the changes of editable installs are in the snapshot: {', '.join(places[:SAID])}")
     folders = [
         distribution["location"] for distribution in (document.get("distributions") or {}).get("broken", [])
     ]
@@ -5658,6 +5676,7 @@ def _publish_directory(claim: str, folder: str) -> bool:
 # Installed distributions and their origins.
 
 _LONGEST_WORD = 200  # characters of a name or a version
+_LONGEST_PATH = 4096  # characters; PATH_MAX of Linux
 
 
 def take_distributions(context: Context) -> Taken:
@@ -5841,6 +5860,8 @@ def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:
         origin.update(kind=str(info["vcs"]), commit=str(info["commit_id"]))
     elif url.startswith("file:") and "archive_info" not in document:
         path = unquote(urlsplit(url).path)
+        if len(path) > _LONGEST_PATH or "\0" in path:
+            raise ValueError("direct_url.json has no valid path")
         origin.update(
             kind="folder", path=path, editable=bool((document.get("dir_info") or {}).get("editable"))
         )
@@ -7121,7 +7142,7 @@ def _take_repositories(
     repositories: List[Dict[str, Any]] = []
     lines = {
         name: _format_bare_line(entry, "directory is no project of this name")
-        for name, entry in stated.items() if name not in editable
+        for name, entry in stated.items() if name not in editable and os.path.isdir(entry["origin"]["path"])
     }  # fmt: skip
     used: Dict[str, int] = {}
     captured: Set[str] = set()

@@ -28,7 +28,7 @@ from reprobuild.infra.http.credentials import login_for, origins
 from reprobuild.infra.http.model import NotFoundError, UnreachedError, WrongSizeError, split_credentials
 from reprobuild.infra.http.netrc import Netrc
 from reprobuild.infra.http.redirects import Auth, NoRedirectSession, follow_redirects
-from reprobuild.infra.http.retry import RetryPolicy, retry_after
+from reprobuild.infra.http.retry import RetryableError, RetryPolicy, retry_after
 from tests.resolve.served import Reply, Served
 
 BODY = bytes(range(256)) * 512
@@ -845,3 +845,17 @@ def test_what_stands_on_the_disk_has_limits_too(tmp_path: Path) -> None:
         QUICK.download((tmp_path / "file").as_uri(), tmp_path / "part", size=3)
     with pytest.raises(NotFoundError, match="it has more than 10 bytes"):
         Net(manners=RetryPolicy(page=10)).page((tmp_path / "file").as_uri())
+
+
+def test_a_server_that_always_asks_to_wait_is_given_up() -> None:
+    """Also if each try brings some bytes: a large file would take days."""
+    tries = []
+
+    def once() -> str:
+        tries.append(1)
+        raise RetryableError(FetchError("not yet", hint=""), wait=0.01, moved=True)
+
+    with pytest.raises(FetchError, match="not yet, and asks to wait for") as caught:
+        Net(manners=RetryPolicy(longest=0.01, pause=0)).patiently("http://host.example/x", once)
+    assert caught.value.hint == "run the command again after that time; what is there by then is kept"
+    assert len(tries) == 11

@@ -87,12 +87,13 @@ def test_a_damaged_blob_is_named_and_removed(store: Store) -> None:
     assert again.verified(SHA256, "torch").read_bytes() == CONTENT
 
 
-def test_a_hole_is_damaged_and_not_read(store: Store) -> None:
-    """A store of another party may hold a file of terabytes that takes no room."""
+@pytest.mark.parametrize("size", [256 << 20, 4 << 40])
+def test_a_hole_is_damaged_and_not_read(size: int, store: Store) -> None:
+    """A store of another party may hold files of terabytes that take no room, or many smaller ones."""
     store.add(CONTENT)
     blob = store.blob(SHA256)
     blob.chmod(0o644)
-    os.truncate(blob, 4 << 40)
+    os.truncate(blob, size)
     again = Store(store.root)
     with pytest.raises(
         FetchError, match=rf"torch in the store is damaged: sha256 of a hole, locked as {SHA256}"

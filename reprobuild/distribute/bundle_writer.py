@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reprobuild.distribute.bundle_contents import BundleFile
 from reprobuild.errors import DistributionError
-from reprobuild_portable.hashing import hash_file, is_huge_hole
+from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_file, is_huge_hole
 from reprobuild_portable.unbundle.bundle import bundle_size
 from reprobuild_portable.unbundle.format import (
     CHUNK,
@@ -92,7 +92,7 @@ def manifest_of(files: Sequence[BundleFile], more: Mapping[str, Any]) -> bytes:
             size, sha256 = len(content), hashlib.sha256(content).hexdigest()
         else:
             facts = content.stat()
-            if is_huge_hole(facts):
+            if is_huge_hole(facts, LARGEST_OWN_HOLE):
                 raise DistributionError(f"{content} is damaged: it is a hole", hint=_BUILD_AGAIN)
             size, sha256 = facts.st_size, file.sha256 or hash_file(content)
         members.append({"path": file.path, "sha256": sha256, "size": size})

@@ -39,7 +39,7 @@ from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock
-from reprobuild_portable.hashing import hash_file
+from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_file
 
 _BROKEN = "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
 
@@ -203,7 +203,7 @@ def _send_blobs(
 def _hash(path: Path) -> str:
     """Return the digest of a regular file; empty if it is not there, or cannot be read."""
     try:
-        return f"sha256:{hash_file(path)}" if path.is_file() else ""
+        return f"sha256:{hash_file(path, LARGEST_OWN_HOLE)}" if path.is_file() else ""
     except OSError:
         return ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from reprobuild_portable.hashing import hash_stream, is_huge_hole
+from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_stream, is_huge_hole
 from reprobuild_portable.host import host
 
 HOLE = "of a hole"
@@ -18,7 +18,7 @@ def hash_open(path: Path) -> tuple[str, os.stat_result]:
     """
     with path.open("rb") as stream:
         facts = host.fstat(stream.fileno())
-        return HOLE if is_huge_hole(facts) else hash_stream(stream), facts
+        return HOLE if is_huge_hole(facts, LARGEST_OWN_HOLE) else hash_stream(stream), facts
 
 
 def is_still(path: Path, facts: os.stat_result) -> bool:

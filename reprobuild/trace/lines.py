@@ -26,7 +26,7 @@ _MOST_NAMES = 400_000  # global names, variables and texts in memory
 _MOST_REACHED = 1_000_000  # lines that the differences of one log reach
 _MOST_WORK = 20_000_000  # records, values and differences that are looked at, in all logs
 _MOST_BYTES = 4 << 30  # of all logs of a run
-_MOST_FRAMES = 100_000  # calls that have not returned
+_MOST_FRAMES = 10_000  # calls that have not returned
 _MOST_SHOWN = 20  # origins, and the names of one
 _MOST_KEPT = 20_000  # origins of all logs
 _LONGEST = 200  # characters of a line's text
@@ -258,7 +258,9 @@ class _Comparison:
             entry = above.below if above is not None else _CLEAN
             if above is not None:
                 for name in record.above_reads:
-                    entry |= above.names.get(name, _CLEAN) | self._globals.get((above.path, name), _CLEAN)
+                    more = above.names.get(name, _CLEAN) | self._globals.get((above.path, name), _CLEAN)
+                    entry |= more
+                    self.work -= 1 + len(more)
             frame = self._frames[record.frame] = _Frame(above, record.path, entry)
         self._now = frame
         return frame
@@ -271,6 +273,7 @@ class _Comparison:
                 del self._unplaced[number]
         frame.last = record
         frame.ever |= taint
+        self.work -= len(frame.ever) + len(taint)
         if frame.above is not None:
             frame.above.below |= taint
             frame.above.ever |= taint

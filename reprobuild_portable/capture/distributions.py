@@ -21,6 +21,7 @@ from reprobuild_portable.pip_freeze.pins import canonical_name
 from reprobuild_portable.secrets.redact import strip_credentials
 
 _LONGEST_WORD = 200  # characters of a name or a version
+_LONGEST_PATH = 4096  # characters; PATH_MAX of Linux
 
 
 def take_distributions(context: Context) -> Taken:
@@ -204,6 +205,8 @@ def _origin(text: Optional[str]) -> Tuple[Optional[Dict[str, Any]], bool]:
         origin.update(kind=str(info["vcs"]), commit=str(info["commit_id"]))
     elif url.startswith("file:") and "archive_info" not in document:
         path = unquote(urlsplit(url).path)
+        if len(path) > _LONGEST_PATH or "\0" in path:
+            raise ValueError("direct_url.json has no valid path")
         origin.update(
             kind="folder", path=path, editable=bool((document.get("dir_info") or {}).get("editable"))
         )

@@ -25,8 +25,17 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
         "nothing there is captured for it"
         for entry in entries
-        if (entry["origin"] or {}).get("editable") and not is_project(entry["origin"]["path"], entry["name"])
+        if (entry["origin"] or {}).get("editable")
+        and os.path.isdir(entry["origin"]["path"])
+        and not is_project(entry["origin"]["path"], entry["name"])
     ][:SAID]
+    taken = [repository for repository in document["repositories"] if repository["distributions"]]
+    if taken:
+        places = [
+            f"{repository['folder']} ({', '.join(repository['distributions'][:NAMED])})"
+            for repository in taken
+        ]
+        notes.append(f"the changes of editable installs are in the snapshot: {', '.join(places[:SAID])}")
     folders = [
         distribution["location"] for distribution in (document.get("distributions") or {}).get("broken", [])
     ]

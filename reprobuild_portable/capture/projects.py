@@ -4,37 +4,46 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Sequence
+from typing import Sequence, Set
 
-from reprobuild_portable.capture.files import _text
+from reprobuild_portable.capture.files import _scan, _text
 from reprobuild_portable.pip_freeze.pins import canonical_name
 
-# The section of each file that may state the name.
+# The sections of each file that may state the name.
 _NAMING_FILES = (
-    ("pyproject.toml", ("project", "tool.poetry")),
+    ("pyproject.toml", ("project", "tool.poetry", "tool.flit.metadata")),
     ("setup.cfg", ("metadata",)),
     ("setup.py", ()),
 )
 _FILE_SECTION = re.compile(r"\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?")
-_STATED_NAME = re.compile(r"""name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
+_STATED_NAME = re.compile(r"""(?:dist-)?name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
 
 
 def is_project(folder: str, name: str) -> bool:
-    """Return whether a directory can be the source of a distribution.
+    """Return whether a directory is the source of a distribution.
 
-    A wheel may state that it is an editable install of any directory. A directory without a project, or with one of
-    another name, is not taken for its source. A directory that is gone may have been the source.
+    A wheel may state that it is an editable install of any directory. The directory must have a project of that name:
+    by its files, or by the metadata that setuptools leaves there (`NAME.egg-info`) if they state no name.
     """
-    known = not os.path.isdir(folder)
+    own_name, known = canonical_name(name), False
     for file, sections in _NAMING_FILES:
         path = os.path.join(folder, file)
-        if not os.path.isfile(path):
-            continue
-        known = True
-        stated = _read_stated_name(_text(path), sections)
-        if stated:
-            return canonical_name(stated) == canonical_name(name)
-    return known
+        if os.path.isfile(path):
+            known = True
+            stated = _read_stated_name(_text(path), sections)
+            if stated:
+                return canonical_name(stated) == own_name
+    return known and own_name in _list_built_names(folder)
+
+
+def _list_built_names(folder: str) -> Set[str]:
+    """Return the names of the metadata that setuptools made in a project."""
+    return {
+        canonical_name(entry.name[: -len(".egg-info")])
+        for place in (folder, os.path.join(folder, "src"))
+        for entry in _scan(place)
+        if entry.name.endswith(".egg-info")
+    }
 
 
 def _read_stated_name(text: str, sections: Sequence[str]) -> str:

@@ -73,13 +73,19 @@ def git(folder: Path, *words: Name, fails: bool = False, stdin: bytes = b"") -> 
     return done.stdout
 
 
-PROJECT = "setup.py"  # without a name: it may be of any distribution
+PROJECT = "setup.py"  # without a name: `built` makes it the source of any distribution
+
+
+def built(project: Path, name: str) -> None:
+    """Leave the directory of metadata that setuptools leaves in a project; git sees no empty directory."""
+    if project.is_dir():
+        (project / f"{name}.egg-info").mkdir(exist_ok=True)
 
 
 def new_origin(folder: Path, files: dict[Name, bytes] | None = None, *, project: bool = False) -> Path:
     """Make a repository with one commit, and a clone of it called `clone`; return the clone.
 
-    With `project`, distributions can be installed from it.
+    With `project`, distributions can be installed from it, after `built`.
     """
     source = folder / "source"
     source.mkdir()

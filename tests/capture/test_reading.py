@@ -30,6 +30,7 @@ from tests.capture.repositories import (
     ENV,
     LEAN,
     PROJECT,
+    built,
     document,
     git,
     new_origin,
@@ -180,6 +181,7 @@ def _canonical(line: str) -> str:
 
 
 def install(site: Path, name: str, project: Path) -> None:
+    built(project, name)
     folder = site / f"{name}-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")

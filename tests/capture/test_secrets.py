@@ -19,7 +19,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild_portable import secrets
 from reprobuild_runtime import capture
-from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, document, git, new_origin, take, write
+from tests.capture.repositories import BASE, ENV, LEAN, PROGRAM, built, document, git, new_origin, take, write
 from tests.e2e.test_planted_secrets import forms
 from tests.e2e.test_planted_secrets import planted as fifty
 from tests.snapshot.samples import ALNUM, SECRETS
@@ -146,6 +146,7 @@ def planted(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     git(top, "remote", "set-url", "origin", f"https://ada:{PLANTED['remote']}@git.example/r.git")
     git(top, "remote", "add", "short", f"ada:{PLANTED['remote-short']}@git.example:r.git")
     site = tmp_path / "site"
+    built(top, "editable")
     plant_distribution(site, "editable", {"url": top.as_uri(), "dir_info": {"editable": True}})
     archive = {"url": f"https://ada:{PLANTED['freeze']}@files.example/a.whl", "archive_info": {}}
     plant_distribution(site, "archived", archive)
@@ -445,6 +446,7 @@ def test_a_token_is_in_no_name_and_version(tmp_path: Path) -> None:
     write(top, ".gitignore", b"ign*\n")
     write(top, f"ign-{drawn['file']}", b"x")
     site = tmp_path / "site"
+    built(top, "clone")
     plant_distribution(site, "clone", {"url": top.as_uri(), "dir_info": {"editable": True}})
     folder = site / "versioned-1.0.dist-info"
     folder.mkdir()

@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -47,7 +48,13 @@ def capture(site: Path, folder: Path) -> tuple[Path, dict[str, Any], str]:
         ({"pyproject.toml": b'[tool.poetry]\nname = "Evil"\n'}, True),
         ({"pyproject.toml": b"[project]\nname = 'evil' # ours\n"}, True),
         ({"setup.cfg": b"[metadata]\nname = other\n"}, False),
-        ({"setup.py": b"from setuptools import setup\nsetup()\n"}, True),
+        ({"setup.py": b"from setuptools import setup\nsetup()\n"}, False),
+        ({"setup.py": b"", "evil.egg-info/PKG-INFO": b"", "other.egg-info/PKG-INFO": b""}, True),
+        ({"setup.py": b"", "src/victim.egg-info/PKG-INFO": b""}, False),
+        ({"pyproject.toml": b'[project]\n"name" = "other"\n'}, False),
+        ({"pyproject.toml": b'project = {name = "other"}\n'}, False),
+        ({"pyproject.toml": b"[tool.black]\nline-length = 100\n"}, False),
+        ({"pyproject.toml": b'[tool.flit.metadata]\nmodule = "x"\ndist-name = "evil"\n'}, True),
     ],
 )
 def test_a_wheel_cannot_name_any_repository_as_its_source(
@@ -64,6 +71,8 @@ def test_a_wheel_cannot_name_any_repository_as_its_source(
     out, document, notes = capture(site, tmp_path)
     assert [repository["distributions"] for repository in document["repositories"]] == [["evil"]] * is_source
     assert any(PRIVATE in path.read_bytes() for path in out.iterdir()) == is_source
+    taken = f"the changes of editable installs are in the snapshot: {top} (evil)\n"
+    assert (taken in notes) == is_source
     said = f"evil says that it is installed from {top}, which is no project of this name: nothing there is captured"
     assert (said in notes) != is_source
     line = (out / "requirements.txt").read_text()
@@ -72,8 +81,17 @@ def test_a_wheel_cannot_name_any_repository_as_its_source(
     ) != is_source
 
 
-def test_a_directory_that_is_gone_may_have_been_the_source(tmp_path: Path) -> None:
-    assert is_project(str(tmp_path / "gone"), "evil")
+@pytest.mark.parametrize("name", ["gone", "kept.py", "", "\0"], ids=["gone", "file", "long", "NUL"])
+def test_a_path_that_is_no_directory_leads_to_no_repository(name: str, tmp_path: Path) -> None:
+    """It may lie in the repository of somebody else."""
+    top = new_origin(tmp_path)
+    write(top, "private.txt", PRIVATE)
+    path = f"{top.as_uri()}/{quote(name) if name else 'a/' * 4_000_000}"
+    site = tmp_path / "site"
+    install(site, direct_url_json=json.dumps({"url": path, "dir_info": {"editable": True}}))
+    out, document, _ = capture(site, tmp_path)
+    assert document["repositories"] == []
+    assert not any(PRIVATE in path.read_bytes() for path in out.iterdir())
     assert not is_project(str(tmp_path), "evil")
 
 

@@ -278,6 +278,9 @@ def test_something_else(tmp_path: Path) -> None:
     fails(tmp_path / "text", tmp_path, "is no tar of an image")
     (tmp_path / "zero").write_bytes(b"")
     fails(tmp_path / "zero", tmp_path, "is no tar of an image")
+    (tmp_path / "hole").touch()
+    os.truncate(tmp_path / "hole", 4 << 40)
+    fails(tmp_path / "hole", tmp_path, "is no tar of an image: it is a hole")
 
 
 def test_pipes_and_folders_in_a_layout_are_not_waited_for(layout: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -359,6 +360,30 @@ def test_calls_without_an_end_and_many_names_are_bounded(tmp_path: Path) -> None
         (tmp_path / number / "main.lines.lines").write_text(text)
     (origin,) = find_origins(tmp_path / "1", tmp_path / "2")
     assert (origin.place, len(origin.names)) == ("x:2", 20)
+
+
+def test_calls_that_carry_many_differences_are_bounded(tmp_path: Path) -> None:
+    """Each call reads a variable with 199 origins, hundreds of times: sets of them fill the memory."""
+    reads = ["a"] * 390
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        digest = number * 16
+        names = {f"v{index}": digest for index in range(199)}
+        with (tmp_path / number / "main.lines").open("w") as file:
+            for name in names:
+                file.write(json.dumps({"e": "line", "f": 1, "l": 1, "p": "x", "v": {name: digest}}) + "\n")
+            last = {"e": "line", "f": 1, "l": 2, "p": "x", "v": {**names, "a": digest}}
+            file.write(json.dumps(last) + "\n")
+            for call in range(2, 12_100):
+                above = {"a": call - 1, "al": 3, "ar": reads}
+                file.write(
+                    json.dumps({"e": "call", "f": call, "l": 3, "p": "x", "v": {"a": digest}, **above}) + "\n"
+                )
+    tracemalloc.start()
+    find_origins(tmp_path / "1", tmp_path / "2")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 600 << 20
 
 
 def test_a_log_that_is_a_link_is_refused(tmp_path: Path) -> None:

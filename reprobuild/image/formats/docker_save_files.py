@@ -13,7 +13,7 @@ from typing import Any
 
 from reprobuild.image.oci.members import ImageFiles
 from reprobuild.infra.untrusted.json_documents import CONFIG, SAVED, parse_image_json
-from reprobuild_portable.hashing import hash_stream
+from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_stream
 
 SAVED_MANIFEST = "manifest.json"
 REPOSITORIES = "repositories"
@@ -57,7 +57,7 @@ class _Digests:
         place = self._files.place(name)
         if place not in self._known:
             with self._files.open(name) as stream:
-                self._known[place] = hash_stream(stream)
+                self._known[place] = hash_stream(stream, LARGEST_OWN_HOLE)
         return self._known[place]
 
     def agree(self, name: Any, digests: tuple[str, ...]) -> bool:

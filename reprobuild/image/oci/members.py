@@ -23,7 +23,7 @@ from reprobuild.infra.untrusted import tars
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import check_total
 from reprobuild.infra.untrusted.strings import RelativePath, is_valid
-from reprobuild_portable.hashing import hash_stream
+from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_stream, is_huge_hole
 
 NO_SPACE = "make room, or let TMPDIR name a directory with room for what differs and for packed archives"
 CUT_SHORT = "the file is damaged or cut short; export or copy the image again"
@@ -277,6 +277,8 @@ def open_archive(path: Path, scratch: Path) -> TarMembers:
     """
     unpacked = path
     try:
+        if is_huge_hole(path.stat(), LARGEST_OWN_HOLE):
+            raise BuildError(f"{path} is no tar of an image: it is a hole", hint=CUT_SHORT)
         with path.open("rb") as stream:
             start = stream.read(4)
             stream.seek(0)

@@ -24,7 +24,7 @@ from reprobuild.infra.tar.reading import list_tar
 from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.regular_files import open_plain, open_within
 from reprobuild.recipe.runtime_config import RuntimeConfig
-from reprobuild_portable.hashing import hash_stream
+from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_stream
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ def open_blob(layout: Layout, digest: str) -> Iterator[tuple[IO[bytes], int]]:
         raise BuildError(f"{origin} cannot be read: {err.strerror}", hint=MAKE_AGAIN) from None
     with stream:
         try:
-            actual = hash_stream(stream)
+            actual = hash_stream(stream, LARGEST_OWN_HOLE)
         except OSError as err:
             raise BuildError(f"{origin} cannot be read: {err.strerror}", hint=MAKE_AGAIN) from None
         if actual != digest:

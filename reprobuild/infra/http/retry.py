@@ -17,6 +17,7 @@ from reprobuild.infra.cancel import CancelToken
 
 T = TypeVar("T")
 MIB = 1 << 20
+_WAITS = 10  # of the longest pause, that a server may ask for in all tries of a request
 _FRESH = 3600
 
 
@@ -132,7 +133,7 @@ class RateLimiter:
             FetchError: that of the last try, when the tries are used up, or the server requests too long a
                 wait.
         """
-        failures = 0
+        failures, waited = 0, 0.0
         while True:
             try:
                 return once()
@@ -143,7 +144,8 @@ class RateLimiter:
                     raise again.final from None
                 pause = min(self._manners.pause * 2 ** (failures - 1), self._manners.longest)
                 wait = again.wait or 0.0
-                if wait > self._manners.longest:
+                waited += wait
+                if wait > self._manners.longest or waited > _WAITS * self._manners.longest:
                     raise FetchError(
                         f"{again.final}, and asks to wait for {wait:.0f} s",
                         hint="run the command again after that time; what is there by then is kept",

@@ -11,7 +11,7 @@ from reprobuild.image.formats.single_file import KINDS, single_file_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.untrusted.regular_files import open_plain
-from reprobuild_portable.hashing import hash_stream
+from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_stream
 
 
 class Integrity(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ def _file_damage(path: Path, name: str, stated: str) -> dict[str, str]:
     try:
         stream, _ = open_plain(path, links=True)
         with stream:
-            digest = hash_stream(stream)
+            digest = hash_stream(stream, LARGEST_OWN_HOLE)
     except OSError as err:
         return {name: f"{path} cannot be read: {err.strerror}"}
     if digest == stated.removeprefix("sha256:"):

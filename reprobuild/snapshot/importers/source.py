@@ -220,6 +220,8 @@ def _unpack(path: Path, scratch: Path, skipped: dict[str, str]) -> Iterator[tupl
 
 
 def _archive_files(path: Path, origin: str, skipped: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    if not path.is_file():  # a pipe has no end
+        raise BuildError(f"{origin} is no plain file", hint=HOSTILE)
     if path.suffix == ".zip":
         with open_zip(path, origin) as (archive, infos):
             _check_count(len(infos), origin)

@@ -57,7 +57,7 @@ def _take_repositories(
     repositories: List[Dict[str, Any]] = []
     lines = {
         name: _format_bare_line(entry, "directory is no project of this name")
-        for name, entry in stated.items() if name not in editable
+        for name, entry in stated.items() if name not in editable and os.path.isdir(entry["origin"]["path"])
     }  # fmt: skip
     used: Dict[str, int] = {}
     captured: Set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -213,3 +214,10 @@ def test_a_huge_number_of_packages_is_refused(
 def test_a_run_of_guild_may_have_begun_at_any_integer(started: str) -> None:
     files = {".guild/attrs/started": started.encode(), ".guild/attrs/pip_freeze": b"- numpy==1.26.4\n"}
     assert "numpy==1.26.4" in outcome(files)
+
+
+@pytest.mark.parametrize("name", ["run.zip", "run.tar.gz", "run.tgz"])
+def test_an_archive_that_is_a_pipe_is_refused(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(SnapshotError):
+        import_into(tmp_path / name, tmp_path / "out")
