@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_an_unpushed_commit_needs_no_remote_beyond_what_it_had(tmp_path: Path, store: Store) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     dirty(top)
     out = captured(tmp_path, top, top, cwd=top)
     shutil.rmtree(top)
@@ -140,7 +140,7 @@ def test_a_repository_of_another_hash(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_diff_that_was_changed_is_not_what_is_built(tmp_path: Path, store: Store) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     dirty(top)
     out = captured(tmp_path, top, top, cwd=top)
     diff = out / "my_lib.diff"
@@ -211,7 +211,7 @@ def test_what_is_said_of_a_file_behind_a_clean_filter(tmp_path: Path, store: Sto
 
 
 def test_the_places_of_the_captured_machine(tmp_path: Path, store: Store) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     dirty(top)
     out = captured(tmp_path, top, top, cwd=top / "dir")
     places = triage_snapshot(read_snapshot(out), Decisions()).places
@@ -276,7 +276,7 @@ def test_bytecode_of_the_captured_machine_is_left_to_pythons_cache(tmp_path: Pat
 
 
 def test_a_freeze_of_another_moment_is_refused(tmp_path: Path, store: Store) -> None:
-    top = new_origin(tmp_path)
+    top = new_origin(tmp_path, project=True)
     dirty(top)
     out = captured(tmp_path, top, top, cwd=top)
     freeze = (out / "requirements.txt").read_text()
@@ -343,7 +343,7 @@ def test_a_dropped_folder_has_its_ruling(tmp_path: Path) -> None:
 def test_the_folder_of_the_job_beside_an_installed_one(tmp_path: Path, store: Store) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    installed, job = new_origin(tmp_path / "one"), new_origin(tmp_path / "two")
+    installed, job = new_origin(tmp_path / "one", project=True), new_origin(tmp_path / "two", project=True)
     job = job.rename(job.with_name("my-lib"))
     out = captured(tmp_path, installed, installed, cwd=job)
     sources, rulings = locked(out, store, own(out))
