@@ -79,19 +79,19 @@ def _digest_lines(lock: Lock, image: Image) -> list[str]:
 
 
 def _run_command(lock: Lock, out: Path) -> str:
-    return f"reprobuild run {shlex.quote(str(out))} --seed 7{_mount(lock)} -- COMMAND"
+    return " ".join((f"reprobuild run {shlex.quote(str(out))} --seed 7", *_mount(lock), "-- COMMAND"))
 
 
-def _mount(lock: Lock) -> str:  # an image without sources has none of the user's code
-    return "" if lock.sources else ' -v "$PWD":/job --workdir /job'
+def _mount(lock: Lock) -> tuple[str, ...]:  # an image without sources has none of the user's code
+    return () if lock.sources else ('-v "$PWD":/job --workdir /job',)
 
 
 def _check_lines(verdict: Verdict, lock: Lock, out: Path) -> list[str]:
     """Return the command for a check of the user's own work, or nothing after such a check."""
     if verdict.comparisons or "workload" not in verdict.parts:
         return []
-    words = f"{safe_text(shlex.quote(str(out)))} --workload 'COMMAND' --output-file FILE{_mount(lock)}"
-    return [f"your work is not checked; check it: reprobuild verify {words}"]
+    command = f"reprobuild verify {shlex.quote(str(out))} --workload 'COMMAND' --output-file FILE"
+    return [f"your work is not checked; check it: {' '.join((safe_text(command), *_mount(lock)))}"]
 
 
 def _result_lines(
