@@ -40,9 +40,10 @@ def is_huge_hole(facts: os.stat_result, most: int = LARGEST_HOLE) -> bool:
 
 def _find_facts(stream: object) -> Optional[os.stat_result]:
     """Return the facts of a file; None of a stream in memory, or of a part of a file."""
+    find_number = getattr(stream, "fileno", None)
     try:
-        return os.fstat(stream.fileno())  # type: ignore[attr-defined]  # else it is no file
-    except (AttributeError, OSError):
+        return os.fstat(find_number()) if find_number else None
+    except (AttributeError, OSError):  # a buffer around a part of a file has the method, and no number
         return None
 
 

@@ -100,7 +100,7 @@ class LineRecorder:
         for again in range(1, 1000):
             path = os.path.join(self._folder, name + (f"+{again}" if again > 1 else "") + ".lines")
             try:
-                file = open(path, "x", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  open until exit
+                file = open(path, "x", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  open until exit: a thread writes to it
                 return _Thread(file, self._step, self._check_time)
             except FileExistsError:
                 continue

@@ -213,5 +213,5 @@ def _is_whole(tensor: "Any") -> bool:
     """Return whether a tensor has as many bytes as its storage."""
     try:
         return bool(tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes())
-    except (AttributeError, NotImplementedError, RuntimeError):
+    except (AttributeError, NotImplementedError, RuntimeError):  # as above: nothing else can be in its memory
         return True
