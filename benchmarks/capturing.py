@@ -90,7 +90,7 @@ def _repository(top: Path, files: int) -> None:
         path = top / f"part{number % 40:02}" / f"module{number}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(f"value_{line} = {number + line}\n" for line in range(300)))
-    (top / "setup.py").touch()  # else it is no source of a distribution
+    (top / "pyproject.toml").write_text(f'[project]\nname = "{top.name}"\nversion = "1.0"\n')
     git("init", "--quiet", "--initial-branch=main", ".")
     git("add", ".")
     git("commit", "--quiet", "--message=first")
