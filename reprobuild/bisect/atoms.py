@@ -47,7 +47,7 @@ class Atom(Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind, name: of the thing that differs; of several, the likeliest.
-        first, second: its value in A and in B; None if that side lacks it.
+        first, second: its value in A and in B, of a hunk its lines; None if that side lacks it.
         rank: its place in the ranking of `compare`, from 1.
         reason: why it has this rank.
         slots: the parts of the lock.
@@ -121,7 +121,10 @@ def _split_source(atom: Atom, changes: Mapping[str, SourceChanges]) -> Iterator[
         return
     for number, change in enumerate(split.changes):
         name = f"{atom.name}/{change.name}"
-        yield msgspec.structs.replace(atom, kind=change.kind, name=name, part=number, names=(name,))
+        first, second = split.describe(number)
+        yield msgspec.structs.replace(
+            atom, kind=change.kind, name=name, first=first, second=second, part=number, names=(name,)
+        )
 
 
 def _sort_key(atom: Atom) -> tuple[int, str, int, str]:

@@ -14,6 +14,7 @@ from reprobuild.infra.columns import align
 from reprobuild.verify.workload.judge import display_line
 
 SHOWN = 40  # names in one line, and trials
+SHOWN_OF_HUNK = 10  # lines of each side
 LONGEST = 60
 _ABSENT = "(absent)"
 
@@ -142,7 +143,7 @@ def _guilty_lines(result: BisectionResult) -> Iterator[str]:
     for number, group in enumerate(result.groups):
         if number:
             yield "and, hidden behind the former:"
-        yield from align(
+        rows = align(
             [
                 _atom_row(
                     result.differences[index],
@@ -151,6 +152,21 @@ def _guilty_lines(result: BisectionResult) -> Iterator[str]:
                 for index in group
             ]
         )
+        for index, row in zip(group, rows, strict=True):
+            yield row.rstrip()
+            yield from _hunk_lines(result.differences[index])
+
+
+def _hunk_lines(atom: Atom) -> Iterator[str]:
+    """Yield the lines of a hunk in A and in B, as `diff` marks them."""
+    if atom.kind != "hunk":
+        return
+    for mark, text in (("-", atom.first), ("+", atom.second)):
+        lines = (text or "").splitlines()
+        for line in lines[:SHOWN_OF_HUNK]:
+            yield f"    {mark} {display_line(line)}".rstrip()
+        if len(lines) > SHOWN_OF_HUNK:
+            yield f"    {mark} ... and {len(lines) - SHOWN_OF_HUNK} more"
 
 
 def _atom_row(atom: Atom, requiring: Atom | None) -> list[str]:
@@ -158,12 +174,11 @@ def _atom_row(atom: Atom, requiring: Atom | None) -> list[str]:
     beside = f"(with {', '.join(more[:SHOWN])})" if more else ""
     if requiring:
         beside = f"{beside} (required by {display_line(requiring.name)})".lstrip()
+    values = [describe_value(atom.first), "->", describe_value(atom.second)]
     return [
         f"  {atom.kind}",
         display_line(atom.name),
-        describe_value(atom.first),
-        "->",
-        describe_value(atom.second),
+        *(["", "", ""] if atom.kind == "hunk" else values),
         beside,
     ]
 

@@ -22,9 +22,11 @@ from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.tars import UNREADABLE
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import EPOCH, Artefact
+from reprobuild_portable.secrets import redact
 
 LARGEST_TREE, LARGEST_TEXT = 256 << 20, 1 << 20  # bytes, beyond which a source or a file is one difference
 MOST_LINES, MOST_CHANGES = 5000, 200
+LONGEST_HUNK = 4000  # bytes that are displayed
 MOST_STEPS = 100_000_000  # of the comparison of lines, in all files of a source: some seconds
 # Fields of a source that may differ beside its tree.
 # Two clones of one repository can have its address in two forms.
@@ -64,6 +66,14 @@ class SourceChanges(Struct, frozen=True, kw_only=True):
     first: Mapping[str, SourceFile]
     second: Mapping[str, SourceFile]
     changes: tuple[SourceChange, ...]
+
+    def describe(self, number: int) -> tuple[str | None, str | None]:
+        """Return a change in A and in B: lines of text without secrets, or a file's size; None if it is absent."""
+        change = self.changes[number]
+        files = self.first.get(change.path), self.second.get(change.path)
+        if change.kind == "file":
+            return _describe_file(files[0]), _describe_file(files[1])
+        return _read_hunk(files[0], change.first), _read_hunk(files[1], change.second)
 
     def mix(self, source: Source, chosen: Collection[int]) -> tuple[Source, bytes]:
         """Return a source with these changes, and the tar of its tree.
@@ -115,6 +125,19 @@ def find_changes(first: Source, second: Source, tars: tuple[IO[bytes], IO[bytes]
     if not 0 < len(changes) <= MOST_CHANGES:
         return None
     return SourceChanges(first=trees[0], second=trees[1], changes=changes)
+
+
+def _describe_file(file: SourceFile | None) -> str | None:
+    if file is None:
+        return None
+    if file.entry.type != "file":
+        return file.entry.type
+    return f"{len(file.content)} bytes, sha256 {hashlib.sha256(file.content).hexdigest()[:12]}"
+
+
+def _read_hunk(file: SourceFile | None, bounds: tuple[int, int]) -> str | None:
+    lines = (_text_lines(file) or [])[slice(*bounds)]
+    return redact(b"".join(lines)[:LONGEST_HUNK].decode(errors="replace")) if lines else None
 
 
 def _read_tree(stream: IO[bytes]) -> dict[str, SourceFile] | None:

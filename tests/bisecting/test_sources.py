@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from reprobuild.bisect.mixture import Mixer, make_mixer
+from reprobuild.bisect.result import BisectionResult, render_bisection
 from reprobuild.bisect.sources import MOST_CHANGES, find_changes
 from reprobuild.lock.python import Source
 from reprobuild.store.store import Store
@@ -45,6 +46,11 @@ def test_hunks_and_files_are_atoms(tmp_path: Path) -> None:
         ("hunk", "tool/code.py:4"), ("hunk", "tool/code.py:15"), ("hunk", "tool/code.py:30"),
         ("hunk", "tool/data.txt:1"), ("file", "tool/more.bin"),
     ]  # fmt: skip
+    assert [(atom.first, atom.second) for atom in mixer.atoms.atoms[1:2]] == [
+        ("line14 = 14\n", "line14 = 41\n")
+    ]
+    assert mixer.atoms.atoms[4].first is None
+    assert (mixer.atoms.atoms[4].second or "").startswith("1 bytes, sha256 6e340b9cffb3")
     assert mixer.mix(range(5)).lock == mixer.second
     assert mixer.mix(()).lock == mixer.first
     mixture = mixer.mix([1, 4])
@@ -56,6 +62,30 @@ def test_hunks_and_files_are_atoms(tmp_path: Path) -> None:
     assert b"early" not in files["code.py"]
     assert mixture.lock.sources[0].tree not in (mixer.first.sources[0].tree, mixer.second.sources[0].tree)
     assert len(tars) == 2
+
+
+def test_a_guilty_hunk_is_printed_as_diff_prints_it(tmp_path: Path) -> None:
+    long = b"".join(b"more %d\n" % number for number in range(12))
+    secret = b'password = "hunter2-Ab9xQ"\n'
+    second = b"lr = 0.2\n\x1b[2J\nx\n" + long + secret
+    mixer, _ = mixer_of(tmp_path, {"a.py": b"lr = 0.1\nx\n"}, {"a.py": second})
+    result = BisectionResult(
+        first="a", second="b", command=("x",), oracle="exit code", differences=mixer.atoms.atoms, guilty=(0, 1),
+        groups=((0, 1),),
+    )  # fmt: skip
+    lines = render_bisection(result).splitlines()
+    assert lines[:6] == [
+        "guilty: 2 of 2 differences, together",
+        "  hunk  tool/a.py:1",
+        "    - lr = 0.1",
+        "    + lr = 0.2",
+        "    + \\x1b[2J",
+        "  hunk  tool/a.py:3",
+    ]
+    assert lines[6:9] == ["    + more 0", "    + more 1", "    + more 2"]
+    assert lines[16] == "    + ... and 3 more"
+    assert "hunter2" not in (mixer.atoms.atoms[1].second or "hunter2")
+    assert "hunter2" not in "".join(lines)
 
 
 def test_random_trees_are_mixed(tmp_path: Path) -> None:
