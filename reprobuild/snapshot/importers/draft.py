@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from reprobuild.errors import SnapshotError
@@ -40,7 +42,7 @@ _MD5 = re.compile(r"(?P<md5>[0-9a-f]{32})(?P<directory>\.dir)?")
 class Draft:
     """The lines of a snapshot as an importer adds them.
 
-    `captured` has the name and the content of the captured file of each kind.
+    `captured` has the name and the content of the captured file of each kind; `requires_python` the range of Python.
     """
 
     def __init__(self, format_name: str, source: str) -> None:
@@ -62,7 +64,7 @@ class Draft:
         self._size_of_variables = self._size_of_changes = self._size_of_packed = 0
         self.captured: dict[str, tuple[str, bytes]] = {}
         self._started = ("", "")
-        self._requires_python = ""
+        self.requires_python = ""
 
     def add(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
         """Add a line to a list of the snapshot, with continuation lines below it."""
@@ -190,7 +192,9 @@ class Draft:
         """Keep a range of Python, by which a version is proposed; `^3.9` of poetry is `>=3.9,<4`."""
         specifier = _CARET.sub(r">=\1,<4", requires.replace(" ", ""))
         if _RANGE.fullmatch(specifier):
-            self._requires_python = specifier
+            with contextlib.suppress(InvalidSpecifier):
+                SpecifierSet(specifier)  # `==3.1*` has the form of a range, and is none
+                self.requires_python = specifier
 
     def leave(self, field: str, reason: str) -> None:
         """Name a field that gives nothing to the snapshot."""
@@ -248,7 +252,7 @@ class Draft:
             facts=ImportFacts(
                 format=self._format, started=started, started_from=started_from,
                 origins=tuple(self._origins), unused=tuple(self._unused), data=tuple(self._data),
-                requires_python=self._requires_python,
+                requires_python=self.requires_python,
             ),
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_python_pin
+from reprobuild.snapshot.importers.project_requirements import add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
@@ -39,7 +39,7 @@ def read(source: ImportSource) -> Draft:
             _add_package(draft, source, package)
     for target in tables(table(document, "metadata"), "targets")[:1]:
         draft.limit_python(string(target, "requires_python"))
-    add_python_pin(draft, source)
+    add_project_python(draft, source)
     draft.leave_rest(document, ("package",), _UNUSED)
     return draft
 

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_python_pin
+from reprobuild.snapshot.importers.project_requirements import add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
@@ -50,7 +50,7 @@ def read(source: ImportSource) -> Draft:
         files = [*tables(package, "files"), *tables({"files": hashes.get(name)}, "files")]
         _add_package(draft, source, package, field, marker, files)
     draft.limit_python(string(table(document, "metadata"), "python-versions"))
-    add_python_pin(draft, source)
+    add_project_python(draft, source)
     draft.leave_rest(document, ("package",), _UNUSED)
     return draft
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
@@ -24,6 +27,9 @@ LARGEST = 1 << 20  # bytes of a file: the requirements in one need some seconds
 _MOST = 2000  # requirements: the largest projects name some hundred, and each takes milliseconds
 _LONGEST = 1000  # characters of a requirement: `Draft.add` refuses longer ones
 _CAPTURED = {"import.json", "capture.json", "env.txt", "env.nul"}  # files that only a snapshot has
+_PIN, _ENVIRONMENT = ".python-version", ".venv/pyvenv.cfg"
+_EXACT = re.compile(r"3\.\d{1,3}\.\d{1,3}")
+_MOST_SETTINGS = 100  # lines of a pyvenv.cfg
 EXPLICIT_HEAD = 64 << 10  # bytes of a file in which its mark is looked for
 
 
@@ -104,10 +110,31 @@ def leave_requirement(draft: Draft, field: str, reason: str) -> None:
     draft.add(REQUIREMENTS, row[:_LONGEST], field)
 
 
-def add_python_pin(draft: Draft, source: ImportSource) -> None:
-    """Add the version of Python that a `.python-version` beside the file names; it says more than a range."""
-    if source.has(".python-version"):
-        file, draft.source = draft.source, ".python-version"
-        first = source.read(".python-version").decode(errors="replace").strip().partition("\n")[0]
+def add_project_python(draft: Draft, source: ImportSource) -> None:
+    """Add the version of Python of a project: that of its `.python-version`, else that of its `.venv`."""
+    file = draft.source
+    if source.adopt(_PIN):
+        draft.source = _PIN
+        first = source.read(_PIN).decode(errors="replace").strip().partition("\n")[0]
         draft.add_python(first.strip(), "line 1")
-        draft.source = file
+    if source.adopt(_ENVIRONMENT):
+        draft.source = _ENVIRONMENT
+        _add_environment_python(draft, source.read(_ENVIRONMENT).decode(errors="replace"))
+    draft.source = file
+
+
+def _add_environment_python(draft: Draft, text: str) -> None:
+    """Add the version of Python of a virtual environment, if the files of the project allow it."""
+    rows = (row.partition("=") for row in text.splitlines()[:_MOST_SETTINGS])
+    settings = {name.strip(): value.strip() for name, _, value in rows}
+    # Python's own `venv` writes `version`; uv and virtualenv write `version_info`, the latter with `.final.0`.
+    field = "version_info" if "version_info" in settings else "version"
+    version = settings.get(field, "").removesuffix(".final.0")
+    if settings.get("implementation", "CPython") != "CPython":
+        draft.leave(field, "it is no CPython")
+    elif _EXACT.fullmatch(version) and not SpecifierSet(draft.requires_python).contains(version):
+        draft.leave(
+            field, "the requirement of the project excludes this Python: the environment is of another time"
+        )
+    else:
+        draft.add_python(version, field)

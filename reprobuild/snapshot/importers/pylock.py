@@ -11,7 +11,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_python_pin
+from reprobuild.snapshot.importers.project_requirements import add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml
 
@@ -48,7 +48,7 @@ def read(source: ImportSource) -> Draft:
     for package in lock.packages:
         _add_package(draft, source, package)
     draft.limit_python(str(lock.requires_python or ""))
-    add_python_pin(draft, source)
+    add_project_python(draft, source)
     draft.leave_rest(document, ("packages",), _UNUSED)
     return draft
 

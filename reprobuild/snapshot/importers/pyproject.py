@@ -26,7 +26,7 @@ from reprobuild.snapshot.importers.project_requirements import (
     NOT_HERE,
     PROJECT,
     RANGE,
-    add_python_pin,
+    add_project_python,
     add_requirement,
     check_count,
     find_project_file,
@@ -90,7 +90,7 @@ def read(source: ImportSource) -> Draft:
         draft.leave(f"dependency-groups.{name}", GROUP)
     reasons = {"build-system": "requirements of a build of the project itself"}
     draft.leave_rest(document, ("project", "tool", "dependency-groups"), reasons)
-    add_python_pin(draft, source)
+    add_project_python(draft, source)
     return draft
 
 

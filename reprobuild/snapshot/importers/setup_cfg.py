@@ -20,7 +20,7 @@ from reprobuild.snapshot.importers.project_requirements import (
     NOT_HERE,
     PROJECT,
     RANGE,
-    add_python_pin,
+    add_project_python,
     add_requirement,
     check_count,
     find_project_file,
@@ -78,7 +78,7 @@ def read(source: ImportSource) -> Draft:
         add_requirement(draft, row, f"options.install_requires[{number}]")
     draft.limit_python(options.get("python_requires", ""))
     _leave_sections(draft, document)
-    add_python_pin(draft, source)
+    add_project_python(draft, source)
     return draft
 
 

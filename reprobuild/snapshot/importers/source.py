@@ -74,9 +74,10 @@ class ImportSource:
     def adopt(self, name: str) -> bool:
         """Return whether there is a file of this relative name; a single file may have neighbours.
 
-        No step from the directory to the neighbour may be a link, and it must be below the directory.
+        A directory has the files that a search skips. No step from the directory to the file may be a link, and the
+        file must be below the directory.
         """
-        if name not in self._files and self.home and self.path.is_file():
+        if name not in self._files and self.home:
             try:
                 stream, _ = open_within(self.home, name)
             except OSError:

@@ -19,7 +19,7 @@ from reprobuild.infra.proc.run import run
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_python_pin
+from reprobuild.snapshot.importers.project_requirements import add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
@@ -70,7 +70,7 @@ def read(source: ImportSource) -> Draft:
     for package in tables(document, "package"):
         _add_local(draft, source, package)
     draft.limit_python(string(document, "requires-python"))
-    add_python_pin(draft, source)
+    add_project_python(draft, source)
     draft.leave_rest(document, ("package",), _TABLE)
     return draft
 

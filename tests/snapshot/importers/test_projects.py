@@ -67,6 +67,51 @@ def reasons(facts: ImportFacts) -> dict[str, str]:
     return {entry.field: entry.reason for entry in facts.unused}
 
 
+@pytest.mark.parametrize(
+    ("files", "version", "origin", "reason"),
+    [
+        ({".venv/pyvenv.cfg": "home = /x\nversion_info = 3.12.4\n"}, "3.12.4", ".venv/pyvenv.cfg", ""),
+        ({".venv/pyvenv.cfg": "version_info = 3.11.9.final.0\n"}, "3.11.9", ".venv/pyvenv.cfg", ""),
+        (
+            {".venv/pyvenv.cfg": "version = 3.12.4\n", ".python-version": "3.12"},
+            "3.12.4",
+            ".venv/pyvenv.cfg",
+            "",
+        ),
+        (
+            {".venv/pyvenv.cfg": "version = 3.12.4\n", ".python-version": "3.11.2"},
+            "3.11.2",
+            ".python-version",
+            "",
+        ),
+        (
+            {".venv/pyvenv.cfg": "version = 3.12.4\n", ".python-version": "3.11"},
+            "",
+            "",
+            "excludes this Python",
+        ),
+        ({".venv/pyvenv.cfg": "version = 3.13.1\n"}, "", "", "excludes this Python"),
+        ({".venv/pyvenv.cfg": "implementation = PyPy\nversion = 3.11.2\n"}, "", "", "no CPython"),
+        ({".venv/pyvenv.cfg": "version\n\x00= x"}, "", "", "lacks its third number"),
+    ],
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_python_of_a_project_is_that_of_its_environment(
+    tmp_path: Path, files: dict[str, str], version: str, origin: str, reason: str, *, alone: bool
+) -> None:
+    for name, content in {"pyproject.toml": PROJECT, **files}.items():
+        path = tmp_path / "project" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    facts = import_into(tmp_path / "project" / ("pyproject.toml" if alone else "."), tmp_path / "out")
+    python = tmp_path / "out" / "python.txt"
+    assert (python.read_text().split()[1:2] if python.exists() else []) == [version] * bool(version)
+    assert [value.source for value in facts.origins if value.file == "python.txt"][:1] == [origin] * bool(
+        version
+    )
+    assert reason in reasons(facts).get("version", "")
+
+
 def test_a_project_has_its_requirements_with_their_places(tmp_path: Path) -> None:
     facts, rows = imported(tmp_path, {"pyproject.toml": PROJECT, ".python-version": "3.12.4\n"})
     assert (facts.format, facts.requires_python) == ("pyproject.toml", ">=3.9,<3.13")
