@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -24,7 +25,7 @@ from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find_supplements
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot, is_captured
-from reprobuild.snapshot.importers.project_requirements import EXPLICIT_HEAD
+from reprobuild.snapshot.importers.project_requirements import ENVIRONMENT, EXPLICIT_HEAD, add_project_python
 from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import is_output, missing_error, nothing_error, output_error
@@ -34,6 +35,7 @@ from reprobuild_portable.host import is_portable
 
 # Files of a snapshot that are no captured lists: packed ones, and texts.
 _OWN_LOCK = re.compile(rb'\{\s*"version": \d+,\s*"snapshot": "[0-9a-f]')
+_MOST_ENTRIES = 10_000  # of a directory
 _PACKED = re.compile(r".*\.bundle|interpreter\.tar\.gz")
 _BESIDE = re.compile(r"import\.json|.*\.(?:patch|untracked)|(?i:readme.*)")
 
@@ -85,13 +87,23 @@ def open_snapshot(path: Path, say: Callable[[str], None] = lambda text: None) ->
 
 
 def needs_import(path: Path) -> bool:
-    """Return whether a path is a file, or a directory of another tool without a snapshot of its own.
+    """Return whether a path is a file, or a directory of a project or another tool without a snapshot of its own.
 
     Raises:
         SnapshotError: it is an output directory, whose own pylock.toml is no input.
     """
     _refuse_output(path)
-    return path.is_file() or (path.is_dir() and not is_captured(path) and can_import(path))
+    if not path.is_dir() or is_captured(path):
+        return path.is_file()
+    return _is_project(path) or can_import(path)
+
+
+def _is_project(directory: Path) -> bool:
+    """Return whether a directory has a list of packages and a virtual environment, and no other captured file."""
+    if not (directory / ENVIRONMENT).is_file():
+        return False
+    names = (entry.name for entry in itertools.islice(directory.iterdir(), _MOST_ENTRIES))
+    return {kind.name for kind in map(kind_of, names) if kind} == {REQUIREMENTS}
 
 
 def _refuse_output(path: Path) -> None:
@@ -187,8 +199,10 @@ def _captured_files(source: ImportSource) -> Draft | None:
         draft = Draft(f"a file ({name})", source.names[0])
         if name == REQUIREMENTS and names_other_list(content, source.names[0]):
             add_lists(draft, source, source.names[0])
-            return draft
-        put_captured(draft, name, _kind_name(name, content), content)
+        else:
+            put_captured(draft, name, _kind_name(name, content), content)
+        if name == REQUIREMENTS:
+            add_project_python(draft, source)
         return draft
     directories = {name.rpartition("/")[0] for name in source.names if kind_of(name.rpartition("/")[2])}
     if not directories:
@@ -201,6 +215,8 @@ def _captured_files(source: ImportSource) -> Draft | None:
     for name in inside.names:
         if "/" not in name:
             _put_file(draft, name, inside, whole=whole)
+    if set(draft.captured) == {REQUIREMENTS}:  # other files can state another Python
+        add_project_python(draft, inside)
     return draft
 
 

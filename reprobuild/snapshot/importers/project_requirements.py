@@ -27,7 +27,7 @@ LARGEST = 1 << 20  # bytes of a file: the requirements in one need some seconds
 _MOST = 2000  # requirements: the largest projects name some hundred, and each takes milliseconds
 _LONGEST = 1000  # characters of a requirement: `Draft.add` refuses longer ones
 _CAPTURED = {"import.json", "capture.json", "env.txt", "env.nul"}  # files that only a snapshot has
-_PIN, _ENVIRONMENT = ".python-version", ".venv/pyvenv.cfg"
+_PIN, ENVIRONMENT = ".python-version", ".venv/pyvenv.cfg"
 _EXACT = re.compile(r"3\.\d{1,3}\.\d{1,3}")
 _MOST_SETTINGS = 100  # lines of a pyvenv.cfg
 EXPLICIT_HEAD = 64 << 10  # bytes of a file in which its mark is looked for
@@ -117,9 +117,9 @@ def add_project_python(draft: Draft, source: ImportSource) -> None:
         draft.source = _PIN
         first = source.read(_PIN).decode(errors="replace").strip().partition("\n")[0]
         draft.add_python(first.strip(), "line 1")
-    if source.adopt(_ENVIRONMENT):
-        draft.source = _ENVIRONMENT
-        _add_environment_python(draft, source.read(_ENVIRONMENT).decode(errors="replace"))
+    if source.adopt(ENVIRONMENT):
+        draft.source = ENVIRONMENT
+        _add_environment_python(draft, source.read(ENVIRONMENT).decode(errors="replace"))
     draft.source = file
 
 

@@ -11,7 +11,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.importers import poetry_project, project_requirements
 from reprobuild.snapshot.importers.draft import A_LOGIN, Draft
-from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import
+from reprobuild.snapshot.importers.import_snapshot import import_into, needs_import, open_snapshot
 from reprobuild.snapshot.read import read_snapshot
 from tests.snapshot.importers.typical import TYPICAL
 
@@ -110,6 +110,27 @@ def test_the_python_of_a_project_is_that_of_its_environment(
         version
     )
     assert reason in reasons(facts).get("version", "")
+
+
+@pytest.mark.parametrize("path", [".", "requirements.txt"])
+@pytest.mark.parametrize("beside", ["", "python.txt", "env.txt", "environment.yml"])
+def test_a_list_beside_an_environment_has_its_python(tmp_path: Path, path: str, beside: str) -> None:
+    """A captured file beside the list says more of Python than an environment that may be newer."""
+    project = tmp_path / "project"
+    (project / ".venv").mkdir(parents=True)
+    (project / "requirements.txt").write_text("numpy==2.1.0\n")
+    (project / ".venv/pyvenv.cfg").write_text("version = 3.12.4\n")
+    contents = {
+        "python.txt": "Python 3.11.2\n",
+        "env.txt": "A=1\n",
+        "environment.yml": "dependencies: [python=3.11]\n",
+    }
+    if beside:
+        (project / beside).write_text(contents[beside])
+    with open_snapshot(project / path) as directory:
+        snapshot = read_snapshot(directory)
+    versions = [report.python for report in snapshot.reports if report.python]
+    assert versions == (["3.12.4"] if path != "." or not beside else ["3.11.2"] * (beside == "python.txt"))
 
 
 def test_a_project_has_its_requirements_with_their_places(tmp_path: Path) -> None:
