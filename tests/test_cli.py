@@ -367,25 +367,23 @@ def test_an_engine_that_is_not_there(results: Path) -> None:
         )
 
 
-def test_verbose_lists_what_an_error_sums_up(said: Said, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["lock", "bisect"])
+def test_verbose_lists_what_an_error_sums_up(name: str, said: Said, tmp_path: Path) -> None:
     snapshot = tmp_path / "snapshot"
     snapshot.mkdir()
     (snapshot / "requirements.txt").write_text("???\n" * 5)
-    line = (
-        "lock",
-        snapshot,
-        "-o",
-        tmp_path / "reprobuild.lock",
-        "--store",
-        tmp_path / "store",
-        "--python",
-        "3.11",
-    )
+    (snapshot / "python.txt").write_text("Python 3.11.2\n")
+    store = ("--store", tmp_path / "store")
+    line = {
+        "lock": ("lock", snapshot, "-o", tmp_path / "reprobuild.lock", *store),
+        "bisect": ("bisect", snapshot, snapshot, *store, "--", "true"),
+    }[name]
     code, error, _ = said.failed(*line)
     assert code == 4
     assert "  5 of requirements.txt: unresolved (unread-line):\n    requirements.txt:1: " in error
+    assert "    and 3 more, which --verbose lists" in error
     assert "requirements.txt:5: " not in error
-    code, error, _ = said.failed(*line, "--verbose")
+    code, error, _ = said.failed(line[0], "--verbose", *line[1:])
     assert code == 4
     assert error.count(": unresolved (unread-line): ") == 5
 

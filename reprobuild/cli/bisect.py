@@ -109,6 +109,7 @@ class _BisectCommand(CommandAfterDashes):
     "--explain", "page", type=common.PATH, metavar="FILE.html",
     help="Write a page with the trials, and their locks into FILE.trials.",
 )  # fmt: skip
+@common.verbose_option
 @common.gpu_option
 @common.engine_option
 @common.store_option
