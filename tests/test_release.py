@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from reprobuild import __version__
 from reprobuild.lock.file import VERSION as LOCK
@@ -51,6 +52,11 @@ def test_each_link_begins_with_the_address() -> None:
 
 def test_each_package_has_types() -> None:
     assert all((ROOT / package / "py.typed").read_bytes() == b"" for package in PACKAGES)
+
+
+def test_the_programs_that_it_starts_are_dependencies() -> None:
+    """An environment that `uv tool install` makes has no pip, unless a dependency brings it."""
+    assert {"pip", "uv"} <= {Requirement(line).name for line in PROJECT["dependencies"]}
 
 
 def test_the_page_of_formats_has_their_numbers() -> None:
