@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from reprobuild.cli import main as cli
-from reprobuild.compare.environments.open import Running, compare
+from reprobuild.compare.environments.open import Running, capture_here, compare
 from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.errors import SnapshotError
 from reprobuild.lock.file import write_lock
+from tests.capture.repositories import BASE
+from tests.capture.test_secrets import plant_distribution
 from tests.compare.samples import NO_ENGINE, SNAPSHOT, compared, make_image
 from tests.conftest import ROOT, reprobuild
 from tests.verify.samples import make_lock
@@ -156,6 +158,36 @@ def test_the_running_environment_is_that_of_its_capture(job: Path, tmp_path: Pat
     lines = done.stdout.splitlines()
     assert lines[0].startswith("likeliest: LD_LIBRARY_PATH, only in A: /nonexistent (")
     assert any(line.split()[:5] == ["environment", "OMP_NUM_THREADS", "4", "->", "3"] for line in lines)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_uncommitted_changes_are_compared_by_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, installed: bool
+) -> None:
+    """A capture of `here` loses its diffs, as one may hold a secret, and keeps their hashes."""
+    job = tmp_path / "mysim"
+    job.mkdir()
+    git(job, "init", "--quiet")
+    (job / "pyproject.toml").write_text('[project]\nname = "mysim"\nversion = "1"\n')
+    (job / "train.py").write_text("print(1)\n")
+    git(job, "add", ".")
+    git(job, "commit", "--quiet", "-m", "one")
+    (job / "train.py").write_text("print(2)\n")
+    subprocess.run([BASE, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    (site,) = (tmp_path / "venv/lib").glob("python3*/site-packages")
+    if installed:
+        plant_distribution(site, "mysim", {"url": job.as_uri(), "dir_info": {"editable": True}})
+    python = tmp_path / "venv/bin/python"
+    running = Running(python=str(python), env={"PATH": f"{python.parent}:{os.environ['PATH']}"})
+    captured = tmp_path / "snapshot"
+    monkeypatch.chdir(job)
+    capture_here(running, captured)
+    assert (captured / ("mysim.diff" if installed else "mysim.patch")).is_file()
+    same = compare(str(captured), "here", running, NO_ENGINE, lambda text: None)
+    assert (same.differ, same.only_in_one, same.only_in_other) == ((), (), ())
+    (job / "train.py").write_text("print(3)\n")
+    changed = compare(str(captured), "here", running, NO_ENGINE, lambda text: None)
+    assert [item.name for item in changed.differ] == ["mysim"]
 
 
 def test_here_and_here(job: Path) -> None:

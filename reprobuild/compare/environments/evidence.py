@@ -17,7 +17,6 @@ from reprobuild.compare.environments.model import Aspect, Environment, Kind, Rep
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.resolve.interpreter.captured import MOST_PACKED
 from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts, PackedInterpreter
-from reprobuild.snapshot.model import Snapshot
 
 ABSENT = "absent"
 _PIECE = 1 << 20
@@ -52,6 +51,18 @@ def hash_bundles(captured: CaptureFacts | None, folder: Path) -> dict[str, str]:
     }
 
 
+def hash_diffs(folder: Path) -> dict[str, str]:
+    """Return the sha256 of each diff of a snapshot by its name, or the error.
+
+    The diff of a repository from which nothing is installed is a `.patch`.
+    """
+    return {
+        path.name: _hash(path, _LARGEST)
+        for suffix in (".diff", ".patch")
+        for path in folder.glob(f"*{suffix}")
+    }
+
+
 def hash_interpreter(captured: CaptureFacts | None, folder: Path) -> str | None:
     """Return the sha256 of the packed interpreter, or the error.
 
@@ -76,13 +87,10 @@ def _hash(path: Path, largest: int) -> str:
 
 
 def repository_evidence(
-    repository: CapturedRepository, snapshot: Snapshot, bundles: Mapping[str, str]
+    repository: CapturedRepository, bundles: Mapping[str, str], diffs: Mapping[str, str]
 ) -> RepositoryEvidence:
     """Return the proof of the tree of one repository."""
-    contents = {patch.file: patch.content for patch in snapshot.patches}
-    diff = "none" if repository.diff.file is None else ABSENT
-    if repository.diff.file in contents:
-        diff = f"sha256:{hashlib.sha256(contents[repository.diff.file]).hexdigest()}"
+    diff = "none" if repository.diff.file is None else diffs.get(repository.diff.file, ABSENT)
     bundle = bundles.get(repository.name, "none")
     stated = repository.name not in bundles or (
         repository.bundle is not None and bundle == f"sha256:{repository.bundle.sha256}"

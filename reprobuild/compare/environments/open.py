@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from reprobuild.capture.launch import capture
 from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
+from reprobuild.compare.environments.evidence import hash_diffs
 from reprobuild.compare.environments.image import from_image
 from reprobuild.compare.environments.lock import from_lock, with_choices
 from reprobuild.compare.environments.model import Environment
@@ -80,11 +81,10 @@ def open_side(
         say("capturing the running environment")
         captured = scratch / "captured"
         capture_here(running, captured)
-        for diff in captured.glob(
-            "*.diff"
-        ):  # capture.json has the trees; a diff with a secret would be refused
+        diffs = hash_diffs(captured)
+        for diff in captured.glob("*.diff"):  # one with a secret would be refused
             diff.unlink()
-        return from_snapshot(captured, HERE, "the running environment")
+        return from_snapshot(captured, HERE, "the running environment", diffs)
     path = Path(name)
     if name.startswith(("/", ".", "~")) and not path.exists():
         raise UsageError(f"there is nothing at {name}", hint=GIVE)

@@ -20,7 +20,9 @@ OTHER_BUNDLE = "{} has a bundle that is not the one of its capture.json"
 LEFT_OUT = "{} leaves the content of files out"
 
 
-def add_sources(gathered: EnvironmentBuilder, snapshot: Snapshot, bundles: Mapping[str, str]) -> None:
+def add_sources(
+    gathered: EnvironmentBuilder, snapshot: Snapshot, bundles: Mapping[str, str], diffs: Mapping[str, str]
+) -> None:
     """Add the repositories of a snapshot.
 
     They are complete work trees if captured, else commits of the freeze and digests of diffs.
@@ -38,11 +40,11 @@ def add_sources(gathered: EnvironmentBuilder, snapshot: Snapshot, bundles: Mappi
         if remark.understood and remark.place.file.endswith(".diff") and name in gathered.begin("source"):
             gathered.known["source"][name].setdefault("changes", NONE)
     if snapshot.captured:
-        _add_repositories(gathered, snapshot, snapshot.captured, bundles)
+        _add_repositories(gathered, snapshot.captured, bundles, diffs)
 
 
 def _add_repositories(
-    gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureFacts, bundles: Mapping[str, str]
+    gathered: EnvironmentBuilder, captured: CaptureFacts, bundles: Mapping[str, str], diffs: Mapping[str, str]
 ) -> None:
     """Add the captured work trees.
 
@@ -55,7 +57,7 @@ def _add_repositories(
             (_describe_nested(child, repository), child) for child in _list_nested(captured, repository)
         )
         proofs = tuple(
-            repository_evidence(part, snapshot, bundles)
+            repository_evidence(part, bundles, diffs)
             for part in (repository, *(child for _, child in inside))
         )
         if not proofs[0].stated:

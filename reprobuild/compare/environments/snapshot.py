@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from reprobuild.compare.environments import conda
 from reprobuild.compare.environments.channel import channels
-from reprobuild.compare.environments.evidence import hash_bundles, hash_interpreter
+from reprobuild.compare.environments.evidence import hash_bundles, hash_diffs, hash_interpreter
 from reprobuild.compare.environments.freeze import add_distributions, drop_foreign_lines
 from reprobuild.compare.environments.interpreter import add_packed, captured_build, reported_build
 from reprobuild.compare.environments.model import (
@@ -58,8 +58,16 @@ _HEADERS = {
 _DRIVER = re.compile(r"Kernel Module(?: for \S{1,20})?\s{1,8}(\d[\d.]{0,20})")
 
 
-def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Environment:
+def from_snapshot(
+    folder: Path, name: str, form: str = "snapshot", diffs: Mapping[str, str] | None = None
+) -> Environment:
     """Return the facts of a snapshot.
+
+    Args:
+        folder: the snapshot.
+        name: the user's name for it.
+        form: its form.
+        diffs: the result of `hash_diffs`, if the diffs are no longer in the snapshot.
 
     Raises:
         SnapshotError: see `read_snapshot` and `load_capture`.
@@ -68,12 +76,14 @@ def from_snapshot(folder: Path, name: str, form: str = "snapshot") -> Environmen
     bundles = hash_bundles(snapshot.captured, folder)
     archive = hash_interpreter(snapshot.captured, folder)
     captured = load_capture(folder) if snapshot.captured else None
-    return build_environment(snapshot, captured, name, form, bundles, archive)
+    diffs = hash_diffs(folder) if diffs is None else diffs
+    return build_environment(snapshot, captured, name, form, bundles, archive, diffs)
 
 
 def build_environment(
     snapshot: Snapshot, captured: CaptureDocument | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
+    diffs: Mapping[str, str] = MappingProxyType({}),
 ) -> Environment:  # fmt: skip
     """Return the facts of a snapshot and its `capture.json`.
 
@@ -84,12 +94,13 @@ def build_environment(
         form: its form.
         bundles: the result of `hash_bundles`.
         archive: the result of `hash_interpreter`.
+        diffs: the result of `hash_diffs`.
     """
     gathered = EnvironmentBuilder()
     snapshot = drop_foreign_lines(gathered, snapshot, captured)
     _add_lists(gathered, snapshot, captured)
     _add_conda(gathered, snapshot, captured)
-    add_sources(gathered, snapshot, bundles)
+    add_sources(gathered, snapshot, bundles, diffs)
     unlisted: dict[Kind, frozenset[str]] = {}
     if captured is None or captured.distributions is None:
         unlisted["python"] = HIDDEN
