@@ -3984,7 +3984,8 @@ class Entry(NamedTuple):
 class Files(NamedTuple):
     """Differences between a work tree and its index.
 
-    They are (mode, id) by path, None for a deleted file. `results` are directories of reprobuild, each with a slash.
+    They are (mode, id) by path, None for a deleted file. `products` are directories that a program made, each with a
+    slash.
     """
 
     changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
@@ -3994,7 +3995,7 @@ class Files(NamedTuple):
     inner: Dict[bytes, str]
     intended: List[bytes]
     touched: Set[bytes]
-    results: Set[bytes]
+    products: Set[bytes]
 
 
 class Repository:
@@ -6630,6 +6631,8 @@ class Folder(Dict[bytes, Any]):
 # --- reprobuild_portable/capture/repositories/untracked.py ---
 # Untracked files of a work tree.
 
+# The interpreter of a virtual environment.
+_PYTHONS = (b"/bin/python", b"/Scripts/python.exe")
 _SNAPSHOT = re.compile(rb'\{\s*"capture":\s*\d')
 
 
@@ -6645,8 +6648,8 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = output.split(b"\0")[:-1]
-    files.results.update(_find_results(repository, paths))
-    paths = [path for path in paths if not path.startswith(tuple(files.results))]
+    files.products.update(_find_products(repository, paths))
+    paths = [path for path in paths if not path.startswith(tuple(files.products))]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, but not its submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
@@ -6671,16 +6674,24 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
                 total, count = total + size, count + 1
 
 
-def _find_results(repository: Repository, paths: List[bytes]) -> Set[bytes]:
-    """Return the untracked directories with a snapshot or an image of reprobuild: they are no code of the job."""
+def _find_products(repository: Repository, paths: List[bytes]) -> Set[bytes]:
+    """Return the untracked directories that a program made, which are no code of the job.
+
+    They are snapshots and images of reprobuild, virtual environments, and those of conda.
+    """
     known = set(paths)
-    results = set()
+    products = set()
     for path in paths:
         folder, _, name = path.rpartition(b"/")
-        is_output = name == b"image.json" and folder + b"/reprobuild.lock" in known
-        if folder and (is_output or (name == b"capture.json" and _is_snapshot(repository, path))):
-            results.add(folder + b"/")
-    return results
+        if folder and (
+            (name == b"image.json" and folder + b"/reprobuild.lock" in known)
+            or (name == b"capture.json" and _is_snapshot(repository, path))
+            or (name == b"pyvenv.cfg" and not known.isdisjoint(folder + python for python in _PYTHONS))
+        ):
+            products.add(folder + b"/")
+        elif name == b"history" and folder.endswith(b"/conda-meta"):
+            products.add(folder[: -len(b"conda-meta")])
+    return products
 
 
 def _is_snapshot(repository: Repository, path: bytes) -> bool:
@@ -6725,8 +6736,8 @@ def _find_file_obstacle(place: str) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
-def _list_ignored(repository: Repository, results: Set[bytes]) -> Dict[str, Any]:
-    """Return the names of ignored files, with those of directories of reprobuild's results.
+def _list_ignored(repository: Repository, products: Set[bytes]) -> Dict[str, Any]:
+    """Return the names of ignored files, with those of directories that a program made.
 
     A directory is one name. Their content is not captured here.
     """
@@ -6735,7 +6746,7 @@ def _list_ignored(repository: Repository, results: Set[bytes]) -> Dict[str, Any]
         rows = repository.git(*words, seconds=LISTING)
     except GaveUpError as err:
         return {"reason": err.reason}
-    return _names({*rows.split(b"\0")[:-1], *results})
+    return _names({*rows.split(b"\0")[:-1], *products})
 
 
 def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
@@ -6967,7 +6978,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
         "shallow": _text(os.path.join(repository.common, "shallow")).split(),
-        "ignored": _list_ignored(repository, files.results), "inner": files.inner,
+        "ignored": _list_ignored(repository, files.products), "inner": files.inner,
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
         "borrowed": [_path(folder) for folder in repository.borrowed[:LISTED]],

@@ -17,6 +17,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.parsers.capture_json import load_capture
 from reprobuild_runtime import capture
 from tests.capture.repositories import (
+    BASE,
     ENV,
     LEAN,
     content,
@@ -858,7 +859,7 @@ def test_an_empty_file_that_is_only_intended_to_be_added(tmp_path: Path, born: b
     proved(top, tmp_path, tmp_path / "origin.git" if born else None)
 
 
-def test_results_of_reprobuild_are_no_code_of_the_job(tmp_path: Path) -> None:
+def test_products_of_reprobuild_are_no_code_of_the_job(tmp_path: Path) -> None:
     """A snapshot, an image and the directory of a tool with a file of that name lie in the job's repository."""
     top = new_origin(tmp_path, {"train.py": b"print(1)\n"})
     take(top, top / "repro" / "1")
@@ -874,3 +875,18 @@ def test_results_of_reprobuild_are_no_code_of_the_job(tmp_path: Path) -> None:
     shutil.rmtree(top / "half")
     take(top, tmp_path / "third")
     assert record(top / "repro" / "1")["worktree"] == record(tmp_path / "third")["worktree"]
+
+
+def test_an_environment_is_no_code_of_the_job(tmp_path: Path) -> None:
+    """Python 3.11 writes no `.gitignore` into a virtual environment; `lib/pyvenv.cfg` is a file of that name."""
+    top = new_origin(tmp_path, {"train.py": b"print(1)\n"})
+    subprocess.run([BASE, "-m", "venv", "--without-pip", str(top / "job" / "env")], check=True)
+    (top / "job/env/.gitignore").unlink(missing_ok=True)
+    write(top, "conda/conda-meta/history", b"==> 2026-01-01 <==\n")
+    write(top, "conda/lib/x.py", b"1\n")
+    write(top, "lib/pyvenv.cfg", b"version = 3.11\n")
+    write(top, "job/new.py", b"1\n")
+    take(top, tmp_path / "snapshot")
+    captured = record(tmp_path / "snapshot")
+    assert captured["untracked"] == {"count": 2, "paths": ["job/new.py", "lib/pyvenv.cfg"]}
+    assert captured["ignored"] == {"count": 2, "paths": ["conda/", "job/env/"]}

@@ -89,7 +89,8 @@ class Entry(NamedTuple):
 class Files(NamedTuple):
     """Differences between a work tree and its index.
 
-    They are (mode, id) by path, None for a deleted file. `results` are directories of reprobuild, each with a slash.
+    They are (mode, id) by path, None for a deleted file. `products` are directories that a program made, each with a
+    slash.
     """
 
     changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
@@ -99,7 +100,7 @@ class Files(NamedTuple):
     inner: Dict[bytes, str]
     intended: List[bytes]
     touched: Set[bytes]
-    results: Set[bytes]
+    products: Set[bytes]
 
 
 class Repository:

@@ -20,6 +20,8 @@ from reprobuild_portable.capture.repositories.objects import (
 )
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names
 
+# The interpreter of a virtual environment.
+_PYTHONS = (b"/bin/python", b"/Scripts/python.exe")
 _SNAPSHOT = re.compile(rb'\{\s*"capture":\s*\d')
 
 
@@ -35,8 +37,8 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = output.split(b"\0")[:-1]
-    files.results.update(_find_results(repository, paths))
-    paths = [path for path in paths if not path.startswith(tuple(files.results))]
+    files.products.update(_find_products(repository, paths))
+    paths = [path for path in paths if not path.startswith(tuple(files.products))]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, but not its submodule
             files.inner[path[:-1]] = os.path.join(repository.top, os.fsdecode(path[:-1]))
@@ -61,16 +63,24 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
                 total, count = total + size, count + 1
 
 
-def _find_results(repository: Repository, paths: List[bytes]) -> Set[bytes]:
-    """Return the untracked directories with a snapshot or an image of reprobuild: they are no code of the job."""
+def _find_products(repository: Repository, paths: List[bytes]) -> Set[bytes]:
+    """Return the untracked directories that a program made, which are no code of the job.
+
+    They are snapshots and images of reprobuild, virtual environments, and those of conda.
+    """
     known = set(paths)
-    results = set()
+    products = set()
     for path in paths:
         folder, _, name = path.rpartition(b"/")
-        is_output = name == b"image.json" and folder + b"/reprobuild.lock" in known
-        if folder and (is_output or (name == b"capture.json" and _is_snapshot(repository, path))):
-            results.add(folder + b"/")
-    return results
+        if folder and (
+            (name == b"image.json" and folder + b"/reprobuild.lock" in known)
+            or (name == b"capture.json" and _is_snapshot(repository, path))
+            or (name == b"pyvenv.cfg" and not known.isdisjoint(folder + python for python in _PYTHONS))
+        ):
+            products.add(folder + b"/")
+        elif name == b"history" and folder.endswith(b"/conda-meta"):
+            products.add(folder[: -len(b"conda-meta")])
+    return products
 
 
 def _is_snapshot(repository: Repository, path: bytes) -> bool:
@@ -115,8 +125,8 @@ def _find_file_obstacle(place: str) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
-def _list_ignored(repository: Repository, results: Set[bytes]) -> Dict[str, Any]:
-    """Return the names of ignored files, with those of directories of reprobuild's results.
+def _list_ignored(repository: Repository, products: Set[bytes]) -> Dict[str, Any]:
+    """Return the names of ignored files, with those of directories that a program made.
 
     A directory is one name. Their content is not captured here.
     """
@@ -125,7 +135,7 @@ def _list_ignored(repository: Repository, results: Set[bytes]) -> Dict[str, Any]
         rows = repository.git(*words, seconds=LISTING)
     except GaveUpError as err:
         return {"reason": err.reason}
-    return _names({*rows.split(b"\0")[:-1], *results})
+    return _names({*rows.split(b"\0")[:-1], *products})
 
 
 def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
