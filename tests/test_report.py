@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,21 @@ def test_a_drifting_workload_gets_the_command_that_finds_where() -> None:
     ) in lines
     same = make_verdict(work=work, comparisons=comparisons[1:])
     assert "reprobuild trace" not in render_text(make_lock(), IMAGE, same, Path("out"))
+
+
+@pytest.mark.parametrize("pad", [0, 990, 1000, 1010, 3000])
+def test_a_long_command_is_not_cut_inside_its_quotes(pad: int, tmp_path: Path) -> None:
+    """People copy the line: a shell must not run a part of it."""
+    command = "python train.py " + "a" * 1500 + "'$(touch pwned)" + "b" * pad + '"\\'
+    comparisons = (WorkComparison(name="artefact m.pt", verdict="drift", detail="x"),)
+    verdict = make_verdict(cpu="drift", work=WorkRecord(command=command, seed=7), comparisons=comparisons)
+    (line,) = (
+        row for row in render_text(make_lock(), IMAGE, verdict, Path("out")).splitlines() if "drifts" in row
+    )
+    line = line.partition(": ")[2]
+    assert shlex.split(line)[-1] == (command if pad < 450 else "COMMAND")
+    subprocess.run(["bash", "-c", f"reprobuild() {{ :; }}; {line}"], cwd=tmp_path, check=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_round_trip_that_did_not_run_is_not_called_exact() -> None:

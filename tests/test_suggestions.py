@@ -163,3 +163,8 @@ def test_a_word_that_is_close_to_no_name() -> None:
 
 def test_an_error_that_suggests_nothing_has_its_own_hint(said: Said) -> None:
     assert said.failed("zzzzz")[2] == "see `reprobuild --help`"
+
+
+def test_a_suggested_name_is_one_word_of_a_shell() -> None:
+    """A name can come from a snapshot or an image of others."""
+    assert did_you_mean("train.pyid", ["train.py;id"]) == "did you mean `'train.py;id'`?"

@@ -13,7 +13,7 @@ from typing import IO
 
 from reprobuild.bisect.trial import TrialCommand
 from reprobuild.errors import ReproError, UsageError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_path, display_text
 from reprobuild.infra.suggest import find_close
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.untrusted.tars import UNREADABLE
@@ -140,5 +140,5 @@ def _advise(script: str, lock: Lock, command: TrialCommand, open_source: OpenSou
                 path for path, kind in (_list_names(source, open_source) or {}).items() if kind == "file"
             ]
             if close := find_close(below, names):
-                return f"did you mean `{display_text(close)}`, in {display_text(source.path)}?"
+                return f"did you mean `{shlex.quote(display_path(close))}`, in {display_text(source.path)}?"
     return "name a script of the image, or mount its directory, and start in it: -v DIR:/job --workdir /job"

@@ -27,7 +27,7 @@ def find_close(word: str, names: Iterable[str], least: float = 0.6) -> str:
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Ask whether a close name was meant, or return an empty text."""
     close = find_close(word, names)
-    return f"did you mean `{close}`?" if close else ""
+    return f"did you mean `{escape_text(shlex.quote(close))}`?" if close else ""
 
 
 def suggest_path(path: Path, is_meant: Callable[[Path], bool] = lambda _: True) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from reprobuild.report.difference import safe_text
+from reprobuild.infra.display import escape_text
 from reprobuild.verify.verdict import DriftTrace, Verdict
+
+_LONGEST = 2000  # characters of a command
 
 
 def trace_rows(trace: DriftTrace) -> list[tuple[str, str]]:
@@ -43,4 +45,6 @@ def trace_lines(verdict: Verdict, out: Path) -> list[str]:
     words += [word for name, value in work.variables.items() for word in ("-e", f"{name}={value}")]
     words += ["-w", work.workdir] if work.workdir else []
     words += [word for name in files for word in ("--output-file", name)]
-    return [f"find where it drifts: {safe_text(shlex.join([*words, '--', 'sh', '-c', work.command]), 2000)}"]
+    lines = (shlex.join([*words, "--", "sh", "-c", work.command]), shlex.join([*words, "--", "COMMAND"]))
+    # A shortened command could end in the middle of a quoted word, whose rest a shell would run.
+    return [f"find where it drifts: {escape_text(line)}" for line in lines if len(line) <= _LONGEST][:1]

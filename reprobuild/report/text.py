@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from reprobuild.image.model import NATIVE, Image
 from reprobuild.infra.columns import align
+from reprobuild.infra.display import escape_text
 from reprobuild.lock.model import OF_NO_LINE, Lock, Outcome, Resolution
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.report.code import describe_changes, find_code, render_code
@@ -91,7 +92,7 @@ def _check_lines(verdict: Verdict, lock: Lock, out: Path) -> list[str]:
     if verdict.comparisons or "workload" not in verdict.parts:
         return []
     command = f"reprobuild verify {shlex.quote(str(out))} --workload 'COMMAND' --output-file FILE"
-    return [f"your work is not checked; check it: {' '.join((safe_text(command), *_mount(lock)))}"]
+    return [f"your work is not checked; check it: {' '.join((escape_text(command), *_mount(lock)))}"]
 
 
 def _result_lines(

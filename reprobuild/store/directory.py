@@ -42,13 +42,12 @@ class StoreDirectory:
         """
         self._hold(make=True)
         with self._guard:
-            try:
-                if self._locked and self._holder is not None:
-                    fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            alone = fcntl.LOCK_EX | fcntl.LOCK_NB
+            if self._locked and self._holder is not None and not try_lock(self._holder, alone):
+                fcntl.flock(self._holder, fcntl.LOCK_SH)  # Linux drops it when a stronger lock is refused
                 raise FetchError(
                     f"another process uses the store {self.root}", hint="run it again when that has ended"
-                ) from None
+                )
             try:
                 yield self._locked
             finally:

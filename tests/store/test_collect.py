@@ -174,6 +174,8 @@ def test_nothing_is_removed_while_another_process_is_at_work(made: Made, tmp_pat
         assert collect(made.store, [tmp_path / "x.lock"], dry_run=True).removed.files > 0
         assert made.store.has(stray)
         process.stdin.close()
+    with pytest.raises(FetchError, match="another process uses the store"):  # the refused one still does
+        collect(Store(made.store.root), [tmp_path / "x.lock"])
     collect(made.store, [tmp_path / "x.lock"])
     assert not made.store.has(stray)
 

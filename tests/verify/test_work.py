@@ -276,8 +276,10 @@ def test_what_cannot_be_put_aside() -> None:
         (index(entry("a")), index(entry("a")), "identical", "d" * 64),
         (index(), index(), "inconclusive", "the command wrote no such file; there is nothing"),
         (index(there={"P": ("x.pt",)}), index(), "inconclusive", "there is x.pt"),
-        (index(others=("a/Q", "P", "my a/P")), index(), "inconclusive", "the command wrote no such file, but below "
-         "{out}: name it with --output-file '{out}/P' --output-file '{out}/my a/P'; there is nothing"),
+        (index(others=("a/Q", "P", "my-a/P")), index(), "inconclusive", "the command wrote no such file, but below "
+         "{out}: name it with --output-file '{out}/P' --output-file '{out}/my-a/P'; there is nothing"),
+        *((index(others=(name,)), index(), "inconclusive", "the command wrote no such file; there is nothing")
+          for name in ("my a/P", "\x7f$(id)\"\"';/P", "$(id)/P", f"{'a' * 100}/P", "a\n/P")),
         (index(written=[WrittenFile(path=f"/{name}", size=1) for name in ("reprobuild-out/a/P", "job/P", "x/Q")]),
          index(), "inconclusive", "the command wrote no such file, but below {out}: name it with "
          "--output-file '{out}/a/P'; there is nothing"),

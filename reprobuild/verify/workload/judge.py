@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
+from reprobuild.infra.display import escape_text
 from reprobuild.infra.untrusted.strings import OptionalSha256
 from reprobuild.verify.verdict import V, WorkComparison
 from reprobuild.verify.workload.output_index import OUTPUTS, OutputEntry, OutputIndex, Text
@@ -28,6 +29,8 @@ KINDS_EXCUSED = (
     "time", "rate", "memory", "host", "process", "run", "folder", "address", "spaces", "ignored",
 )  # fmt: skip
 MOST_EXCUSED = 1_000_000_000  # values of one file; a verdict file holds no larger number
+# Names that no shell reads as more than a word, in whatever part of a line they stand.
+_PLAIN = re.compile(r"[\w+.,:@%=/-]{1,100}", re.ASCII)
 SAID = 3  # lines on NaN of one file
 WITHHELD = "(what differs here looks like a secret, and is not quoted)"
 
@@ -133,10 +136,14 @@ def judge_artefact(
 
 
 def _suggest_option(pattern: str, index: OutputIndex) -> str:
-    """Return the options for files below `{out}` with the name of a pattern that matched no file."""
+    """Return the options for files below `{out}` with the name of a pattern that matched no file.
+
+    People copy them, and each display shortens and escapes the line: names have no character that a shell reads.
+    """
     last, below = pattern.rpartition("/")[2], f"{OUTPUTS}/"
     written = [file.path.removeprefix(below) for file in index.written if file.path.startswith(below)]
-    names = [name for name in (*index.others, *written) if fnmatchcase(name.rpartition("/")[2], last)][:SAID]
+    plain = filter(_PLAIN.fullmatch, (*index.others, *written))
+    names = [name for name in plain if fnmatchcase(name.rpartition("/")[2], last)][:SAID]
     options = " ".join(f"--output-file {shlex.quote(f'{{out}}/{name}')}" for name in names)
     return f", but below {{out}}: name it with {options}" if options else ""
 
@@ -300,5 +307,5 @@ def display_line(line: str) -> str:
     line = secrets.redact(line[:_READ])
     if secrets.find(line.encode(errors="replace")):
         return f"{line.partition(':')[0][:100]}: {WITHHELD}"
-    line = line if line.isprintable() else ascii(line)[1:-1]
+    line = escape_text(line)
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
