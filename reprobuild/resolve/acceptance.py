@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from reprobuild.errors import LockError
-from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.completeness import ADD
-from reprobuild.resolve.interpreter.choice import ANY_PATCH, NO_FILE, PATCH
-from reprobuild.resolve.interpreter.other_pip import OTHER
-from reprobuild.resolve.line_resolutions import UNREAD
-from reprobuild.resolve.python.python_versions import format_python_ranges
-from reprobuild.resolve.sources.resolutions import NO_SOURCE
-from reprobuild.snapshot.file_kinds import field_of
+from reprobuild.resolve.deviation_remedies import LISTED, names_of, suggest_options, suggest_remedies
+from reprobuild.resolve.interpreter.choice import NO_FILE
 
-# Fields of Snapshot with lines of one package each.
-_LISTS = ("requirements", "packages", "conda", "rpms")
-_SHOWN = 5  # names in one sentence
-_LISTED = "which --verbose lists"
 _EXAMPLES = 2  # lines of a group that is summed up
 _GROUP = 4  # lines that are summed up: smaller groups are shown in full
-_ANOTHER = ("packages", "unknown-version")  # the image has a system package in another version
-# Distributions that compute: without one of them the job is different.
-_COMPUTING = frozenset(
-    {
-        "torch",
-        "pytorch",
-        "torchvision",
-        "torchaudio",
-        "tensorflow",
-        "jax",
-        "jaxlib",
-        "cupy",
-        "apex",
-        "flash-attn",
-        "transformer-engine",
-        "triton",
-    }
-)
-# CUDA's distributions of PyPI and conda: nvidia-cublas-cu12, cudatoolkit, cuda-cudart, libcublas, cudnn, nccl.
-_CUDA = re.compile(
-    r"nvidia-[a-z0-9-]+|cuda(?:toolkit|-[a-z0-9-]+)|lib(?:cu|np|nv)[a-z]+(?:-[a-z]+)?|cudnn|nccl"
-)
-_NAMED = "; name it with "
-_SOURCE = "unreachable-source"
-_DIRECTORY = "directory-line"
-_UNKNOWN = "unknown-project"
-_MEANT = re.compile(r"; did you mean `([^`]*)`\?")
-_OPEN = "index-line"  # the class of a requirement without a version
 
 
 def accept_deviations(
@@ -86,49 +45,12 @@ def accept_deviations(
         lines = [line for title, group in groups.items() for line in _summary(title, group)]
         raise LockError(
             f"{_describe_refused(refused)} cannot be repeated exactly:\n" + "\n".join(lines),
-            hint="\n".join(
-                [
-                    *_suggest_names(words, rulings, refused),
-                    *_repository_advice(refused),
-                    *_python_advice(pythons),
-                    *_patch_advice(refused),
-                    *_capture_advice(refused),
-                    *_freeze_advice(refused),
-                    *_gap_advice(refused),
-                    *_unread_advice(refused),
-                    *_pin_advice(refused),
-                    *_spelling_advice(refused),
-                    *_source_advice(refused),
-                    *_index_advice(refused),
-                    *_accept_advice(refused),
-                ]
-            ),
-            options=[
-                *_python_options(pythons),
-                *_options_after(ANY_PATCH, refused),
-                *_options_after(ADD, refused),
-                _accept_options(refused),
-            ],
+            hint="\n".join(suggest_remedies(words, rulings, refused, pythons)),
+            options=suggest_options(refused, pythons),
             listing=["all of them:", *map(_format_resolution, refused)] if _has_long_group(groups) else (),
             refused=[_resolution_facts(ruling) for ruling in refused],
         )
     return tuple(marked)
-
-
-def names_of(ruling: Resolution) -> set[str]:
-    """Return the words by which `accept` may name a line: class, name and place."""
-    return {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}
-
-
-def _suggest_names(
-    words: Iterable[str], rulings: Sequence[Resolution], refused: Sequence[Resolution]
-) -> Iterator[str]:
-    """Yield a hint for each word that names no line, if a refused line has a close name."""
-    known = set[str]().union(*map(names_of, rulings))
-    names = sorted(set[str]().union(*map(names_of, refused)))
-    for word in sorted(set(words) - known):
-        if meant := did_you_mean(word, names):
-            yield f"--accept {shlex.quote(word)} names no captured line: {meant}"
 
 
 def _group_by_title(refused: Iterable[Resolution]) -> dict[str, list[Resolution]]:
@@ -152,7 +74,7 @@ def _summary(title: str, group: Sequence[Resolution]) -> list[str]:
         return [_format_resolution(ruling) for ruling in group]
     more = len(group) - _EXAMPLES
     examples = [f"    {r.place}: {r.subject}: {r.reason}" for r in group[:_EXAMPLES]]
-    return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, {_LISTED}"]
+    return [f"  {len(group)} of {title}:", *examples, f"    and {more} more, {LISTED}"]
 
 
 def _resolution_facts(ruling: Resolution) -> dict[str, object]:
@@ -167,181 +89,8 @@ def _format_resolution(ruling: Resolution) -> str:
     return f"  {ruling.place}: {name}{ruling.outcome} ({ruling.kind}): {ruling.reason}"
 
 
-def _python_advice(pythons: Sequence[str]) -> list[str]:
-    """Return advice on a Python that fits every pinned release.
-
-    Of several such Pythons it names the newest.
-    """
-    return [
-        f"every pinned release has a file for Python {format_python_ranges(pythons)}: the environment ran one of them; "
-        f"name it, such as `{option}`"
-        for option in _python_options(pythons)
-    ]
-
-
-def _python_options(pythons: Sequence[str]) -> list[str]:
-    return [f"--python {shlex.quote(python)}" for python in pythons[-1:]]
-
-
-def _patch_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return the option for any patch release, if the user named one that cannot be had."""
-    return [f"{ANY_PATCH}{option}" for option in _options_after(ANY_PATCH, refused)]
-
-
-def _capture_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return advice on capturing the exact Python.
-
-    It is given if another patch release replaces it.
-    """
-    if PATCH not in {ruling.kind for ruling in refused}:
-        return []
-    return [
-        "if the environment still exists, `reprobuild capture --include interpreter` captures it with its own Python"
-    ]
-
-
-def _freeze_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return how the freeze is taken, where another pip than the environment's wrote it."""
-    commands = [ruling.reason.rpartition("; take it again ")[2] for ruling in refused if ruling.kind == OTHER]
-    return [f"take the freeze again in the environment that ran {command}" for command in commands]
-
-
-def _gap_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return the option that adds what a list lacks."""
-    return [f"{ADD}{option}" for option in _options_after(ADD, refused)]
-
-
-def _options_after(begin: str, refused: Sequence[Resolution]) -> list[str]:
-    """Return the last parts of the reasons that have `begin`, without repetition."""
-    ends = (ruling.reason.rpartition(begin)[2] for ruling in refused if begin in ruling.reason)
-    return list(dict.fromkeys(ends))
-
-
-def _unread_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return advice on lines that cannot be read."""
-    places = [f"{ruling.file}:{ruling.line}" for ruling in refused if ruling.kind == UNREAD]
-    return [f"correct {_shorten_names(places)}"] if places else []
-
-
-def _pin_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return advice on pinning requirements without versions."""
-    open_lines = [ruling for ruling in refused if ruling.kind == _OPEN]
-    if not open_lines:
-        return []
-    file = open_lines[0].file
-    return [
-        f"{file} has {len(open_lines)} requirements without a version, which no freeze has. Write the versions of the "
-        f"environment that ran with `pip freeze > {shlex.quote(file)}`. If it is gone, `--as-of DATE` chooses the "
-        f"versions of that day; `uv pip compile {shlex.quote(file)} -o pinned.txt` writes those of today."
-    ]
-
-
-def _spelling_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return advice on names that no index has, and that are close to a known one."""
-    lines = [
-        f"if it is {match[1]}, write that in place of {ruling.subject} in {ruling.place}"
-        for ruling in refused if ruling.kind == _UNKNOWN and (match := _MEANT.search(ruling.reason))
-    ]  # fmt: skip
-    more = len(lines) - _SHOWN
-    return lines[:_SHOWN] + ([f"and {more} more names like these, {_LISTED}"] if more > 0 else [])
-
-
-def _repository_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return the options for lines whose repository or commit is unknown."""
-    rows = [ruling.reason.rpartition(_NAMED)[2] for ruling in refused if ruling.kind == NO_SOURCE]
-    if not rows:
-        return []
-    at_head = ", or @HEAD for the commit that a repository of this machine has checked out"
-    return [f"name each repository with {_shorten_options(list(dict.fromkeys(rows)))}{at_head}"]
-
-
-def _source_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return the options for repositories of unavailable sources."""
-    lines = []
-    if names := _subjects(refused, _SOURCE):
-        options = _shorten_options([f"--source {shlex.quote(name)}=PATH|URL" for name in names])
-        lines.append(f"name a bundle, a clone or another remote with {options}")
-    if names := _subjects(refused, _DIRECTORY):
-        options = _shorten_options([f"--source {shlex.quote(name)}=PATH@COMMIT" for name in names])
-        lines.append(f"if the directory is a repository, name it with {options}")
-    return lines
-
-
-def _subjects(refused: Iterable[Resolution], kind: str) -> list[str]:
-    return sorted({ruling.subject for ruling in refused if ruling.kind == kind})
-
-
-def _index_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return advice on finding torch, CUDA and other computing packages.
-
-    Without them the job is different.
-    """
-    lines = []
-    for field, places in (
-        ("requirements", "a page or a directory that has the wheel"),
-        ("conda", "a channel"),
-    ):
-        lost = (
-            r.subject for r in refused
-            if r.outcome == "unresolved" and r.kind != _OPEN and field_of(r.file) == field
-        )  # fmt: skip
-        names = [name for name in dict.fromkeys(lost) if _is_compute_package(name)]
-        options = " ".join(f"--index {shlex.quote(name)}=URL" for name in names[:_SHOWN])
-        if names:
-            lines.append(
-                f"{_shorten_names(names)} can come from {places}: "
-                f"{options if field == 'requirements' else '--channel URL'}"
-            )
-    return lines
-
-
-def _is_compute_package(name: str) -> bool:
-    """Tell whether a distribution computes, or is a part of CUDA."""
-    canonical = str(canonicalize_name(name))
-    return canonical in _COMPUTING or _CUDA.fullmatch(canonical) is not None
-
-
-def _accept_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return the options that accept each class.
-
-    The packages that the image would lack are listed.
-    """
-    kinds = sorted({ruling.kind for ruling in refused})
-    lines = [f"to go on without exactly these: {_accept_options(refused)}"]
-    for kind in kinds:
-        lost = [
-            ruling.subject
-            for ruling in refused
-            if (ruling.kind, ruling.outcome) == (kind, "unresolved")
-            and field_of(ruling.file) in _LISTS
-            and ruling.subject != ruling.file  # a line that was not understood names no package
-            and (field_of(ruling.file), kind) != _ANOTHER
-        ]
-        if lost:
-            lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_shorten_names(lost)}")
-    return lines
-
-
-def _accept_options(refused: Sequence[Resolution]) -> str:
-    """Return the options that accept all refused lines by their classes."""
-    kinds = sorted({ruling.kind for ruling in refused})
-    return " ".join(f"--accept {shlex.quote(kind)}" for kind in kinds)
-
-
 def _describe_refused(refused: Sequence[Resolution]) -> str:
     """Return the number of refused lines, and the Python if the user named it: no line was captured for it."""
     lines = sum(ruling.file != NO_FILE for ruling in refused)
     parts = [f"{lines} captured line" + "s" * (lines > 1)] if lines else []
     return " and ".join([*parts, *(["the chosen Python"] if lines < len(refused) else [])])
-
-
-def _shorten_options(options: Sequence[str]) -> str:
-    """Return the first options, and the others' number: the reason of each line has its own."""
-    more = len(options) - _SHOWN
-    return " ".join(options[:_SHOWN]) + (f" and {more} more, {_LISTED}" if more > 0 else "")
-
-
-def _shorten_names(names: Sequence[str]) -> str:
-    """Return the first names for a sentence, and the others' number."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -16,7 +16,7 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.errors import UsageError
 from reprobuild.infra.suggest import find_close
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.acceptance import names_of
+from reprobuild.resolve.deviation_remedies import names_of
 from reprobuild.resolve.interpreter.other_pip import rule_other_pip
 from reprobuild.resolve.line_resolutions import rule_unread
 from reprobuild.snapshot.model import (
