@@ -241,30 +241,44 @@ def _is_compute_package(name: str) -> bool:
 
 
 def _accept_advice(refused: Sequence[Resolution]) -> list[str]:
-    """Return the options that accept each class.
-
-    The packages that the image would lack are listed.
-    """
-    kinds = sorted({ruling.kind for ruling in refused})
+    """Return the options that accept all refused lines, and the packages that the image would lack."""
     lines = [f"to go on without exactly these: {_accept_options(refused)}"]
-    for kind in kinds:
-        lost = [
-            ruling.subject
-            for ruling in refused
-            if (ruling.kind, ruling.outcome) == (kind, "unresolved")
-            and field_of(ruling.file) in _LISTS
-            and ruling.subject != ruling.file  # a line that was not understood names no package
-            and (field_of(ruling.file), kind) != _ANOTHER
-        ]
-        if lost:
-            lines.append(f"with --accept {shlex.quote(kind)} the image will NOT have {_shorten_names(lost)}")
+    for kind in sorted({ruling.kind for ruling in refused}):
+        if lost := [ruling.subject for ruling in refused if ruling.kind == kind and _is_lost(ruling)]:
+            options = _join_accepts(_accept_words(kind, refused))
+            lines.append(f"with {options} the image will NOT have {_shorten_names(lost)}")
     return lines
 
 
+def _is_lost(ruling: Resolution) -> bool:
+    """Tell whether the image would lack the package of a line."""
+    field = field_of(ruling.file)
+    return (
+        ruling.outcome == "unresolved"
+        and field in _LISTS
+        and ruling.subject != ruling.file  # a line that was not understood names no package
+        and (field, ruling.kind) != _ANOTHER
+    )
+
+
+def _accept_words(kind: str, refused: Sequence[Resolution]) -> list[str]:
+    """Return the words that accept the lines of a class.
+
+    Few lost packages are named: a script that accepts their class would later accept the loss of others.
+    """
+    rulings = [ruling for ruling in refused if ruling.kind == kind]
+    names = sorted({ruling.subject for ruling in rulings})
+    return names if all(map(_is_lost, rulings)) and len(names) <= _SHOWN else [kind]
+
+
 def _accept_options(refused: Sequence[Resolution]) -> str:
-    """Return the options that accept all refused lines by their classes."""
+    """Return the options that accept all refused lines."""
     kinds = sorted({ruling.kind for ruling in refused})
-    return " ".join(f"--accept {shlex.quote(kind)}" for kind in kinds)
+    return _join_accepts(dict.fromkeys(word for kind in kinds for word in _accept_words(kind, refused)))
+
+
+def _join_accepts(words: Iterable[str]) -> str:
+    return " ".join(f"--accept {shlex.quote(word)}" for word in words)
 
 
 def _shorten_options(options: Sequence[str]) -> str:

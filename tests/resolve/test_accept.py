@@ -202,7 +202,7 @@ def test_the_hint_for_requirements_without_versions_leads_to_a_list_that_locks(
         accept_deviations([open_line], [])
     first, *others = caught.value.hint.splitlines()
     assert first.startswith("requirements.txt has 1 requirements without a version, which no freeze has")
-    assert others[-1] == "with --accept index-line the image will NOT have tool"
+    assert others[-1] == "with --accept tool the image will NOT have tool"
     (command,) = re.findall("`(uv pip compile [^`]*)`", first)
     env = {**os.environ, "UV_FIND_LINKS": str(wheels), "UV_NO_INDEX": "1"}
     program, *arguments = shlex.split(command)
@@ -309,7 +309,7 @@ def test_all_that_cannot_be_had_is_one_error(around: ResolveContext, monkeypatch
         "check the network and the proxy settings, or name a mirror: --service torch-index=URL"
     )
     assert (
-        "with --accept unreachable-index the image will NOT have torch, torchvision\n"
+        "with --accept torch --accept torchvision the image will NOT have torch, torchvision\n"
         in f"{caught.value.hint}\n"
     )
     words = ("unreachable-index", "unreachable-source", "index-line", "archive-line")
