@@ -83,7 +83,8 @@ def test_the_closing_lines() -> None:
         "manifest  sha256:3",
         "",
         "run it: reprobuild run 'my results' --seed 7 -- COMMAND",
-        "your work is not checked; check it: reprobuild verify 'my results' --workload 'COMMAND' --output-file FILE",
+        "your work is not checked; check it: reprobuild verify 'my results' --workload 'COMMAND {out}/FILE' "
+        "--output-file '{out}/FILE'",
         "report: my results/report.html",
         "image: reprobuild:0123456789ab, 353 MB, in my results/image",
         "time: 5 min 17 s",
@@ -97,7 +98,7 @@ def test_an_image_without_code_is_checked_with_this_directory() -> None:
     lines = render_text(make_lock(sources=()), IMAGE, make_verdict(), Path("out")).splitlines()
     mount = '-v "$PWD":/job --workdir /job'
     assert f"run it: reprobuild run out --seed 7 {mount} -- COMMAND" in lines
-    command = f"reprobuild verify out --workload 'COMMAND' --output-file FILE {mount}"
+    command = f"reprobuild verify out --workload 'COMMAND {{out}}/FILE' --output-file '{{out}}/FILE' {mount}"
     assert f"your work is not checked; check it: {command}" in lines
 
 

@@ -5,7 +5,6 @@ It has the pinned lines, the deviations with reasons, the verdict, and the comma
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
@@ -15,7 +14,6 @@ from msgspec import UNSET
 
 from reprobuild.image.model import NATIVE, Image
 from reprobuild.infra.columns import align
-from reprobuild.infra.display import escape_text
 from reprobuild.lock.model import OF_NO_LINE, Lock, Outcome, Resolution
 from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
 from reprobuild.report.code import describe_changes, find_code, render_code
@@ -23,6 +21,7 @@ from reprobuild.report.determinism import verdict_lines
 from reprobuild.report.difference import safe_text
 from reprobuild.report.drift_trace import trace_lines
 from reprobuild.report.machine import machine_lines
+from reprobuild.report.next_commands import check_lines, run_command
 from reprobuild.report.units import format_bytes, format_duration
 from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.environment.path_mapping import unquote_directory
@@ -60,9 +59,9 @@ def render_text(
             "",
             *_digest_lines(lock, image),
             "",
-            f"run it: {_run_command(lock, out)}",
+            f"run it: {run_command(lock, out)}",
             *(trace_lines(verdict, out) if verdict else ()),
-            *(_check_lines(verdict, lock, out) if verdict else ()),
+            *(check_lines(verdict, lock, out) if verdict else ()),
             *_result_lines(image, verdict, out, size, seconds),
         ]
     )
@@ -77,22 +76,6 @@ def _digest_lines(lock: Lock, image: Image) -> list[str]:
         f"manifest  {image.manifest}",
         *(f"{kind:<8}  {digest}" for kind, digest in (("sif", image.sif), ("sqsh", image.sqsh)) if digest),
     ]
-
-
-def _run_command(lock: Lock, out: Path) -> str:
-    return " ".join((f"reprobuild run {shlex.quote(str(out))} --seed 7", *_mount(lock), "-- COMMAND"))
-
-
-def _mount(lock: Lock) -> tuple[str, ...]:  # an image without sources has none of the user's code
-    return () if lock.sources else ('-v "$PWD":/job --workdir /job',)
-
-
-def _check_lines(verdict: Verdict, lock: Lock, out: Path) -> list[str]:
-    """Return the command for a check of the user's own work, or nothing after such a check."""
-    if verdict.comparisons or "workload" not in verdict.parts:
-        return []
-    command = f"reprobuild verify {shlex.quote(str(out))} --workload 'COMMAND' --output-file FILE"
-    return [f"your work is not checked; check it: {' '.join((escape_text(command), *_mount(lock)))}"]
 
 
 def _result_lines(
