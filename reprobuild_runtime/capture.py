@@ -5518,6 +5518,9 @@ def _list_losses(repositories: Sequence[Mapping[str, Any]]) -> List[str]:
 # --- reprobuild_portable/capture/output.py ---
 # The directory of a snapshot, written as a whole.
 
+ALREADY_TAKEN = "the directory has a snapshot already, of an earlier run or of another rank of this one"
+BEING_TAKEN = "another process is capturing into this directory"
+
 
 @contextlib.contextmanager
 def _add_directory_to_errors(folder: str) -> Iterator[None]:
@@ -7824,7 +7827,7 @@ def _capture(
     started = time.monotonic()
     claim = _claim_target(folder, seconds)
     if claim is None:
-        return _report(folder, note="another process has captured, or is capturing, into this directory")
+        return _report(folder, note=ALREADY_TAKEN if _is_taken(folder) else BEING_TAKEN)
     scratch = _scratch(claim)
     captured = False
     try:

@@ -17,6 +17,9 @@ from reprobuild_portable.capture.model import FILE_MODE, FOLDER_MODE, Unwritable
 from reprobuild_portable.capture.processes import _WATCHER
 from reprobuild_portable.host import host
 
+ALREADY_TAKEN = "the directory has a snapshot already, of an earlier run or of another rank of this one"
+BEING_TAKEN = "another process is capturing into this directory"
+
 
 @contextlib.contextmanager
 def _add_directory_to_errors(folder: str) -> Iterator[None]:

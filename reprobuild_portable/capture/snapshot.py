@@ -12,9 +12,12 @@ from reprobuild_portable.capture.limits import SECONDS
 from reprobuild_portable.capture.model import UnwritableError
 from reprobuild_portable.capture.notes import _list_losses
 from reprobuild_portable.capture.output import (
+    ALREADY_TAKEN,
+    BEING_TAKEN,
     _add_directory_to_errors,
     _claim_target,
     _finish_undisturbed,
+    _is_taken,
     _publish_directory,
     _remove,
     _scratch,
@@ -73,7 +76,7 @@ def _capture(
     started = time.monotonic()
     claim = _claim_target(folder, seconds)
     if claim is None:
-        return _report(folder, note="another process has captured, or is capturing, into this directory")
+        return _report(folder, note=ALREADY_TAKEN if _is_taken(folder) else BEING_TAKEN)
     scratch = _scratch(claim)
     captured = False
     try:

@@ -12,9 +12,10 @@ import pytest
 from reprobuild.capture.launch import closing_notes
 from reprobuild.report.text import render_snapshot
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild_portable.capture.output import ALREADY_TAKEN
 from tests.capture.repositories import BASE, LEAN, ROOT
 
-TAKEN = "reprobuild capture: another process has captured, or is capturing, into this directory"
+TAKEN = f"reprobuild capture: {ALREADY_TAKEN}"
 WARNING = (
     "warning: no environment is active, and reprobuild's own was captured: activate yours and capture again with "
     "another -o DIR, or name its interpreter with --python PATH"

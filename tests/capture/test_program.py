@@ -94,10 +94,7 @@ def test_a_late_rank_leaves_the_snapshot_alone(tmp_path: Path) -> None:
     assert report(run_program("-o", tmp_path / "out", "--json", env=LEAN))["captured"]
     before = (tmp_path / "out" / "capture.json").read_bytes()
     second = report(run_program("-o", tmp_path / "out", "--json", env=LEAN))
-    assert (second["captured"], second["note"]) == (
-        False,
-        "another process has captured, or is capturing, into this directory",
-    )
+    assert (second["captured"], second["note"]) == (False, capture.ALREADY_TAKEN)
     assert (tmp_path / "out" / "capture.json").read_bytes() == before
 
 
