@@ -23,7 +23,7 @@ _PYTHONS = ("bin/python", "Scripts/python.exe", "python.exe")
 ISOLATED = ("-I", "-S")
 PROGRAM = "reprobuild capture"  # begins each line of the program
 # Its notes.
-_TAKEN = "another process has captured, or is capturing, into this directory"
+_TAKEN = "the directory has a snapshot already, of an earlier run or of another rank of this one"
 _OCCUPIED = " is not empty, and holds no snapshot of this program"
 _UNWRITABLE = tuple(
     f" cannot be written: {os.strerror(number)}"

@@ -66,7 +66,8 @@ def test_many_ranks_at_once_and_one_captures(tmp_path: Path) -> None:
     said = [json.loads(rank.communicate()[0]) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * RANKS
     assert sum(one["captured"] for one in said) == 1
-    assert all(one["captured"] or "another process" in one["note"] for one in said)
+    notes = {one["note"] for one in said if not one["captured"]}
+    assert notes <= {capture.ALREADY_TAKEN, capture.BEING_TAKEN, "another process was quicker"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert document(tmp_path / "out")["capture"] == capture.VERSION
 
