@@ -26,6 +26,7 @@ from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.sources.captured_sources import rule_losses
 from reprobuild.resolve.sources.resolutions import NO_SOURCE, split_branch
+from reprobuild.resolve.system.missing_list import count_rpms, rule_missing_list
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Requirement, Snapshot
 
@@ -94,11 +95,19 @@ def _questions(
     yield from _lost_files(snapshot, decisions)
     accepted = set(decisions.accept)
     yield from _unread_lines(snapshot, accepted)
-    if not (snapshot.packages or snapshot.rpms or {"no-apt-list", "apt-packages.txt"} & accepted):
-        yield SnapshotQuestion(
-            text="system packages: no list was captured; the base will have what is needed, as it is now",
-            options=("--accept no-apt-list",),
-        )
+    yield from _missing_list(snapshot, accepted)
+
+
+def _missing_list(snapshot: Snapshot, accepted: set[str]) -> Iterator[SnapshotQuestion]:
+    """Yield the question for a snapshot without a list of apt's packages, such as that of an rpm host."""
+    ruling, base = rule_missing_list(snapshot.rpms, ""), "the base will have what is needed, as it is now"
+    if snapshot.packages or names_of(ruling) & accepted:
+        return
+    text = f"no list was captured; {base}"
+    if snapshot.rpms:
+        host = f"the host had {count_rpms(snapshot.rpms)} ({ruling.file})"
+        text = f"{host}, and an image is of Debian or Ubuntu; {base}, and no package of rpm"
+    yield SnapshotQuestion(text=f"system packages: {text}", options=("--accept no-apt-list",))
 
 
 def _lost_files(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQuestion]:

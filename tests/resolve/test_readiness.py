@@ -108,6 +108,21 @@ def test_a_snapshot_without_packages_asks_for_them() -> None:
     assert first.text.startswith("no list of distributions: `pip freeze > requirements.txt`")
 
 
+@pytest.mark.parametrize("answer", ["no-apt-list", "rpm-qa.txt"])
+def test_an_rpm_host_asks_the_question_of_lock(tmp_path: Path, answer: str) -> None:
+    """An image has no package of rpm, so `lock` refuses such a list until the user accepts that."""
+    (tmp_path / "requirements.txt").write_text("click==8.1.7\n")
+    (tmp_path / "rpm-qa.txt").write_text("bash-5.1-2.el9.x86_64\npython3.11-3.11.7-1.el9.x86_64\n")
+    host = read_snapshot(tmp_path)
+    (question,) = list_questions(host, Decisions())
+    assert question.options == ("--accept no-apt-list",)
+    assert question.text == (
+        "system packages: the host had 2 packages of rpm (rpm-qa.txt), and an image is of Debian or Ubuntu; "
+        "the base will have what is needed, as it is now, and no package of rpm"
+    )
+    assert list_questions(host, Decisions(accept=(answer,))) == ()
+
+
 def test_a_captured_snapshot_has_no_question() -> None:
     captured = read_snapshot(ROOT / "examples" / "cpu-train" / "snapshot")
     assert list_questions(captured, Decisions()) == ()

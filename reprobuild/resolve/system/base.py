@@ -36,11 +36,12 @@ from reprobuild.resolve.system.fallback_sources import (
     list_further_archives,
     list_user_debs,
 )
-from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
+from reprobuild.resolve.system.missing_list import APT_LIST
+from reprobuild.resolve.system.packages import foreign_architectures, resolve_base
 from reprobuild.resolve.system.release import DistributionRelease
 from reprobuild.resolve.system.snapshot_archives import CurrentArchives, Past
 from reprobuild.resolve.system.version_search import Search, describe_moment
-from reprobuild.snapshot.model import AptList, Snapshot, SystemPackage
+from reprobuild.snapshot.model import AptList, RpmPackage, Snapshot, SystemPackage
 
 # Classes of resolutions that a package from elsewhere would change.
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -126,7 +127,7 @@ class ReleaseBase:
         base, rulings, self.index = find_base(
             self._snapshot.packages, self.index, self._search, roots=self.roots, drop=self._drop,
             chosen_for=self._wanted.release.evidence, libraries=libraries,
-            called=called if self._only_needed else None,
+            called=called if self._only_needed else None, rpms=self._snapshot.rpms,
         )  # fmt: skip
         debs, index = (*base.packages, *base.tools), self.index
         self._own.keep(
@@ -140,7 +141,7 @@ class ReleaseBase:
 def find_base(
     packages: tuple[SystemPackage, ...], index: SystemIndex, search: Search, *, roots: Iterable[str],
     drop: Collection[str] = (), chosen_for: str = "", libraries: Mapping[str, str] = _NOTHING,
-    called: Mapping[str, str] | None = None,
+    called: Mapping[str, str] | None = None, rpms: Sequence[RpmPackage] = (),
 ) -> tuple[Base, tuple[Resolution, ...], SystemIndex]:  # fmt: skip
     """Resolve the base, and search for packages that the index lacks.
 
@@ -151,7 +152,8 @@ def find_base(
     """
     base, rulings, index = resolve_with_search(
         lambda known: resolve_base(
-            packages, index=known, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries, called=called
+            packages, index=known, roots=roots, drop=drop, chosen_for=chosen_for, libraries=libraries,
+            called=called, rpms=rpms,
         ),
         lambda rulings: find_missing_packages(packages, rulings), packages, index, search,
     )  # fmt: skip

@@ -103,7 +103,7 @@ def choose_default_release(
     if not fitting:
         has = "; ".join(_describe_release(table[name]) for name in offered)
         raise LockError(
-            "no package list was captured, and no release that can be had fits; "
+            "no list of apt's packages was captured, and no release that can be had fits; "
             f"needed: {wants}; {has or 'there is none'}",
             hint=_remedy(need),
         )

@@ -21,9 +21,10 @@ from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import Base, BaseImage, Deb, ImagePackage, dpkg_name
 from reprobuild.resolve.system.image_overlay import find_outdated, make_image_candidate
 from reprobuild.resolve.system.image_packages import ImageSystem, PresentPackage
-from reprobuild.resolve.system.packages import APT_LIST, TOOLS, resolve_base
+from reprobuild.resolve.system.missing_list import APT_LIST, NO_LIST, rule_missing_list
+from reprobuild.resolve.system.packages import TOOLS, resolve_base
 from reprobuild.resolve.system.system_rules import find_exclusion
-from reprobuild.snapshot.model import SystemPackage
+from reprobuild.snapshot.model import RpmPackage, SystemPackage
 
 _ROUNDS = 30
 
@@ -91,7 +92,7 @@ class OverlayRequest(Struct, frozen=True, kw_only=True):
     They are the captured list, the names that the rest needs, and the names to leave out.
 
     `libraries` are packages of shared libraries, each with the asking package. `called` are captured packages with
-    called programs, each with its caller; None: every requested package.
+    called programs, each with its caller; None: every requested package. `rpms` are the packages of an rpm host.
     """
 
     packages: tuple[SystemPackage, ...]
@@ -99,6 +100,7 @@ class OverlayRequest(Struct, frozen=True, kw_only=True):
     drop: Collection[str] = ()
     libraries: Mapping[str, str] = {}
     called: Mapping[str, str] | None = None
+    rpms: tuple[RpmPackage, ...] = ()
 
 
 def resolve_image_base(
@@ -128,7 +130,7 @@ def resolve_image_base(
         base, rulings = resolve_base(
             request.packages, index=ImageIndex(index, present, outdated), drop=request.drop,
             roots=[*request.roots, *both, *sorted(outdated)], libraries=request.libraries,
-            called=request.called,
+            called=request.called, rpms=request.rpms,
         )  # fmt: skip
         broken = find_outdated(_overlay_candidates(base.packages, index), present, index)
         if broken <= outdated:
@@ -147,7 +149,12 @@ def resolve_image_base(
             for p in present.values()
         ),
     )
-    ruled = [_with_image_facts(ruling, captured, present, stays, image) for ruling in rulings]
+    ruled = [
+        rule_missing_list(request.rpms, f"{image.reference} with what is needed")
+        if ruling.kind == NO_LIST
+        else _with_image_facts(ruling, captured, present, stays, image)
+        for ruling in rulings
+    ]
     return (
         msgspec.structs.replace(
             base, packages=_added_debs(base.packages), tools=_added_debs(base.tools), image=whole
@@ -191,9 +198,6 @@ def _with_image_facts(
 ) -> Resolution:
     """Return a resolution with the facts of an image."""
     name, package = ruling.subject, present.get(ruling.subject)
-    if ruling.kind == "no-apt-list":
-        reason = f"no package list was captured; the base is {image.reference} with what is needed"
-        return msgspec.structs.replace(ruling, reason=reason)
     if package is None:
         return ruling
     captured = packages.get(name)

@@ -70,6 +70,7 @@ class ImageBase:
         foreign = foreign_architectures(snapshot.packages, request.architecture, decisions.drop)
         self.index = _index(self._system, request.architecture, foreign, context)
         self._packages, self.roots, self._drop = snapshot.packages, request.roots, decisions.drop
+        self._rpms = snapshot.rpms
         self._only_needed = decisions.system != "all"
         archives = list_further_archives(snapshot, decisions, context)
         self._own = StoreSource(context.store, self.index.distribution, self.index.release, archives)
@@ -102,7 +103,7 @@ class ImageBase:
         """
         request = OverlayRequest(
             packages=self._packages, roots=self.roots, drop=self._drop, libraries=libraries,
-            called=called if self._only_needed else None,
+            called=called if self._only_needed else None, rpms=self._rpms,
         )  # fmt: skip
         base, rulings, self.index = resolve_with_search(
             lambda index: resolve_image_base(self._image, self._system, index, request),

@@ -6,7 +6,7 @@ Each has a resolution.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -18,11 +18,11 @@ from reprobuild.lock.system import Base, Deb, dpkg_name
 from reprobuild.resolve.system.alternatives import describe_other_version, is_later_revision
 from reprobuild.resolve.system.closure import Closure, PackageChoice, find_reachable
 from reprobuild.resolve.system.metapackages import parts_without_drivers
+from reprobuild.resolve.system.missing_list import APT_LIST, rule_missing_list
 from reprobuild.resolve.system.needed import is_interpreter_part, is_library_or_data
 from reprobuild.resolve.system.system_rules import find_exclusion
-from reprobuild.snapshot.model import SystemPackage
+from reprobuild.snapshot.model import RpmPackage, SystemPackage
 
-APT_LIST = "apt-packages.txt"
 # Packages that realising the base needs: ownership without privileges. They are not part of the image.
 TOOLS = ("fakeroot", "libfakeroot")
 ASKED = ("manual", "local", "upgradable")
@@ -81,6 +81,7 @@ def resolve_base(
     chosen_for: str = "",
     libraries: Mapping[str, str] = MappingProxyType({}),
     called: Mapping[str, str] | None = None,
+    rpms: Sequence[RpmPackage] = (),
 ) -> tuple[Base, tuple[Resolution, ...]]:
     """Choose the packages of the base; resolve captured ones.
 
@@ -96,6 +97,7 @@ def resolve_base(
         chosen_for: the reason for this release, without a captured package list.
         libraries: packages of shared libraries, each with the asking package.
         called: captured packages with called programs, each with its caller; None: every requested one.
+        rpms: the packages of an rpm host, for the reason of the deviation.
 
     Returns:
         The base, and the resolutions: one for each captured package, one of kind `added` for each package that was not
@@ -139,7 +141,8 @@ def resolve_base(
     rulings = [_make_resolution(p, chosen, refused[_package_key(p, native)], index) for p in packages]
     rulings += [_rule_addition(c) for key, c in sorted(chosen.items()) if packages and key not in captured]
     if not packages:
-        rulings.append(_rule_missing_list(index, chosen_for))
+        evidence = f"; {chosen_for}" if chosen_for else ""
+        rulings.append(rule_missing_list(rpms, f"what {index.label} holds now of what is needed{evidence}"))
     return base, tuple(rulings)
 
 
@@ -335,16 +338,4 @@ def _rule_addition(choice: PackageChoice) -> Resolution:
         outcome="in base",
         reason=f"{candidate.key} {candidate.version} was not captured; needed by {choice.asked_by}",
         kind="added",
-    )
-
-
-def _rule_missing_list(index: SystemIndex, chosen_for: str) -> Resolution:
-    return Resolution(
-        file=APT_LIST,
-        line=0,
-        subject=APT_LIST,
-        outcome="replaced",
-        reason=f"no package list was captured; the base is what {index.label} holds now of what is needed"
-        + (f"; {chosen_for}" if chosen_for else ""),
-        kind="no-apt-list",
     )
