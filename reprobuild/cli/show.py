@@ -20,6 +20,7 @@ from reprobuild.resolve.cuda.evidence import determine_cuda
 from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.interpreter.other_pip import find_other_pip
 from reprobuild.resolve.readiness import list_questions
+from reprobuild.resolve.sources.captured_checks import list_file_errors
 from reprobuild.resolve.vendor.hints import find_origin
 from reprobuild.snapshot.importers.import_snapshot import open_snapshot
 from reprobuild.snapshot.read import read_snapshot
@@ -38,7 +39,8 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
     """
     with open_snapshot(directory, common.print_note) as captured:
         snapshot = read_snapshot(captured)
-    decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
+        decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
+        errors = list_file_errors(snapshot, captured, decisions.drop)
     origin = find_origin(snapshot, read_services(decisions.services))
     questions = list_questions(snapshot, decisions)
     rulings = triage_snapshot(snapshot, decisions).rulings
@@ -51,6 +53,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
                 "cuda": msgspec.to_builtins(determine_cuda(snapshot)),
                 "image": msgspec.to_builtins(origin),
                 "questions": msgspec.to_builtins(questions),
+                "errors": [{"message": str(err), "hint": err.hint} for err in errors],
                 "other_pip": msgspec.to_builtins(find_other_pip(snapshot)),
             }
         )
@@ -61,4 +64,4 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
         if any(map(is_secret, user_options)):
             user_options = []
         user_options += confirming_options(directory, decisions_path)
-        common.print_report(render_readiness(questions, directory, user_options))
+        common.print_report(render_readiness(questions, directory, user_options, errors))

@@ -8,25 +8,39 @@ from pathlib import Path
 
 from reprobuild.infra.display import escape_text
 from reprobuild.resolve.readiness import SnapshotQuestion
+from reprobuild.resolve.sources.captured_checks import FileError
 
 
 def render_readiness(
-    questions: Sequence[SnapshotQuestion], path: Path, user_options: Sequence[str] = ()
+    questions: Sequence[SnapshotQuestion],
+    path: Path,
+    user_options: Sequence[str] = (),
+    errors: Sequence[FileError] = (),
 ) -> str:
     """Return the answer, the open questions with their options, and the next command.
 
     Args:
         path: the snapshot as the user named it.
         user_options: options of the user that answered questions; the next command repeats them.
+        errors: errors of the snapshot's files, which no option answers.
     """
     command = shlex.join(["reprobuild", "from-snapshot", str(path), "-o", "frozen", *user_options])
-    if not questions:
+    if not questions and not errors:
         return f"can be frozen: yes; next: {command}"
-    count = f"{len(questions)} open question" + "s" * (len(questions) > 1)
-    lines = [f"can be frozen: not yet, {count}"]
+    answer = "no" if errors else "not yet"
+    counts = _count(len(errors), "error"), _count(len(questions), "open question")
+    lines = [f"can be frozen: {answer}, {' and '.join(filter(None, counts))}"]
+    for err in errors:
+        lines += [f"  {escape_text(str(err))}", f"    hint: {escape_text(err.hint)}"]
     for question in questions:
         answer = f": {' '.join(question.options)}" if question.options else ""
         lines.append(f"  {escape_text(question.text)}{answer}")
     options = [option for question in questions for option in question.options]
-    first = "" if all(question.options for question in questions) else "change the snapshot as above, then "
+    answered = not errors and all(question.options for question in questions)
+    first = "" if answered else "change the snapshot as above, then "
     return "\n".join([*lines, f"next: {first}{' '.join([command, *options])}"])
+
+
+def _count(number: int, word: str) -> str:
+    """Return a number with its word, or an empty text for 0."""
+    return f"{number} {word}{'s' * (number > 1)}" if number else ""

@@ -64,6 +64,7 @@ from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.resolve.python.unreachable import Lost, check_availability
 from reprobuild.resolve.readiness import add_questions, list_questions
 from reprobuild.resolve.source_lines import name_repositories, try_sources
+from reprobuild.resolve.sources.captured_checks import list_file_errors
 from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.unused_overrides import describe_misspelt_words, describe_unused_overrides
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
@@ -78,10 +79,12 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveC
         LockError: a line cannot be decided, is unavailable, or differs and was not accepted. For a snapshot from inside
             a vendor's image, the hint names that image first.
         FetchError: a file or an index is unavailable.
+        SnapshotError: a file of a captured repository is damaged or missing.
         UsageError: a decision holds a secret, or `accept` has a word that accepts nothing.
     """
     refuse_secrets(decisions)
     check_words_early(decisions, snapshot)
+    check_availability(list_file_errors(snapshot, context.captured, decisions.drop), (), ())
     services = read_services(decisions.services)
     context = msgspec.structs.replace(context, services=services)
     try:

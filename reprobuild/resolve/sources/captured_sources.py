@@ -19,7 +19,7 @@ from reprobuild.ecosystems.git.repository import GitRepository as Git
 from reprobuild.ecosystems.git.restore.bundle import damage_error, read_pack
 from reprobuild.ecosystems.git.restore.paths import check_path, check_paths
 from reprobuild.ecosystems.git.tree_listing import Blob, Room
-from reprobuild.errors import LockError, ReproError
+from reprobuild.errors import ReproError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.addresses import RepositoryAddress, without_login
@@ -118,11 +118,6 @@ def _fetch_objects(
     repository: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git
 ) -> str:
     """Fetch a repository's objects; return the commit of its files."""
-    if repository.object_format != "sha1":
-        raise LockError(
-            f"{repository.name} is a repository of {repository.object_format}, and a lock names trees by sha1",
-            hint=f"leave it out with --drop {shlex.quote(repository.name)}",
-        )
     pack = read_pack(repository, folder)
     needed = repository.prerequisites if pack else tuple(oid for oid in (repository.head,) if oid)
     _fetch_commits(repository, needed, origin, git)

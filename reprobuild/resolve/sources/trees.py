@@ -35,6 +35,7 @@ from reprobuild.resolve.environment.path_mapping import (
 )
 from reprobuild.resolve.python.unreachable import check_availability
 from reprobuild.resolve.sources import missing
+from reprobuild.resolve.sources.captured_checks import check_repository
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.fetch_commit import NotFetchedError, fetch_commit
 from reprobuild.resolve.sources.large_trees import find_secret, find_secret_paths, list_tree_blobs
@@ -228,19 +229,8 @@ def _make_captured_source(placed: MappedRepository, inputs: SourceInputs) -> _Ma
     assert inputs.captured is not None
     repository, name, line = placed.repository, placed.name, placed.line
     patch = next((patch for patch in inputs.patches if patch.file == repository.diff.file), None)
-    if patch and repository.diff.size != len(patch.content):
-        raise SnapshotError(
-            f"{patch.file} was changed after the capture: it has {len(patch.content)} bytes, "
-            f"and had {repository.diff.size}",
-            hint="what goes into the image is read from the bundle: make the change in the repository, and capture "
-            "it again",
-        )
+    check_repository(placed, inputs.patches, inputs.captured, inputs.folder)
     known = {repository.diff.start, repository.base, repository.head}
-    if line and line.commit and not any(oid and oid.startswith(line.commit) for oid in known):
-        raise SnapshotError(
-            f"{line.place}: commit {line.commit[:12]} of {line.name} is none that {FILE} knows",
-            hint="the freeze and the capture are of two moments: capture again",
-        )
     with inputs.store.scratch() as folder:
         git = GitRepository(folder, inputs.env)
         try:

@@ -24,6 +24,7 @@ _ID_SIZES = {"sha1": 20, "sha256": 32}
 
 # A capture has budgets of some hundred megabytes; git takes the pack from memory.
 LARGEST = 4 << 30
+_SMALL = 64 << 20  # bytes that are hashed in a part of a second
 
 
 def damage_error(repository: CapturedRepository, reason: str) -> SnapshotError:
@@ -42,17 +43,9 @@ def read_pack(repository: CapturedRepository, folder: Path) -> bytes:
     Raises:
         SnapshotError: no bundle could be written, or it is not the one that capture.json describes.
     """
-    bundle = repository.bundle
-    if bundle is None:
+    bundle, path = repository.bundle, _locate_bundle(repository, folder)
+    if bundle is None or path is None:
         return b""
-    if bundle.file is None:
-        raise SnapshotError(
-            f"the changes of {repository.name} were not captured ({escape_text(bundle.reason)})",
-            hint="capture it again; `capture.json` says which budget was too small",
-        )
-    path = folder / bundle.file
-    if path.is_symlink() or not path.is_file():
-        raise damage_error(repository, f"{bundle.file} is missing or no file")
     prerequisites = b"".join(f"-{oid}\n".encode() for oid in repository.prerequisites)
     refs = b"".join(f"{oid} refs/reprobuild/{ref}\n".encode() for ref, oid in sorted(bundle.refs.items()))
     header = _HEADERS[repository.object_format] + prerequisites + refs + b"\n"
@@ -72,11 +65,50 @@ def read_pack(repository: CapturedRepository, folder: Path) -> bytes:
     return pack
 
 
+def check_bundle(repository: CapturedRepository, folder: Path) -> None:
+    """Refuse a bundle that is missing, or that is small and has another hash than capture.json says.
+
+    Args:
+        folder: the snapshot.
+
+    Raises:
+        SnapshotError: as `read_pack` does.
+    """
+    bundle, path = repository.bundle, _locate_bundle(repository, folder)
+    if bundle is None or path is None:
+        return
+    with open_plain(path, links=False)[0] as stream:
+        if os.fstat(stream.fileno()).st_size <= _SMALL:
+            _check_stream(repository, bundle, stream)
+
+
+def _locate_bundle(repository: CapturedRepository, folder: Path) -> Path | None:
+    """Return the path of a repository's bundle; None if it needs no bundle."""
+    bundle = repository.bundle
+    if bundle is None:
+        return None
+    if bundle.file is None:
+        raise SnapshotError(
+            f"the changes of {repository.name} were not captured ({escape_text(bundle.reason)})",
+            hint="capture it again; `capture.json` says which budget was too small",
+        )
+    path = folder / bundle.file
+    if path.is_symlink() or not path.is_file():
+        raise damage_error(repository, f"{bundle.file} is missing or no file")
+    return path
+
+
 def _read_checked(repository: CapturedRepository, bundle: GitBundle, stream: IO[bytes]) -> bytes:
     """Return the content of the bundle that capture.json describes.
 
     Another bundle is not read into memory.
     """
+    size = _check_stream(repository, bundle, stream)
+    return stream.read(size)
+
+
+def _check_stream(repository: CapturedRepository, bundle: GitBundle, stream: IO[bytes]) -> int:
+    """Refuse another bundle than the one that capture.json describes, and return its size in bytes."""
     size = os.fstat(stream.fileno()).st_size
     if size > LARGEST:
         raise damage_error(repository, f"{bundle.file} has {size} bytes, and at most {LARGEST} are read")
@@ -85,4 +117,4 @@ def _read_checked(repository: CapturedRepository, bundle: GitBundle, stream: IO[
     if not is_bundle or hash_stream(stream) != bundle.sha256:
         raise damage_error(repository, f"{bundle.file} is not the file that was written")
     stream.seek(0)
-    return stream.read(size)
+    return size
