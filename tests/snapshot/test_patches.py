@@ -71,7 +71,8 @@ def test_names(text: str, old: str | None, new: str | None) -> None:
 
 
 def test_modes() -> None:
-    found = one("diff --git a/f b/f\nold mode 100644\nnew mode 100755\nindex 012345a..012345b\n")
+    lines = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
+    found = one(f"diff --git a/f b/f\nold mode 100644\nnew mode 100755\nindex 012345a..012345b\n{lines}")
     assert (found.old_mode, found.new_mode) == ("100644", "100755")
 
 
@@ -172,6 +173,15 @@ def test_a_diff_that_the_recipe_took_in_the_wrong_folder(file: str) -> None:
         ("diff --cc x\nindex 012345,678901..000000\n", 1, "merge was not finished", "resolve"),
         (DIFF + "diff --cc x\nindex 012345,678901..000000\n", 9, "merge was not finished", "resolve"),
         ("diff --git a/a b/c d e\nold mode 100644\n", 1, "cannot be told apart", "git diff"),
+        (DIFF + DIFF.split("---")[0], 9, "the changes of the last file are missing", "cut short"),
+        (DIFF.split("+++")[0], 1, "the changes of the last file are missing", "cut short"),
+        (
+            DIFF + "diff --git a/y b/y\nnew file mode 100644\nindex 00000",
+            11,
+            "the header of a file has no end",
+            "cut short",
+        ),
+        (DIFF + "diff --git a/y b/y\nnew fi", 10, "the header of a file has no end", "cut short"),
         (DIFF.split("---")[0] + "GIT binary patch\n", 3, "no content", "cut short"),
         (DIFF.split("---")[0] + "GIT binary patch\nliteral 2\nJcccc\n\n", 5, "damaged line", "cut short"),
         (DIFF.split("---")[0] + "GIT binary patch\nliteral 0\nHcmV?d00001", 3, "no end", "cut short"),

@@ -42,6 +42,11 @@ _SIDES: dict[bytes, tuple[str, str]] = {
     b"---": ("old", ""),
     b"+++": ("new", ""),
 }
+# https://git-scm.com/docs/hash-function-transition: the ids of an empty file, by sha1 and by sha256.
+_EMPTY_BLOBS = (
+    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+)
 _AT_ONCE = 5000  # lines searched for secrets at once: the first one found is enough
 _CUT = "the diff is cut short: capture it again, and check that the disk was not full"
 
@@ -71,7 +76,8 @@ class _Walk:
     def __init__(self, data: bytes, file: str) -> None:
         self.file = file
         self.rows = data.split(b"\n")
-        if not self.rows[-1]:
+        self.has_end = not self.rows[-1]
+        if self.has_end:
             self.rows.pop()
         self.at = 0
         self.strip = 1
@@ -174,8 +180,12 @@ class _Walk:
                 self._read_hunk()
                 continue
             elif not _SIMILAR.fullmatch(row):
+                if self.at == len(self.rows) - 1 and not self.has_end:
+                    raise self.broken(self.at, "the header of a file has no end", _CUT)
                 break
             self.at += 1
+            if self.at == len(self.rows) and not missing and _needs_content(names, facts):
+                raise self.broken(start, "the changes of the last file are missing", _CUT)
         self._keep(start, names.get("old"), names.get("new"), facts, missing)
 
     def _keep(
@@ -259,6 +269,13 @@ class _Walk:
 def _deletes_whole(names: Mapping[str, str | None], facts: Mapping[str, str]) -> bool:
     """Tell whether a file is deleted, so that git needs no content: only the whole id of the old one."""
     return names.get("new", "") is None and len(facts.get("old_blob", "")) >= 40
+
+
+def _needs_content(names: Mapping[str, str | None], facts: Mapping[str, str]) -> bool:
+    """Tell whether the ids of a header differ, so that lines or a binary patch must follow; a deletion needs none."""
+    old, new = facts.get("old_blob", ""), facts.get("new_blob", "")
+    is_empty = any(blob.startswith(new) for blob in _EMPTY_BLOBS)
+    return old != new and not is_empty and names.get("new", "") is not None
 
 
 def _refuse_secrets(walk: _Walk) -> None:
