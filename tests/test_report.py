@@ -197,6 +197,16 @@ def test_the_closing_lines_without_a_verdict() -> None:
     ]
 
 
+def test_warnings_are_the_last_lines_before_the_digests() -> None:
+    lines = render_text(
+        make_lock(), IMAGE, make_verdict(notes=("a note",)), Path("out"), warnings=("code names A",)
+    ).splitlines()
+    place = lines.index("warning: code names A")
+    assert lines[place - 1] == "a note"
+    assert lines[place + 1] == ""
+    assert lines[place + 2].startswith("lock ")
+
+
 def test_an_image_without_the_users_code_is_run_with_this_directory() -> None:
     lines = render_text(make_lock(sources=()), IMAGE, None, Path("my results")).splitlines()
     assert lines[-4] == (

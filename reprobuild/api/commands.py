@@ -21,6 +21,7 @@ from reprobuild.pipeline import from_snapshot as pipeline
 from reprobuild.pipeline import verify as checks
 from reprobuild.pipeline.build import BuildOptions
 from reprobuild.pipeline.verify_options import VerifyOptions, check_parts
+from reprobuild.resolve.environment.mentions import describe_mentions
 from reprobuild.resolve.resolver import resolve_snapshot
 from reprobuild.run import run as runs
 from reprobuild.run.options import RunOptions
@@ -164,11 +165,13 @@ def from_snapshot(
     decisions = check_decisions(decisions)
     if check is not None:
         _check_parts(check)
+    context = context or open_context()
     sealed, image, verdict = pipeline.build_from_snapshot(
-        Path(folder), Path(out), decisions, context or open_context(), options, checks=check, nodes=read_nodes,
+        Path(folder), Path(out), decisions, context, options, checks=check, nodes=read_nodes,
         lock_path=None if lock_path is None else Path(lock_path),
     )  # fmt: skip
-    return BuildResult(lock=sealed, image=image, verdict=verdict, out=Path(out))
+    warnings = tuple(describe_mentions(sealed.rulings, sealed.sources, context.store))
+    return BuildResult(lock=sealed, image=image, verdict=verdict, out=Path(out), warnings=warnings)
 
 
 def verify(

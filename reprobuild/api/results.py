@@ -23,13 +23,15 @@ _HEIGHT = 640  # pixels of the report in a notebook
 class BuildResult(Struct, frozen=True, kw_only=True):
     """An image in an output directory, and its verdict if it was checked.
 
-    `lock` is sealed: it names the outputs of each build. `out` also holds the report, if there is a verdict.
+    `lock` is sealed: it names the outputs of each build. `out` also holds the report, if there is a verdict. `warnings`
+    are further differences that a user should know, such as variables that the job's code names and the image lacks.
     """
 
     lock: Lock
     image: Image
     verdict: Verdict | None
     out: Path
+    warnings: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -39,7 +41,9 @@ class BuildResult(Struct, frozen=True, kw_only=True):
     def render(self, seconds: float | None = None) -> str:
         """Return the text that the command line prints, with the duration of the command if it is given."""
         size = layout_size(self.out / self.image.layout)
-        return render_text(self.lock, self.image, self.verdict, self.out, size=size, seconds=seconds)
+        return render_text(
+            self.lock, self.image, self.verdict, self.out, size=size, seconds=seconds, warnings=self.warnings
+        )
 
     def __str__(self) -> str:
         return self.render()

@@ -6,7 +6,7 @@ It has the pinned lines, the deviations with reasons, the verdict, and the comma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -38,7 +38,8 @@ _FIRST = 3  # the number of them to list if there are more
 
 
 def render_text(
-    lock: Lock, image: Image, verdict: Verdict | None, out: Path, *, size: int = 0, seconds: float | None = None
+    lock: Lock, image: Image, verdict: Verdict | None, out: Path, *, size: int = 0, seconds: float | None = None,
+    warnings: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """Return the closing lines of `from-snapshot`: the differences, the digests, and the result.
 
@@ -47,6 +48,7 @@ def render_text(
         out: the output directory, as the user named it.
         size: of the image, in bytes; 0 if it is unknown.
         seconds: how long the command took; None if it is unknown.
+        warnings: further differences that a user should know.
     """
     return "\n".join(
         [
@@ -56,6 +58,7 @@ def render_text(
             *_conflict_lines(lock),
             *(_round_trip_lines(verdict) if verdict else ()),
             *(safe_text(note, 600) for note in (verdict.notes if verdict else ())),
+            *(f"warning: {safe_text(warning, 600)}" for warning in warnings),
             "",
             *_digest_lines(lock, image),
             "",

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from reprobuild import api
 from reprobuild.lock.model import Resolution
+from reprobuild.pipeline import from_snapshot
 from reprobuild.resolve.environment.environment import resolve_environment
 from reprobuild.resolve.environment.mentions import describe_mentions
 from reprobuild.snapshot.model import SourceLocation, Variable
+from reprobuild.store.store import Store
 from tests.image.made import Made, file
+from tests.report.samples import IMAGE
+from tests.verify.samples import make_lock
 
 NAMES = ("ALPHA", "BETA", "HOME", "OMP_NUM_THREADS", "HF_TOKEN")
 
@@ -47,6 +52,14 @@ def test_a_parameter_of_the_job_is_named(path: str, text: bytes, tmp_path: Path)
     )
 
 
+def test_a_tree_that_the_store_lacks_is_not_read(tmp_path: Path) -> None:
+    """The summary of a build repeats the message, and another process may have cleaned the store meanwhile."""
+    made = Made(tmp_path)
+    made.source("job", [file("train.py", b"os.environ['ALPHA']")])
+    empty = Store(tmp_path / "empty")
+    assert list(describe_mentions(rulings(*NAMES), made.sources, empty)) == []
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [
@@ -72,3 +85,17 @@ def test_the_option_puts_it_in() -> None:
     variable = Variable(name="ALPHA", value="1e-3", place=SourceLocation(file="env.txt", line=1))
     settings, _ = resolve_environment([variable], bake={"ALPHA": None}, drop=())
     assert [(setting.name, setting.value) for setting in settings] == [("ALPHA", "1e-3")]
+
+
+def test_the_summary_of_a_build_repeats_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is used again has no step that says it."""
+    made = Made(tmp_path / "made")
+    made.source("job", [file("train.py", b"os.environ['ALPHA']")])
+    lock = make_lock(sources=tuple(made.sources), rulings=rulings(*NAMES))
+    monkeypatch.setattr(from_snapshot, "build_from_snapshot", lambda *_, **__: (lock, IMAGE, None))
+    context = api.open_context(store=made.store.root, offline=True)
+    result = api.from_snapshot(tmp_path, tmp_path / "out", context=context)
+    (message,) = describe_mentions(lock.rulings, lock.sources, made.store)
+    assert result.warnings == (message,)
+    lines = str(result).splitlines()
+    assert lines[lines.index(f"warning: {message}") + 1] == ""

@@ -33,11 +33,10 @@ def describe_mentions(
 
     Args:
         rulings: the resolutions of the captured variables.
-        sources: the job's repositories, in the store.
+        sources: the job's repositories; a tree that the store lacks is not read.
         store: has their trees.
 
     Raises:
-        FetchError: a tree is not in the store.
         BuildError: a tree is damaged.
     """
     names = {
@@ -63,6 +62,8 @@ def _find_mentions(names: set[str], sources: Iterable[Source], store: Store) -> 
     places: dict[str, str] = {}
     left = _MOST
     for source in sources:
+        if not store.has(source.file.sha256, source.file.size):
+            continue
         with store.verified(source.file.sha256, source.file.filename).open("rb") as stream:
             for entry, content in read_tar(stream, source.file.filename):
                 is_code = PurePosixPath(entry.path).suffix in _SUFFIXES
