@@ -64,7 +64,7 @@ def adopt_image(
         store = Store(scratch)
         layers: list[Layer] = []
         tree: Tree = {}
-        allowance = Allowance()
+        allowance = Allowance(foreign.packed)
         for number, layer in enumerate(foreign.layers, start=1):
             title = f"{builder}, layer {number}"
             new_layer, listing = _rewrite_layer(layer, title, builder, epoch, store, level, allowance)
@@ -87,7 +87,7 @@ def _rewrite_layer(
 
     def write(sink: LayerWriter) -> list[TarEntry]:
         writer = TarWriter(sink, epoch)
-        with layer.open() as stream:
+        with layer.open(allowance) as stream:
             _copy_entries(stream, writer, title, builder, allowance)
         writer.close()
         listing.extend(writer.listing)

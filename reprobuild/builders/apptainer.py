@@ -26,6 +26,7 @@ from reprobuild.errors import BuildError
 from reprobuild.image.oci.foreign import ForeignImage, ForeignLayer
 from reprobuild.infra.proc import run
 from reprobuild.infra.proc.errors import ProcessFailedError
+from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
@@ -74,7 +75,7 @@ def build(
         _remove(work, rights, plain)
 
     @contextlib.contextmanager
-    def opened() -> Iterator[IO[bytes]]:
+    def opened(_: Allowance) -> Iterator[IO[bytes]]:
         with packed.open("rb") as stream:
             yield stream
 

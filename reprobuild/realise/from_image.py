@@ -25,9 +25,9 @@ from reprobuild.infra.atomic import add_path_to_errors
 from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
-from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.budget import Allowance, LayerAllowance
 from reprobuild.infra.untrusted.layers import layer_members
-from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_target, most_bytes
+from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_target
 from reprobuild.lock.system import BaseImage, ImageLayer
 from reprobuild.store.store import Store
 
@@ -77,14 +77,13 @@ def flatten(
 
 def _unpack_layer(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> None:
     """Unpack a layer into a file, and check it."""
-    name, size = layer.file.filename, 0
+    name = layer.file.filename
     path = store.verified(layer.file.sha256, name)
-    most = most_bytes(path.stat().st_size)
-    with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
+    allowance = LayerAllowance(path.stat().st_size)
+    with open_packed(
+        path.open, layer.media_type, layer.diff_id, name, allowance=allowance, again=_AGAIN
+    ) as stream:
         while chunk := stream.read(CHUNK):
-            size += len(chunk)
-            if size > most:
-                raise BuildError(f"{name} unpacks to more than {most} bytes", hint=HOSTILE)
             with add_path_to_errors(scratch):
                 spool.write(chunk)
     with add_path_to_errors(scratch):

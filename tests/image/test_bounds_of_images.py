@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from reprobuild.compare.images.attribute import NONE, folder_owners, read_origins
 from reprobuild.compare.images.scan import Known, scan_image
@@ -25,6 +26,7 @@ from reprobuild.infra.untrusted import budget
 from reprobuild.infra.untrusted.names import HOSTILE, most_bytes
 from tests.image.layouts import write_image
 from tests.image.made import file
+from tests.image.test_adopt import adopted, layout_files, write_folder
 
 
 def refused(folder: Path, scratch: Path, words: str) -> None:
@@ -79,6 +81,21 @@ def test_layers_that_unpack_to_too_much(tmp_path: Path, monkeypatch: pytest.Monk
     assert layout_digest(read_layout(first)) == scan_image(open_path(first, tmp_path), Known()).digest
     with pytest.raises(BuildError, match=r"is of an image of \d+ bytes that unpacks to more than \d+"):
         layout_digest(read_layout(many))
+
+
+def test_bytes_behind_the_layers_of_a_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count for the image, as the members do."""
+    tar = deep(1)
+    for name, size in (("small", 1 << 10), ("large", 20 << 20)):
+        files = layout_files([tar + bytes(size)] * 2, zstandard.ZstdCompressor().compress, "+zstd")
+        write_folder(files, tmp_path / name)
+    monkeypatch.setattr(budget, "SMALLEST_BOUND", 5 << 20)
+    adopted(tmp_path / "small", tmp_path / "out")
+    with pytest.raises(
+        BuildError, match=r"is of an image of \d+ bytes that unpacks to more than \d+"
+    ) as caught:
+        adopted(tmp_path / "large", tmp_path / "other")
+    assert caught.value.hint == HOSTILE
 
 
 def test_one_layer_many_times_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,9 @@ def open_packed(
     diff_id: str,
     origin: str,
     *,
+    allowance: Allowance,
     packed: str = "",
     again: str = MAKE_AGAIN,
-    allowance: Allowance | None = None,
 ) -> Iterator[IO[bytes]]:
     """Yield the uncompressed content of a blob, then check it.
 
@@ -68,9 +68,9 @@ def open_packed(
         kind: the media type; its end names the compression.
         diff_id: the sha256 (hex) of the uncompressed bytes; empty to skip the check.
         origin: the blob's name for the user.
+        allowance: of the image that has the blob. Bytes behind the end of a tar count, too.
         packed: the sha256 (hex) of the compressed bytes, to be checked, too.
         again: the remedy for damage.
-        allowance: of the image that has the blob; without it there is no bound.
 
     Raises:
         BuildError: the blob is missing or damaged, does not match its diff_id, is of an unknown kind, or
@@ -89,7 +89,7 @@ def open_packed(
                 )
             elif packing == "gzip":
                 stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
-            plain = _Checked(stream, (lambda size: allowance.take_bytes(size, origin)) if allowance else None)
+            plain = _Checked(stream, lambda size: allowance.take_bytes(size, origin))
             yield cast("IO[bytes]", plain)
             for rest in (plain, source) if packed else (plain,):
                 while rest.read(CHUNK):

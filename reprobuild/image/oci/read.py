@@ -141,7 +141,7 @@ def open_layer(
         layout: has the layer.
         index: its place, the lowest is 0.
         packed: check the blob by the digest in the manifest, too.
-        allowance: `Layout.allowance`; without it there is no bound.
+        allowance: `Layout.allowance`; without it the layer has all of it.
 
     Raises:
         BuildError: see `open_packed`.
@@ -154,7 +154,7 @@ def open_layer(
         diff_id,
         origin,
         packed=digest if packed else "",
-        allowance=allowance,
+        allowance=allowance or layout.allowance(),
     ) as stream:
         yield stream
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.untrusted.names import HOSTILE, RATIO
+from reprobuild.infra.untrusted.names import HOSTILE, RATIO, most_bytes
 
 # The largest images have half a million paths of some sixty bytes; each costs a kilobyte in memory.
 MOST_PATHS = 2_000_000
@@ -51,3 +51,24 @@ class Allowance:
                 f"{origin} is of an image of {self._packed} bytes that unpacks to more than {most}",
                 hint=HOSTILE,
             )
+
+
+class LayerAllowance(Allowance):
+    """The bounds of one layer, whose bytes are those of any archive.
+
+    `packed` is the number of bytes of its file.
+    """
+
+    def __init__(self, packed: int) -> None:
+        super().__init__(packed)
+        self._most = self._bytes = most_bytes(packed)
+
+    def take_bytes(self, size: int, origin: str) -> None:
+        """Count unpacked bytes.
+
+        Raises:
+            BuildError: the layer is a decompression bomb.
+        """
+        self._bytes -= size
+        if self._bytes < 0:
+            raise BuildError(f"{origin} unpacks to more than {self._most} bytes", hint=HOSTILE)

@@ -20,7 +20,7 @@ from reprobuild.image.layering.packed import open_packed
 from reprobuild.infra.display import display_text
 from reprobuild.infra.tar.entries import TarEntry, entry_of
 from reprobuild.infra.untrusted import tars
-from reprobuild.infra.untrusted.budget import Allowance
+from reprobuild.infra.untrusted.budget import Allowance, LayerAllowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_total
 from reprobuild.lock.system import BaseImage, ImageLayer, dpkg_name
@@ -123,12 +123,15 @@ def _list_layer(
     name, entries = layer.file.filename, list[TarEntry]()
     path = store.verified(layer.file.sha256, name)
     read = sum(map(len, texts.values()))
-    with open_packed(path.open, layer.media_type, layer.diff_id, name, again=_AGAIN) as stream:
+    size = path.stat().st_size
+    with open_packed(
+        path.open, layer.media_type, layer.diff_id, name, allowance=LayerAllowance(size), again=_AGAIN
+    ) as stream:
         try:
             total = 0
             for info, content in layer_members(stream, name, allowance):
                 total += info.size
-                check_total(total, path.stat().st_size, name)
+                check_total(total, size, name)
                 entry = entry_of(info)
                 if entry.path:
                     check_name(entry.path, name)
