@@ -187,9 +187,12 @@ class ProcessLog:
                 file.seek(begin)
                 if not begin:
                     file.readline(_LONGEST)  # the header
-                while file.tell() < end:
-                    line = file.readline(_LONGEST)
+                # Not beyond the end: many steps inside of one line would read the rest of it once for each of them.
+                while (left := end - file.tell()) > 0:
+                    line = file.readline(min(_LONGEST, left))
                     if not line.endswith(b"\n"):
+                        if end < self._size:
+                            raise _damaged(self.name)
                         return
                     record = decoder.decode(line)
                     if len(record.writers) > len(record.inputs):
