@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from reprobuild.errors import BuildError
+from reprobuild.errors import BuildError, LockError
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.system import BaseImage
 from reprobuild.resolve.system.image_packages import ImageSystem, read_system
@@ -43,3 +43,42 @@ def test_bytes_behind_the_tar_have_a_bound(
     with pytest.raises(BuildError, match=r"unpacks to more than \d+ bytes") as err:
         read_system(image, store, "amd64")
     assert err.value.hint == HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("status", "bound", "said"),
+    [
+        (STATUS + b"Depends: a" + b", a" * 9 + b"\n", "_MOST_RELATIONS", "more than 9 relations"),
+        (STATUS + b"Breaks: a" + b" | a" * 9 + b"\n", "_MOST_RELATIONS", "more than 9 relations"),
+        (b"".join(STATUS + b"Depends: a\n\n" for _ in range(10)), "_MOST_RELATIONS", "more than 9 relations"),
+        (STATUS + b"\na:\n" * 9, "_MOST_STANZAS", "more than 9 stanzas"),
+        (STATUS + b"Foo:\n" + b" a\n" * 100, "_LARGEST_STANZA", "a stanza of more than 99 bytes"),
+    ],
+)
+def test_the_list_of_packages_has_bounds(
+    status: bytes, bound: str, said: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field of 16 MB, which compresses to 16 kB, took 2.7 GB and a minute."""
+    assert set(read(tmp_path, status).packages) == {"a1"}
+    monkeypatch.setattr(
+        f"reprobuild.resolve.system.status_file.{bound}", 99 if bound == "_LARGEST_STANZA" else 9
+    )
+    with pytest.raises(
+        BuildError, match=f"the list of packages of registry.test/site/base:1 has {said}"
+    ) as err:
+        read(tmp_path, status)
+    assert err.value.hint == HOSTILE
+
+
+def test_a_list_of_packages_has_some_megabytes(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(BuildError, match=r"/var/lib/dpkg/status of .* has 18874\d+ bytes"):
+        read(tmp_path, STATUS + b"Foo:\n" + b" a\n" * (6 << 20))
+
+
+def test_a_long_version_is_not_parsed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """python-debian takes 165 times the bytes of it."""
+    parsed: list[str] = []
+    monkeypatch.setattr("reprobuild.resolve.system.image_packages.Version", parsed.append)
+    with pytest.raises(LockError, match="is damaged at 'a1'"):
+        read(tmp_path, STATUS + b"Depends: a (= " + b"1" * 1000 + b")\n")
+    assert parsed == ["1"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from debian.deb822 import Deb822
 from debian.debian_support import Version
 from msgspec import Struct, structs
 from packaging.utils import canonicalize_name
@@ -24,13 +23,13 @@ from reprobuild.infra.untrusted.budget import Allowance, LayerAllowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_total
 from reprobuild.lock.system import BaseImage, ImageLayer, dpkg_name
+from reprobuild.resolve.system.status_file import LARGEST_STATUS, read_stanzas
 from reprobuild.store.store import Store
 
 _STATUS = "var/lib/dpkg/status"
 # https://www.freedesktop.org/software/systemd/man/latest/os-release.html: the first is a link to the second.
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
 _ENDS = ("dpkg/status", "os-release")  # of these, also below a link
-_LONGEST = 64 << 20  # bytes of one file
 _LARGEST = 512 << 20  # of all such files, in all layers
 # The path of pip's packages for the system's own Python, on Debian and Ubuntu: https://wiki.debian.org/Python
 _METADATA = re.compile(
@@ -138,7 +137,7 @@ def _list_layer(
                 entries.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
                 if content is not None and entry.path.endswith(_ENDS):
                     read += entry.size
-                    if entry.size > _LONGEST or read > _LARGEST:
+                    if entry.size > LARGEST_STATUS or read > _LARGEST:
                         raise BuildError(
                             f"/{display_text(entry.path)} of {name} has {entry.size} bytes, and all files of its kind "
                             f"have {read}",
@@ -186,7 +185,7 @@ def _read_packages(image: BaseImage, status: bytes, architecture: str) -> dict[s
     https://manpages.debian.org/bookworm/dpkg/dpkg-query.1.en.html#status
     """
     packages = {}
-    for fields in Deb822.iter_paragraphs(status.decode(errors="replace").splitlines()):
+    for fields in read_stanzas(status, image.reference):
         name, version = fields.get("Package", ""), fields.get("Version", "")
         if not fields.get("Status", "").endswith(" installed"):
             continue
@@ -219,8 +218,10 @@ def _is_version(text: str) -> bool:
 
     `a:1` has the characters of a version, but is not valid.
     """
+    if not VERSION.fullmatch(text):  # before `Version`, which takes 165 times the bytes of a long text
+        return False
     try:
         Version(text)
     except ValueError:
         return False
-    return bool(VERSION.fullmatch(text))
+    return True
