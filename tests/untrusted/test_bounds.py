@@ -30,7 +30,6 @@ ALLOWED = {
     "engines/limits.py": (1, _HOST),
     "image/choices/platform.py": (1, _HOST),
     "engines/podman_options.py": (1, _HOST),
-    "compare/environments/image.py": (1, "the extraction is bounded"),
     "compare/images/explain.py": (2, "the extraction is bounded"),
     "compare/images/diffoscope.py": (2, "the extraction is bounded"),
     "image/layers/wheel.py": (1, "a text that the installer made in memory"),

@@ -35,8 +35,11 @@ LARGEST = 32 << 20
 LARGEST_OBJECT = 1 << 20
 MOST = 512 << 20
 MOST_SITES = 16
-HEAD = 1 << 20
+HEAD = 1 << 16  # bytes of the metadata of a distribution, which begin with name and version
+# Bytes that are parsed, counted for each path: an image can have thousands of hard links to a file of a megabyte.
+MOST_PARSED = 256 << 20
 TOO_LARGE = "{} has a file that is too large to be one of its lists"
+TOO_MUCH = "{} has a file that was not read, since others of its lists are too large"
 _STATUS = "var/lib/dpkg/status"
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
 _ENVIRON = f"{FILES[1:]}/environ.json"
@@ -45,6 +48,8 @@ _TOLD = ("/METADATA", "/PKG-INFO", "/direct_url.json")
 _SOURCES = f"{FILES[1:]}/sources/"
 _INFO = re.compile(r"(?P<project>[^/]+?)-(?P<version>[^/-]+)(-py[\d.]+)?\.(dist|egg)-info")
 _RELEASE = re.compile(r'(?m)^([A-Z_]{1,40})="?([^"\n]{0,200})"?$')
+_HEAD_END = re.compile(rb"(?m)^[ \t\r]*$")
+_STATED = re.compile(r"(?im)^(name|version):(.*)$")
 _FULL = re.compile(r"\d+\.\d+\.\d+\S*")
 
 
@@ -56,7 +61,9 @@ class _Read:
         self.prefix = _find_prefix(self.tree, variables)
         self.sites = _site_directories(self.tree, self.prefix) if self.prefix is not None else []
         budget, digests = MOST, set()
+        self._left = MOST_PARSED
         self.unread: list[str] = []
+        self.skipped: list[str] = []
         for path in sorted(self._paths()):
             entry = self._file(path)
             largest = LARGEST_OBJECT if path.endswith(".json") else LARGEST
@@ -84,16 +91,23 @@ class _Read:
             entry = self.tree.get(entry.target)
         return entry if entry is not None and entry.type == "file" else None
 
-    def __call__(self, path: str) -> bytes | None:
-        """Return the content of a file, or None.
+    def __call__(self, path: str, most: int = LARGEST) -> bytes | None:
+        """Return the content of a file up to a length, or None.
 
         None means that it is missing or too large.
         """
         entry = self._file(path)
         if entry is None:
             return None
-        file = self._scratch / entry.sha256
-        return file.read_bytes() if file.is_file() else None
+        file, size = self._scratch / entry.sha256, min(entry.size, most)
+        if size > self._left:
+            self.skipped.append(path)
+            return None
+        if not file.is_file():
+            return None
+        self._left -= size
+        with file.open("rb") as stream:
+            return stream.read(size)
 
     def object(self, path: str) -> Mapping[str, Any]:
         """Return a JSON object of the image, {} if missing."""
@@ -127,6 +141,8 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
         gathered.packages(_parse_dpkg_status(status))
     _add_sources(gathered, read)
     text = next((content for path in _RELEASES if (content := read(path))), b"").decode("utf-8", "replace")
+    for path in read.skipped:
+        gathered.doubt(_KINDS.get(path, "python"), TOO_MUCH, f"/{path}", "hidden")
     if text:
         gathered.add("release", "system", release_aspects(dict(_RELEASE.findall(text))))
     # A source that was not installed as editable left no trace of its repository.
@@ -172,7 +188,7 @@ def _add_python(gathered: EnvironmentBuilder, read: _Read, variables: Mapping[st
         match = _INFO.fullmatch(name)
         if match is None:
             continue
-        metadata = _parse_metadata(read(f"{info}/METADATA") or read(f"{info}/PKG-INFO") or b"")
+        metadata = _parse_metadata(read(f"{info}/METADATA", HEAD) or read(f"{info}/PKG-INFO", HEAD) or b"")
         named = normalise_name(metadata.get("name") or match["project"])
         record = read.object(f"{info}/direct_url.json")
         origin, sha256 = archive_origin(record)
@@ -209,13 +225,11 @@ def _parse_metadata(content: bytes) -> dict[str, str]:
 
     Its head ends at the first empty line.
     """
+    end = _HEAD_END.search(content)
+    head = content[: end.start() if end else len(content)].decode("utf-8", "replace")
     fields: dict[str, str] = {}
-    for line in content[:HEAD].splitlines():
-        key, colon, value = line.decode("utf-8", "replace").partition(":")
-        if not line.strip():
-            break
-        if colon and key.lower() in ("name", "version"):
-            fields.setdefault(key.lower(), value.strip())
+    for stated in _STATED.finditer(head):
+        fields.setdefault(stated[1].lower(), stated[2].strip())
     return fields
 
 

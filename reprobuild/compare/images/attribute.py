@@ -7,6 +7,7 @@ they install in the image itself: `/var/lib/dpkg/info/NAME.list`, `conda-meta`, 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import posixpath
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.compare.images.installed_lists import ListBudget
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.layers.plan import virtual_environment_parts
 from reprobuild.infra.tar.entries import TarEntry
@@ -49,7 +51,7 @@ class Origins(Struct, frozen=True):
     """The origins of an image's paths.
 
     `paths` and `versions` are from dpkg, conda and pip. `sources` has the sources by their directories, and
-    `built` is the result of `built_paths`.
+    `built` is the result of `built_paths`. `unread` is the number of lists that were not read to their end.
     """
 
     paths: dict[str, Input]
@@ -57,18 +59,19 @@ class Origins(Struct, frozen=True):
     sources: dict[str, Input]
     lock: Lock | None
     built: frozenset[tuple[str, str]] = frozenset()
+    unread: int = 0
 
 
-def origin_file_hashes(tree: Tree, largest: int) -> set[str]:
-    """Return the sha256 of every file that `read_origins` reads.
+def origin_file_hashes(tree: Tree) -> set[str]:
+    """Return the sha256 of every file that `read_origins` reads."""
+    budget = ListBudget()
+    return {entry.sha256 for _, entry in _list_origin_files(tree) if budget.take_file(entry.size)}
 
-    Files of more than `largest` bytes are left out.
-    """
-    return {
-        entry.sha256
-        for path, entry in tree.items()
-        if entry.type == "file" and entry.size <= largest and _is_origin_file(path)
-    }
+
+def _list_origin_files(tree: Tree) -> list[tuple[str, TarEntry]]:
+    """Return the files that tell origins, the names of dpkg first."""
+    files = [item for item in tree.items() if item[1].type == "file" and _is_origin_file(item[0])]
+    return sorted(files, key=lambda item: item[0] != _STATUS)
 
 
 def _is_origin_file(path: str) -> bool:
@@ -86,21 +89,22 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
     """
     paths: dict[str, Input] = {}
     conda: dict[str, Input] = {}
-    status = tree.get(_STATUS)
-    names, versions = _parse_dpkg_status(read(status) or b"" if status and status.type == "file" else b"")
-    for path, entry in tree.items():
-        if entry.type != "file" or not _is_origin_file(path) or path == _STATUS:
-            continue
-        content = read(entry) or b""
-        if _CONDA.fullmatch(path):
-            conda_paths = _near((path, *_parse_conda_record(content)), tree)
+    names: dict[str, str] = {}
+    versions: dict[Input, str] = {}
+    budget = ListBudget()
+    for path, entry in _list_origin_files(tree):
+        content = (read(entry) or b"") if budget.take_file(entry.size) else b""
+        if path == _STATUS:
+            names, versions = _parse_dpkg_status(b"".join(budget.take_lines(io.BytesIO(content))))
+        elif _CONDA.fullmatch(path):
+            conda_paths = _near((path, *budget.take_lines(_parse_conda_record(content))), tree)
             conda.update(dict.fromkeys(conda_paths, ("conda", _CONDA.sub(r"\1", path))))
         elif path.startswith(_INFO):
             name = _dpkg_package(path[len(_INFO) : -len(".list")], names)
-            system_paths = _near(_parse_dpkg_list(content, tree), tree)
+            system_paths = _near(_parse_dpkg_list(budget.take_lines(io.BytesIO(content)), tree), tree)
             paths.update(dict.fromkeys(system_paths, ("system", name)))
         else:
-            owner, files = _parse_wheel_record(path, content)
+            owner, files = _parse_wheel_record(path, content, budget)
             paths.update(dict.fromkeys(_near(files, tree), owner))
     paths.update(
         conda
@@ -116,7 +120,7 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
             if name:
                 paths.setdefault(path, ("system", name))
     sources = {f"{s.path.strip('/')}": ("source", s.name) for s in lock.sources} if lock else {}
-    return Origins(paths, versions, sources, lock, built_paths(lock))
+    return Origins(paths, versions, sources, lock, built_paths(lock), budget.unread)
 
 
 def _near(paths: Iterable[str], tree: Tree) -> Iterator[str]:
@@ -158,13 +162,13 @@ def _dpkg_package(stem: str, names: Mapping[str, str]) -> str:
     return names.get(stem, stem.partition(":")[0])
 
 
-def _parse_dpkg_list(content: bytes, tree: Tree) -> Iterator[str]:
+def _parse_dpkg_list(lines: Iterable[bytes], tree: Tree) -> Iterator[str]:
     """Yield a package's paths except directories, as in the tree.
 
     For example, /bin is /usr/bin.
     """
-    for line in content.decode("utf-8", "surrogateescape").splitlines():
-        path = line.strip("/")
+    for line in lines:
+        path = line.decode("utf-8", "surrogateescape").rstrip("\r\n").strip("/")
         top, slash, rest = path.partition("/")
         link = tree.get(top)
         if slash and link is not None and link.type == "symlink":
@@ -185,18 +189,24 @@ def _parse_conda_record(content: bytes) -> list[str]:
         return []
 
 
-def _parse_wheel_record(path: str, content: bytes) -> tuple[Input, Iterator[str]]:
-    """Return the project of a RECORD, and the paths in it."""
+def _parse_wheel_record(path: str, content: bytes, budget: ListBudget) -> tuple[Input, Iterator[str]]:
+    """Return the project of a RECORD, and the paths in it.
+
+    Those are up to a damaged row.
+    """
     match = _DIST_INFO.match(path)
     assert match is not None
     owner = ("python", str(canonicalize_name(match[2])))
     site = path.rpartition("/")[0].rpartition("/")[0]
-    try:
-        rows = list(csv.reader(io.StringIO(content.decode("utf-8", "surrogateescape"), newline="")))
-    except csv.Error:
-        rows = []
+    rows = budget.take_lines(_iterate_rows(content))
     names = (row[0] for row in rows if row and not row[0].startswith("/"))
     return owner, (posixpath.normpath(posixpath.join(site, name)) for name in names)
+
+
+def _iterate_rows(content: bytes) -> Iterator[list[str]]:
+    """Yield the rows of a RECORD, up to a damaged one."""
+    with contextlib.suppress(csv.Error):
+        yield from csv.reader(io.StringIO(content.decode("utf-8", "surrogateescape"), newline=""))
 
 
 def candidate_inputs(path: str, origins: Origins) -> list[Input]:

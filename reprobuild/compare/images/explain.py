@@ -31,6 +31,7 @@ from reprobuild.compare.images.attribute import (
 )
 from reprobuild.compare.images.diffoscope import DiffoscopeResult, find_diffoscope, run_diffoscope
 from reprobuild.compare.images.excerpt import quote_difference, quoting_obstacle
+from reprobuild.compare.images.installed_lists import describe_unread
 from reprobuild.compare.images.scan import Known, Scanned, choose_pairs, fetch_contents, scan_image
 from reprobuild.compare.images.tree import (
     KINDS,
@@ -223,8 +224,8 @@ def _compare_scanned(
         contents.mkdir()
         say(f"{len({file.path for file in files})} paths differ; looking into them")
         files, more = _with_excerpts(pair, files, contents)
-        files, blamed = _with_culprits(pair, files, contents, locks)
-        notes += more
+        files, blamed, unread = _with_culprits(pair, files, contents, locks)
+        notes += [*more, *unread]
         if diffoscope:
             unexplained_first = sorted(files, key=lambda file: file.culprit != NONE)
             deeper, more = run_diffoscope(pair, unexplained_first, contents, env, say)
@@ -275,7 +276,7 @@ def _with_excerpts(
     read, left_out = choose_pairs(pairs, LARGEST, MOST)
     needed = {entry.sha256 for both in read.values() for entry in both}
     for scanned in pair:  # the records of inputs are in the same layers, so one more pass is enough for both
-        fetch_contents(scanned, needed | origin_file_hashes(scanned.tree, LARGEST), contents)
+        fetch_contents(scanned, needed | origin_file_hashes(scanned.tree), contents)
     changes = []
     for file in files:
         if file.kind == "content":
@@ -300,16 +301,14 @@ def _excerpt(entries: tuple[TarEntry, TarEntry], path: str, contents: Path) -> s
 
 def _with_culprits(
     pair: Pair, files: list[FileChange], contents: Path, locks: list[Lock | None]
-) -> tuple[list[FileChange], list[Cause]]:
-    """Return the changes with inputs, and the inputs with counts."""
+) -> tuple[list[FileChange], list[Cause], list[str]]:
+    """Return the changes with inputs, the inputs with counts, and notes."""
 
     def read(entry: TarEntry) -> bytes | None:
         path = contents / entry.sha256
         return path.read_bytes() if path.is_file() else None
 
-    origins = []
-    for scanned, lock in zip(pair, locks, strict=True):
-        origins.append(read_origins(scanned.tree, read, lock))
+    origins = [read_origins(scanned.tree, read, lock) for scanned, lock in zip(pair, locks, strict=True)]
     changed, same = _compare_inputs(origins, locks)
     folders = [folder_owners(side, scanned.tree) for side, scanned in zip(origins, pair, strict=True)]
     changes = []
@@ -321,7 +320,9 @@ def _with_culprits(
         changes.append(msgspec.structs.replace(file, culprit=choose_culprit(known, changed)))
     counts = Counter({(f.path, f.culprit) for f in changes})
     by_input = Counter(culprit for _, culprit in counts)
-    return changes, list_causes(by_input, changed, same, locked=None not in locks)
+    names = [(scanned.image.name, side.unread) for scanned, side in zip(pair, origins, strict=True)]
+    notes = [describe_unread(name, unread) for name, unread in names if unread]
+    return changes, list_causes(by_input, changed, same, locked=None not in locks), notes
 
 
 def _compare_inputs(

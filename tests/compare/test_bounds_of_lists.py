@@ -1,0 +1,132 @@
+"""Images of some kilobytes whose lists of packages would take hours or gigabytes are read up to a bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprobuild.compare.environments import image as environment_image
+from reprobuild.compare.environments.image import TOO_MUCH
+from reprobuild.compare.images import installed_lists
+from reprobuild.compare.images.attribute import Origins, origin_file_hashes, read_origins
+from reprobuild.infra.tar.entries import TarEntry
+from tests.compare.samples import compared, make_image
+from tests.compare.test_compare import unsaid
+from tests.image.made import SITE, file
+from tests.test_explain import between
+
+RECORD = b"pkg/a.py,,\npkg/b.py,,\npkg/c.py,,\n"
+STATUS = b"Package: a\nVersion: 1\nArchitecture: amd64\n"
+
+
+def list_links(count: int, content: bytes = RECORD) -> tuple[dict[str, TarEntry], dict[str, bytes]]:
+    """Return a tree with one RECORD at many paths, and its content by sha256."""
+    paths = [f"opt/{number}/p{number}-1.dist-info/RECORD" for number in range(count)]
+    entry = TarEntry(path="", type="file", mode=0o644, sha256="0" * 64, size=len(content))
+    folders = {
+        f"opt/{number}/pkg": TarEntry(path="", type="directory", mode=0o755) for number in range(count)
+    }
+    return {**dict.fromkeys(paths, entry), **folders}, {entry.sha256: content}
+
+
+def read(count: int, content: bytes = RECORD) -> tuple[Origins, int]:
+    """Return the origins of such a tree, and how often a list was read."""
+    tree, contents = list_links(count, content)
+    read_lists: list[str] = []
+
+    def read_list(entry: TarEntry) -> bytes:
+        read_lists.append(entry.sha256)
+        return contents[entry.sha256]
+
+    return read_origins(tree, read_list, None), len(read_lists)
+
+
+def count_files(origins: Origins) -> int:
+    return sum(path.endswith(".py") for path in origins.paths)
+
+
+def test_the_lines_of_all_lists_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A RECORD of 4 MB with 20 hard links took 109 s, and one with a thousand hours."""
+    origins, reads = read(9)
+    assert (count_files(origins), reads, origins.unread) == (27, 9, 0)
+    monkeypatch.setattr(installed_lists, "MOST_LINES", 7)
+    origins, reads = read(9)
+    assert (count_files(origins), reads, origins.unread) == (7, 3, 7)
+
+
+def test_the_bytes_of_all_lists_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed_lists, "MOST_BYTES", 2 * len(RECORD) + 1)
+    origins, reads = read(9)
+    assert (count_files(origins), reads, origins.unread) == (6, 2, 7)
+
+
+def test_a_large_list_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, _ = list_links(1)
+    assert origin_file_hashes(tree) == {"0" * 64}
+    monkeypatch.setattr(installed_lists, "LARGEST_LIST", len(RECORD) - 1)
+    assert origin_file_hashes(tree) == set()
+    origins, reads = read(1)
+    assert (count_files(origins), reads, origins.unread) == (0, 0, 1)
+
+
+def test_the_other_lists_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = {
+        "opt/env/conda-meta/c-1-0.json": b'{"files": ["a.py", "b.py", "c.py"]}',
+        "var/lib/dpkg/info/a.list": b"/opt/d.py\n/opt/e.py\n/opt/f.py\n",
+        "var/lib/dpkg/status": STATUS,
+    }
+    tree = {path: file(path, content)[0] for path, content in lists.items()}
+    tree |= {path: TarEntry(path=path, type="directory", mode=0o755) for path in ("opt", "opt/env")}
+
+    def read_list(entry: TarEntry) -> bytes:
+        return lists[entry.path]
+
+    for lines, expected in ((9, 6), (8, 5), (5, 2), (3, 0)):
+        monkeypatch.setattr(installed_lists, "MOST_LINES", lines)
+        origins = read_origins(tree, read_list, None)
+        assert count_files(origins) == expected
+        assert origins.versions == {("system", "a"): "1"}
+        assert bool(origins.unread) == (lines < 9)
+
+
+def test_a_diff_tells_lists_that_were_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed_lists, "MOST_LINES", 2)
+    sides = [[file("opt/p-1.dist-info/RECORD", RECORD), file("opt/x", word)] for word in (b"1", b"2")]
+    notes = between(tmp_path, *sides).notes
+    assert len(notes) == 2
+    assert "1 lists of installed files of " in notes[0]
+    assert notes[0].endswith(
+        " were not read to their end, so the inputs of some paths may be unknown: one has more than 16 MB, or all more "
+        "than 256 MB or 2 lines"
+    )
+
+
+def test_the_metadata_of_all_distributions_have_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of 1 MB with 400 hard links took 94 s: only its head has name and version."""
+    body = b"Name: %b\nVersion: 2\n\nVersion: 3\n" + b"a:\n" * 100_000
+    files = [file(f"{SITE}/{name}-1.dist-info/METADATA", body % name.encode()) for name in "abc"]
+    image = make_image(tmp_path / "image", *files)
+    reason, head = TOO_MUCH.format("A"), environment_image.HEAD
+    monkeypatch.setattr(environment_image, "MOST_PARSED", 4 * head)  # of the small files, too
+    assert ("python", reason) not in unsaid(compared(image, image))
+    monkeypatch.setattr(environment_image, "MOST_PARSED", 2 * head + head // 2)
+    result = compared(image, image)
+    assert unsaid(result)["python", reason] == (f"/{SITE}/c-1.dist-info/METADATA",)
+    assert any(item.grave for item in result.not_compared if item.reason == reason)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"Name: a\nVersion: 1\n\nName: b\n", {"name": "a", "version": "1"}),
+        (b"NAME:a\r\nname: b\r\n\r\nVersion: 2\r\n", {"name": "a"}),
+        (b"\nName: a\n", {}),
+        (b"Summary: Name: b\nX-Name: c\nVersion: 1.0", {"version": "1.0"}),
+        (b" \t\nName: a\n", {}),
+    ],
+)
+def test_the_head_of_metadata(content: bytes, expected: dict[str, str]) -> None:
+    assert environment_image._parse_metadata(content) == expected
