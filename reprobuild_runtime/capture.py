@@ -56,6 +56,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
+    Collection,
     Dict,
     FrozenSet,
     Iterable,
@@ -407,7 +408,7 @@ LISTING = 10.0  # of all untracked files of a repository, and of all ignored one
 BUDGETS = {
     "python": 5.0, "distributions": 20.0, "environment": 5.0, "dpkg": 10.0, "rpm": 15.0, "conda": 10.0,
     "modules": 2.0, "gpu": 10.0, "machine": 5.0, "scheduler": 2.0, "command": 2.0, "repository": 30.0,
-    "interpreter": 40.0,
+    "interpreter": 40.0, "projects": 10.0,
 }  # fmt: skip
 
 # Bytes and numbers. A file over them is listed by name and size.
@@ -432,6 +433,7 @@ DEEPEST = 200  # nested directories
 LONGEST_WORD = 4096  # of a command line
 HEAD = 1 << 13  # of the metadata of a distribution
 METADATA = 16 << 20  # of one of its files
+NAMING_FILE = 1 << 16  # of a file that states the name of a project
 
 
 # --- reprobuild_portable/search_path.py ---
@@ -5351,65 +5353,17 @@ def _format_remote(url: str) -> str:
     return "file://" + url if re.match(r"/\S*$", url) else ""
 
 
-# --- reprobuild_portable/capture/projects.py ---
-# The project in a directory, by its files.
-
-# The sections of each file that may state the name.
-_NAMING_FILES = (
-    ("pyproject.toml", ("project", "tool.poetry", "tool.flit.metadata")),
-    ("setup.cfg", ("metadata",)),
-    ("setup.py", ()),
-)
-_FILE_SECTION = re.compile(r"\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?")
-_STATED_NAME = re.compile(r"""(?:dist-)?name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
-
-
-def is_project(folder: str, name: str) -> bool:
-    """Return whether a directory is the source of a distribution.
-
-    A wheel may state that it is an editable install of any directory. The directory must have a project of that name:
-    by its files, or by the metadata that setuptools leaves there (`NAME.egg-info`) if they state no name.
-    """
-    own_name, known = canonical_name(name), False
-    for file, sections in _NAMING_FILES:
-        path = os.path.join(folder, file)
-        if os.path.isfile(path):
-            known = True
-            stated = _read_stated_name(_text(path), sections)
-            if stated:
-                return canonical_name(stated) == own_name
-    return known and own_name in _list_built_names(folder)
-
-
-def _list_built_names(folder: str) -> Set[str]:
-    """Return the names of the metadata that setuptools made in a project."""
-    return {
-        canonical_name(entry.name[: -len(".egg-info")])
-        for place in (folder, os.path.join(folder, "src"))
-        for entry in _scan(place)
-        if entry.name.endswith(".egg-info")
-    }
-
-
-def _read_stated_name(text: str, sections: Sequence[str]) -> str:
-    current = ""
-    for line in text.splitlines():
-        header = _FILE_SECTION.fullmatch(line.strip())
-        if header:
-            current = header[1]
-            continue
-        stated = _STATED_NAME.fullmatch(line.strip()) if current in sections else None
-        if stated:
-            return stated[1]
-    return ""
-
-
 # --- reprobuild_portable/capture/notes.py ---
 # Notes on a capture, for people.
 
 
-def _notes(document: Dict[str, Any]) -> List[str]:
-    """Return notes on the gaps and doubts of a capture."""
+def _notes(document: Dict[str, Any], strangers: Collection[str] = ()) -> List[str]:
+    """Return notes on the gaps and doubts of a capture.
+
+    Args:
+        document: capture.json.
+        strangers: distributions whose stated directory has another project, or none.
+    """
     notes = [
         f"{distribution['name']}: the freeze says what {distribution['first']} holds, which is first on the path; "
         f"{distribution['installed']['location']} has it installed from another place "
@@ -5421,9 +5375,7 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
         "nothing there is captured for it"
         for entry in entries
-        if (entry["origin"] or {}).get("editable")
-        and os.path.isdir(entry["origin"]["path"])
-        and not is_project(entry["origin"]["path"], entry["name"])
+        if entry["name"] in strangers
     ][:SAID]
     taken = [repository for repository in document["repositories"] if repository["distributions"]]
     if taken:
@@ -5976,6 +5928,60 @@ def take_python(context: Context) -> Taken:
             ),
         }
     )
+
+
+# --- reprobuild_portable/capture/projects.py ---
+# The project in a directory, by its files.
+
+# The sections of each file that may state the name.
+_NAMING_FILES = (
+    ("pyproject.toml", ("project", "tool.poetry", "tool.flit.metadata")),
+    ("setup.cfg", ("metadata",)),
+    ("setup.py", ()),
+)
+_FILE_SECTION = re.compile(r"\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?")
+_STATED_NAME = re.compile(r"""(?:dist-)?name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
+
+
+def read_project_names(folder: str) -> Set[str]:
+    """Return the canonical names that the project in a directory has.
+
+    A wheel may state that it is an editable install of any directory. The directory must have a project of that name:
+    by its files, or by the metadata that setuptools leaves there (`NAME.egg-info`) if they state no name. The set is
+    empty if the directory has no project.
+    """
+    known = False
+    for file, sections in _NAMING_FILES:
+        path = os.path.join(folder, file)
+        if os.path.isfile(path):
+            known = True
+            stated = _read_stated_name(_text(path, NAMING_FILE), sections)
+            if stated:
+                return {canonical_name(stated)}
+    return _list_built_names(folder) if known else set()
+
+
+def _list_built_names(folder: str) -> Set[str]:
+    """Return the names of the metadata that setuptools made in a project."""
+    return {
+        canonical_name(entry.name[: -len(".egg-info")])
+        for place in (folder, os.path.join(folder, "src"))
+        for entry in _scan(place)
+        if entry.name.endswith(".egg-info")
+    }
+
+
+def _read_stated_name(text: str, sections: Sequence[str]) -> str:
+    current = ""
+    for line in text.splitlines():
+        header = _FILE_SECTION.fullmatch(line.strip())
+        if header:
+            current = header[1]
+            continue
+        stated = _STATED_NAME.fullmatch(line.strip()) if current in sections else None
+        if stated:
+            return stated[1]
+    return ""
 
 
 # --- reprobuild_portable/capture/repositories/objects.py ---
@@ -7117,21 +7123,28 @@ def _take_loose(
 # --- reprobuild_portable/capture/repositories/discovery.py ---
 # Discovery and capture of the repositories of an environment.
 
+# The answers for a directory that an editable install states. Those that are sentences are in the freeze.
+_PROJECT, _MISSING = "project", "missing"
+_STRANGER = "directory is no project of this name"
+_UNREAD = "directory was not read in time"
+
 
 def _take_repositories(
     entries: List[Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any],
     include: Sequence[str] = (),
-) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:  # fmt: skip
+) -> Tuple[List[Dict[str, Any]], Dict[str, str], List[str]]:  # fmt: skip
     """Capture all repositories of the environment, and named files.
 
     The repositories are those of the editable installs, that of the working directory, and those inside of
     them.
 
     Returns:
-        Their records, and the lines of the freeze by name of distribution.
+        Their records, the lines of the freeze by name of distribution, and the distributions whose stated directory
+        has another project.
     """
     stated = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
-    editable = {name: entry for name, entry in stated.items() if is_project(entry["origin"]["path"], name)}
+    answers = _find_projects(stated, take)
+    editable = {name: stated[name] for name, answer in answers.items() if answer == _PROJECT}
     tops: Dict[str, List[str]] = {}
     places = {name: find_top(entry["origin"]["path"]) for name, entry in editable.items()}
     deep = {
@@ -7155,8 +7168,8 @@ def _take_repositories(
     ]
     repositories: List[Dict[str, Any]] = []
     lines = {
-        name: _format_bare_line(entry, "directory is no project of this name")
-        for name, entry in stated.items() if name not in editable and os.path.isdir(entry["origin"]["path"])
+        name: _format_bare_line(stated[name], problem)
+        for name, problem in answers.items() if problem in (_STRANGER, _UNREAD)
     }  # fmt: skip
     used: Dict[str, int] = {}
     captured: Set[str] = set()
@@ -7196,7 +7209,33 @@ def _take_repositories(
         )
     with contextlib.suppress(OSError):  # of a working directory that is gone
         repositories += _take_loose(include, captured, used, take)
-    return repositories, lines
+    return repositories, lines, [name for name, answer in answers.items() if answer == _STRANGER]
+
+
+def _find_projects(
+    stated: Mapping[str, Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any]
+) -> Dict[str, str]:
+    """Return for each distribution whether its stated directory is its project."""
+    answers = dict.fromkeys(stated, _UNREAD)
+    if stated:
+        part = functools.partial(_take_projects, stated=stated, answers=answers)
+        take("editable projects", part, BUDGETS["projects"])
+    return dict(answers)  # a part that was given up may still write
+
+
+def _take_projects(context: Context, stated: Mapping[str, Dict[str, Any]], answers: Dict[str, str]) -> Taken:
+    """Replace the answers for the stated directories; many wheels may state one."""
+    names: Dict[str, Set[str]] = {}
+    for name, entry in stated.items():
+        context.left()
+        folder = entry["origin"]["path"]
+        if folder not in names:
+            names[folder] = read_project_names(folder)
+        if canonical_name(name) in names[folder]:
+            answers[name] = _PROJECT
+        else:
+            answers[name] = _STRANGER if os.path.isdir(folder) else _MISSING
+    return Taken(None)
 
 
 def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
@@ -7702,7 +7741,7 @@ def _take_all(
         if name == "distributions":
             document[name] = take(name, part, BUDGETS[name])
     installed = (document.get("distributions") or {}).get("found", [])
-    repositories: List[Tuple[List[Dict[str, Any]], Dict[str, str]]] = []
+    repositories: List[Tuple[List[Dict[str, Any]], Dict[str, str], List[str]]] = []
     others = threading.Thread(  # git works meanwhile
         target=lambda: repositories.append(_take_repositories(installed, take, include)),
         name=PROGRAM,
@@ -7715,7 +7754,7 @@ def _take_all(
     if packing:
         document[INTERPRETER] = take(INTERPRETER, take_interpreter, BUDGETS[INTERPRETER])
     others.join()
-    records, lines = repositories[0]
+    records, lines, strangers = repositories[0]
     document["repositories"] = records
     if document.get("distributions") is not None:
         texts["requirements.txt"] = _format_freeze(installed, lines)
@@ -7723,7 +7762,7 @@ def _take_all(
         {"repository": record["name"], **place} for record in records for place in record["secrets"]
     ]
     document["withheld"] = withheld
-    document["notes"] = _notes(document)
+    document["notes"] = _notes(document, strangers)
     cleaned = {
         name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }

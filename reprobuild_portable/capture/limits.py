@@ -11,7 +11,7 @@ LISTING = 10.0  # of all untracked files of a repository, and of all ignored one
 BUDGETS = {
     "python": 5.0, "distributions": 20.0, "environment": 5.0, "dpkg": 10.0, "rpm": 15.0, "conda": 10.0,
     "modules": 2.0, "gpu": 10.0, "machine": 5.0, "scheduler": 2.0, "command": 2.0, "repository": 30.0,
-    "interpreter": 40.0,
+    "interpreter": 40.0, "projects": 10.0,
 }  # fmt: skip
 
 # Bytes and numbers. A file over them is listed by name and size.
@@ -36,3 +36,4 @@ DEEPEST = 200  # nested directories
 LONGEST_WORD = 4096  # of a command line
 HEAD = 1 << 13  # of the metadata of a distribution
 METADATA = 16 << 20  # of one of its files
+NAMING_FILE = 1 << 16  # of a file that states the name of a project

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Collection, Dict, List, Mapping, Sequence
 
 from reprobuild_portable.capture.freeze import _line
 from reprobuild_portable.capture.interpreter import INTERPRETER
 from reprobuild_portable.capture.limits import NAMED, SAID
-from reprobuild_portable.capture.projects import is_project
 
 
-def _notes(document: Dict[str, Any]) -> List[str]:
-    """Return notes on the gaps and doubts of a capture."""
+def _notes(document: Dict[str, Any], strangers: Collection[str] = ()) -> List[str]:
+    """Return notes on the gaps and doubts of a capture.
+
+    Args:
+        document: capture.json.
+        strangers: distributions whose stated directory has another project, or none.
+    """
     notes = [
         f"{distribution['name']}: the freeze says what {distribution['first']} holds, which is first on the path; "
         f"{distribution['installed']['location']} has it installed from another place "
@@ -25,9 +29,7 @@ def _notes(document: Dict[str, Any]) -> List[str]:
         f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
         "nothing there is captured for it"
         for entry in entries
-        if (entry["origin"] or {}).get("editable")
-        and os.path.isdir(entry["origin"]["path"])
-        and not is_project(entry["origin"]["path"], entry["name"])
+        if entry["name"] in strangers
     ][:SAID]
     taken = [repository for repository in document["repositories"] if repository["distributions"]]
     if taken:

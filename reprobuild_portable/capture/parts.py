@@ -67,7 +67,7 @@ def _take_all(
         if name == "distributions":
             document[name] = take(name, part, BUDGETS[name])
     installed = (document.get("distributions") or {}).get("found", [])
-    repositories: List[Tuple[List[Dict[str, Any]], Dict[str, str]]] = []
+    repositories: List[Tuple[List[Dict[str, Any]], Dict[str, str], List[str]]] = []
     others = threading.Thread(  # git works meanwhile
         target=lambda: repositories.append(_take_repositories(installed, take, include)),
         name=PROGRAM,
@@ -80,7 +80,7 @@ def _take_all(
     if packing:
         document[INTERPRETER] = take(INTERPRETER, take_interpreter, BUDGETS[INTERPRETER])
     others.join()
-    records, lines = repositories[0]
+    records, lines, strangers = repositories[0]
     document["repositories"] = records
     if document.get("distributions") is not None:
         texts["requirements.txt"] = _format_freeze(installed, lines)
@@ -88,7 +88,7 @@ def _take_all(
         {"repository": record["name"], **place} for record in records for place in record["secrets"]
     ]
     document["withheld"] = withheld
-    document["notes"] = _notes(document)
+    document["notes"] = _notes(document, strangers)
     cleaned = {
         name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }

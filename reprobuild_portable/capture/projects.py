@@ -7,6 +7,7 @@ import re
 from typing import Sequence, Set
 
 from reprobuild_portable.capture.files import _scan, _text
+from reprobuild_portable.capture.limits import NAMING_FILE
 from reprobuild_portable.pip_freeze.pins import canonical_name
 
 # The sections of each file that may state the name.
@@ -19,21 +20,22 @@ _FILE_SECTION = re.compile(r"\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?")
 _STATED_NAME = re.compile(r"""(?:dist-)?name\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9._-]*)["']?\s*(?:#.*)?""")
 
 
-def is_project(folder: str, name: str) -> bool:
-    """Return whether a directory is the source of a distribution.
+def read_project_names(folder: str) -> Set[str]:
+    """Return the canonical names that the project in a directory has.
 
     A wheel may state that it is an editable install of any directory. The directory must have a project of that name:
-    by its files, or by the metadata that setuptools leaves there (`NAME.egg-info`) if they state no name.
+    by its files, or by the metadata that setuptools leaves there (`NAME.egg-info`) if they state no name. The set is
+    empty if the directory has no project.
     """
-    own_name, known = canonical_name(name), False
+    known = False
     for file, sections in _NAMING_FILES:
         path = os.path.join(folder, file)
         if os.path.isfile(path):
             known = True
-            stated = _read_stated_name(_text(path), sections)
+            stated = _read_stated_name(_text(path, NAMING_FILE), sections)
             if stated:
-                return canonical_name(stated) == own_name
-    return known and own_name in _list_built_names(folder)
+                return {canonical_name(stated)}
+    return _list_built_names(folder) if known else set()
 
 
 def _list_built_names(folder: str) -> Set[str]:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from reprobuild_portable.capture.projects import is_project
+from reprobuild_portable.capture import projects
+from reprobuild_portable.capture.files import _text
+from reprobuild_portable.capture.limits import NAMING_FILE
+from reprobuild_portable.capture.model import Context, GaveUpError, Taken
+from reprobuild_portable.capture.projects import read_project_names
+from reprobuild_portable.capture.repositories.discovery import _take_repositories
 from tests.capture.repositories import BASE, LEAN, PROGRAM, git, new_origin, write
 
 PRIVATE = b"salaries: 1234567\n"
@@ -92,7 +99,54 @@ def test_a_path_that_is_no_directory_leads_to_no_repository(name: str, tmp_path:
     out, document, _ = capture(site, tmp_path)
     assert document["repositories"] == []
     assert not any(PRIVATE in path.read_bytes() for path in out.iterdir())
-    assert not is_project(str(tmp_path), "evil")
+    assert not read_project_names(str(tmp_path))
+
+
+def state_folder(folder: Path, count: int) -> list[dict[str, Any]]:
+    """Return distributions that state one directory."""
+    origin = {"editable": True, "path": str(folder)}
+    return [{"name": f"p{number}", "version": "1", "origin": origin} for number in range(count)]
+
+
+def take_for(seconds: float) -> Callable[[str, Callable[[Context], Taken], float], Any]:
+    """Return a function that runs a part with some seconds left."""
+
+    def take(name: str, part: Callable[[Context], Taken], budget: float) -> Any:
+        try:
+            return part(Context({}, time.monotonic() + seconds, "", program=True)).facts
+        except GaveUpError:
+            return None
+
+    return take
+
+
+def test_many_wheels_that_state_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """150 of them with files of 1 MB took 151 s, beside the budget of 60 s."""
+    for name in ("pyproject.toml", "setup.cfg", "setup.py"):
+        (tmp_path / name).write_bytes(b"x\n" * NAMING_FILE)
+    reads: list[int] = []
+
+    def read_text(path: str, most: int) -> str:
+        reads.append(most)
+        return _text(path, most)
+
+    monkeypatch.setattr(projects, "_text", read_text)
+    monkeypatch.chdir(tmp_path)
+    _, lines, strangers = _take_repositories(state_folder(tmp_path, 150), take_for(60.0))
+    assert reads == [NAMING_FILE] * 3
+    assert strangers == [f"p{number}" for number in range(150)]
+    assert "whose directory is no project of this name (p7==1)" in lines["p7"]
+
+
+def test_a_directory_that_is_not_read_in_time_is_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = new_origin(tmp_path)
+    write(top, "pyproject.toml", b"[project]\nname = 'p0'\n")
+    monkeypatch.chdir(tmp_path)
+    records, lines, strangers = _take_repositories(state_folder(top, 1), take_for(-1.0))
+    assert (records, strangers) == ([], [])
+    assert lines == {"p0": f"# Editable install whose directory was not read in time (p0==1)\n-e {top}"}
 
 
 @pytest.mark.parametrize("name", ["INSTALLER", "METADATA", "direct_url.json"])

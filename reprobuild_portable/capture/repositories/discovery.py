@@ -12,27 +12,35 @@ from reprobuild_portable.capture.files import _relative, quote
 from reprobuild_portable.capture.freeze import _editable_line, _format_bare_line
 from reprobuild_portable.capture.limits import AT_ONCE, BUDGETS, REPOSITORIES
 from reprobuild_portable.capture.model import PROGRAM, Context, GaveUpError, Taken
-from reprobuild_portable.capture.projects import is_project
+from reprobuild_portable.capture.projects import read_project_names
 from reprobuild_portable.capture.repositories.folders import find_top
 from reprobuild_portable.capture.repositories.included import _take_loose
 from reprobuild_portable.capture.repositories.record import take_repository
 from reprobuild_portable.capture.repositories.repository import Repository, _make_unique_name
+from reprobuild_portable.pip_freeze.pins import canonical_name
+
+# The answers for a directory that an editable install states. Those that are sentences are in the freeze.
+_PROJECT, _MISSING = "project", "missing"
+_STRANGER = "directory is no project of this name"
+_UNREAD = "directory was not read in time"
 
 
 def _take_repositories(
     entries: List[Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any],
     include: Sequence[str] = (),
-) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:  # fmt: skip
+) -> Tuple[List[Dict[str, Any]], Dict[str, str], List[str]]:  # fmt: skip
     """Capture all repositories of the environment, and named files.
 
     The repositories are those of the editable installs, that of the working directory, and those inside of
     them.
 
     Returns:
-        Their records, and the lines of the freeze by name of distribution.
+        Their records, the lines of the freeze by name of distribution, and the distributions whose stated directory
+        has another project.
     """
     stated = {entry["name"]: entry for entry in entries if (entry.get("origin") or {}).get("editable")}
-    editable = {name: entry for name, entry in stated.items() if is_project(entry["origin"]["path"], name)}
+    answers = _find_projects(stated, take)
+    editable = {name: stated[name] for name, answer in answers.items() if answer == _PROJECT}
     tops: Dict[str, List[str]] = {}
     places = {name: find_top(entry["origin"]["path"]) for name, entry in editable.items()}
     deep = {
@@ -56,8 +64,8 @@ def _take_repositories(
     ]
     repositories: List[Dict[str, Any]] = []
     lines = {
-        name: _format_bare_line(entry, "directory is no project of this name")
-        for name, entry in stated.items() if name not in editable and os.path.isdir(entry["origin"]["path"])
+        name: _format_bare_line(stated[name], problem)
+        for name, problem in answers.items() if problem in (_STRANGER, _UNREAD)
     }  # fmt: skip
     used: Dict[str, int] = {}
     captured: Set[str] = set()
@@ -97,7 +105,33 @@ def _take_repositories(
         )
     with contextlib.suppress(OSError):  # of a working directory that is gone
         repositories += _take_loose(include, captured, used, take)
-    return repositories, lines
+    return repositories, lines, [name for name, answer in answers.items() if answer == _STRANGER]
+
+
+def _find_projects(
+    stated: Mapping[str, Dict[str, Any]], take: Callable[[str, Callable[[Context], Taken], float], Any]
+) -> Dict[str, str]:
+    """Return for each distribution whether its stated directory is its project."""
+    answers = dict.fromkeys(stated, _UNREAD)
+    if stated:
+        part = functools.partial(_take_projects, stated=stated, answers=answers)
+        take("editable projects", part, BUDGETS["projects"])
+    return dict(answers)  # a part that was given up may still write
+
+
+def _take_projects(context: Context, stated: Mapping[str, Dict[str, Any]], answers: Dict[str, str]) -> Taken:
+    """Replace the answers for the stated directories; many wheels may state one."""
+    names: Dict[str, Set[str]] = {}
+    for name, entry in stated.items():
+        context.left()
+        folder = entry["origin"]["path"]
+        if folder not in names:
+            names[folder] = read_project_names(folder)
+        if canonical_name(name) in names[folder]:
+            answers[name] = _PROJECT
+        else:
+            answers[name] = _STRANGER if os.path.isdir(folder) else _MISSING
+    return Taken(None)
 
 
 def _take_ignored(context: Context, tops: Mapping[str, str], folders: Mapping[str, str]) -> Taken:
