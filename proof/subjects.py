@@ -13,7 +13,8 @@ from reprobuild.ecosystems.apt.apt_config import configured_index, configured_ta
 from reprobuild.infra.http.client import Net
 from reprobuild.lock.model import Lock, Resolution, unseal
 from reprobuild.lock.system import Base
-from reprobuild.resolve.system.packages import APT_LIST, foreign_architectures, resolve_base
+from reprobuild.resolve.system.missing_list import APT_LIST
+from reprobuild.resolve.system.packages import foreign_architectures, resolve_base
 from reprobuild.snapshot.parsers import apt
 from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store

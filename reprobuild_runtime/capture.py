@@ -5357,12 +5357,12 @@ def _format_remote(url: str) -> str:
 # Notes on a capture, for people.
 
 
-def _notes(document: Dict[str, Any], strangers: Collection[str] = ()) -> List[str]:
+def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[str]:
     """Return notes on the gaps and doubts of a capture.
 
     Args:
         document: capture.json.
-        strangers: distributions whose stated directory has another project, or none.
+        mismatched: distributions whose stated directory has another project, or none.
     """
     notes = [
         f"{distribution['name']}: the freeze says what {distribution['first']} holds, which is first on the path; "
@@ -5375,7 +5375,7 @@ def _notes(document: Dict[str, Any], strangers: Collection[str] = ()) -> List[st
         f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
         "nothing there is captured for it"
         for entry in entries
-        if entry["name"] in strangers
+        if entry["name"] in mismatched
     ][:SAID]
     taken = [repository for repository in document["repositories"] if repository["distributions"]]
     if taken:
@@ -7125,7 +7125,7 @@ def _take_loose(
 
 # The answers for a directory that an editable install states. Those that are sentences are in the freeze.
 _PROJECT, _MISSING = "project", "missing"
-_STRANGER = "directory is no project of this name"
+_MISMATCH = "directory is no project of this name"
 _UNREAD = "directory was not read in time"
 
 
@@ -7169,7 +7169,7 @@ def _take_repositories(
     repositories: List[Dict[str, Any]] = []
     lines = {
         name: _format_bare_line(stated[name], problem)
-        for name, problem in answers.items() if problem in (_STRANGER, _UNREAD)
+        for name, problem in answers.items() if problem in (_MISMATCH, _UNREAD)
     }  # fmt: skip
     used: Dict[str, int] = {}
     captured: Set[str] = set()
@@ -7209,7 +7209,7 @@ def _take_repositories(
         )
     with contextlib.suppress(OSError):  # of a working directory that is gone
         repositories += _take_loose(include, captured, used, take)
-    return repositories, lines, [name for name, answer in answers.items() if answer == _STRANGER]
+    return repositories, lines, [name for name, answer in answers.items() if answer == _MISMATCH]
 
 
 def _find_projects(
@@ -7234,7 +7234,7 @@ def _take_projects(context: Context, stated: Mapping[str, Dict[str, Any]], answe
         if canonical_name(name) in names[folder]:
             answers[name] = _PROJECT
         else:
-            answers[name] = _STRANGER if os.path.isdir(folder) else _MISSING
+            answers[name] = _MISMATCH if os.path.isdir(folder) else _MISSING
     return Taken(None)
 
 
@@ -7754,7 +7754,7 @@ def _take_all(
     if packing:
         document[INTERPRETER] = take(INTERPRETER, take_interpreter, BUDGETS[INTERPRETER])
     others.join()
-    records, lines, strangers = repositories[0]
+    records, lines, mismatched = repositories[0]
     document["repositories"] = records
     if document.get("distributions") is not None:
         texts["requirements.txt"] = _format_freeze(installed, lines)
@@ -7762,7 +7762,7 @@ def _take_all(
         {"repository": record["name"], **place} for record in records for place in record["secrets"]
     ]
     document["withheld"] = withheld
-    document["notes"] = _notes(document, strangers)
+    document["notes"] = _notes(document, mismatched)
     cleaned = {
         name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }

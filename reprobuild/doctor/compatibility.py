@@ -232,6 +232,11 @@ def _judge_disks(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
         if disk is None:
             yield report_unknown_disk(role, f"about {size / GB:.1f} GB")
         elif unfit := judge_writability(disk):
+            if role == "results":  # images that several users read are usual on a cluster
+                unfit = msgspec.structs.replace(
+                    unfit, meaning="`run` needs nothing there; a copy of the image does"
+                )
+                state = "warning"
             yield msgspec.structs.replace(unfit, state=state)
         elif disk.free < size:
             yield DoctorFinding(

@@ -11,12 +11,12 @@ from reprobuild_portable.capture.interpreter import INTERPRETER
 from reprobuild_portable.capture.limits import NAMED, SAID
 
 
-def _notes(document: Dict[str, Any], strangers: Collection[str] = ()) -> List[str]:
+def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[str]:
     """Return notes on the gaps and doubts of a capture.
 
     Args:
         document: capture.json.
-        strangers: distributions whose stated directory has another project, or none.
+        mismatched: distributions whose stated directory has another project, or none.
     """
     notes = [
         f"{distribution['name']}: the freeze says what {distribution['first']} holds, which is first on the path; "
@@ -29,7 +29,7 @@ def _notes(document: Dict[str, Any], strangers: Collection[str] = ()) -> List[st
         f"{entry['name']} says that it is installed from {entry['origin']['path']}, which is no project of this name: "
         "nothing there is captured for it"
         for entry in entries
-        if entry["name"] in strangers
+        if entry["name"] in mismatched
     ][:SAID]
     taken = [repository for repository in document["repositories"] if repository["distributions"]]
     if taken:

@@ -80,7 +80,7 @@ def _take_all(
     if packing:
         document[INTERPRETER] = take(INTERPRETER, take_interpreter, BUDGETS[INTERPRETER])
     others.join()
-    records, lines, strangers = repositories[0]
+    records, lines, mismatched = repositories[0]
     document["repositories"] = records
     if document.get("distributions") is not None:
         texts["requirements.txt"] = _format_freeze(installed, lines)
@@ -88,7 +88,7 @@ def _take_all(
         {"repository": record["name"], **place} for record in records for place in record["secrets"]
     ]
     document["withheld"] = withheld
-    document["notes"] = _notes(document, strangers)
+    document["notes"] = _notes(document, mismatched)
     cleaned = {
         name: text if name.startswith("env.") else _scrub(text, secrets) for name, text in texts.items()
     }

@@ -21,7 +21,7 @@ from reprobuild_portable.pip_freeze.pins import canonical_name
 
 # The answers for a directory that an editable install states. Those that are sentences are in the freeze.
 _PROJECT, _MISSING = "project", "missing"
-_STRANGER = "directory is no project of this name"
+_MISMATCH = "directory is no project of this name"
 _UNREAD = "directory was not read in time"
 
 
@@ -65,7 +65,7 @@ def _take_repositories(
     repositories: List[Dict[str, Any]] = []
     lines = {
         name: _format_bare_line(stated[name], problem)
-        for name, problem in answers.items() if problem in (_STRANGER, _UNREAD)
+        for name, problem in answers.items() if problem in (_MISMATCH, _UNREAD)
     }  # fmt: skip
     used: Dict[str, int] = {}
     captured: Set[str] = set()
@@ -105,7 +105,7 @@ def _take_repositories(
         )
     with contextlib.suppress(OSError):  # of a working directory that is gone
         repositories += _take_loose(include, captured, used, take)
-    return repositories, lines, [name for name, answer in answers.items() if answer == _STRANGER]
+    return repositories, lines, [name for name, answer in answers.items() if answer == _MISMATCH]
 
 
 def _find_projects(
@@ -130,7 +130,7 @@ def _take_projects(context: Context, stated: Mapping[str, Dict[str, Any]], answe
         if canonical_name(name) in names[folder]:
             answers[name] = _PROJECT
         else:
-            answers[name] = _STRANGER if os.path.isdir(folder) else _MISSING
+            answers[name] = _MISMATCH if os.path.isdir(folder) else _MISSING
     return Taken(None)
 
 
