@@ -99,6 +99,21 @@ def test_a_moving_name_is_the_release_that_its_release_file_says(repository: Pat
         configured_index("debian", "corge", env=env, folder=tmp_path / "apt")
 
 
+def test_offline_reads_only_the_sources_of_this_machine(repository: Path, tmp_path: Path) -> None:
+    env = apt_env(tmp_path, SUITES.format(repository, "quux"))
+    index = configured_index("debian", "quux", env=env, folder=tmp_path / "apt", offline=True)
+    assert versions(index, "extra") == versions(
+        configured_index("debian", "quux", env=env, folder=tmp_path / "apt"), "extra"
+    )
+    remote = SUITES.format(repository, "quux").replace("file:", "http://user:hunter2@mirror.test")
+    with pytest.raises(FetchError, match="--offline forbids the network") as caught:
+        configured_index(
+            "debian", "quux", env=apt_env(tmp_path, remote), folder=tmp_path / "apt", offline=True
+        )
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.hint == "run without --offline once"
+
+
 def test_hooks_do_not_run_and_no_secret_stays(repository: Path, tmp_path: Path) -> None:
     env = apt_env(tmp_path, SUITES.format(repository, "quux"))
     configured_index("debian", "quux", env=env, folder=tmp_path / "apt")

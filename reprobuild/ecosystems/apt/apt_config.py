@@ -25,6 +25,7 @@ from reprobuild_portable.host import fcntl
 # Suites from which apt takes packages only on request (`NotAutomatic: yes` in their Release files).
 _NOT_AUTOMATIC = ("-backports", "-backports-sloppy", "-proposed", "-proposed-updates")
 # Names that point to another release every few years; the Release file has the present one.
+_LOCAL = ("file:", "copy:", "cdrom:")  # https://manpages.debian.org/sources.list
 _MOVING = re.compile(r"(old){0,3}stable(-.*)?|testing(-.*)?")
 # Options of a source entry that decide its trust; sources.list(5) gives both spellings.
 _OPTIONS = {
@@ -112,6 +113,7 @@ def configured_index(
     folder: Path,
     architecture: str = "amd64",
     foreign: Sequence[str] = (),
+    offline: bool = False,
 ) -> SystemIndex:
     """Return one release's package lists from this machine's apt sources.
 
@@ -123,6 +125,7 @@ def configured_index(
         architecture: Debian's name of it.
         foreign: other required architectures. They are requested from the same sources, even if this
             machine's apt is not set up for them; a source that lacks one is skipped.
+        offline: refuse sources that are not on this machine.
 
     Raises:
         LockError: apt is missing, or has no source for the release.
@@ -142,6 +145,12 @@ def configured_index(
     targets = [target for target in configured if target.belongs(codename)]
     # The release of a moving name is known only once its Release file is there.
     targets = targets or [target for target in configured if _MOVING.fullmatch(target.release)]
+    remote = [target.uri for target in targets if not target.uri.startswith(_LOCAL)]
+    if offline and remote:
+        raise FetchError(
+            f"the package lists of {without_credentials(remote[0])} are needed, and --offline forbids the network",
+            hint="run without --offline once",
+        )
     files = _fetch_lists(targets, codename, env, directory, architectures) if targets else []
     if not files:
         raise LockError(f"apt of this machine has no source for {distribution}/{codename}", hint=_HINT)

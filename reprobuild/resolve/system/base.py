@@ -87,7 +87,7 @@ class ReleaseBase:
             with context.store.private_directory("apt", "lists") as lists:
                 self.index = configured_index(
                     release.distribution, release.codename, env=context.env, folder=lists,
-                    architecture=request.architecture, foreign=foreign,
+                    architecture=request.architecture, foreign=foreign, offline=context.net.offline,
                 )  # fmt: skip
             self._search = make_search(snapshot, self.index, self._own, decisions, context)
         except LockError as err:

@@ -141,7 +141,7 @@ def _index(
         with context.store.private_directory("apt", "lists") as lists:
             return configured_index(
                 system.distribution, system.release, env=context.env, folder=lists, architecture=architecture,
-                foreign=foreign,
+                foreign=foreign, offline=context.net.offline,
             )  # fmt: skip
     except LockError as err:
         context.say(f"{err}: only what the image has, and what is found elsewhere, can be used")
