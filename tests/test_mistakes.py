@@ -86,6 +86,8 @@ MISTAKES: list[tuple[str, int, str, str]] = [
     ("show a.lock", 3, "`a.lock` is a lock of reprobuild", "build its image: `reprobuild build a.lock -o OUT`"),
     ("show nosuch", 3, "there is no directory or file `nosuch`", CAPTURE),
     ("show typed/requirments.txt", 3, "no directory or file `typed/requirments.txt`", "mean `typed/requirements.txt`?"),
+    ("run frozen --nv -- python -c pass", 125, "No such option '--nv'",
+     "`--gpu auto` gives the command all GPUs, and is the default: `reprobuild run frozen -- python -c pass`"),
     ("show typed --verbose", 2, "No such option '--verbose'", "`reprobuild show typed --json`"),
     ("show empty", 3, "`empty` is empty", CAPTURE),
     ("show mine", 3, "nothing captured in `mine`", CAPTURE),

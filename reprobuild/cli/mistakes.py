@@ -58,6 +58,9 @@ def _correct_capture(err: click.UsageError, ctx: click.Context, words: list[str]
 
 def _correct_run(err: click.UsageError, ctx: click.Context, words: list[str]) -> str:
     """Return the command with the output directory, and `--` before the command to run."""
+    if isinstance(err, click.NoSuchOption) and err.option_name in _GPU_FLAGS:
+        words.remove(err.option_name)
+        return f"`--gpu auto` gives the command all GPUs, and is the default: `{_join('run', *words)}`"
     if type(err) is not click.UsageError:
         return ""
     if "--" in words:
@@ -165,6 +168,7 @@ def _join(*words: str) -> str:
     return shlex.join(("reprobuild", *words))
 
 
+_GPU_FLAGS = ("--nv", "--nvccli", "--rocm")  # of Apptainer
 _BY_COMMAND = {
     "bisect": _correct_bisect,
     "capture": _correct_capture,

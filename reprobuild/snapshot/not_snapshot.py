@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -29,6 +30,23 @@ def missing_error(path: Path) -> SnapshotError:
             hint="clone it, activate its environment, and take a snapshot there: `reprobuild capture -o DIR`",
         )
     return SnapshotError(f"there is no directory or file `{shown}`", hint=suggest_path(path) or RECIPE)
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Refuse a directory of which this user may not read the files.
+
+    Raises:
+        SnapshotError: it is one.
+    """
+    try:
+        if path.is_dir():
+            os.scandir(path).close()
+    except PermissionError:
+        raise SnapshotError(
+            f"`{escape_text(str(path))}` cannot be read by this user",
+            hint="a snapshot is private: let its owner copy it, or open it: "
+            f"`chmod -R g+rX {shlex.quote(escape_text(str(path)))}`",
+        ) from None
 
 
 def file_error(path: Path) -> SnapshotError:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -8,7 +10,9 @@ import pytest
 
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot import text
+from reprobuild.snapshot.importers.import_snapshot import needs_import
 from reprobuild.snapshot.read import read_snapshot
+from tests.conftest import unreadable
 
 RECIPE = (
     "take one with `reprobuild capture -o DIR`, or name the directory that holds env.txt and requirements.txt"
@@ -176,3 +180,18 @@ def test_names_that_act_on_a_terminal_are_shown_as_escapes(folder: Path) -> None
     snapshot = read_snapshot(folder)
     assert all(r.place.file.isprintable() for r in snapshot.remarks)
     assert msgspec.json.encode(snapshot)
+
+
+def test_a_snapshot_of_another_user_is_refused_by_its_name(tmp_path: Path) -> None:
+    """`capture` makes private directories; a file in one that this user cannot see is no cause."""
+    snapshot = tmp_path / "their snapshot"
+    snapshot.mkdir()
+    tmp_path.chmod(0o755)
+    with (
+        unreadable(snapshot),
+        pytest.raises(SnapshotError, match="their snapshot` cannot be read") as caught,
+    ):
+        needs_import(snapshot)
+    assert caught.value.hint.endswith(f"`chmod -R g+rX '{snapshot}'`")
+    subprocess.run(shlex.split(caught.value.hint.split("`")[-2]), check=True)
+    assert not needs_import(snapshot)

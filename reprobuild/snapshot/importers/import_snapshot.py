@@ -28,7 +28,13 @@ from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, fi
 from reprobuild.snapshot.importers.project_requirements import ENVIRONMENT, EXPLICIT_HEAD, add_project_python
 from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
-from reprobuild.snapshot.not_snapshot import is_output, missing_error, nothing_error, output_error
+from reprobuild.snapshot.not_snapshot import (
+    is_output,
+    missing_error,
+    nothing_error,
+    output_error,
+    refuse_unreadable,
+)
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild_portable import secrets
 from reprobuild_portable.host import is_portable
@@ -90,8 +96,9 @@ def needs_import(path: Path) -> bool:
     """Return whether a path is a file, or a directory of a project or another tool without a snapshot of its own.
 
     Raises:
-        SnapshotError: it is an output directory, whose own pylock.toml is no input.
+        SnapshotError: it is an output directory, whose own pylock.toml is no input, or is not readable.
     """
+    refuse_unreadable(path)
     _refuse_output(path)
     if not path.is_dir() or is_captured(path):
         return path.is_file()
