@@ -192,6 +192,7 @@ def test_a_snapshot_of_another_user_is_refused_by_its_name(tmp_path: Path) -> No
         pytest.raises(SnapshotError, match="their snapshot` cannot be read") as caught,
     ):
         needs_import(snapshot)
-    assert caught.value.hint.endswith(f"`chmod -R g+rX '{snapshot}'`")
+    opening = "a snapshot is private: let its owner copy it, or open it: `chmod -R g+rX "
+    assert caught.value.hint == f"{opening}'{snapshot}'`"
     subprocess.run(shlex.split(caught.value.hint.split("`")[-2]), check=True)
     assert not needs_import(snapshot)
