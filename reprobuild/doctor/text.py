@@ -25,10 +25,10 @@ _STATE, _COLUMN, _NARROWEST = 11, 24, 60
 _COMMAND = re.compile("`[^`]*`")
 _BOUND = "\N{NO-BREAK SPACE}"  # `textwrap` breaks lines at ASCII blanks only
 _ENDS: dict[State, str] = {
-    "problem": "it will not do as it is",
+    "problem": "it is not ready",
     "unknown": "it may not do, as some findings could not be judged",
-    "warning": "it will do, but for what the warnings name",
-    "ok": "it will do",
+    "warning": "it is ready, with the warnings above",
+    "ok": "it is ready",
 }
 _WORDS: dict[State, Callable[[int], str]] = {
     "problem": lambda count: "problem" if count == 1 else "problems",

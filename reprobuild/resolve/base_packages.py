@@ -66,7 +66,7 @@ def add_libraries(
         base, packages = system.pin(libraries, {**ground.listed, **called})
     if uncalled_packages := list_uncalled_packages(packages):
         context.say(
-            f"system: {len(uncalled_packages)} packages that a person had installed are left out, because no code "
+            f"system: {len(uncalled_packages)} manually installed packages are left out, because no code "
             f"calls them: {_shorten_names(uncalled_packages)}; `--system all` installs every one, `--package "
             "NAME` one of them"
         )

@@ -21,7 +21,7 @@ def origin(source: str, signed: bool, signer: str) -> str:
         if signed
         else "not signed"
     )
-    return "the lock is from %s, %s: to build from it, and to run its image, executes the packages that it names" % (
+    return "the lock is from %s, %s: a build of it, and a run of its image, executes the packages that it names" % (
         escape_text(source), whom,
     )  # fmt: skip
 

@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
                 )
             if options.check:
                 check(bundle)
-                print_line("%s is whole: %d files" % (escape_name(options.file), len(bundle.members)))
+                print_line("%s is complete: %d files" % (escape_name(options.file), len(bundle.members)))
                 return 0
             out = os.path.abspath(options.out)  # if it is the working directory, another replaces it
             new = unpack(
@@ -85,9 +85,7 @@ def main(argv: Sequence[str]) -> int:
             if not new:
                 say_strangers(list_foreign_paths(bundle, out), print_line)
             print_line(origin(options.file, bool(bundle.signature), bundle.signer))
-            print_line(
-                "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
-            )
+            print_line("the lock was not checked: `reprobuild unbundle` checks it, and this program cannot")
             print_line(
                 "of the image's layers, recipe, context, sources, README.md and programs only the bytes were compared,"
                 " with the sender's own list: `reprobuild unbundle` holds them against the lock; without that, run and"

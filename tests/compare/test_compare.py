@@ -55,7 +55,7 @@ def test_a_snapshot_and_itself() -> None:
     found = compared(SNAPSHOT, SNAPSHOT)
     assert (found.differences, found.is_same) == ([], True)
     assert ("environment", "values of secrets are not kept") in unsaid(found)
-    assert {item.kind for item in found.not_compared if item.reason == "neither tells of it"} == {
+    assert {item.kind for item in found.not_compared if item.reason == "not known of either side"} == {
         "interpreter", "conda", "job", "gpu", "machine", "release", "recipe", "realised",
     }  # fmt: skip
     assert render_comparison(found).splitlines()[0] == "no difference"
@@ -79,7 +79,7 @@ def test_names_and_versions_are_compared_as_python_does(tmp_path: Path) -> None:
     difference = only(found)
     assert (difference.name, difference.one, difference.other) == ("torch", "2.13.0", "2.13.0+cpu")
     assert difference.note == "another build of one version"
-    assert unsaid(found)["python", "the two tell of different aspects"] == ("x",)
+    assert unsaid(found)["python", "other facts are known of A than of B"] == ("x",)
 
 
 @pytest.mark.parametrize(
@@ -963,9 +963,9 @@ def test_every_kind_has_its_words(tmp_path: Path) -> None:
         make_snapshot(tmp_path / "one", env_txt="A=1\n"), make_snapshot(tmp_path / "two", env_txt="A=1\n")
     )
     assert {item.kind for item in found.not_compared} == set(KINDS) - {"environment", "choices"}
-    (line,) = [line for line in render_comparison(found).splitlines() if "neither tells" in line]
+    (line,) = [line for line in render_comparison(found).splitlines() if "not known of either side" in line]
     assert line == (
-        "  neither tells of it: interpreter; distributions of Python; other packages of conda; "
+        "  not known of either side: interpreter; distributions of Python; other packages of conda; "
         "system packages; modules; repositories of what is installed; the job's own repositories; GPU and driver; "
         "processor, kernel and limits; "
         "release of the system; settings of the lock; what the lock was sealed with"

@@ -340,7 +340,7 @@ def test_who_made_the_lock_is_said(signer: str) -> None:
     assert said.isprintable()
     assert said.startswith("the lock is from b\\x1b.tar, ")
     assert ("not signed" in said) == (not signer)
-    assert said.endswith(": to build from it, and to run its image, executes the packages that it names")
+    assert said.endswith(": a build of it, and a run of its image, executes the packages that it names")
 
 
 def test_both_programs_say_who_made_the_lock(results: Results, tmp_path: Path) -> None:
@@ -354,8 +354,5 @@ def test_both_programs_say_who_made_the_lock(results: Results, tmp_path: Path) -
     assert done.origin == sentence
     assert sentence in heard
     said = alone(tmp_path / "b.tar", "-o", tmp_path / "p").stderr
-    assert "not signed: to build from it, and to run its image, executes the packages that it names" in said
-    assert (
-        "the lock was not checked, as this program has no reader of it: `reprobuild unbundle` checks it"
-        in said
-    )
+    assert "not signed: a build of it, and a run of its image, executes the packages that it names" in said
+    assert "the lock was not checked: `reprobuild unbundle` checks it, and this program cannot" in said

@@ -22,7 +22,7 @@ def test_a_bare_machine(tmp_path: Path) -> None:
     assert "ok         builtin " in done.stdout  # it needs no program on PATH
     assert "not-asked  services " in done.stdout
     assert "not-asked  indexes " in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("this machine: it will not do as it is (")
+    assert done.stdout.splitlines()[-1].startswith("this machine: it is not ready (")
     assert not (tmp_path / "store").exists()
     marked = [line.split()[0] for line in done.stdout.splitlines() if line[:1].isalpha()]
     assert f"({marked.count('problem')} problem, {marked.count('warning')} warning" in done.stdout

@@ -24,7 +24,7 @@ def test_all_is_well() -> None:
     assert states(found.findings) == {}
     assert (found.state, found.exit_code) == ("ok", 0)
     assert all(not finding.fix and not finding.meaning for finding in found.findings)
-    assert render_diagnosis(found, "this machine").endswith("\nthis machine: it will do (14 ok)")
+    assert render_diagnosis(found, "this machine").endswith("\nthis machine: it is ready (14 ok)")
 
 
 @pytest.mark.parametrize(
@@ -206,4 +206,4 @@ def test_text_is_wrapped_and_harmless() -> None:
     text = render_diagnosis(diagnose(host(engines=(evil,))), "this machine", 70)
     assert "\x1b" not in text
     assert max(len(line) for line in text.splitlines()[:-1] if "https://" not in line) <= 70
-    assert text.endswith("this machine: it will not do as it is (2 problems, 12 ok)")
+    assert text.endswith("this machine: it is not ready (2 problems, 12 ok)")

@@ -91,7 +91,7 @@ def test_packages_of_the_system_tell(rows: list[str], line: str, tmp_path: Path)
     assert found is not None
     assert found.conflicts == ()
     assert list(found.lines()) == [
-        f"{line.rpartition(' ')[2]}: nothing captured brings it: what needs it needs a base image that has it "
+        f"{line.rpartition(' ')[2]}: no captured package brings it: take a base image that has it "
         "(`--base IMAGE`)",
         line,
     ]
@@ -279,7 +279,7 @@ def test_a_base_that_has_cuda(tmp_path: Path) -> None:
     (ruling,) = rule_cuda(taken, [], with_packages("cuda-cudart-12-4"), store, said.append)
     assert (ruling.outcome, said) == ("in base", [])
     assert ruling.reason.startswith(
-        "12.1: nothing captured brings it, and cuda-cudart-12-4 of the base does; "
+        "12.1: no captured package brings it, and cuda-cudart-12-4 of the base does; "
     )
     rule_cuda(taken, [], with_packages("cuda-cudart-11-8"), store, said.append)
     assert said == [

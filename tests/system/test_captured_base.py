@@ -114,7 +114,7 @@ def test_packages_that_no_code_calls_are_named_with_the_options_that_install_the
     done = reprobuild(*argv, env=env)
     assert done.returncode == 0, done.stderr
     found = re.search(
-        r"system: (\d+) packages that a person had installed are left out, because no code calls them: "
+        r"system: (\d+) manually installed packages are left out, because no code calls them: "
         r"(\S+), .*; `--system all` installs every one, `--package NAME` one of them\n",
         done.stderr,
     )

@@ -31,7 +31,7 @@ from reprobuild.lock.diff import uncovered_changes
 
 SECRET = "(secret)"
 UNKNOWN = "(there)"
-NEITHER = "neither tells of it"
+NEITHER = "not known of either side"
 # Aspects with several possible values, of which one is installed.
 _CHOICES: dict[Aspect, str] = {
     "sha256": "both tell several files, of which some are the same; which was installed is not told",
@@ -337,7 +337,7 @@ def _explain_no_comparison(kind: Kind, more: bool) -> str:
     """
     if kind == "environment":
         return "values of secrets are not kept"
-    return "the two tell of different aspects" if more else "neither tells more than the name"
+    return "other facts are known of A than of B" if more else "only the name is known of both"
 
 
 def describe(kind: Kind, aspects: Aspects, names: Iterable[Aspect]) -> str:

@@ -77,11 +77,11 @@ class Cuda(Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Yield the report lines: the answer, the evidence, the conflicts."""
-        needs = "nothing captured brings it: what needs it needs a base image that has it (`--base IMAGE`)"
+        needs = "no captured package brings it: take a base image that has it (`--base IMAGE`)"
         if self.brought:
             needs = "the environment brings it; no base image with CUDA is needed"
         elif self.base:
-            needs = f"nothing captured brings it, and {self.base} of the base does"
+            needs = f"no captured package brings it, and {self.base} of the base does"
         yield f"{self.version}: {needs}"
         yield from (_describe_evidence(piece) for piece in self.evidence)
         yield from (f"conflict: {conflict}" for conflict in self.conflicts)
