@@ -174,7 +174,7 @@ def decision_options(function: F) -> F:
                 help="Add an archive of system packages; KEY is the fingerprint that signs it.",
             ),
             click.option(
-                "--deb", "debs", metavar="FILE|FOLDER", multiple=True, help="Add files of system packages."
+                "--deb", "debs", metavar="FILE|DIR", multiple=True, help="Add files of system packages."
             ),
             click.option(
                 "--channel", "channels", metavar="URL|NAME", multiple=True, help="Add a channel of conda."

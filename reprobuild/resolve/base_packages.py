@@ -61,7 +61,7 @@ def add_libraries(
         context.say(f"system: {len(libraries)} packages more, for the {whose}")
     called = _find_called_packages(wheels, sources, subject, context)
     if called:
-        context.say(f"system: {len(called)} packages whose programs are called")
+        context.say(f"system: the code calls programs of {len(called)} packages")
     if libraries or called:
         base, packages = system.pin(libraries, {**ground.listed, **called})
     if uncalled_packages := list_uncalled_packages(packages):
