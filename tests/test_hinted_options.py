@@ -83,7 +83,7 @@ def test_the_command_that_goes_on_is_followed(snapshot: Path, said: Said) -> Non
     code, _, hint = said.failed("lock", snapshot, "-o", lock, "--store", store, *BASE)
     assert code == 4
     line = next(line for line in hint.splitlines() if "to go on" in line)
-    assert line.endswith(" --accept directory-line --accept unknown-project")
+    assert line.endswith(" --accept made --accept gone")
     assert follow(line, "to go on without exactly these: ") == 0
     assert lock.exists()
 
@@ -153,5 +153,5 @@ def test_the_document_has_the_command(snapshot: Path, capsys: pytest.CaptureFixt
     arguments = ["lock", str(snapshot), "--store", str(snapshot.parent / "store"), *BASE, "--json"]
     assert run_line(arguments) == 4
     hint = json.loads(capsys.readouterr().out)["error"]["hint"]
-    options = "--accept directory-line --accept unknown-project"
+    options = "--accept made --accept gone"
     assert f"these: {shlex.join(['reprobuild', *arguments])} {options}\n" in hint

@@ -123,8 +123,8 @@ def test_a_misspelt_project_is_corrected_before_it_is_left_out() -> None:
         accept_deviations([rule_unknown_version(line, (), lookup, "")], [])
     assert caught.value.hint.splitlines() == [
         "if it is scikit-learn, write that in place of scikit-lern in requirements.txt:1",
-        "to go on without exactly these: --accept unknown-project",
-        "with --accept unknown-project the image will NOT have scikit-lern",
+        "to go on without exactly these: --accept scikit-lern",
+        "with --accept scikit-lern the image will NOT have scikit-lern",
     ]
 
 

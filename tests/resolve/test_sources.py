@@ -473,8 +473,8 @@ def test_the_first_advice_names_the_repositories(store: Store) -> None:
     assert caught.value.hint.splitlines() == [
         "name each repository with --source proj=PATH@COMMIT --source lib=https://git.example/lib@COMMIT, or @HEAD "
         "for the commit that a repository of this machine has checked out",
-        "to go on without exactly these: --accept no-source",
-        "with --accept no-source the image will NOT have proj, lib",
+        "to go on without exactly these: --accept lib --accept proj",
+        "with --accept lib --accept proj the image will NOT have proj, lib",
     ]
 
 
