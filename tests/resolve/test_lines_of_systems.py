@@ -187,8 +187,8 @@ def test_a_vendors_build_leads_to_its_image(line: str, image: str, said: str) ->
         accept_deviations([ruling], ())
     assert caught.value.hint == (
         f"{name} can come from a page or a directory that has the wheel: --index {name}=URL\n"
-        "to go on without exactly these: --accept vendor-build\n"
-        f"with --accept vendor-build the image will NOT have {name}"
+        f"to go on without exactly these: --accept {name}\n"
+        f"with --accept {name} the image will NOT have {name}"
     )
 
 
