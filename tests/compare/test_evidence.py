@@ -69,6 +69,31 @@ def test_a_diff_that_is_gone_is_a_difference(pair: tuple[Path, Path]) -> None:
     assert difference.other == "diff absent"
 
 
+@pytest.mark.parametrize("name", ["README", "c.patch"])
+def test_two_linked_diffs_are_not_the_same(pair: tuple[Path, Path], name: str) -> None:
+    """A link is followed to show the diff; as a proof it counts for nothing."""
+    for folder, word in zip(pair, ("0.2", "0.9"), strict=True):
+        diff = folder / "tinytrain.diff"
+        (folder / name).write_text(diff.read_text().replace("0.2", word))
+        diff.unlink()
+        diff.symlink_to(name)
+    (difference,) = compared(*pair).differences
+    assert (difference.one, difference.other) == ("diff not read", "diff not read")
+    assert reprobuild("compare", *pair).returncode == 1
+
+
+def test_only_the_diffs_of_repositories_are_read_within_a_bound(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "_LARGEST_DIFFS", (CAPTURE / "tinytrain.diff").stat().st_size)
+    for folder in pair:
+        (folder / "other.patch").write_text("no repository names it\n")
+    assert compared(*pair).differences == []
+    monkeypatch.setattr(evidence, "_LARGEST_DIFFS", 5)
+    (difference,) = compared(*pair).differences
+    assert difference.one == difference.other == "diff not read: more than 5 bytes"
+
+
 def test_another_start_of_the_diff_is_a_difference(pair: tuple[Path, Path]) -> None:
     """A capture.json that lied about the start, too, had exit code 0 with a doubt."""
     restated(pair[1], lambda one: one["diff"].update({"from": "d" * 40}))
@@ -106,7 +131,8 @@ def test_a_bundle_that_is_no_file_is_a_difference(kind: str, pair: tuple[Path, P
         bundle.mkdir()
     found = compared(*pair)
     (difference,) = found.differences
-    assert (doubts(found), difference.other) == ({OTHER: ("tinytrain",)}, "bundle absent")
+    shown = "bundle absent" if kind == "gone" else "bundle not read"
+    assert (doubts(found), difference.other) == ({OTHER: ("tinytrain",)}, shown)
     assert difference.note == "its bundle differs, and capture.json states one tree for both"
 
 
@@ -168,7 +194,7 @@ def test_an_archive_that_is_not_the_stated_one_proves_nothing(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = packed(tmp_path / "one", b"one"), packed(tmp_path / "other", b"one")
-    archive, shown = pair[1] / ARCHIVE, "archive absent"
+    archive, shown = pair[1] / ARCHIVE, "archive absent" if kind == "gone" else "archive not read"
     archive.unlink()
     if kind == "other bytes":
         archive.write_bytes(b"two")
@@ -180,7 +206,7 @@ def test_an_archive_that_is_not_the_stated_one_proves_nothing(
     elif kind == "larger":
         monkeypatch.setattr(evidence, "MOST_PACKED", 3)
         archive.write_bytes(b"four")
-        shown = "archive larger than 3 bytes"
+        shown = "archive not read: more than 3 bytes"
     found = compared(*pair)
     (difference,) = found.differences
     assert doubts(found) == {OTHER_ARCHIVE.replace("{}", "B"): (ARCHIVE,)}

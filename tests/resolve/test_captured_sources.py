@@ -309,6 +309,9 @@ def test_repositories_that_lie_in_themselves_or_nowhere(tmp_path: Path, parent: 
     edited(tmp_path / "out", repositories=[one, one])
     with pytest.raises(SnapshotError, match="two repositories have one name"):
         read_snapshot(tmp_path / "out")
+    edited(tmp_path / "out", repositories=[one, {**one, "name": "other"}])
+    with pytest.raises(SnapshotError, match="two repositories have one bundle or one diff"):
+        read_snapshot(tmp_path / "out")
 
 
 def test_a_long_chain_of_repositories_is_read_in_linear_time(tmp_path: Path) -> None:
@@ -317,7 +320,8 @@ def test_a_long_chain_of_repositories_is_read_in_linear_time(tmp_path: Path) -> 
     one = json.loads((tmp_path / "out" / "capture.json").read_text())["repositories"][0]
 
     def chain(count: int) -> list[dict[str, Any]]:
-        return [{**one, "name": f"r{n}", "parent": f"r{n - 1}" if n else None} for n in range(count)]
+        alone = {**one, "bundle": None, "diff": {**one["diff"], "file": None}}
+        return [{**alone, "name": f"r{n}", "parent": f"r{n - 1}" if n else None} for n in range(count)]
 
     def read(repositories: list[dict[str, Any]]) -> CaptureFacts:
         return parse(json.dumps({"capture": 1, "repositories": repositories}).encode(), "capture.json")

@@ -44,8 +44,7 @@ def test_one_name_with_two_contents_is_nobodys_choice(one: Index, two: Index) ->
     with pytest.raises(LockError) as caught:
         accept_deviations([ruling], ())
     assert caught.value.hint == (
-        "to go on without exactly these: --accept tool\n"
-        "with --accept tool the image will NOT have tool"
+        "to go on without exactly these: --accept tool\nwith --accept tool the image will NOT have tool"
     )
     for index, expected in ((one, sha256(WHEEL)), (two, "2" * 64)):
         wheel, ruling = lock(lists(one.url, two.url, tool=index.url), "tool==1.0")

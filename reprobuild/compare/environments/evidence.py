@@ -8,7 +8,7 @@ them have equal bytes, too. The same holds for the sha256 of the interpreter's a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,9 +18,10 @@ from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.resolve.interpreter.captured import MOST_PACKED
 from reprobuild.snapshot.capture_model import CapturedRepository, CaptureFacts, PackedInterpreter
 
-ABSENT = "absent"
+ABSENT, UNREAD = "absent", "not read"
 _PIECE = 1 << 20
 _LARGEST = 4 << 30  # as `restore` reads
+_LARGEST_DIFFS = 1 << 30
 _STATED = "its {} differs, and capture.json states one {} for both"
 _IDS: tuple[Aspect, ...] = ("tree", "trees", "sha256")
 STARTS = "its diffs start at two commits, so nothing but capture.json says that the files are the same"
@@ -44,23 +45,24 @@ class Doubted(Struct, frozen=True, kw_only=True):
 def hash_bundles(captured: CaptureFacts | None, folder: Path) -> dict[str, str]:
     """Return the sha256 of each repository's bundle, or the error."""
     repositories = captured.repositories if captured else ()
+    budget = _Budget(_LARGEST)
     return {
-        repository.name: _hash(folder / repository.bundle.file, _LARGEST)
+        repository.name: budget.hash(folder / repository.bundle.file)
         for repository in repositories
         if repository.bundle is not None and repository.bundle.file is not None
     }
 
 
-def hash_diffs(folder: Path) -> dict[str, str]:
-    """Return the sha256 of each diff of a snapshot by its name, or the error.
+def hash_diffs(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the sha256 of each of these diffs of a snapshot, or the error."""
+    budget = _Budget(_LARGEST_DIFFS)
+    return {name: budget.hash(folder / name) for name in names}
 
-    The diff of a repository from which nothing is installed is a `.patch`.
-    """
-    return {
-        path.name: _hash(path, _LARGEST)
-        for suffix in (".diff", ".patch")
-        for path in folder.glob(f"*{suffix}")
-    }
+
+def name_diffs(captured: CaptureFacts | None) -> list[str]:
+    """Return the names of the repositories' diffs; that of a repository without a distribution is a `.patch`."""
+    files = (repository.diff.file for repository in (captured.repositories if captured else ()))
+    return [file for file in files if file is not None]
 
 
 def hash_interpreter(captured: CaptureFacts | None, folder: Path) -> str | None:
@@ -69,21 +71,30 @@ def hash_interpreter(captured: CaptureFacts | None, folder: Path) -> str | None:
     The result is None if no interpreter is stated.
     """
     packed = captured.interpreter if captured else None
-    return _hash(folder / packed.file, MOST_PACKED) if packed else None
+    return _Budget(MOST_PACKED).hash(folder / packed.file) if packed else None
 
 
-def _hash(path: Path, largest: int) -> str:
-    digest, size = hashlib.sha256(), 0
-    try:
-        with open_plain(path, links=False)[0] as stream:
-            while piece := stream.read(_PIECE):
-                digest.update(piece)
-                size += len(piece)
-                if size > largest:
-                    return f"larger than {largest} bytes"
-    except OSError:
-        return ABSENT
-    return f"sha256:{digest.hexdigest()}"
+class _Budget:
+    """The bytes that may be read for the hashes of some files, all together."""
+
+    def __init__(self, size: int) -> None:
+        self._rest = self._size = size
+
+    def hash(self, path: Path) -> str:
+        """Return the sha256 of a file, or the error."""
+        digest = hashlib.sha256()
+        try:
+            with open_plain(path, links=False)[0] as stream:
+                while piece := stream.read(_PIECE):
+                    digest.update(piece)
+                    self._rest -= len(piece)
+                    if self._rest < 0:
+                        return f"{UNREAD}: more than {self._size} bytes"
+        except FileNotFoundError:
+            return ABSENT
+        except OSError:
+            return UNREAD
+        return f"sha256:{digest.hexdigest()}"
 
 
 def repository_evidence(
@@ -130,7 +141,7 @@ def _compare_evidence(
         note, shown = _STATED.format(label, proven), bundles
     elif first.start != second.start:
         note, shown = STARTS, (f"diff from {first.start}", f"diff from {second.start}")
-    elif first.diff != second.diff:
+    elif first.diff != second.diff or first.diff.startswith(UNREAD):  # two that were not read may differ
         note, shown = _STATED.format("diff", proven), (f"diff {first.diff}", f"diff {second.diff}")
     elif first.bundle != second.bundle:
         note, shown = BUNDLES, bundles

@@ -81,7 +81,9 @@ def open_side(
         say("capturing the running environment")
         captured = scratch / "captured"
         capture_here(running, captured)
-        diffs = hash_diffs(captured)
+        diffs = hash_diffs(
+            captured, [path.name for path in captured.iterdir() if path.suffix in (".diff", ".patch")]
+        )
         for diff in captured.glob("*.diff"):  # one with a secret would be refused
             diff.unlink()
         return from_snapshot(captured, HERE, "the running environment", diffs)

@@ -60,7 +60,7 @@ def _add_repositories(
             repository_evidence(part, bundles, diffs)
             for part in (repository, *(child for _, child in inside))
         )
-        if not proofs[0].stated:
+        if not all(proof.stated for proof in proofs):
             gathered.doubt(
                 "source" if repository.distributions else "job", OTHER_BUNDLE, repository.name, "hidden"
             )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from reprobuild.compare.environments import conda
 from reprobuild.compare.environments.channel import channels
-from reprobuild.compare.environments.evidence import hash_bundles, hash_diffs, hash_interpreter
+from reprobuild.compare.environments.evidence import hash_bundles, hash_diffs, hash_interpreter, name_diffs
 from reprobuild.compare.environments.freeze import add_distributions, drop_foreign_lines
 from reprobuild.compare.environments.interpreter import add_packed, captured_build, reported_build
 from reprobuild.compare.environments.model import (
@@ -76,7 +76,7 @@ def from_snapshot(
     bundles = hash_bundles(snapshot.captured, folder)
     archive = hash_interpreter(snapshot.captured, folder)
     captured = load_capture(folder) if snapshot.captured else None
-    diffs = hash_diffs(folder) if diffs is None else diffs
+    diffs = hash_diffs(folder, name_diffs(snapshot.captured)) if diffs is None else diffs
     return build_environment(snapshot, captured, name, form, bundles, archive, diffs)
 
 

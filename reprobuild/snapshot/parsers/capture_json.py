@@ -71,6 +71,7 @@ def parse(data: bytes, shown: str = FILE) -> CaptureDocument:
         document = decode_json(data, CaptureDocument)
         refuse_repeated_keys(data)
         _check_parents(document.repositories)
+        _check_files(document.repositories)
         return document
     except (msgspec.DecodeError, ValueError, RecursionError) as err:  # the last: nested brackets
         raise SnapshotError(f"{shown}: {escape_text(str(err))}", hint=DAMAGED) from None
@@ -107,6 +108,18 @@ def _check_parents(repositories: Sequence[CapturedRepository]) -> None:
             chain[above] = None
             above = parents[above]
         settled.update(chain)
+
+
+def _check_files(repositories: Sequence[CapturedRepository]) -> None:
+    """Refuse two repositories with one file: each has its own, and each consumer reads it."""
+    files = [
+        file
+        for entry in repositories
+        for file in (entry.diff.file, entry.bundle and entry.bundle.file)
+        if file
+    ]
+    if len(set(files)) != len(files):
+        raise msgspec.DecodeError("two repositories have one bundle or one diff")
 
 
 def unquote_path(written: str) -> bytes:

@@ -24,7 +24,7 @@ _ID_SIZES = {"sha1": 20, "sha256": 32}
 
 # A capture has budgets of some hundred megabytes; git takes the pack from memory.
 LARGEST = 4 << 30
-_SMALL = 64 << 20  # bytes that are hashed in a part of a second
+_SMALL = 4 << 20  # bytes that are hashed in some milliseconds: a snapshot may have a thousand bundles
 
 
 def damage_error(repository: CapturedRepository, reason: str) -> SnapshotError:
