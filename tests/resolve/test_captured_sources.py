@@ -309,6 +309,7 @@ def test_repositories_that_lie_in_themselves_or_nowhere(tmp_path: Path, parent: 
     edited(tmp_path / "out", repositories=[one, one])
     with pytest.raises(SnapshotError, match="two repositories have one name"):
         read_snapshot(tmp_path / "out")
+    one["diff"]["file"] = "clone.diff"
     edited(tmp_path / "out", repositories=[one, {**one, "name": "other"}])
     with pytest.raises(SnapshotError, match="two repositories have one bundle or one diff"):
         read_snapshot(tmp_path / "out")
