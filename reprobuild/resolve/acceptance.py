@@ -8,7 +8,8 @@ import msgspec
 
 from reprobuild.errors import LockError
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.deviation_remedies import LISTED, names_of, suggest_options, suggest_remedies
+from reprobuild.resolve.accepted_words import names_of
+from reprobuild.resolve.deviation_remedies import LISTED, suggest_options, suggest_remedies
 from reprobuild.resolve.interpreter.choice import NO_FILE
 
 _EXAMPLES = 2  # lines of a group that is summed up

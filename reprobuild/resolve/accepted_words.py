@@ -16,7 +16,6 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.errors import UsageError
 from reprobuild.infra.suggest import find_close
 from reprobuild.lock.model import Resolution
-from reprobuild.resolve.deviation_remedies import names_of
 from reprobuild.resolve.interpreter.other_pip import rule_other_pip
 from reprobuild.resolve.line_resolutions import rule_unread
 from reprobuild.snapshot.model import (
@@ -155,6 +154,11 @@ def _is_absent_line(word: str, snapshot: Snapshot) -> bool:
         and int(number) > 0
         and (file, int(number)) not in {(place.file, place.line) for place in (*places, *others)}
     )
+
+
+def names_of(ruling: Resolution) -> set[str]:
+    """Return the words by which `accept` may name a line: class, name and place."""
+    return {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}
 
 
 def is_class(word: str) -> bool:

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
+from reprobuild.resolve.accepted_words import is_class, names_of
 from reprobuild.resolve.completeness import ADD
 from reprobuild.resolve.interpreter.choice import ANY_PATCH, PATCH
 from reprobuild.resolve.interpreter.other_pip import OTHER
@@ -50,11 +51,6 @@ _DIRECTORY = "directory-line"
 _UNKNOWN = "unknown-project"
 _MEANT = re.compile(r"; did you mean `([^`]*)`\?")
 _OPEN = "index-line"  # the class of a requirement without a version
-
-
-def names_of(ruling: Resolution) -> set[str]:
-    """Return the words by which `accept` may name a line: class, name and place."""
-    return {ruling.kind, ruling.subject, f"{ruling.file}:{ruling.line}"}
 
 
 def suggest_remedies(
@@ -267,7 +263,7 @@ def _accept_words(kind: str, refused: Sequence[Resolution]) -> list[str]:
     Few lost packages are named: a script that accepts their class would later accept the loss of others.
     """
     rulings = [ruling for ruling in refused if ruling.kind == kind]
-    names = sorted({ruling.subject for ruling in rulings})
+    names = sorted({ruling.place if is_class(ruling.subject) else ruling.subject for ruling in rulings})
     return names if all(map(_is_lost, rulings)) and len(names) <= _SHOWN else [kind]
 
 

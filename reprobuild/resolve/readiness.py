@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.infra.display import escape_text
+from reprobuild.resolve.accepted_words import names_of
 from reprobuild.resolve.as_of import SOLVED, parse_moment
-from reprobuild.resolve.deviation_remedies import names_of
 from reprobuild.resolve.environment.path_mapping import place_repositories, unquote_directory
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence

@@ -121,3 +121,12 @@ def test_no_first_hint_begins_with_leaving_out_torch_or_cuda(
         resolve_snapshot(held, Decisions(), around(tmp_path))
     first = caught.value.hint.splitlines()[0]
     assert not LEAVING_OUT.match(first), first
+
+
+def test_a_package_with_the_name_of_a_class_is_accepted_by_its_place() -> None:
+    """Its name would accept each line of that class."""
+    ruling = refused("unknown-version", "unresolved", "requirements.txt", "no-wheel")
+    with pytest.raises(LockError) as caught:
+        accept_deviations([ruling], [])
+    assert "these: --accept requirements.txt:3\n" in caught.value.hint
+    assert accept_deviations([ruling], ["requirements.txt:3"])[0].accepted

@@ -29,7 +29,7 @@ _LONGEST = 1000  # characters of a requirement: `Draft.add` refuses longer ones
 _CAPTURED = {"import.json", "capture.json", "env.txt", "env.nul"}  # files that only a snapshot has
 _PIN, ENVIRONMENT = ".python-version", ".venv/pyvenv.cfg"
 _EXACT = re.compile(r"3\.\d{1,3}\.\d{1,3}")
-_MOST_SETTINGS = 100  # lines of a pyvenv.cfg
+_MOST_SETTINGS = 1 << 14  # bytes of a pyvenv.cfg, which has some hundred
 EXPLICIT_HEAD = 64 << 10  # bytes of a file in which its mark is looked for
 
 
@@ -115,17 +115,17 @@ def add_project_python(draft: Draft, source: ImportSource) -> None:
     file = draft.source
     if source.adopt(_PIN):
         draft.source = _PIN
-        first = source.read(_PIN).decode(errors="replace").strip().partition("\n")[0]
+        first = source.head(_PIN, _MOST_SETTINGS).decode(errors="replace").strip().partition("\n")[0]
         draft.add_python(first.strip(), "line 1")
     if source.adopt(ENVIRONMENT):
         draft.source = ENVIRONMENT
-        _add_environment_python(draft, source.read(ENVIRONMENT).decode(errors="replace"))
+        _add_environment_python(draft, source.head(ENVIRONMENT, _MOST_SETTINGS).decode(errors="replace"))
     draft.source = file
 
 
 def _add_environment_python(draft: Draft, text: str) -> None:
     """Add the version of Python of a virtual environment, if the files of the project allow it."""
-    rows = (row.partition("=") for row in text.splitlines()[:_MOST_SETTINGS])
+    rows = (row.partition("=") for row in text.splitlines())
     settings = {name.strip(): value.strip() for name, _, value in rows}
     # Python's own `venv` writes `version`; uv and virtualenv write `version_info`, the latter with `.final.0`.
     field = "version_info" if "version_info" in settings else "version"
