@@ -3986,8 +3986,8 @@ class Entry(NamedTuple):
 class Files(NamedTuple):
     """Differences between a work tree and its index.
 
-    They are (mode, id) by path, None for a deleted file. `products` are directories that a program made, each with a
-    slash.
+    They are (mode, id) by path, None for a deleted file. `products` are the beginnings of paths that a program made,
+    and `environments` the directories of environments, each with a slash.
     """
 
     changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
@@ -3998,6 +3998,7 @@ class Files(NamedTuple):
     intended: List[bytes]
     touched: Set[bytes]
     products: Set[bytes]
+    environments: Set[bytes]
 
 
 class Repository:
@@ -5407,6 +5408,12 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
         named = ", ".join(f"{file['path']} ({file['reason']})" for file in lost[:NAMED])
         notes.append(f"the packed interpreter is without {len(lost)} of its files: {named}")
     for repository in document["repositories"]:
+        made = repository["environments"]
+        if made["count"]:
+            notes.append(
+                f"{repository['name']}: environments are no code of the job: {', '.join(made['paths'][:NAMED])}; "
+                "`--include FILE` captures a file of one"
+            )
         if repository["elsewhere"]:
             notes.append(
                 f"{repository['name']} is a worktree: its commits are those of {repository['elsewhere']}"
@@ -6640,8 +6647,12 @@ class Folder(Dict[bytes, Any]):
 # --- reprobuild_portable/capture/repositories/untracked.py ---
 # Untracked files of a work tree.
 
-# The interpreter of a virtual environment.
-_PYTHONS = (b"/bin/python", b"/Scripts/python.exe")
+# The interpreter of an environment, and what a virtual environment consists of: people keep own files beside that.
+_PYTHONS = (b"bin/python", b"Scripts/python.exe")
+_VENV_PARTS = (
+    b"pyvenv.cfg", b"bin/", b"lib/", b"lib64", b"include/", b"share/", b"etc/", b"Scripts/", b"Lib/", b"Include/",
+    b".gitignore", b".lock", b"CACHEDIR.TAG",
+)  # fmt: skip
 _SNAPSHOT = re.compile(rb'\{\s*"capture":\s*\d')
 
 
@@ -6657,7 +6668,7 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = output.split(b"\0")[:-1]
-    files.products.update(_find_products(repository, paths))
+    _find_products(repository, paths, files)
     paths = [path for path in paths if not path.startswith(tuple(files.products))]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, but not its submodule
@@ -6683,24 +6694,29 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
                 total, count = total + size, count + 1
 
 
-def _find_products(repository: Repository, paths: List[bytes]) -> Set[bytes]:
-    """Return the untracked directories that a program made, which are no code of the job.
+def _find_products(repository: Repository, paths: List[bytes], files: Files) -> None:
+    """Add the untracked directories that a program made, which are no code of the job.
 
     They are snapshots and images of reprobuild, virtual environments, and those of conda.
     """
     known = set(paths)
-    products = set()
     for path in paths:
         folder, _, name = path.rpartition(b"/")
-        if folder and (
-            (name == b"image.json" and folder + b"/reprobuild.lock" in known)
-            or (name == b"capture.json" and _is_snapshot(repository, path))
-            or (name == b"pyvenv.cfg" and not known.isdisjoint(folder + python for python in _PYTHONS))
+        top = folder + b"/"
+        if not folder:
+            continue
+        if (name == b"image.json" and top + b"reprobuild.lock" in known) or (
+            name == b"capture.json" and _is_snapshot(repository, path)
         ):
-            products.add(folder + b"/")
+            files.products.add(top)
+        elif name == b"pyvenv.cfg" and not known.isdisjoint(top + python for python in _PYTHONS):
+            files.environments.add(top)
+            files.products.update(top + part for part in _VENV_PARTS)
         elif name == b"history" and folder.endswith(b"/conda-meta"):
-            products.add(folder[: -len(b"conda-meta")])
-    return products
+            top = folder[: -len(b"conda-meta")]
+            if top + _PYTHONS[0] in known:
+                files.environments.add(top)
+                files.products.add(top)
 
 
 def _is_snapshot(repository: Repository, path: bytes) -> bool:
@@ -6745,7 +6761,7 @@ def _find_file_obstacle(place: str) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
-def _list_ignored(repository: Repository, products: Set[bytes]) -> Dict[str, Any]:
+def _list_ignored(repository: Repository, files: Files) -> Dict[str, Any]:
     """Return the names of ignored files, with those of directories that a program made.
 
     A directory is one name. Their content is not captured here.
@@ -6755,7 +6771,8 @@ def _list_ignored(repository: Repository, products: Set[bytes]) -> Dict[str, Any
         rows = repository.git(*words, seconds=LISTING)
     except GaveUpError as err:
         return {"reason": err.reason}
-    return _names({*rows.split(b"\0")[:-1], *products})
+    products = {path for path in files.products if not path.startswith(tuple(files.environments))}
+    return _names({*rows.split(b"\0")[:-1], *products, *files.environments})
 
 
 def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:
@@ -6806,7 +6823,7 @@ def _look(
     rows = repository.git("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all").split(b"\0")
     intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
-    files = Files({}, {}, [], [], {}, intended, touched, set())
+    files = Files({}, {}, [], [], {}, intended, touched, set(), set())
     converted, filtered = _find_converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
     pointers = dict(_read_blobs(repository, sorted({entries[path].oid for path in large})))
@@ -6987,7 +7004,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
         "shallow": _text(os.path.join(repository.common, "shallow")).split(),
-        "ignored": _list_ignored(repository, files.products), "inner": files.inner,
+        "ignored": _list_ignored(repository, files), "inner": files.inner,
+        "environments": _names(files.environments),
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
         "borrowed": [_path(folder) for folder in repository.borrowed[:LISTED]],
@@ -7045,7 +7063,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     host.mkdir(top)
     env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
     _run([program, "init", "-q", "--template=", top], context, env={**env, **NO_SETTINGS}, cwd=top)
-    files = Files({}, {}, [], [], {}, [], set(), set())
+    files = Files({}, {}, [], [], {}, [], set(), set(), set())
     copies = []
     for place in places:
         path = _relative(place, folder)

@@ -10,6 +10,7 @@ import io
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import IO, Literal
 
 import msgspec
@@ -22,11 +23,13 @@ from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted.tars import UNREADABLE
 from reprobuild.lock.python import Source
 from reprobuild.lock.system import EPOCH, Artefact
+from reprobuild_portable import secrets
 from reprobuild_portable.secrets import redact
 
 LARGEST_TREE, LARGEST_TEXT = 256 << 20, 1 << 20  # bytes, beyond which a source or a file is one difference
 MOST_LINES, MOST_CHANGES = 5000, 200
-LONGEST_HUNK = 4000  # bytes that are displayed
+LONGEST_HUNK = 4000  # characters that are displayed
+_WITHHELD = "(the file has what looks like a secret, and is not quoted)"
 MOST_STEPS = 100_000_000  # of the comparison of lines, in all files of a source: some seconds
 # Fields of a source that may differ beside its tree.
 # Two clones of one repository can have its address in two forms.
@@ -137,7 +140,16 @@ def _describe_file(file: SourceFile | None) -> str | None:
 
 def _read_hunk(file: SourceFile | None, bounds: tuple[int, int]) -> str | None:
     lines = (_text_lines(file) or [])[slice(*bounds)]
-    return redact(b"".join(lines)[:LONGEST_HUNK].decode(errors="replace")) if lines else None
+    if file is None or not lines:
+        return None
+    if _has_secret(file.content):  # a hunk alone may hold a part of it that no rule matches
+        return _WITHHELD
+    return redact(b"".join(lines).decode(errors="replace"))[:LONGEST_HUNK]
+
+
+@lru_cache(maxsize=2)
+def _has_secret(content: bytes) -> bool:
+    return bool(secrets.find(content, most=1))
 
 
 def _read_tree(stream: IO[bytes]) -> dict[str, SourceFile] | None:

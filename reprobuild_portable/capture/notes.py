@@ -61,6 +61,12 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
         named = ", ".join(f"{file['path']} ({file['reason']})" for file in lost[:NAMED])
         notes.append(f"the packed interpreter is without {len(lost)} of its files: {named}")
     for repository in document["repositories"]:
+        made = repository["environments"]
+        if made["count"]:
+            notes.append(
+                f"{repository['name']}: environments are no code of the job: {', '.join(made['paths'][:NAMED])}; "
+                "`--include FILE` captures a file of one"
+            )
         if repository["elsewhere"]:
             notes.append(
                 f"{repository['name']} is a worktree: its commits are those of {repository['elsewhere']}"

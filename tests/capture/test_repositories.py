@@ -878,15 +878,24 @@ def test_products_of_reprobuild_are_no_code_of_the_job(tmp_path: Path) -> None:
 
 
 def test_an_environment_is_no_code_of_the_job(tmp_path: Path) -> None:
-    """Python 3.11 writes no `.gitignore` into a virtual environment; `lib/pyvenv.cfg` is a file of that name."""
+    """Python 3.11 writes no `.gitignore` into a virtual environment; files of the user in and beside one stay."""
     top = new_origin(tmp_path, {"train.py": b"print(1)\n"})
     subprocess.run([BASE, "-m", "venv", "--without-pip", str(top / "job" / "env")], check=True)
     (top / "job/env/.gitignore").unlink(missing_ok=True)
-    write(top, "conda/conda-meta/history", b"==> 2026-01-01 <==\n")
-    write(top, "conda/lib/x.py", b"1\n")
-    write(top, "lib/pyvenv.cfg", b"version = 3.11\n")
-    write(top, "job/new.py", b"1\n")
+    own = {
+        "job/env/own/train.py",
+        "job/new.py",
+        "lib/pyvenv.cfg",
+        "models/conda-meta/history",
+        "models/own.py",
+    }
+    for path in (*own, "conda/conda-meta/history", "conda/bin/python", "conda/lib/x.py"):
+        write(top, path, b"1\n")
     take(top, tmp_path / "snapshot")
     captured = record(tmp_path / "snapshot")
-    assert captured["untracked"] == {"count": 2, "paths": ["job/new.py", "lib/pyvenv.cfg"]}
+    assert set(captured["untracked"]["paths"]) == own
     assert captured["ignored"] == {"count": 2, "paths": ["conda/", "job/env/"]}
+    assert captured["environments"] == captured["ignored"]
+    tops = "conda/, job/env/; `--include FILE` captures a file of one"
+    note = f"{captured['name']}: environments are no code of the job: {tops}"
+    assert note in load_capture(tmp_path / "snapshot").notes

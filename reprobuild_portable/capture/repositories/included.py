@@ -53,7 +53,7 @@ def take_included(context: Context, folder: str, places: Sequence[str], name: st
     host.mkdir(top)
     env = {key: value for key, value in context.environ.items() if not key.startswith("GIT_")}
     _run([program, "init", "-q", "--template=", top], context, env={**env, **NO_SETTINGS}, cwd=top)
-    files = Files({}, {}, [], [], {}, [], set(), set())
+    files = Files({}, {}, [], [], {}, [], set(), set(), set())
     copies = []
     for place in places:
         path = _relative(place, folder)

@@ -70,7 +70,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
         "settings": {key: repository.config[key] for key in _SETTINGS if key in repository.config},
         "attributes": _text(os.path.join(repository.common, "info", "attributes"), 1 << 16),
         "shallow": _text(os.path.join(repository.common, "shallow")).split(),
-        "ignored": _list_ignored(repository, files.products), "inner": files.inner,
+        "ignored": _list_ignored(repository, files), "inner": files.inner,
+        "environments": _names(files.environments),
         # A worktree has the commits of a repository that lies elsewhere.
         "elsewhere": None if repository.common == repository.folder else _path(repository.common),
         "borrowed": [_path(folder) for folder in repository.borrowed[:LISTED]],

@@ -89,8 +89,8 @@ class Entry(NamedTuple):
 class Files(NamedTuple):
     """Differences between a work tree and its index.
 
-    They are (mode, id) by path, None for a deleted file. `products` are directories that a program made, each with a
-    slash.
+    They are (mode, id) by path, None for a deleted file. `products` are the beginnings of paths that a program made,
+    and `environments` the directories of environments, each with a slash.
     """
 
     changed: Dict[bytes, Optional[Tuple[bytes, bytes]]]
@@ -101,6 +101,7 @@ class Files(NamedTuple):
     intended: List[bytes]
     touched: Set[bytes]
     products: Set[bytes]
+    environments: Set[bytes]
 
 
 class Repository:

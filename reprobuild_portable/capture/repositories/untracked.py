@@ -20,8 +20,12 @@ from reprobuild_portable.capture.repositories.objects import (
 )
 from reprobuild_portable.capture.repositories.repository import Entry, Files, Repository, _names
 
-# The interpreter of a virtual environment.
-_PYTHONS = (b"/bin/python", b"/Scripts/python.exe")
+# The interpreter of an environment, and what a virtual environment consists of: people keep own files beside that.
+_PYTHONS = (b"bin/python", b"Scripts/python.exe")
+_VENV_PARTS = (
+    b"pyvenv.cfg", b"bin/", b"lib/", b"lib64", b"include/", b"share/", b"etc/", b"Scripts/", b"Lib/", b"Include/",
+    b".gitignore", b".lock", b"CACHEDIR.TAG",
+)  # fmt: skip
 _SNAPSHOT = re.compile(rb'\{\s*"capture":\s*\d')
 
 
@@ -37,7 +41,7 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
         files.left_out.append({"path": ".", "reason": err.reason})
         return
     paths = output.split(b"\0")[:-1]
-    files.products.update(_find_products(repository, paths))
+    _find_products(repository, paths, files)
     paths = [path for path in paths if not path.startswith(tuple(files.products))]
     for path in [*paths, *_look_named(repository, {*paths, *entries}, files)]:
         if path.endswith(b"/"):  # a repository inside this one, but not its submodule
@@ -63,24 +67,29 @@ def _look_untracked(repository: Repository, entries: Mapping[bytes, Entry], file
                 total, count = total + size, count + 1
 
 
-def _find_products(repository: Repository, paths: List[bytes]) -> Set[bytes]:
-    """Return the untracked directories that a program made, which are no code of the job.
+def _find_products(repository: Repository, paths: List[bytes], files: Files) -> None:
+    """Add the untracked directories that a program made, which are no code of the job.
 
     They are snapshots and images of reprobuild, virtual environments, and those of conda.
     """
     known = set(paths)
-    products = set()
     for path in paths:
         folder, _, name = path.rpartition(b"/")
-        if folder and (
-            (name == b"image.json" and folder + b"/reprobuild.lock" in known)
-            or (name == b"capture.json" and _is_snapshot(repository, path))
-            or (name == b"pyvenv.cfg" and not known.isdisjoint(folder + python for python in _PYTHONS))
+        top = folder + b"/"
+        if not folder:
+            continue
+        if (name == b"image.json" and top + b"reprobuild.lock" in known) or (
+            name == b"capture.json" and _is_snapshot(repository, path)
         ):
-            products.add(folder + b"/")
+            files.products.add(top)
+        elif name == b"pyvenv.cfg" and not known.isdisjoint(top + python for python in _PYTHONS):
+            files.environments.add(top)
+            files.products.update(top + part for part in _VENV_PARTS)
         elif name == b"history" and folder.endswith(b"/conda-meta"):
-            products.add(folder[: -len(b"conda-meta")])
-    return products
+            top = folder[: -len(b"conda-meta")]
+            if top + _PYTHONS[0] in known:
+                files.environments.add(top)
+                files.products.add(top)
 
 
 def _is_snapshot(repository: Repository, path: bytes) -> bool:
@@ -125,7 +134,7 @@ def _find_file_obstacle(place: str) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else "special-file"
 
 
-def _list_ignored(repository: Repository, products: Set[bytes]) -> Dict[str, Any]:
+def _list_ignored(repository: Repository, files: Files) -> Dict[str, Any]:
     """Return the names of ignored files, with those of directories that a program made.
 
     A directory is one name. Their content is not captured here.
@@ -135,7 +144,8 @@ def _list_ignored(repository: Repository, products: Set[bytes]) -> Dict[str, Any
         rows = repository.git(*words, seconds=LISTING)
     except GaveUpError as err:
         return {"reason": err.reason}
-    return _names({*rows.split(b"\0")[:-1], *products})
+    products = {path for path in files.products if not path.startswith(tuple(files.environments))}
+    return _names({*rows.split(b"\0")[:-1], *products, *files.environments})
 
 
 def _list_flagged(entries: Dict[bytes, Entry], files: Files) -> Dict[str, List[str]]:

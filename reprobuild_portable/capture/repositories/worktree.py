@@ -55,7 +55,7 @@ def _look(
     rows = repository.git("diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all").split(b"\0")
     intended = [path for row, path in zip(rows[::2], rows[1::2]) if row.endswith(b" A")]
     touched = set(rows[1::2]) | {path for path, *_ in unmerged}
-    files = Files({}, {}, [], [], {}, intended, touched, set())
+    files = Files({}, {}, [], [], {}, intended, touched, set(), set())
     converted, filtered = _find_converted(repository, entries)
     large = {path for path, name in filtered.items() if name == b"lfs"}
     pointers = dict(_read_blobs(repository, sorted({entries[path].oid for path in large})))
