@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from reprobuild.errors import FetchError
 from reprobuild.infra.flock import try_lock
 from reprobuild_portable.host import fcntl, host
 
+_PATIENCE, _POLL = 60, 0.1  # seconds
 _OPENED = ("in-use", "key")  # files that are opened without following a link
 
 
@@ -44,7 +46,7 @@ class StoreDirectory:
         with self._guard:
             alone = fcntl.LOCK_EX | fcntl.LOCK_NB
             if self._locked and self._holder is not None and not try_lock(self._holder, alone):
-                fcntl.flock(self._holder, fcntl.LOCK_SH)  # Linux drops it when a stronger lock is refused
+                self._share(self._holder)  # Linux drops it when a stronger lock is refused
                 raise FetchError(
                     f"another process uses the store {self.root}", hint="run it again when that has ended"
                 )
@@ -125,8 +127,30 @@ class StoreDirectory:
                         hint="remove it, or choose another directory with `--store`",
                     )
                 self._let_go = weakref.finalize(self, host.close, number)
-                self._locked = try_lock(number, fcntl.LOCK_SH)
+                self._locked = self._share(number)
                 self._holder = number
+
+    def _share(self, number: int) -> bool:
+        """Take the shared lock on an open file, and return whether the file system has locks.
+
+        Raises:
+            FetchError: another process has the store alone for a minute.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:  # any user who can read the file can lock it
+                if time.monotonic() > deadline:
+                    raise FetchError(
+                        f"another process has had the store {self.root} alone for {_PATIENCE} seconds",
+                        hint="wait until its `reprobuild store gc` has ended; `fuser -v` on its file `in-use` names it",
+                    ) from None
+                time.sleep(_POLL)
+            except OSError:
+                return False
+            else:
+                return True
 
 
 def stop_inheritance(folder: Path) -> None:

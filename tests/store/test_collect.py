@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from reprobuild.errors import FetchError, UsageError
 from reprobuild.infra.flock import machine_name
 from reprobuild.lock.file import write_lock
 from reprobuild.report.store import render_gc_result, render_store_check
+from reprobuild.store import directory
 from reprobuild.store.gc import Amount, Damaged, GcResult, StoreCheck, check, collect
 from reprobuild.store.rootfs_key import root_key
 from reprobuild.store.roots import record_lock
@@ -178,6 +180,20 @@ def test_nothing_is_removed_while_another_process_is_at_work(made: Made, tmp_pat
         collect(Store(made.store.root), [tmp_path / "x.lock"])
     collect(made.store, [tmp_path / "x.lock"])
     assert not made.store.has(stray)
+
+
+def test_a_lock_of_another_user_costs_a_bounded_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who can read the store can lock it."""
+    monkeypatch.setattr(directory, "_PATIENCE", 0.3)
+    Store(tmp_path).add(b"x")
+    with (tmp_path / "in-use").open("rb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        with pytest.raises(FetchError, match=r"has had the store .* alone for 0\.3 seconds") as caught:
+            Store(tmp_path).add(b"y")
+    assert caught.value.hint == (
+        "wait until its `reprobuild store gc` has ended; `fuser -v` on its file `in-use` names it"
+    )
+    assert Store(tmp_path).add(b"y")
 
 
 WITHOUT = (sys.executable, "-m", "tests.store.other_machine", "refused")

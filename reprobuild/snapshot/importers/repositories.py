@@ -13,6 +13,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SCP = re.compile(r"(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^\s:]+)")
 _HTTPS = re.compile(r"(?:https?|ssh|git)://[^\s]+")
 _LOGIN = re.compile(r"^(\w+://)(?!git@)[^/@]*@")
+_LONGEST = 500  # characters of an address
 _OWN = "the job's own repository: {}; mount a checkout of it (`reprobuild run OUT -v DIR:/work`)"
 
 
@@ -53,6 +54,8 @@ def _keep_changes(draft: Draft, name: str, changes: bytes, field: str) -> None:
 
 def _address(remote: str) -> str:
     """Return an address that pip accepts after `git+`, without a person's login; empty if there is none."""
+    if len(remote) > _LONGEST:  # a row of the freeze would be shortened
+        return ""
     if _HTTPS.fullmatch(remote):
         return _LOGIN.sub(r"\1", remote)
     match = _SCP.fullmatch(remote)

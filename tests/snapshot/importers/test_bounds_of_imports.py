@@ -22,7 +22,9 @@ from reprobuild.snapshot.importers import (
     slurm,
     uv_lock,
 )
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.import_snapshot import import_into
+from reprobuild.snapshot.importers.repositories import add_repository
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml
 from reprobuild.snapshot.importers.variables import add_variables
@@ -392,3 +394,27 @@ def test_the_blanks_before_a_row_of_a_function_are_matched_in_one_way() -> None:
     assert env._OF_FUNCTION.fullmatch(" " * (1 << 20) + "\x01") is None  # it would last for an hour
     assert env._OF_FUNCTION.fullmatch(" \t if true; then")
     assert env._OF_FUNCTION.fullmatch("    a b;")
+
+
+def test_the_address_of_a_repository_is_bounded() -> None:
+    """A pin would become a row that says how long it is."""
+    draft = Draft("run", "run.json")
+    draft.add_pin("torch", "2.0", "packages")
+    add_repository(draft, f"https://git.example/{'a/' * 600}torch", "a" * 40, "git")
+    imported = draft.finish()
+    assert imported.files["requirements.txt"] == b"torch==2.0\n"
+    assert [entry.reason for entry in imported.facts.unused] == ["it has no address with a full commit"]
+
+
+def test_a_project_is_read_without_its_huge_settings(tmp_path: Path) -> None:
+    """Python's version is at the head of a `pyvenv.cfg`, and an import needs none."""
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / "requirements.txt").write_text("numpy==2.1.0\n")
+    for settings, version in (("version = 3.12.4\n", b"Python 3.12.4\n"), ("", None)):
+        with (tmp_path / ".venv/pyvenv.cfg").open("w") as stream:
+            stream.write(settings)
+            stream.truncate(100 << 20)
+        facts = import_into(tmp_path / "requirements.txt", tmp_path / f"out{len(settings)}")
+        python = tmp_path / f"out{len(settings)}" / "python.txt"
+        assert (python.read_bytes() if python.exists() else None) == version
+        assert facts.format == "a file (requirements.txt)"
