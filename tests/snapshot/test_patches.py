@@ -280,3 +280,14 @@ def test_a_deletion_needs_no_content() -> None:
 
 def test_header_names_that_only_other_lines_can_tell() -> None:
     assert parse_header_names(b"a/one two b/three") is None
+
+
+def test_the_lines_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A diff of 64 MiB of short lines took 1.4 GB before it was refused."""
+    monkeypatch.setattr(git_diff, "_MOST_LINES", DIFF.count("\n"))
+    assert one(DIFF).new_path == "x.py"
+    with pytest.raises(
+        SnapshotError, match=r"^x\.diff: 9 lines are more than the 8 that a diff may have$"
+    ) as caught:
+        git_diff.parse(f"{DIFF}\n".encode(), "x.diff")
+    assert "`git diff --binary`" in caught.value.hint

@@ -47,6 +47,7 @@ _EMPTY_BLOBS = (
     "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
 )
+_MOST_LINES = 2_000_000  # each needs up to 150 bytes in memory; a binary patch of 64 MiB has a million
 _AT_ONCE = 5000  # lines searched for secrets at once: the first one found is enough
 _CUT = "the diff is cut short: capture it again, and check that the disk was not full"
 
@@ -57,9 +58,11 @@ def parse(data: bytes, file: str) -> Read:
     """Return the patch of one `.diff` file, if any, and remarks.
 
     Raises:
-        SnapshotError: it is not a git diff, is cut short, names a path outside the repository, or holds a secret.
+        SnapshotError: it is not a git diff, is too large or cut short, names a path outside the repository, or holds a
+            secret.
     """
     text.check_size(len(data), file)
+    _check_lines(data, file)
     name = file.removesuffix(".diff")
     if not data.strip():
         return (), (text.remark(file, 1, "", "an empty diff: nothing had been changed"),)
@@ -68,6 +71,17 @@ def parse(data: bytes, file: str) -> Read:
     _refuse_secrets(walk)
     patch = Patch(file=file, name=name, content=data, files=tuple(walk.files), strip=walk.strip)
     return (patch,), (*_misplaced_diff_remarks(file, name), *walk.remarks)
+
+
+def _check_lines(data: bytes, file: str) -> None:
+    """Refuse a diff of more lines than memory is meant for."""
+    count = data.count(b"\n")
+    if count > _MOST_LINES:
+        raise text.parse_error(
+            file,
+            f"{count} lines are more than the {_MOST_LINES} that a diff may have",
+            "look at what wrote it; commit large generated files, and capture it again with `git diff --binary`",
+        )
 
 
 class _Walk:
