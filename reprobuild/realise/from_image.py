@@ -19,13 +19,14 @@ from typing import IO, cast
 from msgspec import structs
 
 from reprobuild.errors import BuildError
+from reprobuild.image.layering.base_layers import base_allowance
 from reprobuild.image.layering.merge import Located, Tree, merge
 from reprobuild.image.layering.packed import open_packed
 from reprobuild.infra.atomic import add_path_to_errors
-from reprobuild.infra.tar.entries import CHUNK, TarEntry, entry_of
+from reprobuild.infra.tar.entries import CHUNK, entry_of
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.infra.untrusted import tars
-from reprobuild.infra.untrusted.budget import Allowance, LayerAllowance
+from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_target
 from reprobuild.lock.system import BaseImage, ImageLayer
@@ -56,9 +57,9 @@ def flatten(
     """
     with contextlib.ExitStack() as stack:
         spools = [stack.enter_context(tempfile.TemporaryFile(dir=scratch)) for _ in image.layers]
-        listings, allowance = [], Allowance()
+        listings, allowance = [], base_allowance(image, store)
         for number, layer in enumerate(image.layers):
-            _unpack_layer(layer, store, spools[number], scratch)
+            _unpack_layer(layer, store, spools[number], scratch, allowance)
             listings.append(_list_layer(layer, number, spools[number], allowance))
         try:
             merged = merge(listings)
@@ -75,11 +76,12 @@ def flatten(
     return tree
 
 
-def _unpack_layer(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path) -> None:
+def _unpack_layer(
+    layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Path, allowance: Allowance
+) -> None:
     """Unpack a layer into a file, and check it."""
     name = layer.file.filename
     path = store.verified(layer.file.sha256, name)
-    allowance = LayerAllowance(path.stat().st_size)
     with open_packed(
         path.open, layer.media_type, layer.diff_id, name, allowance=allowance, again=_AGAIN
     ) as stream:
@@ -90,9 +92,9 @@ def _unpack_layer(layer: ImageLayer, store: Store, spool: IO[bytes], scratch: Pa
         spool.flush()
 
 
-def _list_layer(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowance) -> list[TarEntry]:
+def _list_layer(layer: ImageLayer, number: int, spool: IO[bytes], allowance: Allowance) -> list[Located]:
     name = layer.file.filename
-    entries: list[TarEntry] = []
+    entries: list[Located] = []
     try:
         for info, _ in layer_members(spool, name, allowance):
             entry = entry_of(info)
@@ -103,6 +105,8 @@ def _list_layer(layer: ImageLayer, number: int, spool: IO[bytes], allowance: All
             entries.append(Located(layer=number, offset=info.offset_data, **structs.asdict(entry)))
     except tars.UNREADABLE as err:
         raise BuildError(f"{name} cannot be read: {err}", hint=HOSTILE) from None
+    # The bytes behind the last file are not used, and a layer of some kilobytes can have very many.
+    spool.truncate(max((e.offset + e.size for e in entries if e.type == "file"), default=0))
     return entries
 
 

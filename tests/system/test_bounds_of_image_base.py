@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import pathlib
 
 import pytest
 
 from reprobuild.errors import BuildError, LockError
+from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.system import BaseImage
+from reprobuild.realise.from_image import _list_layer, flatten
 from reprobuild.resolve.system.image_packages import ImageSystem, read_system
 from reprobuild.store.store import Store
 from tests.registry.pushing import file, layer
@@ -40,9 +43,37 @@ def test_bytes_behind_the_tar_have_a_bound(
     if not blocks:
         assert set(read_system(image, store, "amd64").packages) == {"a1"}
         return
-    with pytest.raises(BuildError, match=r"unpacks to more than \d+ bytes") as err:
+    with pytest.raises(BuildError, match=r"of an image of \d+ bytes that unpacks to more than \d+") as err:
         read_system(image, store, "amd64")
     assert err.value.hint == HOSTILE
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_layers_of_an_image_have_one_bound(
+    count: int, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer of 8 kB was listed 511 times: 127 GiB were read to lock, and written to build."""
+    monkeypatch.setattr("reprobuild.infra.untrusted.names.ALLOWANCE", 1 << 20)
+    store, scratch = Store(tmp_path / "store"), tmp_path / "scratch"
+    scratch.mkdir()
+    (top,) = make_image(store, STATUS).layers
+    image = made_image([top, *[keep(layer([file("a")]) + bytes(800 << 10), "zstd", store)] * count])
+    if count == 1:
+        assert set(read_system(image, store, "amd64").packages) == {"a1"}
+        assert "a" in flatten(image, store, scratch, tmp_path / "tree.tar", 0, ())
+        return
+    with pytest.raises(BuildError, match="unpacks to more than"):
+        read_system(image, store, "amd64")
+    with pytest.raises(BuildError, match="unpacks to more than"):
+        flatten(image, store, scratch, tmp_path / "tree.tar", 0, ())
+
+
+def test_bytes_behind_the_tar_are_not_kept(tmp_path: pathlib.Path) -> None:
+    content = b"x" * 700
+    tar = layer([file("a", content)])
+    spool = io.BytesIO(tar + bytes(1 << 20))
+    (entry,) = _list_layer(keep(tar, "zstd", Store(tmp_path)), 0, spool, Allowance())
+    assert spool.getvalue() == tar[: entry.offset + len(content)]
 
 
 @pytest.mark.parametrize(

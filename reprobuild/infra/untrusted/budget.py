@@ -21,7 +21,8 @@ class Allowance:
 
     def __init__(self, packed: int = 0) -> None:
         self._packed = packed
-        self._paths, self._text, self._bytes = MOST_PATHS, MOST_TEXT, SMALLEST_BOUND + RATIO * packed
+        self._paths, self._text = MOST_PATHS, MOST_TEXT
+        self._most = self._bytes = SMALLEST_BOUND + RATIO * packed
 
     def take_member(self, text: int, origin: str) -> None:
         """Count a member with `text` characters of names and attributes.
@@ -46,29 +47,18 @@ class Allowance:
         """
         self._bytes -= size
         if self._bytes < 0:
-            most = SMALLEST_BOUND + RATIO * self._packed
             raise BuildError(
-                f"{origin} is of an image of {self._packed} bytes that unpacks to more than {most}",
+                f"{origin} is of an image of {self._packed} bytes that unpacks to more than {self._most}",
                 hint=HOSTILE,
             )
 
 
-class LayerAllowance(Allowance):
-    """The bounds of one layer, whose bytes are those of any archive.
+class BaseAllowance(Allowance):
+    """The bounds of all layers of a base image, as of one archive.
 
-    `packed` is the number of bytes of its file.
+    `packed` is the number of bytes of its distinct files: a small layer can be listed five hundred times.
     """
 
     def __init__(self, packed: int) -> None:
         super().__init__(packed)
         self._most = self._bytes = most_bytes(packed)
-
-    def take_bytes(self, size: int, origin: str) -> None:
-        """Count unpacked bytes.
-
-        Raises:
-            BuildError: the layer is a decompression bomb.
-        """
-        self._bytes -= size
-        if self._bytes < 0:
-            raise BuildError(f"{origin} unpacks to more than {self._most} bytes", hint=HOSTILE)

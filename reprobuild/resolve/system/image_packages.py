@@ -14,12 +14,13 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.apt.relations import NAME, VERSION, Group, Relation, parse_relations
 from reprobuild.errors import BuildError, LockError
+from reprobuild.image.layering.base_layers import base_allowance
 from reprobuild.image.layering.merge import Located, Tree, merge
 from reprobuild.image.layering.packed import open_packed
 from reprobuild.infra.display import display_text
 from reprobuild.infra.tar.entries import TarEntry, entry_of
 from reprobuild.infra.untrusted import tars
-from reprobuild.infra.untrusted.budget import Allowance, LayerAllowance
+from reprobuild.infra.untrusted.budget import Allowance
 from reprobuild.infra.untrusted.layers import layer_members
 from reprobuild.infra.untrusted.names import HOSTILE, check_name, check_total
 from reprobuild.lock.system import BaseImage, ImageLayer, dpkg_name
@@ -94,7 +95,7 @@ def read_system(image: BaseImage, store: Store, architecture: str) -> ImageSyste
         FetchError: a layer is not in the store.
     """
     texts: dict[tuple[int, int], bytes] = {}
-    allowance = Allowance()
+    allowance = base_allowance(image, store)
     listings = [
         _list_layer(layer, number, store, texts, allowance) for number, layer in enumerate(image.layers)
     ]
@@ -124,7 +125,7 @@ def _list_layer(
     read = sum(map(len, texts.values()))
     size = path.stat().st_size
     with open_packed(
-        path.open, layer.media_type, layer.diff_id, name, allowance=LayerAllowance(size), again=_AGAIN
+        path.open, layer.media_type, layer.diff_id, name, allowance=allowance, again=_AGAIN
     ) as stream:
         try:
             total = 0
