@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from reprobuild.compare.environments import image as environment_image
-from reprobuild.compare.environments.image import TOO_MUCH
-from reprobuild.compare.images import installed_lists
+from reprobuild.compare.environments.image import TOO_LARGE, TOO_MUCH
+from reprobuild.compare.images import dpkg_status, installed_lists
 from reprobuild.compare.images.attribute import Origins, origin_file_hashes, read_origins
+from reprobuild.compare.images.dpkg_status import DpkgPackage, read_status
 from reprobuild.infra.tar.entries import TarEntry
 from tests.compare.samples import compared, make_image
 from tests.compare.test_compare import unsaid
@@ -70,6 +72,76 @@ def test_a_large_list_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (count_files(origins), reads, origins.unread) == (0, 0, 1)
 
 
+@pytest.mark.parametrize("row", [b"a," * 200_000, b'"\n",' * 70_000])
+def test_a_row_with_very_many_fields_is_not_read(row: bytes) -> None:
+    """A RECORD of one row with 8 million fields and 15 hard links took 876 MB and 50 s."""
+    origins, reads = read(2, row + b"\n" + RECORD)
+    assert (count_files(origins), reads, origins.unread) == (0, 2, 2)
+    origins, reads = read(2, row[: len(row) // 10] + b"\n" + RECORD)
+    assert (count_files(origins), origins.unread) == (6, 0)
+
+
+def test_a_row_can_have_lines() -> None:
+    tree, _ = list_links(1)
+    content = b'"pkg/a\nb.py",,\r\npkg/c.py,,\n'
+    origins = read_origins(tree, lambda _: content, None)
+    assert {"opt/0/pkg/a\nb.py", "opt/0/pkg/c.py"} <= origins.paths.keys()
+
+
+def test_the_memory_of_all_paths_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million paths with an emoji, 4 bytes for each of 256 characters, took a gigabyte for each image."""
+    wide = "pkg/\U0001f600.py,,\n".encode()
+    monkeypatch.setattr(installed_lists, "MOST_MEMORY", 7 * sys.getsizeof("opt/0/pkg/\U0001f600.py") + 1)
+    origins, reads = read(9, wide)
+    assert (count_files(origins), reads, origins.unread) == (7, 8, 2)
+    origins, reads = read(9, b"pkg/a.py,,\n")
+    assert (count_files(origins), reads, origins.unread) == (9, 9, 0)
+
+
+def test_the_packages_of_a_status_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = STATUS + b"\n" + STATUS.replace(b": a\n", b": b\n")
+    tree = {"var/lib/dpkg/status": file("var/lib/dpkg/status", content)[0]}
+    monkeypatch.setattr(dpkg_status, "MOST_PACKAGES", 2)
+    origins = read_origins(tree, lambda _: content, None)
+    assert (len(origins.versions), origins.unread) == (2, 0)
+    monkeypatch.setattr(dpkg_status, "MOST_PACKAGES", 1)
+    origins = read_origins(tree, lambda _: content, None)
+    assert (origins.versions, origins.unread) == ({("system", "a"): "1"}, 1)
+
+
+def test_the_stanzas_of_a_status() -> None:
+    lines = [
+        b"Package: a\r\n", b"Status: install ok installed\n", b"Version: 1\x0bVersion: 2\n", b" Version: 3\n", b" .\n",
+        b"\n", b"\n", b"Version: 4\n", b"\r\n", b"Package: b\xff\n", b"Status: deinstall ok config-files",
+    ]  # fmt: skip
+    status = read_status(lines)
+    assert status.is_complete
+    assert status.packages == (
+        DpkgPackage("a", "1\x0bVersion: 2", "", is_installed=True),
+        DpkgPackage("b\N{REPLACEMENT CHARACTER}", "", "", is_installed=False),
+    )
+
+
+@pytest.mark.parametrize("path", ["etc/os-release", "usr/lib/os-release", "var/lib/dpkg/status"])
+def test_a_large_list_of_the_system_is_in_doubt(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image of 64 kB, whose file has 32 MiB of short lines, took 1.5 GB."""
+    content = b"A=\xff\n" * 300_000  # more than a megabyte
+    image = make_image(tmp_path / "image", file(path, content))
+    monkeypatch.setattr(environment_image, "LARGEST_STATUS", len(content) - 1)
+    assert unsaid(compared(image, image))["system", TOO_LARGE.format("A")] == (f"/{path}",)
+
+
+def test_very_many_packages_of_the_system_are_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = make_image(tmp_path / "image", file("var/lib/dpkg/status", STATUS))
+    monkeypatch.setattr(dpkg_status, "MOST_PACKAGES", 0)
+    reasons = unsaid(compared(image, image))
+    assert reasons["system", TOO_LARGE.format("A")] == ("/var/lib/dpkg/status",)
+
+
 def test_the_other_lists_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = {
         "opt/env/conda-meta/c-1-0.json": b'{"files": ["a.py", "b.py", "c.py"]}',
@@ -97,8 +169,8 @@ def test_a_diff_tells_lists_that_were_not_read(tmp_path: Path, monkeypatch: pyte
     assert len(notes) == 2
     assert "1 lists of installed files of " in notes[0]
     assert notes[0].endswith(
-        " were not read to their end, so the inputs of some paths may be unknown: one has more than 16 MB, or all more "
-        "than 256 MB or 2 lines"
+        " were not read to their end, so the inputs of some paths may be unknown: one has more than 16 MB or a row of "
+        "256 kB, or all more than 256 MB, 2 lines or 128 MB of paths"
     )
 
 

@@ -7,6 +7,7 @@ image's PATH.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from reprobuild.compare.environments.model import (
 )
 from reprobuild.compare.environments.origin import archive_origin
 from reprobuild.compare.environments.snapshot import release_aspects
+from reprobuild.compare.images.dpkg_status import LARGEST_STATUS, read_status
 from reprobuild.compare.images.scan import Known, Scanned, fetch_contents, scan_image
 from reprobuild.image.oci.open import OciImage
 from reprobuild.infra.tar.entries import TarEntry
@@ -30,7 +32,7 @@ from reprobuild.lock.system import FILES
 from reprobuild.recipe.image_config import DEFAULTS
 from reprobuild.recipe.runtime_config import variables_of
 
-# Maximum bytes of one file, of one that is a JSON object, and of all files; lists of real images have a few megabytes.
+# Maximum bytes of the metadata of a distribution, of a JSON object or a list of settings, and of all files.
 LARGEST = 32 << 20
 LARGEST_OBJECT = 1 << 20
 MOST = 512 << 20
@@ -43,7 +45,9 @@ TOO_MUCH = "{} has a file that was not read, since others of its lists are too l
 _STATUS = "var/lib/dpkg/status"
 _RELEASES = ("etc/os-release", "usr/lib/os-release")
 _ENVIRON = f"{FILES[1:]}/environ.json"
-_KINDS: Mapping[str, Kind] = {_STATUS: "system", _ENVIRON: "environment"}
+_KINDS: Mapping[str, Kind] = {
+    _STATUS: "system", _ENVIRON: "environment", **dict.fromkeys(_RELEASES, "system")
+}  # fmt: skip
 _TOLD = ("/METADATA", "/PKG-INFO", "/direct_url.json")
 _SOURCES = f"{FILES[1:]}/sources/"
 _INFO = re.compile(r"(?P<project>[^/]+?)-(?P<version>[^/-]+)(-py[\d.]+)?\.(dist|egg)-info")
@@ -66,8 +70,7 @@ class _Read:
         self.skipped: list[str] = []
         for path in sorted(self._paths()):
             entry = self._file(path)
-            largest = LARGEST_OBJECT if path.endswith(".json") else LARGEST
-            if entry and entry.size <= min(largest, budget) and entry.sha256 not in digests:
+            if entry and entry.size <= min(_largest_size(path), budget) and entry.sha256 not in digests:
                 digests.add(entry.sha256)
                 budget -= entry.size
             elif entry and entry.sha256 not in digests:
@@ -118,6 +121,16 @@ class _Read:
         return value if isinstance(value, dict) else {}
 
 
+def _largest_size(path: str) -> int:
+    """Return the maximum bytes of the file at a path.
+
+    The objects that a parser makes can need forty times the bytes of the file.
+    """
+    if path == _STATUS:
+        return LARGEST_STATUS
+    return LARGEST if path.endswith(("/METADATA", "/PKG-INFO")) else LARGEST_OBJECT
+
+
 def from_image(opened: OciImage, scratch: Path) -> Environment:
     """Return the facts of an image.
 
@@ -137,8 +150,8 @@ def from_image(opened: OciImage, scratch: Path) -> Environment:
         _add_python(gathered, read, variables)
     for path in read.unread:
         gathered.doubt(_KINDS.get(path, "python"), TOO_LARGE, f"/{path}", "hidden")
-    if (status := read(_STATUS)) is not None:
-        gathered.packages(_parse_dpkg_status(status))
+    if (content := read(_STATUS)) is not None:
+        _add_system(gathered, content)
     _add_sources(gathered, read)
     text = next((content for path in _RELEASES if (content := read(path))), b"").decode("utf-8", "replace")
     for path in read.skipped:
@@ -249,15 +262,12 @@ def _interpreter_version(read: _Read, variables: Mapping[str, str], packages: li
     return versions[0] if len(versions) == 1 else ""
 
 
-def _parse_dpkg_status(status: bytes) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the installed packages of dpkg's status file.
-
-    It is deb822, and the needed fields have one line each.
-    """
-    for stanza in status.decode("utf-8", "replace").split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[:1] != " ")
-        if fields.get("Status", "").endswith(" installed") and fields.get("Package"):
-            yield fields["Package"], fields.get("Version", ""), fields.get("Architecture", ""), ""
+def _add_system(gathered: EnvironmentBuilder, content: bytes) -> None:
+    """Add the installed packages of dpkg's status file."""
+    status = read_status(io.BytesIO(content))
+    gathered.packages((p.name, p.version, p.architecture, "") for p in status.packages if p.is_installed)
+    if not status.is_complete:
+        gathered.doubt("system", TOO_LARGE, f"/{_STATUS}", "hidden")
 
 
 def _add_sources(gathered: EnvironmentBuilder, read: _Read) -> None:

@@ -7,17 +7,17 @@ they install in the image itself: `/var/lib/dpkg/info/NAME.list`, `conda-meta`, 
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import io
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from reprobuild.compare.images.dpkg_status import DpkgPackage, read_status
 from reprobuild.compare.images.installed_lists import ListBudget
 from reprobuild.image.layering.merge import Tree
 from reprobuild.image.layers.plan import virtual_environment_parts
@@ -95,17 +95,20 @@ def read_origins(tree: Tree, read: Callable[[TarEntry], bytes | None], lock: Loc
     for path, entry in _list_origin_files(tree):
         content = (read(entry) or b"") if budget.take_file(entry.size) else b""
         if path == _STATUS:
-            names, versions = _parse_dpkg_status(b"".join(budget.take_lines(io.BytesIO(content))))
+            status = read_status(budget.take_lines(io.BytesIO(content)))
+            budget.unread += not status.is_complete
+            names, versions = _name_packages(status.packages)
         elif _CONDA.fullmatch(path):
-            conda_paths = _near((path, *budget.take_lines(_parse_conda_record(content))), tree)
+            listed_paths = chain((path,), budget.take_lines(_parse_conda_record(content)))
+            conda_paths = budget.take_paths(_near(listed_paths, tree))
             conda.update(dict.fromkeys(conda_paths, ("conda", _CONDA.sub(r"\1", path))))
         elif path.startswith(_INFO):
             name = _dpkg_package(path[len(_INFO) : -len(".list")], names)
-            system_paths = _near(_parse_dpkg_list(budget.take_lines(io.BytesIO(content)), tree), tree)
-            paths.update(dict.fromkeys(system_paths, ("system", name)))
+            system_paths = _parse_dpkg_list(budget.take_lines(io.BytesIO(content)), tree)
+            paths.update(dict.fromkeys(budget.take_paths(_near(system_paths, tree)), ("system", name)))
         else:
             owner, files = _parse_wheel_record(path, content, budget)
-            paths.update(dict.fromkeys(_near(files, tree), owner))
+            paths.update(dict.fromkeys(budget.take_paths(_near(files, tree)), owner))
     paths.update(
         conda
     )  # its Python packages have a RECORD, too; a file that pip installed over one has no RECORD of conda
@@ -132,21 +135,17 @@ def _near(paths: Iterable[str], tree: Tree) -> Iterator[str]:
     return (path for path in paths if path in tree or path.rpartition("/")[0] in tree)
 
 
-def _parse_dpkg_status(status: bytes) -> tuple[dict[str, str], dict[Input, str]]:
-    """Return the names and versions in dpkg's status file.
+def _name_packages(packages: Iterable[DpkgPackage]) -> tuple[dict[str, str], dict[Input, str]]:
+    """Return the names and versions of dpkg's packages.
 
     The names are {NAME:ARCHITECTURE: name}. A foreign package has its architecture in its name; dpkg itself
     is never foreign.
     """
-    packages: dict[tuple[str, str], str] = {}
-    for stanza in status.decode("utf-8", "replace").split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[:1] != " ")
-        if "Package" in fields and "Version" in fields:
-            packages[fields["Package"], fields.get("Architecture", "")] = fields["Version"]
-    native = next((architecture for name, architecture in packages if name == "dpkg"), "")
+    known = {(p.name, p.architecture): p.version for p in packages if p.version}
+    native = next((architecture for name, architecture in known if name == "dpkg"), "")
     names: dict[str, str] = {}
     versions: dict[Input, str] = {}
-    for (name, architecture), version in packages.items():
+    for (name, architecture), version in known.items():
         key = dpkg_name(name, architecture, native) if native else name
         names[f"{name}:{architecture}"] = key
         names.setdefault(name, key)
@@ -178,15 +177,16 @@ def _parse_dpkg_list(lines: Iterable[bytes], tree: Tree) -> Iterator[str]:
             yield path
 
 
-def _parse_conda_record(content: bytes) -> list[str]:
-    """Return the paths in conda's record of a package.
+def _parse_conda_record(content: bytes) -> Iterator[str]:
+    """Yield the paths in conda's record of a package.
 
-    The result is empty for a damaged record.
+    A damaged record has none.
     """
     try:
-        return [f"{PREFIX[1:]}/{path}" for path in decode_json(content, _Record).files]
+        files = decode_json(content, _Record).files
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return []
+        return
+    yield from (f"{PREFIX[1:]}/{path}" for path in files)
 
 
 def _parse_wheel_record(path: str, content: bytes, budget: ListBudget) -> tuple[Input, Iterator[str]]:
@@ -198,15 +198,8 @@ def _parse_wheel_record(path: str, content: bytes, budget: ListBudget) -> tuple[
     assert match is not None
     owner = ("python", str(canonicalize_name(match[2])))
     site = path.rpartition("/")[0].rpartition("/")[0]
-    rows = budget.take_lines(_iterate_rows(content))
-    names = (row[0] for row in rows if row and not row[0].startswith("/"))
+    names = (row[0] for row in budget.take_rows(content) if row and not row[0].startswith("/"))
     return owner, (posixpath.normpath(posixpath.join(site, name)) for name in names)
-
-
-def _iterate_rows(content: bytes) -> Iterator[list[str]]:
-    """Yield the rows of a RECORD, up to a damaged one."""
-    with contextlib.suppress(csv.Error):
-        yield from csv.reader(io.StringIO(content.decode("utf-8", "surrogateescape"), newline=""))
 
 
 def candidate_inputs(path: str, origins: Origins) -> list[Input]:
