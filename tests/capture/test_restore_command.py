@@ -345,12 +345,18 @@ def test_a_bomb_is_refused_before_a_file_is_written(snapshot: Path, said: Said) 
 
 
 def with_inner(snapshot: Path, count: int) -> None:
-    """Copy the record of the repository, as repositories inside it."""
+    """Copy the record of the repository, as repositories inside it, each with the same bundle."""
     path = snapshot / "capture.json"
     document: dict[str, Any] = json.loads(path.read_text())
     (outer,) = document["repositories"]
     document["repositories"] += [
-        {**outer, "name": f"inner{number}", "parent": "clone", "path": f"inner{number}"}
+        {
+            **outer,
+            "name": f"inner{number}",
+            "parent": "clone",
+            "path": f"inner{number}",
+            "diff": {**outer["diff"], "file": None},
+        }
         for number in range(count)
     ]
     path.write_text(json.dumps(document))
@@ -359,7 +365,7 @@ def with_inner(snapshot: Path, count: int) -> None:
 def test_one_bundle_of_several_repositories(snapshot: Path, said: Said) -> None:
     with_inner(snapshot, 3)
     assert said("restore", snapshot, "clone", "-o", snapshot.parent / "again") == 3
-    assert "the captured repository inner0: another repository has its bundle clone.bundle, too" in said.err
+    assert "capture.json: two repositories have one bundle or one diff" in said.err
     assert not (snapshot.parent / "again").exists()
 
 

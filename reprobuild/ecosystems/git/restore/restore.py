@@ -24,7 +24,7 @@ from reprobuild.ecosystems.git.restore.origins import (
     missing_commit_error,
 )
 from reprobuild.ecosystems.git.restore.paths import check_path, inner_path
-from reprobuild.ecosystems.git.restore.room import RestoreAllowance, check_bundles
+from reprobuild.ecosystems.git.restore.room import RestoreAllowance
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
@@ -98,7 +98,6 @@ def restore_repository(
     for repository in repositories:
         by_parent.setdefault(repository.parent, []).append(repository)
     outermost = _find_repository(repositories, name)
-    check_bundles(_list_inside(outermost, by_parent))
     todo = [(outermost, target)]
     while todo:
         repository, place = todo.pop()

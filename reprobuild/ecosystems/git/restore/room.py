@@ -6,7 +6,6 @@ A snapshot may have thousands of repositories, each just within its own bounds.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 from reprobuild.ecosystems.git.restore.bundle import damage_error
@@ -52,18 +51,3 @@ class RestoreAllowance:
                 f"the captured repository {repository.name} has files of {total} bytes, and {free} are free",
                 hint="make room, or name a directory on another disk with -o",
             )
-
-
-def check_bundles(repositories: Iterable[CapturedRepository]) -> None:
-    """Refuse two repositories with one bundle, which a capture never writes.
-
-    Raises:
-        SnapshotError: there are such; one is named.
-    """
-    known: set[str] = set()
-    for repository in repositories:
-        name = repository.bundle.file if repository.bundle else None
-        if name in known:
-            raise damage_error(repository, f"another repository has its bundle {name}, too")
-        if name is not None:
-            known.add(name)
