@@ -113,16 +113,6 @@ def restore_repository(
     return tuple(work_trees)
 
 
-def _list_inside(
-    outermost: CapturedRepository, by_parent: Mapping[str | None, Sequence[CapturedRepository]]
-) -> list[CapturedRepository]:
-    """Return a repository, and those inside it at any depth."""
-    inside = [outermost]
-    for repository in inside:
-        inside += by_parent.get(repository.name, ())
-    return inside
-
-
 def _find_repository(repositories: Sequence[CapturedRepository], name: str) -> CapturedRepository:
     """Return the repository with a name, or of a distribution.
 
