@@ -5561,6 +5561,20 @@ def _scratch(claim: str) -> str:
     return tempfile.mkdtemp(prefix=".scratch.", dir=os.path.dirname(claim))
 
 
+@contextlib.contextmanager
+def _blocked_signals(program: bool) -> Iterator[None]:
+    """Deliver signals to the program after the block; a library leaves them to its caller."""
+    mask = getattr(signal, "pthread_sigmask", None) if program else None
+    if mask is None:  # Windows has none
+        yield
+        return
+    former = mask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        mask(signal.SIG_SETMASK, former)
+
+
 def _finish_undisturbed() -> None:
     """Ignore further signals, and end all programs.
 
@@ -7882,12 +7896,17 @@ def _capture(
     packing = INTERPRETER in include
     include = _resolve_directories([name for name in include if name != INTERPRETER])
     started = time.monotonic()
-    claim = _claim_target(folder, seconds)
-    if claim is None:
-        return _report(folder, note=ALREADY_TAKEN if _is_taken(folder) else BEING_TAKEN)
-    scratch = _scratch(claim)
+    claim: Optional[str] = None
+    scratch = ""
     captured = False
     try:
+        with _blocked_signals(
+            program
+        ):  # one between the two, or before their names are known, would leave them
+            claim = _claim_target(folder, seconds)
+            scratch = _scratch(claim) if claim else ""
+        if claim is None:
+            return _report(folder, note=ALREADY_TAKEN if _is_taken(folder) else BEING_TAKEN)
         document, texts, files, withheld = _take_all(
             started + seconds, scratch, program, accept, include, packing
         )
@@ -7897,8 +7916,9 @@ def _capture(
     finally:
         if program:
             _finish_undisturbed()
-        _remove(scratch, tries=50 if program else 1)
-        if not captured:  # else the name is free, or another process has it already
+        if scratch:
+            _remove(scratch, tries=50 if program else 1)
+        if claim and not captured:  # else the name is free, or another process has it already
             shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
     parts = {name: entry["outcome"] for name, entry in document["parts"].items()}

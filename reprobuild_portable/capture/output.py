@@ -101,6 +101,20 @@ def _scratch(claim: str) -> str:
     return tempfile.mkdtemp(prefix=".scratch.", dir=os.path.dirname(claim))
 
 
+@contextlib.contextmanager
+def _blocked_signals(program: bool) -> Iterator[None]:
+    """Deliver signals to the program after the block; a library leaves them to its caller."""
+    mask = getattr(signal, "pthread_sigmask", None) if program else None
+    if mask is None:  # Windows has none
+        yield
+        return
+    former = mask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        mask(signal.SIG_SETMASK, former)
+
+
 def _finish_undisturbed() -> None:
     """Ignore further signals, and end all programs.
 

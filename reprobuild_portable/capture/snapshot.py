@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from reprobuild_portable.capture.interpreter import INTERPRETER
 from reprobuild_portable.capture.limits import SECONDS
@@ -15,6 +15,7 @@ from reprobuild_portable.capture.output import (
     ALREADY_TAKEN,
     BEING_TAKEN,
     _add_directory_to_errors,
+    _blocked_signals,
     _claim_target,
     _finish_undisturbed,
     _is_taken,
@@ -74,12 +75,17 @@ def _capture(
     packing = INTERPRETER in include
     include = _resolve_directories([name for name in include if name != INTERPRETER])
     started = time.monotonic()
-    claim = _claim_target(folder, seconds)
-    if claim is None:
-        return _report(folder, note=ALREADY_TAKEN if _is_taken(folder) else BEING_TAKEN)
-    scratch = _scratch(claim)
+    claim: Optional[str] = None
+    scratch = ""
     captured = False
     try:
+        with _blocked_signals(
+            program
+        ):  # one between the two, or before their names are known, would leave them
+            claim = _claim_target(folder, seconds)
+            scratch = _scratch(claim) if claim else ""
+        if claim is None:
+            return _report(folder, note=ALREADY_TAKEN if _is_taken(folder) else BEING_TAKEN)
         document, texts, files, withheld = _take_all(
             started + seconds, scratch, program, accept, include, packing
         )
@@ -89,8 +95,9 @@ def _capture(
     finally:
         if program:
             _finish_undisturbed()
-        _remove(scratch, tries=50 if program else 1)
-        if not captured:  # else the name is free, or another process has it already
+        if scratch:
+            _remove(scratch, tries=50 if program else 1)
+        if claim and not captured:  # else the name is free, or another process has it already
             shutil.rmtree(claim, ignore_errors=True)
     note = "" if captured else "another process was quicker"
     parts = {name: entry["outcome"] for name, entry in document["parts"].items()}

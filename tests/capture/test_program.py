@@ -377,6 +377,30 @@ def test_a_capture_that_is_stopped_at_any_moment_leaves_nothing(number: int, tmp
         assert not left or document(place / "out")["capture"] == capture.VERSION
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_directories_are_made_leaves_nothing(number: int, tmp_path: Path) -> None:
+    """Its handler would run before the program knows the names of the directories."""
+    program = (
+        "import os, signal, sys, tempfile\n"
+        f"sys.path.insert(0, {str(PROGRAM.parent)!r})\n"
+        "import capture\n"
+        "make = tempfile.mkdtemp\n"
+        "def stopped(*words, **names):\n"
+        "    folder = make(*words, **names)\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    return folder\n"
+        "tempfile.mkdtemp = stopped\n"
+        "signal.signal(signal.SIGTERM, capture._raise_stopped)\n"
+        f"sys.exit(capture.main(['-o', {str(tmp_path / 'out')!r}]))\n"
+    )
+    env = LEAN | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [BASE, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert list(tmp_path.iterdir()) == [], done.stderr
+
+
 def test_a_safe_path_keeps_what_is_on_it(tmp_path: Path) -> None:
     """With PYTHONSAFEPATH (Python 3.11) the directory of the file is not on the path: nothing is taken off it."""
     folder = tmp_path / "site" / "my_lib-1.0.dist-info"
