@@ -5408,10 +5408,10 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
         named = ", ".join(f"{file['path']} ({file['reason']})" for file in lost[:NAMED])
         notes.append(f"the packed interpreter is without {len(lost)} of its files: {named}")
     for repository in document["repositories"]:
-        made = repository["environments"]
-        if made["count"]:
+        environments = ", ".join(repository["environments"]["paths"][:NAMED])
+        if environments:
             notes.append(
-                f"{repository['name']}: environments are no code of the job: {', '.join(made['paths'][:NAMED])}; "
+                f"{repository['name']}: environments are no code of the job: {environments}; "
                 "`--include FILE` captures a file of one"
             )
         if repository["elsewhere"]:

@@ -243,7 +243,7 @@ def test_the_releases_of_this_machines_apt(tmp_path: Path) -> None:
 @pytest.fixture
 def around(store: Store, tmp_path: Path) -> ResolveContext:
     return ResolveContext(
-        store=store, net=Net(offline=True), env=os.environ, folder=tmp_path, say=lambda text: None, now=EPOCH,
+        store=store, net=Net(), env=os.environ, folder=tmp_path, say=lambda text: None, now=EPOCH,
         indexes=PackageIndexes(find_links=(), simple=(), credentials={}),
     )  # fmt: skip
 
