@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from proof.fault_injection.checks import BrokenError
+from proof.fault_injection.checks import BrokenError, Checks
 from proof.fault_injection.faults import FaultInjection
 from tests.conftest import ROOT
 from tests.fault_injection.subject import make
@@ -67,6 +70,18 @@ def experiment(subject: Path, tmp_path: Path) -> FaultInjection:
     return found
 
 
+def test_a_file_of_the_same_inode_size_and_time_is_hashed_anew(tmp_path: Path) -> None:
+    """The kernel gives an inode again, and the files of a build context have the lock's time."""
+    checks, path = Checks(tmp_path), tmp_path / "file"
+    path.write_bytes(b"one")
+    os.utime(path, (1, 1))
+    before = checks.hash(path)
+    time.sleep(0.05)  # more than a tick of the kernel's clock, which counts changes of an inode
+    path.write_bytes(b"two")
+    os.utime(path, (1, 1))
+    assert before != checks.hash(path) == sha256(b"two").hexdigest()
+
+
 def test_every_check_can_fail(experiment: FaultInjection, tmp_path: Path) -> None:
     store, out = experiment.fresh("layers", "control"), tmp_path / "out"
     experiment.again("layers", store, out)
@@ -83,6 +98,8 @@ def test_every_check_can_fail(experiment: FaultInjection, tmp_path: Path) -> Non
         experiment.check_store(store)
     assert experiment.check_results(out)
     (out / "context" / "Extra").write_text("x")
+    with pytest.raises(BrokenError, match="context/Extra differs"):
+        experiment.check_whole("layers", store, out)
     with pytest.raises(BrokenError, match="context/ is there in part"):
         experiment.check_results(out)
     (out / "Dockerfile").write_text("FROM")
