@@ -28,20 +28,8 @@ from reprobuild.cluster.collectives_judge import (
     judge_collectives,
 )
 from reprobuild.cluster.group import CrossPlatform, Group, compare_groups, group_nodes
-from reprobuild.cluster.shared_dir import (
-    BEGAN,
-    CERTIFICATE,
-    COLLECTIVES,
-    ENDED,
-    ERROR,
-    HINT,
-    LOST,
-    NODE,
-    describe_exit_code,
-    node_list_time,
-    read_node_list,
-    read_small,
-)
+from reprobuild.cluster.shared_dir import CERTIFICATE, COLLECTIVES, HINT, node_list_time, read_node_list
+from reprobuild.cluster.silence import MissingNode, explain_silence, list_suffixes
 from reprobuild.cluster.stale import find_stale
 from reprobuild.errors import DriftError, InconclusiveError, UsageError
 from reprobuild.verify.certificate.read import Certificate, read_certificate, refuse_other
@@ -56,20 +44,6 @@ class ExpectedImage(Struct, frozen=True, kw_only=True):
     tree: str
     seed: int
     profile: str
-
-
-class MissingNode(Struct, frozen=True, kw_only=True):
-    """A node without an answer.
-
-    `absent`: it never began; `hangs`: it began, and had not ended when the wait was over; `died`: its process
-    ended without an error file; `lost`: the scheduler cannot reach it any more; `refused`: it gives a reason
-    for its missing answer; `unreadable`: its file is not a valid verdict file; `drifts`: its verdict reports
-    drift, and has no comparable answers; `old`: its verdict is of an earlier check in the same directory.
-    """
-
-    node: str
-    kind: Literal["absent", "hangs", "died", "lost", "refused", "unreadable", "drifts", "old"]
-    why: str
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
@@ -153,7 +127,7 @@ def gather_results(
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no directory of certificates", hint=HINT)
-    suffixes = _suffixes_by_node(folder)
+    suffixes = list_suffixes(folder)
     names = tuple(sorted(nodes or read_node_list(folder) or suffixes))
     if not names:
         raise UsageError(f"{folder} has no certificate of any node", hint=HINT)
@@ -220,15 +194,6 @@ def _collective_results(
     return tuple(results)
 
 
-def _suffixes_by_node(folder: Path) -> dict[str, set[str]]:
-    """Return the kinds of existing files, by node."""
-    suffixes: dict[str, set[str]] = {}
-    for path in folder.iterdir():
-        if path.suffix in (CERTIFICATE, BEGAN, ENDED, ERROR, LOST) and NODE.fullmatch(path.stem):
-            suffixes.setdefault(path.stem, set()).add(path.suffix)
-    return suffixes
-
-
 def _read_answer(
     folder: Path, node: str, suffixes: set[str], image: ExpectedImage, table: AnswerTable
 ) -> MissingNode | _Answer:
@@ -237,7 +202,7 @@ def _read_answer(
         return (
             _judge_certificate(folder, node, image, table)
             if CERTIFICATE in suffixes
-            else _explain_silence(folder, node, suffixes)
+            else explain_silence(folder, node, suffixes)
         )
     except OSError as err:
         return MissingNode(node=node, kind="unreadable", why=escape_text(str(err)))
@@ -263,22 +228,6 @@ def _judge_certificate(
         return _Answer(said=members, made=verdict.made, why=whys, lone=lacks_peers(verdict))
     why = "; ".join(failure_reasons(verdict)) or "its certificate tells of no determinism test"
     return MissingNode(node=node, kind="refused", why=why)
-
-
-def _explain_silence(folder: Path, node: str, suffixes: set[str]) -> MissingNode:
-    if ERROR in suffixes:
-        return MissingNode(node=node, kind="refused", why=escape_text(read_small(folder / f"{node}{ERROR}")))
-    if ENDED in suffixes:
-        return MissingNode(
-            node=node, kind="died", why=describe_exit_code(read_small(folder / f"{node}{ENDED}"))
-        )
-    if LOST in suffixes:
-        return MissingNode(
-            node=node, kind="lost", why=escape_text(read_small(folder / f"{node}{LOST}").strip())
-        )
-    if BEGAN in suffixes:
-        return MissingNode(node=node, kind="hangs", why="it began, and has neither answered nor ended")
-    return MissingNode(node=node, kind="absent", why="it has not begun")
 
 
 def _read_certificate(path: Path, image: ExpectedImage) -> Certificate:

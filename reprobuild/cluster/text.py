@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reprobuild.cluster.aggregate import ClusterResult, MissingNode, list_deviating_nodes
+from reprobuild.cluster.aggregate import ClusterResult, list_deviating_nodes
 from reprobuild.cluster.answer_table import abbreviate_names, escape_text
 from reprobuild.cluster.collectives_judge import CollectiveResult, attribute_drift
 from reprobuild.cluster.group import Group
+from reprobuild.cluster.silence import MissingNode
 from reprobuild.verify.determinism.summary import unprobed_gpus_note
 
 SHOWN_NODES, SHOWN_ANSWERS = 8, 6

@@ -1,0 +1,72 @@
+"""Nodes without an answer, and the reasons.
+
+The files come from nodes, and are untrusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from reprobuild.cluster.answer_table import escape_text
+from reprobuild.cluster.shared_dir import (
+    BEGAN,
+    CERTIFICATE,
+    ENDED,
+    ERROR,
+    LOST,
+    NODE,
+    describe_exit_code,
+    read_small,
+)
+
+
+class MissingNode(Struct, frozen=True, kw_only=True):
+    """A node without an answer.
+
+    `absent`: it never began; `hangs`: it began, and had not ended when the wait was over; `died`: its process
+    ended without an error file; `lost`: the scheduler cannot reach it any more; `refused`: it gives a reason
+    for its missing answer; `unreadable`: its file is not a valid verdict file; `drifts`: its verdict reports
+    drift, and has no comparable answers; `old`: its verdict is of an earlier check in the same directory.
+    """
+
+    node: str
+    kind: Literal["absent", "hangs", "died", "lost", "refused", "unreadable", "drifts", "old"]
+    why: str
+
+
+def list_suffixes(folder: Path) -> dict[str, set[str]]:
+    """Return the suffixes of the files of each node, by node."""
+    suffixes: dict[str, set[str]] = {}
+    for path in folder.iterdir():
+        if path.suffix in (CERTIFICATE, BEGAN, ENDED, ERROR, LOST) and NODE.fullmatch(path.stem):
+            suffixes.setdefault(path.stem, set()).add(path.suffix)
+    return suffixes
+
+
+def explain_silence(folder: Path, node: str, suffixes: Collection[str]) -> MissingNode:
+    """Return the reason why a node has no answer.
+
+    Args:
+        folder: the directory that all nodes share.
+        suffixes: of the node's files.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if ERROR in suffixes:
+        return MissingNode(node=node, kind="refused", why=escape_text(read_small(folder / f"{node}{ERROR}")))
+    if ENDED in suffixes:
+        return MissingNode(
+            node=node, kind="died", why=describe_exit_code(read_small(folder / f"{node}{ENDED}"))
+        )
+    if LOST in suffixes:
+        return MissingNode(
+            node=node, kind="lost", why=escape_text(read_small(folder / f"{node}{LOST}").strip())
+        )
+    if BEGAN in suffixes:
+        return MissingNode(node=node, kind="hangs", why="it began, and has neither answered nor ended")
+    return MissingNode(node=node, kind="absent", why="it has not begun")
