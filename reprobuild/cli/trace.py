@@ -24,16 +24,42 @@ def _check_pattern(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
+pattern_option = click.option(
+    "--steps", "pattern", metavar="REGEX", default="", callback=_check_pattern,
+    help="End a step with each printed line that matches. [default: the steps of the optimizer]",
+)  # fmt: skip
+
+
+def container_options(function: common.F) -> common.F:
+    """Add the options of the containers of a traced command."""
+    for option in reversed([
+        click.option("--seed", type=common.SEED, help="Seed of CMD. [default: that of the lock, else 42]"),
+        click.option("--profile", metavar="NAME[,NAME]", help="Settings beside the seed. [default: the image's]"),
+        common.env_option,
+        common.secret_option,
+        click.option(
+            "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:ro]", multiple=True,
+            help="Mount a directory, read-only with `:ro`.",
+        ),
+        click.option(
+            "-w", "--workdir", default="", metavar="DIR",
+            help="Directory in which CMD starts. [default: the image's]",
+        ),
+        common.shm_option,
+        common.gpu_option,
+        common.engine_option,
+    ]):  # fmt: skip
+        function = option(function)
+    return function
+
+
 @click.command(cls=CommandAfterDashes)
 @click.argument("out", metavar="OUT", type=common.PATH)
 @click.option(
     "--runs", type=click.IntRange(2, 1000), default=2, show_default=True, metavar="N",
     help="Compare the steps of N runs before CMD counts as the same.",
 )  # fmt: skip
-@click.option(
-    "--steps", "pattern", metavar="REGEX", default="", callback=_check_pattern,
-    help="End a step with each printed line that matches. [default: the steps of the optimizer]",
-)  # fmt: skip
+@pattern_option
 @click.option(
     "--against", type=common.PATH, metavar="DIR", help="Compare with the logs of another trace, from --save."
 )
@@ -46,20 +72,7 @@ def _check_pattern(_: click.Context, __: click.Parameter, value: str) -> str:
     "--ignore-key", "ignored", metavar="KEY", multiple=True,
     help="Allow values of this key to differ in output files.",
 )  # fmt: skip
-@click.option("--seed", type=common.SEED, help="Seed of CMD. [default: that of the lock, else 42]")
-@click.option("--profile", metavar="NAME[,NAME]", help="Settings beside the seed. [default: the image's]")
-@common.env_option
-@common.secret_option
-@click.option(
-    "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:ro]", multiple=True,
-    help="Mount a directory, read-only with `:ro`.",
-)  # fmt: skip
-@click.option(
-    "-w", "--workdir", default="", metavar="DIR", help="Directory in which CMD starts. [default: the image's]"
-)
-@common.shm_option
-@common.gpu_option
-@common.engine_option
+@container_options
 @common.store_option
 @common.json_option
 @click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)

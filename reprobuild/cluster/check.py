@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
-import shlex
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import msgspec
 
 from reprobuild.cluster import kubernetes_collect, kubernetes_job
 from reprobuild.cluster.aggregate import ClusterResult, ExpectedImage, gather_results
+from reprobuild.cluster.answer_folder import name_folder
 from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.collectives_run import FEWEST, devices_of, run_collectives
 from reprobuild.cluster.shared_dir import COLLECTIVES, NOT_RUN
@@ -23,8 +21,6 @@ from reprobuild.context import RunContext
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.image.model import Image as Built
 from reprobuild.infra.atomic import write_file
-from reprobuild.infra.untrusted.write_below import refuse_link
-from reprobuild.infra.writers import find_writers
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.verify_options import VerifyOptions
 from reprobuild.verify.check import check_seed
@@ -53,7 +49,7 @@ def check_slurm(
         EngineError: Slurm is missing, or gives no nodes.
         InconclusiveError: the image lacks this determinism test.
     """
-    folder = _name_folder(out, context)
+    folder = name_folder(out, context)
     table = answer_table(lock, context)
     context.store.release()  # the check takes long, and the nodes use it
     command = [*program, *node_command(out, context, checks, folder)]
@@ -99,30 +95,6 @@ def note_not_run(folder: Path, device: Device, why: str) -> None:
     directory = folder / f"{COLLECTIVES}{device}"
     directory.mkdir(exist_ok=True)
     write_file(directory / NOT_RUN, f"{why}\n".encode())
-
-
-def _name_folder(out: Path, context: RunContext) -> Path:
-    """Return the new directory of the nodes' answers in an output directory.
-
-    Raises:
-        UsageError: its parent is a link, or another user may write there.
-    """
-    above = out.absolute() / "cluster"
-    refuse_link(above, "the answers of nodes")  # a foreign output directory may have it
-    try:
-        above.mkdir(mode=0o755)
-        is_new = True  # a server may show it as that of another user
-    except FileExistsError:
-        is_new = False
-    facts = above.lstat()
-    owner = "" if is_new or facts.st_uid in (0, os.geteuid()) else f"the user number {facts.st_uid}"
-    if writers := owner or find_writers(above):
-        raise UsageError(
-            f"{above} can be written to by {writers}, who could change the answers of nodes",
-            hint=f"close it: `chmod go-w {shlex.quote(str(above))}`; if it is not yours, copy the output directory",
-        )
-    start = datetime.datetime.fromtimestamp(context.now, datetime.timezone.utc)
-    return above / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
 
 
 def check_folder(

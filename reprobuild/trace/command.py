@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from reprobuild.context import RunContext
-from reprobuild.engines.model import Task
+from reprobuild.engines.model import Engine, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import InconclusiveError, UsageError
+from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import prepare
@@ -66,6 +69,24 @@ class TraceResult(Struct, frozen=True, kw_only=True):
     version: int = 1
 
 
+class OpenedContainers(Struct, frozen=True, kw_only=True):
+    """The containers of a command.
+
+    Attributes:
+        containers: run the command.
+        engine: that runs them.
+        seed: of all runs.
+        lock: of the image.
+        task: of the command, without a recorder.
+    """
+
+    containers: TracedContainers
+    engine: Engine
+    seed: int
+    lock: Lock
+    task: Task
+
+
 def trace_command(
     out: Path,
     arguments: tuple[str, ...],
@@ -87,45 +108,71 @@ def trace_command(
         EngineError: the engine does not support an option.
         InconclusiveError: the command fails, or is not recorded.
     """
-    lock, image = read_image(out)
-    seed = check_seed(lock) if options.seed is None else options.seed
-    options = msgspec.structs.replace(options, seed=seed)
     against = None if trace_options.against is None else _read_saved(trace_options.against)
     if trace_options.save is not None and os.path.lexists(trace_options.save):
         raise UsageError(
             f"{trace_options.save} is there already", hint="name a new directory, or remove that one"
         )
-    gpus = prepare(lock, arguments, options, context.env).task.gpus
-    engine = find_engine(options.engine, context.env, gpus=gpus)
-    name = engine_name(lock, image, out, context.store, context.say)
-    context.say(f"loading {name} into {engine.NAME}, if it is not there yet")
-    engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
     work = Work(
         command=arguments,
         artefacts=trace_options.artefacts,
         ignored=trace_options.ignored,
         text=shlex.join(arguments),
     )
+    with open_containers(out, work, context, options, trace_options.pattern) as opened:
+        findings, run = TraceSearch(opened.containers, context.say).find(trace_options.runs, against)
+        if findings.steps <= 1 and not findings.differs and not trace_options.artefacts:
+            raise no_steps_error(out, arguments)
+        if trace_options.save is not None:
+            save_logs(run, trace_options.save)
+    return TraceResult(
+        out=str(out),
+        command=hide_argument_secrets(arguments),
+        seed=opened.seed,
+        engine=opened.engine.NAME,
+        findings=hide_in_findings(findings),
+    )
+
+
+@contextmanager
+def open_containers(
+    out: Path, work: Work, context: RunContext, options: RunOptions, pattern: str
+) -> Iterator[OpenedContainers]:
+    """Load an image, and yield the containers of a command in it.
+
+    Args:
+        out: the output directory of the image.
+        work: the command, and its output files.
+        context: of the runs.
+        options: of the containers; the seed is that of the lock, else 42, if it is None.
+        pattern: of printed lines that end a step, or empty.
+
+    Raises:
+        UsageError: the options are not valid, or the directory holds no image.
+        EngineError: the engine does not support an option.
+    """
+    lock, image = read_image(out)
+    seed = check_seed(lock) if options.seed is None else options.seed
+    options = msgspec.structs.replace(options, seed=seed)
+    task = prepare(lock, work.command, options, context.env).task
+    engine = find_engine(options.engine, context.env, gpus=task.gpus)
+    name = engine_name(lock, image, out, context.store, context.say)
+    context.say(f"loading {name} into {engine.NAME}, if it is not there yet")
+    engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
 
     def make_task(words: tuple[str, ...]) -> Task:
         return prepare(lock, words, options, context.env).task
 
-    with TracedContainers(work, make_task, context, engine, name, trace_options.pattern).open() as runner:
-        findings, run = TraceSearch(runner, context.say).find(trace_options.runs, against)
-        if findings.steps <= 1 and not findings.differs and not trace_options.artefacts:
-            raise InconclusiveError(
-                "the command has no steps of PyTorch, so there is nothing to compare",
-                hint=f"name a file that it writes: `reprobuild trace {shlex.quote(str(out))} --output-file FILE -- "
-                f"{shlex.join(hide_argument_secrets(arguments))}`; or its printed steps: --steps 'epoch [0-9]+'",
-            )
-        if trace_options.save is not None:
-            _save(run, trace_options.save)
-    return TraceResult(
-        out=str(out),
-        command=hide_argument_secrets(arguments),
-        seed=seed,
-        engine=engine.NAME,
-        findings=hide_in_findings(findings),
+    with TracedContainers(work, make_task, context, engine, name, pattern).open() as containers:
+        yield OpenedContainers(containers=containers, engine=engine, seed=seed, lock=lock, task=task)
+
+
+def no_steps_error(out: Path, arguments: tuple[str, ...]) -> InconclusiveError:
+    """Return the error of a command that has no steps."""
+    return InconclusiveError(
+        "the command has no steps of PyTorch, so there is nothing to compare",
+        hint=f"name a file that it writes: `reprobuild trace {shlex.quote(str(out))} --output-file FILE -- "
+        f"{shlex.join(hide_argument_secrets(arguments))}`; or its printed steps: --steps 'epoch [0-9]+'",
     )
 
 
@@ -143,8 +190,12 @@ def _read_saved(folder: Path) -> TracedRun:
     return TracedRun(folder=folder, logs=logs)
 
 
-def _save(run: TracedRun, target: Path) -> None:
-    """Copy the logs of a run into a new directory."""
+def save_logs(run: TracedRun, target: Path) -> None:
+    """Copy the logs of a run into a new directory.
+
+    Raises:
+        OSError: the directory is there, a log is a link, or the disk is full.
+    """
     target.mkdir(parents=True)
     for log in run.logs.values():
         log.copy(target)
