@@ -9,15 +9,29 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from reprobuild.cli import common, documents
-from reprobuild.cluster import check, kubernetes_commands, kubernetes_job, slurm_allocation, worker
+from reprobuild.cli.run import CommandAfterDashes
+from reprobuild.cli.trace import container_options, pattern_option
+from reprobuild.cluster import (
+    check,
+    kubernetes_commands,
+    kubernetes_job,
+    slurm_allocation,
+    trace_groups,
+    trace_run,
+    trace_text,
+    trace_worker,
+    worker,
+)
 from reprobuild.cluster.aggregate import ClusterResult
 from reprobuild.cluster.report import write_cluster_result
 from reprobuild.cluster.text import render_cluster
 from reprobuild.infra import proc
 from reprobuild.output import directory
 from reprobuild.pipeline.verify_options import VerifyOptions
+from reprobuild.run.options import RunOptions
 from reprobuild.run.slurm import split_srun_args
 
 PROGRAM = tuple(proc.own_module("reprobuild.cli"))
@@ -33,6 +47,23 @@ timeout_option = click.option(
 )  # fmt: skip
 
 
+def slurm_options(function: common.F) -> common.F:
+    """Add the options for the nodes of a Slurm job."""
+    for option in reversed([
+        click.option("--nodes", type=NODES, help="Number of nodes. [default: all nodes of the present job]"),
+        click.option("--partition", metavar="NAME", default="", help="Partition of a new job."),
+        click.option(
+            "--time-limit", metavar="TIME", default="", help="Time limit of a new job, as Slurm writes it."
+        ),
+        click.option(
+            "--srun-args", metavar="OPTIONS", default="",
+            help="Options for salloc, or inside a job for srun: --srun-args=--gres=gpu:8.",
+        ),
+    ]):  # fmt: skip
+        function = option(function)
+    return function
+
+
 def probe_options(function: common.F) -> common.F:
     """Add the options for the content of the determinism test."""
     for option in reversed(
@@ -45,6 +76,23 @@ def probe_options(function: common.F) -> common.F:
 def machine_options(function: common.F) -> common.F:
     """Add the options for the determinism test on one machine."""
     return common.gpu_option(common.engine_option(probe_options(function)))
+
+
+def _make_request(
+    nodes: int | None, partition: str, time_limit: str, srun_args: str, timeout: int
+) -> slurm_allocation.JobRequest:
+    return slurm_allocation.JobRequest(
+        nodes=nodes or 0, partition=partition, time=time_limit, options=tuple(split_srun_args(srun_args)),
+        deadline=timeout,
+    )  # fmt: skip
+
+
+def _report_traces(cluster: trace_groups.TracedCluster, *, as_json: bool) -> int:
+    if as_json:
+        documents.print_json({"verdict": cluster.verdict, **msgspec.to_builtins(cluster)})
+    else:
+        common.print_report(trace_text.render_traces(cluster))
+    return cluster.exit_code
 
 
 def _make_verify_options(*, no_controls: bool, **options: Any) -> VerifyOptions:
@@ -63,23 +111,18 @@ def _report_result(cluster: ClusterResult, as_json: bool, write: Callable[[Clust
 
 @click.group()
 def command() -> None:
-    """Run the determinism test on many machines.
+    """Run the determinism test or a command on many machines, and compare them.
 
     \b
     Example:
       reprobuild cluster run frozen --nodes 64
+      reprobuild cluster trace frozen --nodes 4 -- python train.py --steps 20
     """
 
 
 @command.command()
 @out_argument
-@click.option("--nodes", type=NODES, help="Number of nodes. [default: all nodes of the present job]")
-@click.option("--partition", metavar="NAME", default="", help="Partition of a new job.")
-@click.option("--time-limit", metavar="TIME", default="", help="Time limit of a new job, as Slurm writes it.")
-@click.option(
-    "--srun-args", metavar="OPTIONS", default="",
-    help="Options for salloc, or inside a job for srun: --srun-args=--gres=gpu:8.",
-)  # fmt: skip
+@slurm_options
 @timeout_option
 @click.option(
     "--collectives/--no-collectives", default=None,
@@ -102,16 +145,88 @@ def run(
       reprobuild cluster run frozen --nodes 64 --partition gpu --srun-args=--gres=gpu:8
     """
     lock, image = directory.read_image(out)
-    request = slurm_allocation.JobRequest(
-        nodes=nodes or 0, partition=partition, time=time_limit, options=tuple(split_srun_args(srun_args)),
-        deadline=timeout,
-    )  # fmt: skip
+    request = _make_request(nodes, partition, time_limit, srun_args, timeout)
     context = common.make_context(store)
     proc.check_installed()
     cluster = check.check_slurm(
         lock, image, out, context, _make_verify_options(**options), request, PROGRAM, collectives=collectives
     )
     return _report_result(cluster, as_json, partial(write_cluster_result, lock, image, out, context))
+
+
+@command.command(cls=CommandAfterDashes)
+@out_argument
+@slurm_options
+@timeout_option
+@pattern_option
+@container_options
+@common.store_option
+@common.json_option
+@click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
+def trace(
+    out: Path, nodes: int | None, partition: str, time_limit: str, srun_args: str, timeout: int, pattern: str,
+    store: Path | None, as_json: bool, arguments: tuple[str, ...], **options: Any,
+) -> int:  # fmt: skip
+    """Run CMD once on each node through Slurm, and find the first step in which nodes differ.
+
+    Each node runs CMD by itself in the image, with one seed. Nodes of one platform must record the same: batches,
+    losses, gradients, parameters and generators of each step.
+
+    \b
+    Example:
+      reprobuild cluster trace frozen --nodes 4 --partition gpu -- python train.py --steps 20
+    """
+    request = _make_request(nodes, partition, time_limit, srun_args, timeout)
+    context = common.make_context(store)
+    proc.check_installed()
+    return _report_traces(
+        trace_run.trace_slurm(out, arguments, context, RunOptions(**options), pattern, request, PROGRAM),
+        as_json=as_json,
+    )
+
+
+@command.command("trace-worker", cls=CommandAfterDashes)
+@out_argument
+@click.option(
+    "-o", "--output", "target", metavar="DIR", type=common.PATH, required=True,
+    help="Directory of the records, which all machines share.",
+)  # fmt: skip
+@pattern_option
+@container_options
+@common.store_option
+@common.json_option
+@click.argument("arguments", metavar="-- CMD...", nargs=-1, required=True)
+def trace_work(
+    out: Path, target: Path, pattern: str, store: Path | None, as_json: bool, arguments: tuple[str, ...],
+    **options: Any,
+) -> None:  # fmt: skip
+    """Record a run of CMD on this machine as one of many.
+
+    The records become DIR/NODE.trace, which `reprobuild cluster gather-traces` compares with the others.
+
+    \b
+    Example:
+      pdsh -w node[01-64] reprobuild cluster trace-worker /shared/frozen --output /shared/traces -- python train.py
+    """
+    context = common.make_context(store)
+    node = worker.node_name(context, socket.gethostname())
+    traced = trace_worker.record_node(out, arguments, context, RunOptions(**options), pattern, target, node)
+    documents.print_json(msgspec.to_builtins(traced)) if as_json else common.print_report(
+        f"{node}: {traced.steps} steps recorded"
+    )
+
+
+@command.command()
+@click.argument("folder", metavar="DIR", type=common.PATH)
+@common.json_option
+def gather_traces(folder: Path, as_json: bool) -> int:
+    """Compare the records of many machines in DIR.
+
+    \b
+    Example:
+      reprobuild cluster gather-traces /shared/traces
+    """
+    return _report_traces(trace_groups.compare_traces(folder), as_json=as_json)
 
 
 @command.command()

@@ -70,7 +70,7 @@ GROUPS = {
         "completion": "Print the completion script of a shell.",
     },
     "Cluster": {
-        "cluster": "Run the determinism test on many machines.",
+        "cluster": "Run the determinism test or a command on many machines, and compare them.",
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}

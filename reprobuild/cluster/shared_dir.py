@@ -4,7 +4,8 @@ It has small files of nodes, and their contents are untrusted:
 
 nodes           the names of all that were asked, one in each line
 step            those of them that the scheduler still has
-NODE.json       the verdict file; it appears complete or not at all
+NODE.json       the verdict file, or the document of a recorded run; it appears complete or not at all
+NODE.trace/     the records of a recorded run
 NODE.error      the node's own reason for a missing verdict
 NODE.began      the node has begun
 NODE.ended      the exit code of the node's process
@@ -26,7 +27,7 @@ from reprobuild.errors import UsageError
 
 NODES, CERTIFICATE, BEGAN, ENDED, ERROR = "nodes", ".json", ".began", ".ended", ".error"
 TOLD, LOG, LOST, COLLECTIVES = ".told", ".log", ".lost", "collectives-"
-NOT_RUN, STEP = "not-run", "step"
+NOT_RUN, STEP, TRACE = "not-run", "step", ".trace"
 # With the prefix and suffix of a file that is being written it stays within the limit of a name, 255.
 LONGEST_NAME = 200
 NODE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
