@@ -20,9 +20,12 @@ from reprobuild.infra.atomic import write_file
 from reprobuild.run.choices import find_run_platform
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import image_variables
+from reprobuild.run.site_env import kind_of
 from reprobuild.trace.command import no_steps_error, open_containers, save_logs
 from reprobuild.trace.traced_run import TraceSettings
 from reprobuild.verify.workload.work import Work
+
+_OF_JOB = ("scheduler", "launcher")  # kinds of variables
 
 
 def record_node(
@@ -45,6 +48,8 @@ def record_node(
     Raises:
         ReproError: there are no records; the reason is also in the directory.
     """
+    # Each node runs the command by itself: the number of a node is no rank, which would change the seed.
+    site = {name: value for name, value in context.env.items() if kind_of(name) not in _OF_JOB}
     folder.mkdir(parents=True, exist_ok=True)
     for suffix in (CERTIFICATE, ERROR, ENDED):
         (folder / f"{node}{suffix}").unlink(missing_ok=True)
@@ -56,10 +61,10 @@ def record_node(
         shutil.rmtree(target)
     work = Work(command=arguments, artefacts=(), ignored=(), text=shlex.join(arguments))
     try:
-        with open_containers(out, work, context, options, pattern) as opened:
+        with open_containers(out, work, context, options, pattern, site) as opened:
             run = opened.containers.run(TraceSettings(stride=1), "steps")
             steps = max((len(log) for log in run.logs.values()), default=0)
-            if not steps:
+            if steps <= 1:  # what is recorded at the end of a program counts as one
                 raise no_steps_error(out, arguments)
             save_logs(run, target)
             frozen = image_variables(opened.lock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -136,8 +136,9 @@ def trace_command(
 
 @contextmanager
 def open_containers(
-    out: Path, work: Work, context: RunContext, options: RunOptions, pattern: str
-) -> Iterator[OpenedContainers]:
+    out: Path, work: Work, context: RunContext, options: RunOptions, pattern: str,
+    site: Mapping[str, str] | None = None,
+) -> Iterator[OpenedContainers]:  # fmt: skip
     """Load an image, and yield the containers of a command in it.
 
     Args:
@@ -146,22 +147,24 @@ def open_containers(
         context: of the runs.
         options: of the containers; the seed is that of the lock, else 42, if it is None.
         pattern: of printed lines that end a step, or empty.
+        site: the environment of which the containers get a part; if None, that of the context.
 
     Raises:
         UsageError: the options are not valid, or the directory holds no image.
         EngineError: the engine does not support an option.
     """
+    site = context.env if site is None else site
     lock, image = read_image(out)
     seed = check_seed(lock) if options.seed is None else options.seed
     options = msgspec.structs.replace(options, seed=seed)
-    task = prepare(lock, work.command, options, context.env).task
+    task = prepare(lock, work.command, options, site).task
     engine = find_engine(options.engine, context.env, gpus=task.gpus)
     name = engine_name(lock, image, out, context.store, context.say)
     context.say(f"loading {name} into {engine.NAME}, if it is not there yet")
     engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
 
     def make_task(words: tuple[str, ...]) -> Task:
-        return prepare(lock, words, options, context.env).task
+        return prepare(lock, words, options, site).task
 
     with TracedContainers(work, make_task, context, engine, name, pattern).open() as containers:
         yield OpenedContainers(containers=containers, engine=engine, seed=seed, lock=lock, task=task)

@@ -108,7 +108,7 @@ class Cluster:
         argv = [*SLURM, "--folder", str(PACKAGES), "--", "bash", "-uc", script]
         done = subprocess.run(
             argv, cwd=self.folder, env=self.env, capture_output=True, text=True,
-            timeout=SECONDS * len(trials), check=False,
+            timeout=SECONDS * max(1, len(trials)), check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr + done.stdout
         return [self._outcome(number, done.stderr) for number in range(len(trials))]

@@ -54,7 +54,7 @@ def _read(folder: Path, name: str) -> str:
 def test_equal_nodes_record_the_same(folder: Path) -> None:
     assert _read(folder, "same.code") == "0\n", _read(folder, "same.log")
     text = _read(folder, "same.txt")
-    assert "  3 nodes, with the same records, 10 steps: n1, n2, n3\n" in text
+    assert "  3 nodes, with the same records, 11 steps: n1, n2, n3\n" in text
     assert text.endswith("cluster: same; 3 of 3 nodes recorded the command\n")
 
 
@@ -89,12 +89,12 @@ def test_other_schedulers_start_the_workers_themselves(built_example: Built, tmp
             "--", "python", "/scripts/dropout.py", env={**os.environ, "SLURMD_NODENAME": node},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        assert done.stdout == f"{node}: 10 steps recorded\n"
+        assert done.stdout == f"{node}: 11 steps recorded\n"
     assert (tmp_path / "theirs" / "main.steps").read_text() == "kept"
     done = reprobuild("cluster", "gather-traces", tmp_path)
     assert done.returncode == 9, done.stdout
     assert "n3: left no records: its seed is 8, and that of others 42" in done.stdout
-    assert "  2 nodes, with the same records, 10 steps: n1, n2\n" in done.stdout
+    assert "  2 nodes, with the same records, 11 steps: n1, n2\n" in done.stdout
     failing = ("cluster", "trace-worker", built_example.out, "--output", tmp_path, *words, "--")
     env = {**os.environ, "SLURMD_NODENAME": "n2"}
     done = reprobuild(*failing, "python", "/scripts/plain_training.py", env=env)
