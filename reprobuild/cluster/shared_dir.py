@@ -19,11 +19,13 @@ collectives-*/  the collectives between nodes on one kind of device: `nodes`, `s
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 
 from reprobuild.cluster.answer_table import escape_text
 from reprobuild.errors import UsageError
+from reprobuild.infra.untrusted.regular_files import open_plain
 
 NODES, CERTIFICATE, BEGAN, ENDED, ERROR = "nodes", ".json", ".began", ".ended", ".error"
 TOLD, LOG, LOST, COLLECTIVES = ".told", ".log", ".lost", "collectives-"
@@ -80,16 +82,20 @@ def read_small(path: Path, largest: int = LARGEST) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    if path.is_symlink() or not path.is_file():
+    try:
+        stream, _ = open_plain(path, links=False)
+    except OSError as err:
+        if err.errno not in (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENOENT, errno.ENXIO):
+            raise
         return f"{path.name} is no file"
-    with path.open("rb") as stream:
+    with stream:
         return stream.read(largest).decode(errors="replace")
 
 
 def describe_exit_code(text: str) -> str:
     """Return a process's end in words, from its exit code."""
     code = text.strip()
-    if not re.fullmatch(r"\d{1,3}", code):
+    if not re.fullmatch(r"[0-9]{1,3}", code) or int(code) > 255:
         return "its process ended, and how is not known"
     if int(code) > 128:
         killed = ", as for too much memory" if code == "137" else ""

@@ -19,6 +19,7 @@ _LARGEST = 4 << 30  # bytes of a log
 _MOST_RECORDS = 500_001  # of one log, as the recorder writes them
 _Short = Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 _Names = Annotated[tuple[ShortLine, ...], Meta(max_length=400)]
+_Path = Annotated[str, Meta(max_length=4096)]  # PATH_MAX of Linux
 _Number = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
@@ -46,7 +47,7 @@ class LineRecord(Struct, frozen=True, kw_only=True, rename={
     frame: _Number
     line: _Number
     values: Annotated[dict[ShortLine, _Short], Meta(max_length=800)]
-    path: Text
+    path: _Path
     writes: _Names = ()
     result: _Short | Literal[""] = ""
     text: Text = ""

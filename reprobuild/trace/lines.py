@@ -27,6 +27,7 @@ _MOST_REACHED = 1_000_000  # lines that the differences of one log reach
 _MOST_WORK = 20_000_000  # records, values and differences that are looked at, in all logs
 _MOST_BYTES = 4 << 30  # of all logs of a run
 _MOST_FRAMES = 10_000  # calls that have not returned
+_MOST_PATHS = 10_000  # files of one log
 _MOST_SHOWN = 20  # origins, and the names of one
 _MOST_KEPT = 20_000  # origins of all logs
 _LONGEST = 200  # characters of a line's text
@@ -152,7 +153,12 @@ class _Frame:
         self.names: dict[str, _Taint] = {}
         self.below: _Taint = _CLEAN
         self.ever: _Taint = _CLEAN
-        self.last: LineRecord | None = None
+        self.last: LineRecord | None = None  # without its values
+        self.last_names: tuple[str, ...] = ()
+
+    def count_kept(self) -> int:
+        """Return the number of names of the last line."""
+        return len(self.last_names) + (len(self.last.writes) if self.last else 0)
 
 
 class _Comparison:
@@ -174,10 +180,12 @@ class _Comparison:
         self._spans: dict[int, tuple[int, int]] = {}  # the first and the last record that an origin reaches
         self._seen: set[tuple[int, str]] = set()  # variables that differed
         self._named = 0  # variables of all calls so far
+        self._kept = 0  # variables of the last lines of all calls
+        self._paths: dict[str, str] = {}  # each path once: every record has its own copy
 
     def run(self, first: Iterator[LineRecord], second: Iterator[LineRecord]) -> list[Origin]:
         """Return the origins in order."""
-        for record, other in zip(first, second, strict=False):
+        for record, other in zip(map(self._share_path, first), map(self._share_path, second), strict=False):
             for line in (record, other):
                 if line.text:
                     self._texts.setdefault((line.path, line.line), line.text[:_LONGEST])
@@ -192,6 +200,7 @@ class _Comparison:
             if (
                 len(self._origins) > _MOST_ORIGINS
                 or len(self._frames) > _MOST_FRAMES
+                or len(self._paths) > _MOST_PATHS
                 or self._has_too_many_names()
                 or self._reached_count > _MOST_REACHED
                 or self.work <= 0
@@ -215,7 +224,11 @@ class _Comparison:
 
     def _has_too_many_names(self) -> bool:
         """Return whether the memory for names is used up; a program that wrote more ends the comparison here."""
-        return len(self.globals) + len(self._seen) + len(self._texts) + self._named > _MOST_NAMES
+        return len(self.globals) + len(self._seen) + len(self._texts) + self._named + self._kept > _MOST_NAMES
+
+    def _share_path(self, record: LineRecord) -> LineRecord:
+        known = self._paths.setdefault(record.path, record.path)
+        return record if known is record.path else msgspec.structs.replace(record, path=known)
 
     def _compare(self, record: LineRecord, other: LineRecord) -> None:
         frame = self._enter(record)
@@ -271,7 +284,9 @@ class _Comparison:
                 names = self._origins[number][1]
                 self._origins[number] = (_shorten(record, names), names)
                 del self._unplaced[number]
-        frame.last = record
+        self._kept -= frame.count_kept()
+        frame.last, frame.last_names = _shorten(record, record.writes), tuple(record.values)
+        self._kept += frame.count_kept()
         frame.ever |= taint
         self.work -= len(frame.ever) + len(taint)
         if frame.above is not None:
@@ -281,6 +296,7 @@ class _Comparison:
             frame.below = _CLEAN
         elif record.event == "return":
             self._frames.pop(record.frame, None)
+            self._kept -= frame.count_kept()
             self._now = frame.above or self._now
 
     def _add_origin(self, record: LineRecord, frame: _Frame, names: list[str]) -> int:
@@ -297,14 +313,17 @@ class _Comparison:
         last = frame.last if frame else None
         if frame is None or last is None:
             return
+        names = frame.last_names
         if record.above and (record.above, record.above_line) == (other.above, other.above_line):
+            names = ()
             last = LineRecord(
                 event="line", frame=record.above, line=record.above_line, values={}, path=frame.path
             )
         elif (record.event, record.line, record.path) == (other.event, other.line, other.path):
-            last = record  # one line in two calls: a scheduler chose between tasks that wait there
+            # One line in two calls: a scheduler chose between tasks that wait there.
+            names, last = tuple(record.values), record
         taint = frame.below
-        for name in (*last.values, *record.above_reads):
+        for name in (*names, *record.above_reads):
             taint |= self._taint_of(frame, name)
         taint = taint or frame.entry or frozenset((self._add_origin(last, frame, []),))
         for count in range(_PARTED):

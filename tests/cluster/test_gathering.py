@@ -29,7 +29,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_nodes_without_an_answer_are_told_with_what_is_known_of_them(folder: Path) -> None:
-    (folder / "nodes").write_text("a\nb\nc\nhung\ndead\nkilled\nnever\nsorry\n")
+    (folder / "nodes").write_text("a\nb\nc\nhung\ndead\nkilled\nnever\nsorry\nodd\narabic\n")
+    (folder / "odd.ended").write_text("999\n")
+    (folder / "arabic.ended").write_text("\u0663\n")
     for node in ("hung", "dead", "killed"):
         (folder / f"{node}.began").touch()
     (folder / "dead.ended").write_text("3\n")
@@ -39,6 +41,8 @@ def test_nodes_without_an_answer_are_told_with_what_is_known_of_them(folder: Pat
     assert {each.node: (each.kind, each.why) for each in found.silent} == {
         "hung": ("hangs", "it began, and has neither answered nor ended"),
         "dead": ("died", "its process ended with exit code 3"),
+        "odd": ("died", "its process ended, and how is not known"),
+        "arabic": ("died", "its process ended, and how is not known"),
         "killed": ("died", "its process was killed by signal 9, as for too much memory"),
         "never": ("absent", "it has not begun"),
         "sorry": ("refused", "no engine\\x1b[2J answers\\n"),
@@ -46,7 +50,7 @@ def test_nodes_without_an_answer_are_told_with_what_is_known_of_them(folder: Pat
     assert (found.verdict, len(found.groups[0].nodes)) == ("inconclusive", 3)
     text = render_cluster(found)
     assert "never: never began: it has not begun" in text
-    assert "cluster: inconclusive; 3 of 8 nodes answered" in text
+    assert "cluster: inconclusive; 3 of 10 nodes answered" in text
     assert "\x1b" not in text
 
 

@@ -81,6 +81,13 @@ def test_a_row_with_very_many_fields_is_not_read(row: bytes) -> None:
     assert (count_files(origins), origins.unread) == (6, 0)
 
 
+@pytest.mark.parametrize("row", [b"b" * 140_000, b"pkg/b\r.py"])
+def test_a_list_with_a_damaged_row_is_counted(row: bytes) -> None:
+    """Python's reader ends at a field of 128 kB and at a bare carriage return."""
+    origins, _ = read(1, b"pkg/a.py,,\n" + row + b",,\npkg/c.py,,\n")
+    assert (count_files(origins), origins.unread) == (1, 1)
+
+
 def test_a_row_can_have_lines() -> None:
     tree, _ = list_links(1)
     content = b'"pkg/a\nb.py",,\r\npkg/c.py,,\n'

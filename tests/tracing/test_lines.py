@@ -248,6 +248,7 @@ def test_a_secret_and_an_escape_in_a_line_are_not_shown(tmp_path: Path) -> None:
         '{"e": "x", "f": 1, "l": 1, "v": {}, "p": ""}',
         json.dumps({"e": "line", "f": 1, "l": 1, "v": {f"password{n}=x": "0" * 16 for n in range(900)}, "p": "x"}),
         '{"e": "line", "f": 1, "l": 1, "v": {}, "p": "x", "w": ["\\u001b[2J"]}', "[" * 100_000,
+        json.dumps({"e": "line", "f": 1, "l": 1, "v": {}, "p": "x" * 4097}),
     ],
 )  # fmt: skip
 def test_a_damaged_log_is_refused(line: str, tmp_path: Path) -> None:
@@ -360,6 +361,27 @@ def test_calls_without_an_end_and_many_names_are_bounded(tmp_path: Path) -> None
         (tmp_path / number / "main.lines.lines").write_text(text)
     (origin,) = find_origins(tmp_path / "1", tmp_path / "2")
     assert (origin.place, len(origin.names)) == ("x:2", 20)
+
+
+def test_last_lines_of_many_calls_are_bounded(tmp_path: Path) -> None:
+    """Each call keeps its last line: texts of a megabyte and hundreds of long names, in thousands of calls."""
+    wide = "\U0001f600"
+    values = {f"{number}{'x' * 190}{wide}": "0" * 16 for number in range(300)}
+    (tmp_path / "1").mkdir()
+    with (tmp_path / "1" / "main.lines.lines").open("w") as file:
+        for number in range(2000):
+            record = {
+                "e": "call", "f": number, "l": number, "v": values, "p": wide * 4000, "t": wide + "x" * 100_000,
+            }  # fmt: skip
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    (tmp_path / "2").symlink_to("1")
+    tracemalloc.start()
+    try:
+        assert find_origins(tmp_path / "1", tmp_path / "2") == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 500 << 20
 
 
 def test_calls_that_carry_many_differences_are_bounded(tmp_path: Path) -> None:

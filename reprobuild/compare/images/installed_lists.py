@@ -60,7 +60,7 @@ class ListBudget:
                 lines.size = 0
                 yield row
         except csv.Error:
-            self.unread += lines.size > LONGEST_ROW
+            self.unread += 1
 
     def take_paths(self, paths: Iterable[str]) -> Iterator[str]:
         """Yield the paths of a list that are used, up to the bound."""
@@ -93,8 +93,8 @@ class _RowLines:
 def describe_unread(name: str, count: int) -> str:
     """Return the remark on lists that were not read."""
     bound = (
-        f"{LARGEST_LIST >> 20} MB or a row of {LONGEST_ROW >> 10} kB, or all more than {MOST_BYTES >> 20} MB, "
-        f"{MOST_LINES} lines or {MOST_MEMORY >> 20} MB of paths"
+        f"{LARGEST_LIST >> 20} MB or a row that is damaged or of {LONGEST_ROW >> 10} kB, or all more than "
+        f"{MOST_BYTES >> 20} MB, {MOST_LINES} lines or {MOST_MEMORY >> 20} MB of paths"
     )
     return (
         f"{count} lists of installed files of {name} were not read to their end, so the inputs of some paths may be "
