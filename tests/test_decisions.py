@@ -9,14 +9,13 @@ import msgspec
 import pytest
 
 from reprobuild.cli.overrides import make_decisions
+from reprobuild.config.override_text import describe_decisions, list_unconfirmed
 from reprobuild.config.overrides import (
     ArchiveDecision,
     Decisions,
     WorkloadDecision,
-    describe_decisions,
     find_decisions,
     find_inner_decisions,
-    list_unconfirmed,
     merge_decisions,
     parse_archive,
     parse_bake,

@@ -139,6 +139,7 @@ def _advise(script: str, lock: Lock, command: TrialCommand, open_source: OpenSou
             names = [
                 path for path, kind in (_list_names(source, open_source) or {}).items() if kind == "file"
             ]
+            names.sort(key=lambda name: name.rpartition("/")[2] != below.rpartition("/")[2])
             if close := find_close(below, names):
                 return f"did you mean `{shlex.quote(display_path(close))}`, in {display_text(source.path)}?"
     return "name a script of the image, or mount its directory, and start in it: -v DIR:/job --workdir /job"

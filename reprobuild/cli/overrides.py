@@ -12,12 +12,11 @@ import msgspec
 from click.core import ParameterSource
 
 from reprobuild.cli import common
+from reprobuild.config.override_text import describe_decisions, list_unconfirmed, shorten_decision
 from reprobuild.config.overrides import (
     Decisions,
-    describe_decisions,
     find_decisions,
     find_inner_decisions,
-    list_unconfirmed,
     merge_decisions,
     parse_archive,
     parse_bake,
@@ -154,7 +153,7 @@ def _read_decisions(directory: Path, named: Path | None, *, follow: bool) -> tup
         common.print_note(
             f"decisions of {path}: {_redact_override_name(name)} = ***"
             if secret
-            else f"decisions of {path}: {line}"
+            else f"decisions of {path}: {shorten_decision(line)}"
         )
     if follow and not named and (refused := list_unconfirmed(decisions)):
         raise UsageError(

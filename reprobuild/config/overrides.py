@@ -2,14 +2,15 @@
 
 They decide the questions that evidence cannot decide, and are copied into the lock. A file that only lies
 beside a snapshot may come from the author of the snapshot, so it decides less than one that the user names:
-see `list_unconfirmed`.
+see `override_text.list_unconfirmed`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import display_error
-from reprobuild.infra.git.addresses import read_origin, without_login
+from reprobuild.infra.git.addresses import without_login
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.regular_files import read_plain
@@ -36,13 +37,10 @@ from reprobuild.infra.untrusted.strings import (
     Version,
 )
 from reprobuild.infra.untrusted.yaml_documents import load_yaml
-from reprobuild_portable.secrets import redact
 from reprobuild_portable.secrets.redact import strip_credentials
 
 _LARGEST = 1 << 20  # of a file that people write
-
-# Fields that only the user may set, whatever the value.
-_CONFIRMED = frozenset({"services", "archives", "debs", "indexes", "channels", "accept"})
+_MOST_PATTERNS = 100  # of one list: each is compared with each captured name
 
 # Overrides by project; its name has several spellings.
 _BY_PROJECT = ("sources", "indexes", "build")
@@ -181,6 +179,7 @@ def read_decisions(path: Path) -> Decisions:
     except msgspec.ValidationError as err:
         raise UsageError(f"{path}: {display_error(err)}", hint=_key_hint(str(err))) from None
     _check_spellings(decisions, path)
+    _check_patterns(decisions, path)
     if decisions.profile is None:
         return decisions
     return msgspec.structs.replace(decisions, profile=check_profile(decisions.profile, f"{path}: "))
@@ -214,7 +213,12 @@ def is_named(name: str, words: Collection[str]) -> bool:
 
     The words are those of `drop` or `bake`.
     """
-    return name in words or any(is_pattern(word) and fnmatchcase(name, word) for word in words)
+    return name in words or any(fnmatchcase(name, word) for word in _find_patterns(tuple(words)))
+
+
+@lru_cache(maxsize=64)
+def _find_patterns(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(is_pattern, words))
 
 
 def parse_bake(text: str) -> tuple[str, str | None]:
@@ -247,57 +251,6 @@ def find_inner_decisions(snapshot: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def list_unconfirmed(decisions: Decisions) -> tuple[str, ...]:
-    """Return the overrides that need the user's confirmation, as text.
-
-    A file beside a snapshot may be untrusted. It must not make the program read files of the user, trust keys
-    and servers, or accept a deviation: each source must be an address of a server, and not a path.
-
-    Args:
-        decisions: those of one file.
-    """
-    texts = [text for text in describe_decisions(decisions) if re.split(r"[. ]", text)[0] in _CONFIRMED]
-    texts += [
-        f"sources.{name} = {without_login(place)}"
-        for name, place in decisions.sources.items()
-        if not read_origin(place, Path()).is_remote
-    ]
-    return tuple(texts)
-
-
-def describe_decisions(decisions: Decisions) -> tuple[str, ...]:
-    """Return each override as one line of text, without credentials.
-
-    For example `sources.mylib = mylib.bundle`.
-    """
-    defaults = Decisions()
-    return tuple(
-        redact(text)
-        for name in Decisions.__struct_fields__
-        if getattr(decisions, name) != getattr(defaults, name)
-        for text in _describe_decision(name, msgspec.to_builtins(getattr(decisions, name)))
-    )
-
-
-def _describe_decision(name: str, value: Any) -> Iterator[str]:
-    if name == "bake":  # a value may be a secret
-        yield f"bake = {', '.join(value)}"
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _describe_decision(f"{name}.{key}", item)
-    elif isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
-        for item in value:
-            yield f"{name} = {' '.join(_format_value(part) for part in item.values())}"
-    else:
-        yield f"{name} = {without_login(value) if name.startswith('sources.') else _format_value(value)}"
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_format_value, value))
-    return strip_credentials(str(value))[0]
-
-
 def _merge_key(field: str, name: str) -> str:
     return canonicalize_name(name) if field in _BY_PROJECT else name
 
@@ -315,6 +268,17 @@ def _check_spellings(decisions: Decisions, path: Path) -> None:
                 raise UsageError(
                     f"{path}: {field}: {other} and {name} are one project", hint="keep the one that you mean"
                 )
+
+
+def _check_patterns(decisions: Decisions, path: Path) -> None:
+    """Refuse a list of patterns that would take hours."""
+    for field in ("drop", "bake"):
+        count = len(_find_patterns(tuple(getattr(decisions, field))))
+        if count > _MOST_PATTERNS:
+            raise UsageError(
+                f"{path}: {field} has {count} patterns, and at most {_MOST_PATTERNS} are compared",
+                hint="write names, or one pattern for several of them",
+            )
 
 
 def merge_decisions(base: Decisions, options: Decisions) -> Decisions:

@@ -10,23 +10,34 @@ from pathlib import Path
 from reprobuild.infra.display import escape_text
 
 _MOST_NAMES = 1000  # of a directory
+_MOST_CHARACTERS = 1 << 20  # of the names that are compared with a word: some seconds at worst
+_LONGEST = 300  # characters of a word, and of a name
 
 
 def find_close(word: str, names: Iterable[str], least: float = 0.6) -> str:
     """Return the name that is closest to a word, or an empty text.
 
-    `least` is the least likeness, from 0 to 1. Dashes before an option do not count.
+    `least` is the least likeness, from 0 to 1. Dashes before an option do not count. Names past a megabyte, and long
+    words, are not compared.
     """
     from difflib import get_close_matches  # most commands have no use for it
 
-    candidates = {name.lstrip("-"): name for name in names if name != word}
+    if len(word) > _LONGEST:
+        return ""
+    candidates, left = {}, _MOST_CHARACTERS
+    for name in names:
+        if name != word and len(name) <= _LONGEST:
+            candidates[name.lstrip("-")] = name
+            left -= len(name)
+            if left < 0:
+                break
     close = get_close_matches(word.lstrip("-"), candidates, n=1, cutoff=least)
     return candidates[close[0]] if close else ""
 
 
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Ask whether a close name was meant, or return an empty text."""
-    close = find_close(word, names)
+def did_you_mean(word: str, names: Iterable[str], least: float = 0.6) -> str:
+    """Ask whether a close name was meant, or return an empty text; see `find_close`."""
+    close = find_close(word, names, least)
     return f"did you mean `{escape_text(shlex.quote(close))}`?" if close else ""
 
 

@@ -6,6 +6,7 @@ They may be typing errors, or meant for another snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from packaging.utils import canonicalize_name
 
@@ -13,6 +14,8 @@ from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.lock.model import Resolution
 from reprobuild.snapshot.model import Snapshot
+
+_MOST_SUGGESTED = 20  # words for which a close name is looked for
 
 
 def describe_unused_overrides(decisions: Decisions, snapshot: Snapshot) -> Iterator[str]:
@@ -26,10 +29,12 @@ def describe_unused_overrides(decisions: Decisions, snapshot: Snapshot) -> Itera
     captured |= {canonicalize_name(patch.name) for patch in snapshot.patches}
     if snapshot.captured:
         captured |= {canonicalize_name(repository.name) for repository in snapshot.captured.repositories}
+    known, suggested = sorted(captured), 0
     for option, names in (("--source", decisions.sources), ("build:", decisions.build)):
         for name in names:
             if canonicalize_name(name) not in captured:
-                meant = did_you_mean(canonicalize_name(name), sorted(captured))
+                suggested += 1
+                meant = did_you_mean(canonicalize_name(name), known) if suggested <= _MOST_SUGGESTED else ""
                 text = (
                     f"{option} {name} has no effect: no line and no repository of the snapshot has that name"
                 )
@@ -48,7 +53,7 @@ def describe_misspelt_words(decisions: Decisions, rulings: Iterable[Resolution])
             projects,
         ),
     ):
-        for word in words:
+        for word in islice(words, _MOST_SUGGESTED):
             if meant := did_you_mean(word, names):
                 yield f"{option} {word} names no captured line; {meant}"
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reprobuild.config.overrides import Decisions, describe_decisions
+from reprobuild.config.override_text import describe_decisions
+from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import LockError, ReproError, SnapshotError, UsageError
 from reprobuild.infra.git.addresses import RepositoryAddress, local_origin_lines, read_origin

@@ -26,7 +26,8 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.config.overrides import describe_decisions, list_unconfirmed, read_decisions
+from reprobuild.config.override_text import describe_decisions, list_unconfirmed
+from reprobuild.config.overrides import read_decisions
 from reprobuild.distribute.unbundle import unbundle
 from reprobuild.ecosystems.apt.index import PackagesFile, SystemIndex
 from reprobuild.ecosystems.apt.snapshot_archive import read_release
