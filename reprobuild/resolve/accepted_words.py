@@ -14,10 +14,10 @@ import msgspec
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import UsageError
-from reprobuild.infra.suggest import find_close
+from reprobuild.infra.suggest import did_you_mean, find_close
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.interpreter.other_pip import rule_other_pip
-from reprobuild.resolve.line_resolutions import rule_unread
+from reprobuild.resolve.line_resolutions import rule_conda_requests, rule_unread
 from reprobuild.snapshot.model import (
     CapturedCondaPackage,
     Module,
@@ -44,6 +44,7 @@ MACHINE_CLASSES = frozenset(
 SNAPSHOT_CLASSES: dict[str, tuple[str, ...]] = {
     "conda-line": ("indexes", "channels"),
     "conda-platform": ("platform",),
+    "conda-request": (),
     "directory-line": ("sources", "indexes"),
     "index-line": (),
     "no-apt-list": (),
@@ -60,7 +61,7 @@ SNAPSHOT_CLASSES: dict[str, tuple[str, ...]] = {
 }
 _CapturedLine = Requirement | SystemPackage | Variable | Module | CapturedCondaPackage | RpmPackage
 # Of these, the classes that need no index and no other machine.
-_LOCAL_CLASSES = ("index-line", "no-apt-list", "other-pip", "unread-line")
+_LOCAL_CLASSES = ("conda-request", "index-line", "no-apt-list", "other-pip", "unread-line")
 _LEAST = 0.75  # likeness of a suggestion
 _SAME = 0.85  # likeness of a misspelt class: a name of a library may resemble one a little
 _SHOWN = 3  # names of one class in the hint
@@ -106,9 +107,9 @@ def check_accepted_words(decisions: Decisions, snapshot: Snapshot, rulings: Iter
     known = sorted({*names, *MACHINE_CLASSES, *SNAPSHOT_CLASSES})
     texts = list(_find_classes(decisions, snapshot, every))
     for word in others:
-        close = find_close(word, known, _LEAST)
+        meant = did_you_mean(word, known, _LEAST)
         text = f"--accept {shlex.quote(word)} is no class, and no name or line of this snapshot"
-        texts.append(f"{text}; did you mean `{close}`?" if close else text)
+        texts.append(f"{text}; {meant}" if meant else text)
     _refuse(texts, every)
 
 
@@ -124,7 +125,9 @@ def check_words_early(decisions: Decisions, snapshot: Snapshot) -> None:
     Raises:
         UsageError: a class that no line can have, a misspelt class, or a line that the snapshot does not have.
     """
-    names, local = set(_captured_names(snapshot)), [*rule_unread(snapshot), *rule_other_pip(snapshot)]
+    names, local = set(_captured_names(snapshot)), [
+        *rule_unread(snapshot), *rule_conda_requests(snapshot), *rule_other_pip(snapshot),
+    ]  # fmt: skip
     only = msgspec.structs.replace(
         decisions, accept=tuple(w for w in decisions.accept if w in _LOCAL_CLASSES)
     )

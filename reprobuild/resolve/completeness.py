@@ -16,6 +16,7 @@ from reprobuild.snapshot.model import Snapshot
 
 LEAST = 5  # absent distributions: an environment that works may lack a few
 SHARE = 5  # one of so many: a large environment may lack more of them
+NO_FREEZE = "no-freeze"  # the class of such a list
 ADD = "to add them, with the versions of the day of the run: "  # begins the last part of a reason
 _SHOWN = 5
 
@@ -43,9 +44,7 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
             f"image will not have ({_shorten(gaps)}); write all of the environment that ran with "
             f"`pip freeze > {shlex.quote(file)}`; if it is gone, `--as-of DATE` chooses the versions of that day"
         )
-    return (
-        Resolution(file=file, line=0, subject=file, outcome="unresolved", reason=reason, kind="no-freeze"),
-    )
+    return (Resolution(file=file, line=0, subject=file, outcome="unresolved", reason=reason, kind=NO_FREEZE),)
 
 
 def _is_solved(lock: Lock) -> bool:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from packaging.utils import canonicalize_name
 
 from reprobuild.infra.suggest import did_you_mean
+from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.accepted_words import is_class, names_of
-from reprobuild.resolve.completeness import ADD
+from reprobuild.resolve.completeness import ADD, NO_FREEZE
 from reprobuild.resolve.interpreter.choice import ANY_PATCH, PATCH
-from reprobuild.resolve.interpreter.other_pip import OTHER
-from reprobuild.resolve.line_resolutions import UNREAD
+from reprobuild.resolve.interpreter.other_pip import AGAIN, OTHER
+from reprobuild.resolve.line_resolutions import CONDA_REQUEST, EXPORT, UNREAD
 from reprobuild.resolve.python.python_versions import format_python_ranges
 from reprobuild.resolve.sources.resolutions import NO_SOURCE
 from reprobuild.snapshot.file_kinds import field_of
@@ -45,7 +46,9 @@ _COMPUTING = frozenset(
 _CUDA = re.compile(
     r"nvidia-[a-z0-9-]+|cuda(?:toolkit|-[a-z0-9-]+)|lib(?:cu|np|nv)[a-z]+(?:-[a-z]+)?|cudnn|nccl"
 )
-_NAMED = "; name it with "
+_NAMED = "; name it with --source "
+_PYTHON_OPTION = re.compile(r"--python [0-9.]+t?", re.ASCII)
+_DATE_OPTION = re.compile(r"--as-of (?:DATE|[0-9][0-9TZ:.+-]*)", re.ASCII)
 _SOURCE = "unreachable-source"
 _DIRECTORY = "directory-line"
 _UNKNOWN = "unknown-project"
@@ -73,6 +76,7 @@ def suggest_remedies(
         *_freeze_advice(refused),
         *_gap_advice(refused),
         *_unread_advice(refused),
+        *_conda_advice(refused),
         *_pin_advice(refused),
         *_spelling_advice(refused),
         *_source_advice(refused),
@@ -85,8 +89,8 @@ def suggest_options(refused: Sequence[Resolution], pythons: Sequence[str]) -> li
     """Return the options with which the same command would go on; see `suggest_remedies`."""
     return [
         *_python_options(pythons),
-        *_options_after(ANY_PATCH, refused),
-        *_options_after(ADD, refused),
+        *_patch_options(refused),
+        *_gap_options(refused),
         _accept_options(refused),
     ]
 
@@ -120,7 +124,11 @@ def _python_options(pythons: Sequence[str]) -> list[str]:
 
 def _patch_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the option for any patch release, if the user named one that cannot be had."""
-    return [f"{ANY_PATCH}{option}" for option in _options_after(ANY_PATCH, refused)]
+    return [f"{ANY_PATCH}{option}" for option in _patch_options(refused)]
+
+
+def _patch_options(refused: Sequence[Resolution]) -> list[str]:
+    return _options_after(ANY_PATCH, refused, PATCH, _PYTHON_OPTION)
 
 
 def _capture_advice(refused: Sequence[Resolution]) -> list[str]:
@@ -137,25 +145,38 @@ def _capture_advice(refused: Sequence[Resolution]) -> list[str]:
 
 def _freeze_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return how the freeze is taken, where another pip than the environment's wrote it."""
-    commands = [ruling.reason.rpartition("; take it again ")[2] for ruling in refused if ruling.kind == OTHER]
-    return [f"take the freeze again in the environment that ran {command}" for command in commands]
+    commands = [ruling.reason.rpartition(AGAIN)[2] for ruling in refused if ruling.kind == OTHER]
+    quoted = [command for command in commands if _is_quoted(command.partition(" > ")[0].removeprefix("`"))]
+    return [f"take the freeze again in the environment that ran with {command}" for command in quoted]
 
 
 def _gap_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the option that adds what a list lacks."""
-    return [f"{ADD}{option}" for option in _options_after(ADD, refused)]
+    return [f"{ADD}{option}" for option in _gap_options(refused)]
 
 
-def _options_after(begin: str, refused: Sequence[Resolution]) -> list[str]:
-    """Return the last parts of the reasons that have `begin`, without repetition."""
-    ends = (ruling.reason.rpartition(begin)[2] for ruling in refused if begin in ruling.reason)
-    return list(dict.fromkeys(ends))
+def _gap_options(refused: Sequence[Resolution]) -> list[str]:
+    return _options_after(ADD, refused, NO_FREEZE, _DATE_OPTION)
+
+
+def _options_after(begin: str, refused: Sequence[Resolution], kind: str, form: re.Pattern[str]) -> list[str]:
+    """Return the options that end the reasons of a class, without repetition.
+
+    A reason can hold a captured line, and a captured line can hold `begin`: only an option of `form` counts.
+    """
+    ends = (ruling.reason.rpartition(begin)[2] for ruling in refused if ruling.kind == kind)
+    return list(dict.fromkeys(filter(form.fullmatch, ends)))
 
 
 def _unread_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return advice on lines that cannot be read."""
     places = [f"{ruling.file}:{ruling.line}" for ruling in refused if ruling.kind == UNREAD]
     return [f"correct {_shorten_names(places)}"] if places else []
+
+
+def _conda_advice(refused: Sequence[Resolution]) -> list[str]:
+    """Return what answers a request of conda."""
+    return [EXPORT] if any(ruling.kind == CONDA_REQUEST for ruling in refused) else []
 
 
 def _pin_advice(refused: Sequence[Resolution]) -> list[str]:
@@ -175,7 +196,8 @@ def _spelling_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return advice on names that no index has, and that are close to a known one."""
     lines = [
         f"if it is {match[1]}, write that in place of {ruling.subject} in {ruling.place}"
-        for ruling in refused if ruling.kind == _UNKNOWN and (match := _MEANT.search(ruling.reason))
+        for ruling in refused
+        if ruling.kind == _UNKNOWN and (match := _MEANT.search(ruling.reason)) and is_valid(match[1], ProjectName)
     ]  # fmt: skip
     more = len(lines) - _SHOWN
     return lines[:_SHOWN] + ([f"and {more} more names like these, {LISTED}"] if more > 0 else [])
@@ -183,11 +205,27 @@ def _spelling_advice(refused: Sequence[Resolution]) -> list[str]:
 
 def _repository_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return the options for lines whose repository or commit is unknown."""
-    rows = [ruling.reason.rpartition(_NAMED)[2] for ruling in refused if ruling.kind == NO_SOURCE]
+    rows = [_source_option(ruling) for ruling in refused if ruling.kind == NO_SOURCE]
     if not rows:
         return []
     at_head = ", or @HEAD for the commit that a repository of this machine has checked out"
     return [f"name each repository with {_shorten_options(list(dict.fromkeys(rows)))}{at_head}"]
+
+
+def _source_option(ruling: Resolution) -> str:
+    """Return the option for the repository of a line; its address is a captured text, and can hold `_NAMED`."""
+    value = ruling.reason.rpartition(_NAMED)[2].partition("=")[2]
+    is_whole = any(_is_quoted(value.removesuffix(end)) for end in ("@COMMIT", ""))
+    return f"--source {shlex.quote(ruling.subject)}={value if is_whole else 'PATH@COMMIT'}"
+
+
+def _is_quoted(text: str) -> bool:
+    """Tell whether a shell reads a text as words, and as these alone."""
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote is open
+        return False
+    return bool(words) and shlex.join(words) == text
 
 
 def _source_advice(refused: Sequence[Resolution]) -> list[str]:

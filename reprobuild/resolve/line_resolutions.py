@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
 import msgspec
@@ -11,8 +12,12 @@ from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.snapshot.file_kinds import field_of, is_environment
 from reprobuild.snapshot.model import ParseNote, Requirement, Snapshot
+from reprobuild.snapshot.parsers.conda_list import ASKED
 
 UNREAD = "unread-line"  # the class of such lines
+CONDA_REQUEST = "conda-request"  # that of packages which a file asks conda for
+# What answers a request of conda.
+EXPORT = "run `conda env export > environment.yml` in the environment that ran, or name PyPI's packages below `pip:`"
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
 
 
@@ -25,14 +30,17 @@ def make_resolution(line: Requirement, outcome: Outcome, reason: str, kind: str 
 
 
 def unread_remarks(snapshot: Snapshot) -> list[ParseNote]:
-    """Return the remarks on package list lines that are not understood; such a line may have named a package."""
+    """Return the remarks on package list lines that are not understood; such a line may have named a package.
+
+    A request for a package of conda is none of them: see `conda_requests`.
+    """
     conda = {package.place.file for package in snapshot.conda}
     if "requirements.txt" in snapshot.absent:  # no other file explains an environment.yml
         conda |= {remark.place.file for remark in snapshot.remarks if is_environment(remark.place.file)}
     return [
         remark
         for remark in snapshot.remarks
-        if not remark.understood and remark.text
+        if not remark.understood and remark.text and remark.reason != ASKED
         and (field_of(remark.place.file) in _LISTS or remark.place.file in conda)
     ]  # fmt: skip
 
@@ -45,6 +53,29 @@ def rule_unread(snapshot: Snapshot) -> list[Resolution]:
             reason=f"{remark.reason}: {remark.text}{_suggest(remark.text)}", kind=UNREAD,
         )
         for remark in unread_remarks(snapshot)
+    ]  # fmt: skip
+
+
+def conda_requests(snapshot: Snapshot) -> list[tuple[str, ParseNote]]:
+    """Return each package that a file asks conda for, with its remark, where no file says what conda installed."""
+    remarks = [remark for remark in snapshot.remarks if remark.reason == ASKED]
+    return [(_name_request(remark.text), remark) for remark in remarks]
+
+
+def _name_request(text: str) -> str:
+    """Return the name in `- conda-forge::numpy>=1.26`."""
+    name = re.match(r"[A-Za-z0-9_][\w.-]*", text.lstrip("- \"'").rpartition("::")[2])
+    return name[0] if name else text
+
+
+def rule_conda_requests(snapshot: Snapshot) -> list[Resolution]:
+    """Return a resolution for each package that a file asks conda for."""
+    return [
+        Resolution(
+            file=remark.place.file, line=remark.place.line, subject=name, outcome="unresolved", kind=CONDA_REQUEST,
+            reason=f"conda was asked for it, and no file says what conda installed: {remark.text}",
+        )
+        for name, remark in conda_requests(snapshot)
     ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from reprobuild.resolve.environment.path_mapping import place_repositories, unqu
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.resolve.interpreter.proposal import PythonLimits, propose_python
-from reprobuild.resolve.line_resolutions import UNREAD, unread_remarks
+from reprobuild.resolve.line_resolutions import CONDA_REQUEST, EXPORT, UNREAD, conda_requests, unread_remarks
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.sources.captured_sources import rule_losses
@@ -95,6 +95,7 @@ def _questions(
     yield from _lost_files(snapshot, decisions)
     accepted = set(decisions.accept)
     yield from _unread_lines(snapshot, accepted)
+    yield from _conda_requests(snapshot, accepted)
     yield from _missing_list(snapshot, accepted)
 
 
@@ -143,6 +144,27 @@ def _capture_options(captured: CaptureFacts, subjects: Collection[str]) -> str:
         if file.reason == "secret" and f"{repository.name}/{escape_text(file.path)}" in subjects
     ]
     return " ".join(f"--accept {shlex.quote(file)}" for file in files[:_SHOWN])
+
+
+def _conda_requests(snapshot: Snapshot, accepted: Collection[str]) -> Iterator[SnapshotQuestion]:
+    """Yield the question for packages that a file asks conda for; the first answer is a file of what is installed."""
+    names = [
+        name
+        for name, remark in conda_requests(snapshot)
+        if not {CONDA_REQUEST, name, f"{remark.place.file}:{remark.place.line}"} & set(accepted)
+    ]
+    if names:
+        yield SnapshotQuestion(
+            text=f"{_count(len(names), 'package')} asked of conda ({_shorten(names)}), and no file says what conda "
+            f"installed: {EXPORT}; without that, the image will not have {_them(names)}",
+            options=tuple(f"--accept {shlex.quote(name)}" for name in names)
+            if len(names) <= _SHOWN
+            else (f"--accept {CONDA_REQUEST}",),
+        )
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
 
 
 def _unread_lines(snapshot: Snapshot, accepted: Collection[str]) -> Iterator[SnapshotQuestion]:

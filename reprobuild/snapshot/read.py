@@ -170,16 +170,19 @@ class _Held:
         packages, repeated = conda_list.merge_duplicates(self.found["conda"])
         self.found["conda"] = list(packages)
         self.remarks += repeated
-        if packages and "requirements.txt" not in self.first:
-            reason = "there is no freeze beside it: what was installed from directories and repositories is not known"
-            self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))
         if "environment.yml" in self.first and "requirements.txt" not in self.first:
             from reprobuild.snapshot.parsers import environment_yml_pip  # with the parser of YAML; see kinds
 
             file, data = self.first["environment.yml"]
-            lines, remarks = environment_yml_pip.read_pip_section(data, file, packages, self.remarks)
+            packages, lines, remarks = environment_yml_pip.read_pip_section(
+                data, file, packages, self.remarks
+            )
+            self.found["conda"] = list(packages)
             self.found["requirements"] += lines
             self.remarks = list(remarks)
+        if packages and "requirements.txt" not in self.first:
+            reason = "there is no freeze beside it: what was installed from directories and repositories is not known"
+            self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))
         self.found["requirements"] = list(apply_conda_versions(self.found["requirements"], packages))
         if "env.nul" in self.first and "env.txt" in self.first:
             file, data = self.first["env.txt"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from reprobuild.errors import SnapshotError
-from reprobuild.resolve.line_resolutions import rule_unread
+from reprobuild.lock.file import read_lock
+from reprobuild.resolve.interpreter.evidence import gather_evidence
+from reprobuild.resolve.line_resolutions import conda_requests, rule_conda_requests, rule_unread
 from reprobuild.snapshot.read import read_snapshot
+from tests.conftest import reprobuild
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HEAD = """name: e
@@ -39,12 +43,14 @@ def test_alone_its_lines_for_pip_are_a_freeze(tmp_path: Path) -> None:
     lines, unread = read(tmp_path, pip + "\n-r other.txt\n--no-deps\n-e /home/u/tool")
     assert lines == [(8, "vcs", "mypkg"), (10, "index", "requests"), (14, "editable", "tool")]
     assert unread == [
-        (6, f"{ALONE}: - numpy"),
         (12, "it names another file, which was not captured: -r other.txt"),
         (9, "not a form that `pip freeze` prints: git+https://git.example.org/z.git"),
     ]
     snapshot = read_snapshot(tmp_path)
     assert snapshot.requirements[0].commit == COMMIT
+    assert [(name, remark.place.line, remark.reason) for name, remark in conda_requests(snapshot)] == [
+        ("numpy", 6, ALONE)
+    ]
     assert [one.name for one in snapshot.conda if one.channel == "pypi"] == ["foo"]
 
 
@@ -65,9 +71,88 @@ def test_a_file_written_by_hand_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text("dependencies:\n  - python=3.11\n  - numpy\n  - pip: [a, b]\n")
     found = read_snapshot(tmp_path)
     assert [(one.line, one.outcome, one.kind) for one in rule_unread(found)] == [
-        (2, "unresolved", "unread-line"), (3, "unresolved", "unread-line"), (4, "unresolved", "unread-line"),
+        (4, "unresolved", "unread-line")
+    ]
+    assert [(one.line, one.subject, one.kind) for one in rule_conda_requests(found)] == [
+        (3, "numpy", "conda-request")
+    ]
+    assert [(one.name, one.version) for one in found.requirements] == [("python", "3.11"), ("a", None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("numpy=1.26.4", "numpy"), ("numpy >=1.26,<2", "numpy"), ("conda-forge::py-xgboost=2.*", "py-xgboost"),
+        ("'pytorch::pytorch-cuda=12.1'", "pytorch-cuda"), ("numpy[version='>=1']", "numpy"),
+    ],
+)  # fmt: skip
+def test_a_package_that_conda_was_asked_for_has_its_name(line: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text(f"dependencies:\n  - python=3.11\n  - {line}\n")
+    (ruling,) = rule_conda_requests(read_snapshot(tmp_path))
+    assert (ruling.subject, ruling.line) == (name, 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("python=3.11.9", "3.11.9"), ("python==3.11", "3.11"), ("python=3.11.*", "3.11"), ("python 3.10.*", "3.10"),
+        ("conda-forge::python=3.12", "3.12"), ("python>=3.10", None), ("python", None), ("python=3.8,<4", None),
+    ],
+)  # fmt: skip
+def test_the_python_that_conda_was_asked_for_is_evidence(
+    line: str, version: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "environment.yml").write_text(f"dependencies:\n  - {line}\n  - pip:\n      - six==1.16.0\n")
+    snapshot = read_snapshot(tmp_path)
+    pythons = gather_evidence(snapshot).pythons
+    assert [python.version for python in pythons] == ([version] if version else [])
+    assert snapshot.conda == ()
+    assert [(one.name, one.version) for one in snapshot.requirements if one.name != "python"] == [
+        ("six", "1.16.0")
+    ]
+
+
+def test_installers_are_no_question(tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text(
+        "dependencies: \n  - python=3.11\n  - pip\n  - setuptools=70.0.0\n  - pip:\n      - six==1.16.0\n"
+    )
+    snapshot = read_snapshot(tmp_path)
+    assert rule_conda_requests(snapshot) == []
+    assert [(one.name, one.version) for one in snapshot.requirements if one.name != "python"] == [
+        ("setuptools", "70.0.0"), ("six", "1.16.0"),
     ]  # fmt: skip
-    assert [one.name for one in found.requirements] == ["a"]
+
+
+def test_a_file_written_by_hand_is_locked_by_what_show_proposes(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text(
+        "dependencies:\n  - python=3.11\n  - numpy=1.26.4\n  - pip\n  - pip:\n      - six==1.16.0\n"
+    )
+    done = reprobuild("show", path)
+    assert "Python: " not in done.stdout.partition("can be frozen")[2]
+    question = (
+        "1 package asked of conda (numpy), and no file says what conda installed: run `conda env export > "
+        "environment.yml` in the environment that ran, or name PyPI's packages below `pip:`; without that, the image "
+        "will not have it: --accept numpy"
+    )
+    assert question in done.stdout
+    words = shlex.split(done.stdout.rpartition("next: reprobuild from-snapshot ")[2])
+    options = [word for word in words[1:] if word not in ("-o", "frozen")]
+    store = ("--store", tmp_path / "store", "-o", tmp_path / "lock")
+    refused = reprobuild("lock", path, "--accept", "no-apt-list", *store)
+    assert refused.returncode == 4
+    assert "with --accept numpy the image will NOT have numpy" in refused.stderr
+    assert "run `conda env export > environment.yml` in the environment that ran" in refused.stderr
+    locked = reprobuild("lock", path, *options, *store)
+    assert locked.returncode == 0, locked.stderr
+    lock = read_lock(tmp_path / "lock")
+    assert {wheel.name for wheel in lock.wheels} >= {"six"}
+    assert lock.interpreter.version.startswith("3.11.")
+    # The other answer: PyPI's package, below `pip:`.
+    path.write_text("dependencies:\n  - python=3.11\n  - pip:\n      - six==1.16.0\n      - idna==3.7\n")
+    locked = reprobuild("lock", path, "--accept", "no-apt-list", *store)
+    assert locked.returncode == 0, locked.stderr
+    assert {wheel.name for wheel in read_lock(tmp_path / "lock").wheels} >= {"six", "idna"}
 
 
 def test_a_secret_and_two_of_one_name(tmp_path: Path) -> None:

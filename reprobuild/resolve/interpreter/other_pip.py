@@ -17,6 +17,7 @@ from reprobuild.resolve.environment.path_mapping import unquote_directory
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 
 OTHER = "other-pip"  # the class of the deviation
+AGAIN = "; take it again with "  # before the command at the end of a reason
 _FILE = "requirements.txt"
 _SHOWN = 5
 _TORCH = ("torch", "pytorch", "pytorch-cpu", "pytorch-gpu")  # in a freeze, and in conda's lists
@@ -44,8 +45,8 @@ class OtherPip(Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """Return one sentence for a person."""
         return (
-            f"{_FILE} was written by another pip than the environment's: {self.sign}; "
-            f"take it again with `{self.command} > {_FILE}`"
+            f"{_FILE} was written by another pip than the environment's: {self.sign}"
+            f"{AGAIN}`{self.command} > {_FILE}`"
         )
 
 

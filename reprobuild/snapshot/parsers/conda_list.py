@@ -23,6 +23,8 @@ NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
 VERSION = r"[0-9A-Za-z][0-9A-Za-z_.+!]*"
 _WIDE = r"[0-9A-Za-z][0-9A-Za-z_.+!~-]*"
 _BUILD = r"[0-9A-Za-z_][0-9A-Za-z_.+]*"
+# The reason of a remark on a package that a file asks conda for, where no file says what conda installed.
+ASKED = "it says what was asked for, and no file beside it what was installed"
 PYPI = "pypi"
 
 _FILE = re.compile(rf"(?P<name>{NAME})-(?P<version>{VERSION})-(?P<build>{_BUILD})(\.tar\.bz2|\.conda|\.json)")

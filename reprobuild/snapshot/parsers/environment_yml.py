@@ -28,6 +28,10 @@ _DEPTH = 8
 _FULL = re.compile(
     rf"(?:(?P<channel>[^\s:]\S*)::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
 )
+# `python=3.11`, `conda-forge::python 3.11.*`
+_REQUEST = re.compile(
+    rf"(?:[^\s:]\S*::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?:\s*={{1,2}}\s*|\s+)(?P<version>{VERSION}?)(?:\.?\*)?"
+)
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<version>[0-9A-Za-z][\w.+!~-]*)")
 # People do not ask for these by name, but every export of an environment with Python has them.
 _TELLING = frozenset({"ca-certificates", "openssl"})
@@ -40,11 +44,27 @@ OF_PIP = "a line for pip that pins no version: the freeze tells what was install
 Read = tuple[tuple[CapturedCondaPackage, ...], tuple[ParseNote, ...]]
 
 
-class UnpinnedLine(NamedTuple):
-    """A line for pip without a pinned version, and its number."""
+class PipLine(NamedTuple):
+    """A line for pip, its number, and whether it pins a version."""
 
     line: int
     text: str
+    pinned: bool
+
+
+class CondaRequest(NamedTuple):
+    """A package that conda was asked for, the number of the line, and a version without conditions or None."""
+
+    line: int
+    name: str
+    version: str | None
+
+
+class EnvironmentRequests(NamedTuple):
+    """What a file asks conda and pip for, and does not say to be installed."""
+
+    conda: tuple[CondaRequest, ...]
+    pip: tuple[PipLine, ...]
 
 
 class _Loader(StrictLoader):
@@ -68,13 +88,14 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
     return packages, (*reader.remarks, *reader.others(), *repeated)
 
 
-def read_unpinned_lines(data: bytes, file: str) -> tuple[UnpinnedLine, ...]:
-    """Return the lines for pip without a pinned version.
+def read_requests(data: bytes, file: str) -> EnvironmentRequests:
+    """Return the requests for conda, and all lines for pip.
 
     Raises:
         SnapshotError: as `parse`.
     """
-    return tuple(_read_document(data, file).asked)
+    reader = _read_document(data, file)
+    return EnvironmentRequests(tuple(reader.requests), tuple(reader.pip_lines))
 
 
 def _read_document(data: bytes, file: str) -> _Reader:
@@ -124,7 +145,8 @@ class _Reader:
         self.known: set[int] = set()
         self.export = False
         self.channels: tuple[str, ...] = ()
-        self.asked: list[UnpinnedLine] = []
+        self.requests: list[CondaRequest] = []
+        self.pip_lines: list[PipLine] = []
 
     def read(self, root: yaml.Node | None) -> None:
         """Read the keys of the document."""
@@ -173,15 +195,21 @@ class _Reader:
         if match and (match["build"] or self.export):
             channel = match["channel"] and escape_text(secrets.strip_credentials(match["channel"])[0])
             self._keep(item, match["name"], match["version"], build=match["build"], channel=channel)
-        elif re.match(NAME, item.value):
+        elif named := re.match(NAME, item.value):
+            request = _REQUEST.fullmatch(item.value)
+            name = request["name"] if request else named[0]
+            self.requests.append(
+                CondaRequest(self._line(item), name, request["version"] if request else None)
+            )
             self._remark(self._line(item), OF_CONDA)
 
     def _read_pip_line(self, item: yaml.ScalarNode) -> None:
         line = self._line(item)
-        if match := _PIN.fullmatch(item.value.partition(";")[0].strip()):
+        match = _PIN.fullmatch(item.value.partition(";")[0].strip())
+        self.pip_lines.append(PipLine(line, " ".join(item.value.split()), match is not None))
+        if match:
             self._keep(item, match["name"], match["version"], channel=PYPI)
         elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
-            self.asked.append(UnpinnedLine(line, " ".join(item.value.split())))
             self._remark(line, OF_PIP)
 
     def _keep(

@@ -1,12 +1,12 @@
 """Requirements of an `environment.yml` without a freeze beside it.
 
 Beside a freeze, such lines add no information. Alone, they may have a repository with its commit, and lines that pin no
-version must not be lost silently.
+version must not be lost silently. If no list has a package of conda, pip installed everything but Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
@@ -14,18 +14,25 @@ from packaging.utils import canonicalize_name
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, Requirement
 from reprobuild.snapshot.parsers import pip_freeze
-from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, OF_PIP, UnpinnedLine, read_unpinned_lines
+from reprobuild.snapshot.parsers.conda_list import ASKED, PYPI
+from reprobuild.snapshot.parsers.conda_names import INTERPRETER
+from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, OF_PIP, PipLine, read_requests
 
-_ALONE = "it says what was asked for, and no file beside it what was installed"
 _FILE = "it names another file, which was not captured"
+# conda's packages of these are PyPI's, and an image has pip.
+_INSTALLERS = frozenset({"pip", "setuptools", "wheel"})
+_INSTALLER = "an installer, which the image has"
+
+Read = tuple[tuple[CapturedCondaPackage, ...], tuple[Requirement, ...], tuple[ParseNote, ...]]
 
 
 def read_pip_section(
     data: bytes, file: str, packages: Iterable[CapturedCondaPackage], remarks: Sequence[ParseNote]
-) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
-    """Return an environment.yml's pip lines, and all remarks.
+) -> Read:
+    """Return the packages of conda, an environment.yml's pip lines, and all remarks.
 
-    The lines are those of a freeze, and the remarks of the snapshot are updated.
+    The lines are those of a freeze, and the remarks of the snapshot are updated. Without a package of conda itself, the
+    pinned lines for pip and the requested Python are lines, too.
 
     Args:
         data: the bytes of the file.
@@ -36,25 +43,52 @@ def read_pip_section(
     Raises:
         SnapshotError: one distribution is requested twice, and differently.
     """
-    packages = tuple(packages)
-    conda_names = {canonicalize_name(package.name) for package in packages}
+    packages, requests = tuple(packages), read_requests(data, file)
     lists = any(package.place.file != file for package in packages)
-    lines, unclear = _parse_pip_lines(read_unpinned_lines(data, file), file)
+    is_alone = not lists and all(package.channel == PYPI for package in packages)
+    rows = [line for line in requests.pip if is_alone or not line.pinned]
+    if is_alone:
+        packages = ()
+        rows += [
+            PipLine(request.line, f"{request.name}=={request.version}", pinned=True)
+            for request in requests.conda
+            if request.version and request.name in (INTERPRETER, *_INSTALLERS)
+        ]
+    conda_names = {canonicalize_name(package.name) for package in packages}
+    lines, unclear = _parse_pip_lines(rows, file)
     lines = tuple(
         line
         for line in lines
         if line.version or line.kind != "index" or _canonical_name(line) not in conda_names
     )
     known = {line.place.line for line in lines} | {remark.place.line for remark in unclear}
+    installers = {request.line for request in requests.conda if is_alone and request.name in _INSTALLERS}
+    notes = _update_remarks(remarks, file, known, installers, lists=lists)
+    return packages, lines, (*notes, *unclear)
+
+
+def _update_remarks(
+    remarks: Sequence[ParseNote],
+    file: str,
+    known: Collection[int],
+    installers: Collection[int],
+    *,
+    lists: bool,
+) -> list[ParseNote]:
+    """Return the remarks without those on lines of the freeze; a package of conda alone is not understood."""
     notes: list[ParseNote] = []
     for remark in remarks:
         if remark.place.file != file or remark.reason not in (OF_CONDA, OF_PIP):
             notes.append(remark)
+        elif remark.place.line in known:
+            continue
+        elif remark.place.line in installers:
+            notes.append(replace(remark, reason=_INSTALLER))
         elif remark.reason == OF_CONDA and not lists:
-            notes.append(replace(remark, reason=_ALONE, understood=False))
-        elif remark.reason == OF_CONDA or remark.place.line not in known:
+            notes.append(replace(remark, reason=ASKED, understood=False))
+        else:
             notes.append(remark)
-    return lines, (*notes, *unclear)
+    return notes
 
 
 def _canonical_name(line: Requirement) -> str:
@@ -62,19 +96,19 @@ def _canonical_name(line: Requirement) -> str:
 
 
 def _parse_pip_lines(
-    unpinned_lines: Sequence[UnpinnedLine], file: str
+    pip_lines: Sequence[PipLine], file: str
 ) -> tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]:
     """Read the lines for pip as a freeze, each at its own number."""
     rows: dict[int, str] = {}
     unclear: list[ParseNote] = []
-    for unpinned in unpinned_lines:
-        if unpinned.line in rows:
+    for pip_line in pip_lines:
+        if pip_line.line in rows:
             reason = "several lines for pip on one line: write each on its own"
-            unclear.append(text.remark(file, unpinned.line, unpinned.text, reason, understood=False))
-        elif unpinned.text.startswith(("-r", "--requirement", "-c", "--constraint")):
-            unclear.append(text.remark(file, unpinned.line, unpinned.text, _FILE, understood=False))
+            unclear.append(text.remark(file, pip_line.line, pip_line.text, reason, understood=False))
+        elif pip_line.text.startswith(("-r", "--requirement", "-c", "--constraint")):
+            unclear.append(text.remark(file, pip_line.line, pip_line.text, _FILE, understood=False))
         else:
-            rows[unpinned.line] = unpinned.text
+            rows[pip_line.line] = pip_line.text
     whole = "\n".join(rows.get(number, "") for number in range(1, max(rows, default=0) + 1))
     lines, remarks = pip_freeze.parse(whole.encode(), file) if rows else ((), ())
     return lines, (*unclear, *remarks)
