@@ -68,12 +68,18 @@ def render_comparison(comparison: EnvironmentComparison, *, everything: bool = F
         f"A  {safe_text(comparison.one.name)} ({comparison.one.form})",
         f"B  {safe_text(comparison.other.name)} ({comparison.other.form})",
     ]
+    plain = [difference for difference in shown if not difference.left_out]
     tables = [
-        ("differ", [d for d in shown if d.one is not None and d.other is not None]),
-        ("only in A", [d for d in shown if d.other is None]),
-        ("only in B", [d for d in shown if d.one is None]),
+        ("differ", [d for d in plain if d.one is not None and d.other is not None]),
+        ("only in A", [d for d in plain if d.other is None]),
+        ("only in B", [d for d in plain if d.one is None]),
     ]
-    for title, rows in sorted(tables, key=lambda table: table[1][0].rank if table[1] else 0):
+    tables.sort(key=lambda table: table[1][0].rank if table[1] else 0)
+    tables += [
+        ("left out of B by its lock", [d for d in shown if d.left_out and d.other is None]),
+        ("left out of A by its lock", [d for d in shown if d.left_out and d.one is None]),
+    ]
+    for title, rows in tables:
         if rows:
             lines += ["", f"{title}: {len(rows)}", *_table_lines(rows, None if everything else SHOWN, width)]
     if noise and shown and not everything:
@@ -109,7 +115,7 @@ def _headline_lines(
 ) -> Iterator[str]:
     doubt = f"; in doubt: {grave} of the things that were not compared, see below" if grave else ""
     if shown:
-        first = shown[0]
+        first = next((difference for difference in shown if not difference.left_out), shown[0])
         where = ", only in A" if first.other is None else ", only in B" if first.one is None else ""
         yield f"likeliest: {safe_text(first.name, LONGEST_NAME)}{where}: {_format_values(first)} ({first.reason})"
     elif noise:

@@ -176,8 +176,8 @@ def test_a_diff_tells_lists_that_were_not_read(tmp_path: Path, monkeypatch: pyte
     assert len(notes) == 2
     assert "1 lists of installed files of " in notes[0]
     assert notes[0].endswith(
-        " were not read to their end, so the inputs of some paths may be unknown: one has more than 16 MB or a row of "
-        "256 kB, or all more than 256 MB, 2 lines or 128 MB of paths"
+        " were not read to their end, so the inputs of some paths may be unknown: one has more than 16 MB or a row "
+        "that is damaged or of 256 kB, or all more than 256 MB, 2 lines or 128 MB of paths"
     )
 
 

@@ -86,7 +86,7 @@ def test_as_one_document(other_job: Path) -> None:
     assert preload.pop("reason")
     assert preload == {
         "rank": 1, "group": "preload", "kind": "environment", "name": "LD_PRELOAD", "one": None, "other": PRELOAD,
-        "aspects": [], "noise": False, "note": "",
+        "aspects": [], "noise": False, "note": "", "left_out": False,
     }  # fmt: skip
     packages = [row["name"] for row in found["differ"] if not row["noise"]]
     assert packages == sorted(packages)

@@ -44,9 +44,9 @@ _PLAIN = ("version", "value")
 class EnvironmentDifference(Struct, frozen=True, kw_only=True):
     """A difference between two environments.
 
-    `rank` counts from 1, the likeliest to change numbers or speed, and `group` and `reason` explain it. `one`
-    and `other` are None if that side lacks it; secrets have no values. `aspects` are the differing aspects if
-    both have it. `noise` differs between any two jobs of one environment. `note` has further facts.
+    `rank` counts from 1, the likeliest to change numbers or speed, and `group` and `reason` explain it. `one` and
+    `other` are None if that side lacks it; secrets have no values. `aspects` are those that differ if both have it.
+    `noise` differs between any two jobs of one environment. `note` has further facts. `left_out`: a lock excluded it.
     """
 
     rank: int
@@ -59,6 +59,7 @@ class EnvironmentDifference(Struct, frozen=True, kw_only=True):
     aspects: tuple[Aspect, ...] = ()
     noise: bool = False
     note: str = ""
+    left_out: bool = False
 
 
 class NotCompared(Struct, frozen=True, kw_only=True):
@@ -317,24 +318,22 @@ class _Kind:
         reason = without.left_out.get((self._kind, name), "")
         note = f"{called} leaves it out, {reason}" if reason else ""
         first, second = (value, None) if called == "B" else (None, value)
-        return self._difference(name, first, second, [], note, (self._kind, name) in without.unneeded)
+        last = (self._kind, name) in without.unneeded
+        return self._difference(name, first, second, [], note, last, reason.startswith("excluded"))
 
     def _difference(
         self, name: str, first: str | None, second: str | None, aspects: list[Aspect], note: str,
-        last: bool = False,
+        last: bool = False, left_out: bool = False,
     ) -> EnvironmentDifference:  # fmt: skip
         place, rule = rank_last() if last else rank_difference(self._kind, name)
         return EnvironmentDifference(
             rank=place, group=rule.group, reason=rule.reason, kind=self._kind, name=name, one=first, other=second,
-            aspects=tuple(aspects), noise=rule.noise, note=note,
+            aspects=tuple(aspects), noise=rule.noise, note=note, left_out=left_out,
         )  # fmt: skip
 
 
 def _explain_no_comparison(kind: Kind, more: bool) -> str:
-    """Return why a thing of both sides was not compared.
-
-    `more` is true if either side states more than its name.
-    """
+    """Return why a thing of both sides was not compared; `more`: either side states more than its name."""
     if kind == "environment":
         return "values of secrets are not kept"
     return "other facts are known of A than of B" if more else "only the name is known of both"

@@ -1,0 +1,49 @@
+"""Lines that a lock left out: after what differs, and never the likeliest cause beside another one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reprobuild.compare.environments.difference import compare_sides
+from reprobuild.compare.environments.model import Environment
+from reprobuild.report.comparison import render_comparison
+
+LEFT_OUT = ("PYTHONPATH", "VIRTUAL_ENV")
+
+
+def sides() -> tuple[Environment, Environment]:
+    image = Environment(
+        name="frozen", form="lock", known={"environment": {}, "python": {"numpy": {"version": "1.26.4"}}},
+        left_out={("environment", name): "excluded: of the session" for name in LEFT_OUT},
+    )  # fmt: skip
+    job = Environment(
+        name="job", form="snapshot",
+        known={
+            "environment": {name: {"value": "/x"} for name in (*LEFT_OUT, "LD_PRELOAD")},
+            "python": {"numpy": {"version": "1.26.3"}},
+        },
+    )  # fmt: skip
+    return image, job
+
+
+def test_what_a_lock_left_out_comes_last() -> None:
+    image, job = sides()
+    text = render_comparison(compare_sides(image, job))
+    assert text.startswith("likeliest: LD_PRELOAD, only in B: /x (")
+    titles = [line for line in text.splitlines() if line.endswith((": 1", ": 2"))]
+    assert titles == ["only in B: 1", "differ: 1", "left out of A by its lock: 2"]
+    difference = {row.name: row.left_out for row in compare_sides(image, job).differences}
+    assert difference == {"LD_PRELOAD": False, "numpy": False, "PYTHONPATH": True, "VIRTUAL_ENV": True}
+
+
+def test_the_other_side_is_named() -> None:
+    image, job = sides()
+    text = render_comparison(compare_sides(job, image))
+    assert "left out of B by its lock: 2" in text
+    assert "B leaves it out, excluded: of the session" in text
+
+
+def test_an_unresolved_line_is_not_left_out() -> None:
+    image, job = sides()
+    lost = msgspec.structs.replace(image, left_out={("environment", "LD_PRELOAD"): "unresolved: of no package"})
+    assert not any(row.left_out for row in compare_sides(lost, job).differences)
