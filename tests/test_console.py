@@ -66,7 +66,7 @@ DIGEST = f"sha256:{'0' * 64}"
         ("baked         LANG (locale): changes text", "baked", "good"),
         ("needs more      requirements.txt:41: editable", "needs more", "warning"),
         ("[   0.1 s] warning: the disk is full", "warning", "warning"),
-        ("can be frozen: yes; next: reprobuild from-snapshot a", "yes", "good"),
+        ("can be frozen: yes, if indexes and archives still have each version; next: x", "yes", "good"),
         ("can be frozen: not yet, 2 open questions", "not yet", "warning"),
         ("error: wrong", "error", "bad"),
         ("hint: mend it", "hint", "hint"),

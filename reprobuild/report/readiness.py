@@ -26,7 +26,7 @@ def render_readiness(
     """
     command = shlex.join(["reprobuild", "from-snapshot", str(path), "-o", "frozen", *user_options])
     if not questions and not errors:
-        return f"can be frozen: yes; next: {command}"
+        return f"can be frozen: yes, if indexes and archives still have each version; next: {command}"
     answer = "no" if errors else "not yet"
     counts = _count(len(errors), "error"), _count(len(questions), "open question")
     lines = [f"can be frozen: {answer}, {' and '.join(filter(None, counts))}"]

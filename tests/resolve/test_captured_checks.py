@@ -84,7 +84,7 @@ def test_show_names_a_file_that_forbids_a_lock(
     assert listed["message"].startswith(message)
     assert listed["hint"].startswith(hint)
     assert run_line(["show", str(out), *OPTIONS, "--drop", "my_lib"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("can be frozen: yes; ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("can be frozen: yes, ")
 
 
 @pytest.mark.parametrize(("damage", "message", "hint"), DAMAGES)

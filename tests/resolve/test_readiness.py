@@ -28,6 +28,8 @@ MIXED = (
     "made @ file:///home/user/made\n"
 )
 
+YES = "can be frozen: yes, if indexes and archives still have each version; next: "
+
 
 def snapshot(text: str, started: str = "") -> Snapshot:
     facts = ImportFacts(format="W&B run", started=started) if started else None
@@ -126,9 +128,7 @@ def test_an_rpm_host_asks_the_question_of_lock(tmp_path: Path, answer: str) -> N
 def test_a_captured_snapshot_has_no_question() -> None:
     captured = read_snapshot(ROOT / "examples" / "cpu-train" / "snapshot")
     assert list_questions(captured, Decisions()) == ()
-    assert render_readiness((), Path("repro/42")) == (
-        "can be frozen: yes; next: reprobuild from-snapshot repro/42 -o frozen"
-    )
+    assert render_readiness((), Path("repro/42")) == (f"{YES}reprobuild from-snapshot repro/42 -o frozen")
 
 
 def test_a_file_that_was_left_out_is_a_question(tmp_path: Path) -> None:
@@ -238,9 +238,7 @@ def test_show_ends_with_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture
     options = ["--python", "3.11.2", "--accept", "no-apt-list"]
     assert run_line(["show", str(tmp_path / "requirements.txt"), *options]) == 0
     command = f"reprobuild from-snapshot {tmp_path}/requirements.txt -o frozen"
-    assert (
-        capsys.readouterr().out.splitlines()[-1] == f"can be frozen: yes; next: {command} {' '.join(options)}"
-    )
+    assert capsys.readouterr().out.splitlines()[-1] == f"{YES}{command} {' '.join(options)}"
 
 
 LETTERS = "-".join(["hunter22", "Kz9"])
@@ -279,7 +277,7 @@ def test_the_next_command_confirms_a_file_beside_the_snapshot(
     monkeypatch.chdir(tmp_path)
     assert run_line(["show", "-q", "job"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "can be frozen: yes; next: reprobuild from-snapshot job -o frozen --decisions reprobuild.yaml"
+        f"{YES}reprobuild from-snapshot job -o frozen --decisions reprobuild.yaml"
     )
     (tmp_path / "reprobuild.yaml").write_text("python: 3.11.2\n")
     assert run_line(["show", "job"]) == 0
