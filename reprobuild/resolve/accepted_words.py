@@ -17,7 +17,7 @@ from reprobuild.errors import UsageError
 from reprobuild.infra.suggest import did_you_mean, find_close
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.interpreter.other_pip import rule_other_pip
-from reprobuild.resolve.line_resolutions import rule_conda_requests, rule_unread
+from reprobuild.resolve.line_resolutions import rule_unread
 from reprobuild.snapshot.model import (
     CapturedCondaPackage,
     Module,
@@ -125,9 +125,7 @@ def check_words_early(decisions: Decisions, snapshot: Snapshot) -> None:
     Raises:
         UsageError: a class that no line can have, a misspelt class, or a line that the snapshot does not have.
     """
-    names, local = set(_captured_names(snapshot)), [
-        *rule_unread(snapshot), *rule_conda_requests(snapshot), *rule_other_pip(snapshot),
-    ]  # fmt: skip
+    names, local = set(_captured_names(snapshot)), [*rule_unread(snapshot), *rule_other_pip(snapshot)]
     only = msgspec.structs.replace(
         decisions, accept=tuple(w for w in decisions.accept if w in _LOCAL_CLASSES)
     )

@@ -46,14 +46,15 @@ def unread_remarks(snapshot: Snapshot) -> list[ParseNote]:
 
 
 def rule_unread(snapshot: Snapshot) -> list[Resolution]:
-    """Return resolutions for package list lines that are not understood."""
-    return [
+    """Return resolutions for package list lines that are not understood, and for requests of conda."""
+    unread = [
         Resolution(
             file=remark.place.file, line=remark.place.line, subject=remark.place.file, outcome="unresolved",
             reason=f"{remark.reason}: {remark.text}{_suggest(remark.text)}", kind=UNREAD,
         )
         for remark in unread_remarks(snapshot)
     ]  # fmt: skip
+    return [*unread, *rule_conda_requests(snapshot)]
 
 
 def conda_requests(snapshot: Snapshot) -> list[tuple[str, ParseNote]]:

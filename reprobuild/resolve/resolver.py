@@ -53,12 +53,7 @@ from reprobuild.resolve.failures import raise_all
 from reprobuild.resolve.interpreter.choice import resolve_interpreter, rule_guessed_python
 from reprobuild.resolve.interpreter.evidence import PythonEvidence, describe_unused_modules, gather_evidence
 from reprobuild.resolve.interpreter.other_pip import rule_other_pip
-from reprobuild.resolve.line_resolutions import (
-    exclude_unlisted,
-    rule_conda_requests,
-    rule_dropped,
-    rule_unread,
-)
+from reprobuild.resolve.line_resolutions import exclude_unlisted, rule_dropped, rule_unread
 from reprobuild.resolve.markers import select_environment_lines
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild.resolve.python.base_distributions import OF_BASE, Below
@@ -158,7 +153,6 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         *tried.rulings,
         *rule_dropped(snapshot, decisions.drop),
         *rule_unread(snapshot),
-        *rule_conda_requests(snapshot),
         *other_pip,
         *elsewhere,
         *(subject.conda.too_new(base_glibc(base)) if subject.conda else ()),
