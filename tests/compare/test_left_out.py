@@ -45,5 +45,7 @@ def test_the_other_side_is_named() -> None:
 
 def test_an_unresolved_line_is_not_left_out() -> None:
     image, job = sides()
-    lost = msgspec.structs.replace(image, left_out={("environment", "LD_PRELOAD"): "unresolved: of no package"})
+    lost = msgspec.structs.replace(
+        image, left_out={("environment", "LD_PRELOAD"): "unresolved: of no package"}
+    )
     assert not any(row.left_out for row in compare_sides(lost, job).differences)
