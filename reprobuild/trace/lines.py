@@ -169,6 +169,8 @@ class _Comparison:
         self.globals: set[tuple[str, str]] = set()  # that this thread reads or writes
         self._frames: dict[int, _Frame] = {}
         self._now: _Frame | None = None
+        self._partners: dict[int, int] = {}  # the call of the second log for each one of the first
+        self._owners: dict[int, int] = {}  # and the other way round
         self._globals: dict[tuple[str, str], _Taint] = {}
         self._texts: dict[tuple[str, int], str] = {}
         self._origins: list[tuple[LineRecord, tuple[str, ...]]] = []
@@ -189,9 +191,7 @@ class _Comparison:
             for line in (record, other):
                 if line.text:
                     self._texts.setdefault((line.path, line.line), line.text[:_LONGEST])
-            if (record.event, record.frame, record.line, record.path) != (
-                other.event, other.frame, other.line, other.path,
-            ):  # fmt: skip
+            if not self._is_same_place(record, other):
                 self._part(record, other)
                 break
             self._records += 1
@@ -225,6 +225,13 @@ class _Comparison:
     def _has_too_many_names(self) -> bool:
         """Return whether the memory for names is used up; a program that wrote more ends the comparison here."""
         return len(self.globals) + len(self._seen) + len(self._texts) + self._named + self._kept > _MOST_NAMES
+
+    def _is_same_place(self, record: LineRecord, other: LineRecord) -> bool:
+        """Return whether two records are of one line and of one call; the recorder numbers unrecorded calls, too."""
+        if (record.event, record.line, record.path) != (other.event, other.line, other.path):
+            return False
+        partner = self._partners.setdefault(record.frame, other.frame)
+        return partner == other.frame and self._owners.setdefault(other.frame, record.frame) == record.frame
 
     def _share_path(self, record: LineRecord) -> LineRecord:
         known = self._paths.setdefault(record.path, record.path)
@@ -296,6 +303,7 @@ class _Comparison:
             frame.below = _CLEAN
         elif record.event == "return":
             self._frames.pop(record.frame, None)
+            self._owners.pop(self._partners.pop(record.frame, -1), None)
             self._kept -= frame.count_kept()
             self._now = frame.above or self._now
 

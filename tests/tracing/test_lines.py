@@ -384,6 +384,37 @@ def test_last_lines_of_many_calls_are_bounded(tmp_path: Path) -> None:
     assert peak < 500 << 20
 
 
+def test_calls_that_are_not_recorded_do_not_part_two_runs(tmp_path: Path) -> None:
+    """A line that ran very often is recorded no more, and its calls are still counted."""
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        above = {"e": "line", "f": 1, "l": 1, "v": {"parts": str(number) * 16}, "p": "x"}
+        calls = [
+            {"e": event, "f": 10 * number + call, "l": 5, "v": {}, "p": "x", "a": 1, "al": 2}
+            for call in range(3)
+            for event in ("call", "return")
+        ]
+        last = {"e": "line", "f": 1, "l": 3, "v": {"late": str(number) * 16}, "p": "x"}
+        text = "".join(json.dumps(record) + "\n" for record in (above, *calls, last))
+        (tmp_path / str(number) / "main.lines.lines").write_text(text)
+    assert {origin.place for origin in find_origins(tmp_path / "1", tmp_path / "2")} == {"x:1", "x:3"}
+
+
+@pytest.mark.parametrize("frames", [(7, 8), (8, 7)])
+def test_two_calls_that_change_places_part_two_runs(frames: tuple[int, int], tmp_path: Path) -> None:
+    """Tasks of one function: which of them goes on first is a difference, although each record is of the same line."""
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        begun = [{"e": "call", "f": frame, "l": 5, "v": {}, "p": "x", "a": 1, "al": 2} for frame in (7, 8)]
+        order = (7, 8) if number == 1 else frames
+        goes_on = [{"e": "line", "f": frame, "l": 6, "v": {}, "p": "x"} for frame in order]
+        first = {"e": "line", "f": 1, "l": 1, "v": {}, "p": "x"}
+        text = "".join(json.dumps(record) + "\n" for record in (first, *begun, *goes_on))
+        (tmp_path / str(number) / "main.lines.lines").write_text(text)
+    origins = find_origins(tmp_path / "1", tmp_path / "2")
+    assert bool(origins) == (frames == (8, 7))
+
+
 def test_calls_that_carry_many_differences_are_bounded(tmp_path: Path) -> None:
     """Each call reads a variable with 199 origins, hundreds of times: sets of them fill the memory."""
     reads = ["a"] * 390
