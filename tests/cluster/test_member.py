@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from reprobuild.cli.main import cli
-from reprobuild.cluster import check, worker
+from reprobuild.cluster import worker
+from reprobuild.cluster.answer_folder import name_folder
 from reprobuild.context import RunContext
 from reprobuild.errors import UsageError
 from reprobuild.verify.certificate.read import read_certificate
@@ -64,10 +65,10 @@ def test_a_node_answers_as_verify_does_and_leaves_its_certificate(
 def test_answers_are_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "cluster").symlink_to("elsewhere")
     with pytest.raises(UsageError, match="is a link, and the answers of nodes are not written") as caught:
-        check._name_folder(tmp_path, cast("RunContext", SimpleNamespace(now=0)))
+        name_folder(tmp_path, cast("RunContext", SimpleNamespace(now=0)))
     assert caught.value.hint == "remove the link, and run this again"
     (tmp_path / "cluster").unlink()
-    folder = check._name_folder(tmp_path, cast("RunContext", SimpleNamespace(now=0)))
+    folder = name_folder(tmp_path, cast("RunContext", SimpleNamespace(now=0)))
     assert folder.name.startswith("19700101-000000-")
     assert stat.S_IMODE((tmp_path / "cluster").stat().st_mode) & 0o022 == 0
 
@@ -78,14 +79,14 @@ def test_answers_are_not_written_where_others_write(tmp_path: Path, monkeypatch:
     place.mkdir()
     place.chmod(0o777)
     with pytest.raises(UsageError, match="can be written to by all users, who could change") as caught:
-        check._name_folder(tmp_path, context)
+        name_folder(tmp_path, context)
     assert (
         caught.value.hint == f"close it: `chmod go-w {place}`; if it is not yours, copy the output directory"
     )
     subprocess.run(["sh", "-c", re.findall(r"`([^`]*)`", caught.value.hint)[0]], check=True)
-    assert check._name_folder(tmp_path, context).parent == place
+    assert name_folder(tmp_path, context).parent == place
     number = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: number + 2)
     os.chown(place, number or 1, -1)
     with pytest.raises(UsageError, match=f"can be written to by the user number {number or 1}, who"):
-        check._name_folder(tmp_path, context)
+        name_folder(tmp_path, context)
