@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprobuild.config.override_text import list_unconfirmed, shorten_decision
-from reprobuild.config.overrides import Decisions, is_named, read_decisions
+from reprobuild.config.overrides import BuildDecision, Decisions, is_named, read_decisions
 from reprobuild.errors import UsageError
 from reprobuild.infra.suggest import did_you_mean, find_close
 from reprobuild.resolve.unused_overrides import describe_misspelt_words, describe_unused_overrides
@@ -67,7 +67,7 @@ def test_many_patterns_are_refused(field: str, tmp_path: Path) -> None:
 
 def test_close_names_of_few_words_are_looked_for(tmp_path: Path) -> None:
     snapshot = read_snapshot(make_snapshot(tmp_path, ""))
-    decisions = Decisions(build={f"clic{number}": {} for number in range(100)})  # type: ignore[misc]
+    decisions = Decisions(build={f"clic{number}": BuildDecision() for number in range(100)})
     texts = list(describe_unused_overrides(decisions, snapshot))
     assert (len(texts), sum("did you mean `click`?" in text for text in texts)) == (100, 20)
     dropped = Decisions(drop=tuple(f"clic{number}" for number in range(100)))
