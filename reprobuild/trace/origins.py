@@ -14,8 +14,8 @@ from msgspec import Struct
 from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.infra.untrusted.strings import Line
 from reprobuild.trace.cause import Class, DriftCause
+from reprobuild.trace.line_comparison import Origin
 from reprobuild.trace.line_log import read_lines
-from reprobuild.trace.lines import Origin
 
 _MOST_LOGS = 1000  # of one run
 _MOST_RECORDS = 2_000_000  # of all logs

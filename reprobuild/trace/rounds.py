@@ -13,7 +13,8 @@ from msgspec import Struct
 from reprobuild.errors import InconclusiveError
 from reprobuild.trace.cause import REPLACE, DriftCause, classify
 from reprobuild.trace.divergence import Divergence, find_divergence
-from reprobuild.trace.lines import Origin, find_origins
+from reprobuild.trace.line_comparison import Origin
+from reprobuild.trace.lines import find_origins
 from reprobuild.trace.log import TraceRecord
 from reprobuild.trace.origins import explain_origin, find_ending
 from reprobuild.trace.strides import find_strides

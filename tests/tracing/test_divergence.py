@@ -17,7 +17,7 @@ from reprobuild.errors import InconclusiveError
 from reprobuild.trace.cause import classify
 from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import Divergence, find_divergence
-from reprobuild.trace.lines import Origin
+from reprobuild.trace.line_comparison import Origin
 from reprobuild.trace.log import ENTRY, read_logs
 from reprobuild.trace.rounds import Findings
 from reprobuild.trace.strides import find_strides

@@ -14,7 +14,8 @@ import pytest
 from reprobuild.errors import InconclusiveError
 from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import find_divergence
-from reprobuild.trace.lines import Origin, find_origins
+from reprobuild.trace.line_comparison import Origin
+from reprobuild.trace.lines import find_origins
 from reprobuild.trace.log import read_logs
 from reprobuild.trace.origins import explain_origin, find_ending, read_sources
 from reprobuild.trace.rounds import Findings
@@ -265,7 +266,7 @@ def test_a_comparison_ends_at_too_many_names(
     most: int, places: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program chooses the names, and they are held in memory; the first lines still count."""
-    monkeypatch.setattr("reprobuild.trace.lines._MOST_NAMES", most)
+    monkeypatch.setattr("reprobuild.trace.line_comparison.MOST_NAMES", most)
     for run in ("1", "2"):
         (tmp_path / run).mkdir()
         lines = [{"e": "line", "f": 1, "l": 1, "v": {"a": run * 16}, "w": ["a"], "p": "/x.py"}]
@@ -277,12 +278,14 @@ def test_a_comparison_ends_at_too_many_names(
     assert sorted(origin.place for origin in find_origins(tmp_path / "1", tmp_path / "2")) == places
 
 
-@pytest.mark.parametrize(("bound", "most"), [("_MOST_REACHED", 3000), ("_MOST_WORK", 9000)])
+@pytest.mark.parametrize(
+    ("bound", "most"), [("line_comparison._MOST_REACHED", 3000), ("lines._MOST_WORK", 9000)]
+)
 def test_differences_that_reach_many_lines_are_bounded(
     bound: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program chooses how many origins and lines there are, and their product is held in memory."""
-    monkeypatch.setattr(f"reprobuild.trace.lines.{bound}", most)
+    monkeypatch.setattr(f"reprobuild.trace.{bound}", most)
     for run in ("1", "2"):
         (tmp_path / run).mkdir()
         names = [f"v{number}" for number in range(100)]
@@ -300,12 +303,12 @@ def test_differences_that_reach_many_lines_are_bounded(
     assert max(origin.reach for origin in origins) < 200
 
 
-@pytest.mark.parametrize(("bound", "most"), [("_MOST_KEPT", 9), ("_MOST_NAMES", 50)])
+@pytest.mark.parametrize(("bound", "most"), [("lines._MOST_KEPT", 9), ("lines.MOST_NAMES", 50)])
 def test_many_threads_do_not_multiply_the_memory(
     bound: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log can have many names, as those of threads; the first ones still count."""
-    monkeypatch.setattr(f"reprobuild.trace.lines.{bound}", most)
+    monkeypatch.setattr(f"reprobuild.trace.{bound}", most)
     for run in ("1", "2"):
         (tmp_path / run).mkdir()
         for thread in range(30):
@@ -326,12 +329,12 @@ def test_many_threads_do_not_multiply_the_memory(
     assert {len(origin.text) for origin in origins} == {200}
 
 
-@pytest.mark.parametrize(("bound", "most"), [("_MOST_WORK", 25), ("_MOST_BYTES", 1200)])
+@pytest.mark.parametrize(("bound", "most"), [("lines._MOST_WORK", 25), ("lines._MOST_BYTES", 1200)])
 def test_names_of_one_log_are_bounded(
     bound: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records without a value cost time, too, and hard links cost a program nothing."""
-    monkeypatch.setattr(f"reprobuild.trace.lines.{bound}", most)
+    monkeypatch.setattr(f"reprobuild.trace.{bound}", most)
     for run in ("1", "2"):
         (tmp_path / run).mkdir()
         empty = [{"e": "line", "f": 1, "l": line, "v": {}, "p": "x"} for line in range(10)]
