@@ -28,8 +28,8 @@ from reprobuild.cluster.collectives_judge import (
     judge_collectives,
 )
 from reprobuild.cluster.group import CrossPlatform, Group, compare_groups, group_nodes
-from reprobuild.cluster.shared_dir import CERTIFICATE, COLLECTIVES, HINT, node_list_time, read_node_list
-from reprobuild.cluster.silence import MissingNode, explain_silence, list_suffixes
+from reprobuild.cluster.shared_dir import CERTIFICATE, COLLECTIVES, HINT, node_list_time
+from reprobuild.cluster.silence import MissingNode, explain_silence, name_nodes
 from reprobuild.cluster.stale import find_stale
 from reprobuild.errors import DriftError, InconclusiveError, UsageError
 from reprobuild.verify.certificate.read import Certificate, read_certificate, refuse_other
@@ -125,12 +125,7 @@ def gather_results(
     Raises:
         UsageError: the directory does not exist, or has no node; a list of nodes is not valid.
     """
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is no directory of certificates", hint=HINT)
-    suffixes = list_suffixes(folder)
-    names = tuple(sorted(nodes or read_node_list(folder) or suffixes))
-    if not names:
-        raise UsageError(f"{folder} has no certificate of any node", hint=HINT)
+    names, suffixes = name_nodes(folder, nodes, answers="certificates", hint=HINT)
     answers: dict[str, _Answer] = {}
     silent: list[MissingNode] = []
     for node in names:

@@ -5,7 +5,7 @@ The files come from nodes, and are untrusted.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,8 +20,10 @@ from reprobuild.cluster.shared_dir import (
     LOST,
     NODE,
     describe_exit_code,
+    read_node_list,
     read_small,
 )
+from reprobuild.errors import UsageError
 
 
 class MissingNode(Struct, frozen=True, kw_only=True):
@@ -45,6 +47,29 @@ def list_suffixes(folder: Path) -> dict[str, set[str]]:
         if path.suffix in (CERTIFICATE, BEGAN, ENDED, ERROR, LOST) and NODE.fullmatch(path.stem):
             suffixes.setdefault(path.stem, set()).add(path.suffix)
     return suffixes
+
+
+def name_nodes(
+    folder: Path, nodes: Sequence[str], *, answers: str, hint: str
+) -> tuple[tuple[str, ...], dict[str, set[str]]]:
+    """Return the names of the nodes that were asked, and the suffixes of the files of each node.
+
+    Args:
+        folder: the directory that all nodes share.
+        nodes: that were asked; if empty, those that the file `nodes` lists, or else that have begun.
+        answers: what nodes leave there, for errors.
+        hint: of the errors.
+
+    Raises:
+        UsageError: the directory does not exist, or has no node; a list of nodes is not valid.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no directory of {answers}", hint=hint)
+    suffixes = list_suffixes(folder)
+    names = tuple(sorted(nodes or read_node_list(folder) or suffixes))
+    if not names:
+        raise UsageError(f"{folder} has no {answers} of any node", hint=hint)
+    return names, suffixes
 
 
 def explain_silence(folder: Path, node: str, suffixes: Collection[str]) -> MissingNode:

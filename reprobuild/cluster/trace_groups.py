@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from reprobuild.cluster.answer_table import escape_text
 from reprobuild.cluster.group import FEWEST
-from reprobuild.cluster.shared_dir import CERTIFICATE, read_node_list
-from reprobuild.cluster.silence import MissingNode, explain_silence, list_suffixes
+from reprobuild.cluster.shared_dir import CERTIFICATE
+from reprobuild.cluster.silence import MissingNode, explain_silence, name_nodes
 from reprobuild.cluster.traced_node import HINT, TracedNode, read_traced_node
-from reprobuild.errors import DriftError, InconclusiveError, UsageError
+from reprobuild.errors import DriftError, InconclusiveError
 from reprobuild.trace.cause import describe_record
 from reprobuild.trace.divergence import find_divergence
 from reprobuild.trace.log import ProcessLog
@@ -135,12 +135,7 @@ def compare_traces(folder: Path, nodes: Sequence[str] = (), notes: Sequence[str]
     Raises:
         UsageError: the directory does not exist, or has no node; a list of nodes is not valid.
     """
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is no directory of records", hint=HINT)
-    suffixes = list_suffixes(folder)
-    names = tuple(sorted(nodes or read_node_list(folder) or suffixes))
-    if not names:
-        raise UsageError(f"{folder} has no records of any node", hint=HINT)
+    names, suffixes = name_nodes(folder, nodes, answers="records", hint=HINT)
     traced: dict[str, TracedNode] = {}
     silent: list[MissingNode] = []
     for node in names:

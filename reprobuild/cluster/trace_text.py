@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from reprobuild.cluster.answer_table import abbreviate_names
+from reprobuild.cluster.silence import MissingNode
 from reprobuild.cluster.text import SHOWN_NODES, SILENT
 from reprobuild.cluster.trace_groups import NodeDivergence, TracedCluster, TraceGroup
+from reprobuild.cluster.traced_node import HINT
 
 _SILENT = {**SILENT, "unreadable": "left no records"}
 
@@ -16,6 +18,7 @@ def render_traces(cluster: TracedCluster) -> str:
     lines = [
         *(line for group in cluster.groups for line in _list_odd(group)),
         *(f"{node.node}: {_SILENT[node.kind]}: {node.why}" for node in cluster.silent),
+        *_advise(cluster.silent),
         *(f"{name}: recorded, and was not asked; it is not counted" for name in cluster.strangers),
         *cluster.notes,
     ]
@@ -29,6 +32,12 @@ def render_traces(cluster: TracedCluster) -> str:
         f"cluster: {cluster.verdict}; {recorded} of {len(cluster.asked)} nodes recorded the command",
     ]
     return "\n".join(lines[1:] if lines[0] == "" else lines)
+
+
+def _advise(silent: Sequence[MissingNode]) -> Iterator[str]:
+    """Yield what a user does about records that cannot be compared."""
+    if damaged := [node.node for node in silent if node.kind == "unreadable"]:
+        yield f"  on {abbreviate_names(damaged, SHOWN_NODES)}: {HINT}"
 
 
 def _list_odd(group: TraceGroup) -> Iterator[str]:

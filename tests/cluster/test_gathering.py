@@ -183,7 +183,7 @@ def test_who_reads_another_programs_certificate_is_told_what_to_do() -> None:
 
 
 def test_a_folder_without_nodes_is_no_fleet(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no certificate of any node"):
+    with pytest.raises(UsageError, match="has no certificates of any node"):
         gathered(tmp_path)
     with pytest.raises(UsageError, match="is no directory of certificates"):
         gathered(tmp_path / "none")

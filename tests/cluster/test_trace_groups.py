@@ -189,6 +189,8 @@ def test_a_node_with_damaged_records_is_not_compared(damage: Any, tmp_path: Path
     assert [(node.node, node.kind) for node in cluster.silent] == [("n3", "unreadable")]
     assert why in cluster.silent[0].why
     assert cluster.groups[0].nodes == ("n1", "n2")
+    advice = "  on n3: run it again with `reprobuild cluster trace-worker OUT --output DIR -- CMD`"
+    assert advice in render_traces(cluster).splitlines()
 
 
 def test_texts_of_nodes_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:
