@@ -51,7 +51,7 @@ def show(path: Path, options: Sequence[str]) -> tuple[str, ...] | None:
         code = run_line(["show", str(path), *options])
     assert code == 0, said.getvalue()
     words = shlex.split(said.getvalue().splitlines()[-1])
-    if words[:4] == ["can", "be", "frozen:", "yes;"]:
+    if words[:4] == ["can", "be", "frozen:", "yes,"]:
         return None
     assert words[:5] == ["next:", "reprobuild", "from-snapshot", str(path), "-o"], words
     given, proposed = words[6:][: len(options)], words[6:][len(options) :]

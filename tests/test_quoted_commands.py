@@ -29,7 +29,6 @@ ALLOWED = {
     "run/choices.py: file.digest": "a sha256 in hexadecimal digits",
     "distribute/choices.py: file.digest": "a sha256 in hexadecimal digits",
     "resolve/readiness.py: options": "`_capture_options` quotes each word",
-    "resolve/readiness.py: CONDA_REQUEST": "a constant",
     "resolve/deviation_remedies.py: value if is_whole else 'PATH@COMMIT'": "`_is_quoted` has tested it",
     "doctor/compatibility.py: others[0]": "the name of an engine that this program knows",
     "doctor/machine.py: good": "a number of this file",

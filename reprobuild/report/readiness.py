@@ -35,7 +35,7 @@ def render_readiness(
     for question in questions:
         answer = f": {' '.join(question.options)}" if question.options else ""
         lines.append(f"  {escape_text(question.text)}{answer}")
-    options = [option for question in questions for option in question.options]
+    options = dict.fromkeys(option for question in questions for option in question.options)
     answered = not errors and all(question.options for question in questions)
     first = "" if answered else "change the snapshot as above, then "
     return "\n".join([*lines, f"next: {first}{' '.join([command, *options])}"])

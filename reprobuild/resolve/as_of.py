@@ -20,11 +20,15 @@ from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.errors import FetchError, UsageError
 from reprobuild.infra.display import display_text
+from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.ages.dated_indexes import DatedIndexes, dated_indexes
 from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.not_installed import find_conda_python
 from reprobuild.resolve.solve_versions import describe_moment, solve_versions
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
+from reprobuild.snapshot.parsers.conda_list import PYPI
+from reprobuild.snapshot.parsers.conda_names import find_pypi_name
 
 SOLVED = (
     "solved"  # the class by which `accept` names such lines, and their file if no captured line asks for them
@@ -78,7 +82,7 @@ def solve_open_lines(
         LockError: no set of versions fits; the message is uv's.
         FetchError: the network is forbidden, or an index of this machine is unavailable.
     """
-    moment, evidence = _choose_moment(snapshot, decisions)
+    moment, evidence = choose_moment(snapshot, decisions)
     lines = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
     if not moment or not lines:
         return SolvedLines(snapshot=snapshot)
@@ -91,10 +95,20 @@ def solve_open_lines(
     shown = describe_moment(moment)
     context.say(f"python: versions as of {shown} ({evidence}), by uv")
     with dated_indexes(moment, lines, files, context, (python, machine)) as dated:
-        chosen = solve_versions(lines, moment, python, machine, files, context, dated)
+        provided = _conda_projects(snapshot, decisions, lines)
+        chosen = solve_versions(lines, moment, python, machine, files, context, dated, provided)
     return msgspec.structs.replace(
         _apply(snapshot, chosen, f"as of {shown} ({evidence})", dated), moment=moment
     )
+
+
+def _conda_projects(snapshot: Snapshot, decisions: Decisions, lines: Iterable[Requirement]) -> frozenset[str]:
+    """Return the names on an index of conda's packages: pip installs no other version beside them."""
+    if find_conda_python(snapshot, decisions) is None:
+        return frozenset()
+    line_names = {str(canonicalize_name(line.name)) for line in lines}
+    names = {find_pypi_name(package.name) for package in snapshot.conda if package.channel != PYPI}
+    return frozenset(name for name in names - line_names if is_valid(name, ProjectName))
 
 
 def parse_moment(text: str) -> str:
@@ -134,7 +148,7 @@ def _format(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _choose_moment(snapshot: Snapshot, decisions: Decisions) -> tuple[str, str]:
+def choose_moment(snapshot: Snapshot, decisions: Decisions) -> tuple[str, str]:
     """Return the moment and its evidence; both empty if the user asks for none."""
     if decisions.as_of:
         return parse_past_moment(decisions.as_of), "--as-of"

@@ -15,7 +15,7 @@ from reprobuild.resolve.accepted_words import is_class, names_of
 from reprobuild.resolve.completeness import ADD, NO_FREEZE
 from reprobuild.resolve.interpreter.choice import ANY_PATCH, PATCH
 from reprobuild.resolve.interpreter.other_pip import AGAIN, OTHER
-from reprobuild.resolve.line_resolutions import CONDA_REQUEST, EXPORT, UNREAD
+from reprobuild.resolve.line_resolutions import AS_OF, CONDA_REQUEST, EXPORT, UNREAD
 from reprobuild.resolve.python.python_versions import format_python_ranges
 from reprobuild.resolve.sources.resolutions import NO_SOURCE
 from reprobuild.snapshot.file_kinds import field_of
@@ -176,7 +176,7 @@ def _unread_advice(refused: Sequence[Resolution]) -> list[str]:
 
 def _conda_advice(refused: Sequence[Resolution]) -> list[str]:
     """Return what answers a request of conda."""
-    return [EXPORT] if any(ruling.kind == CONDA_REQUEST for ruling in refused) else []
+    return [f"{EXPORT}, or {AS_OF}"] if any(ruling.kind == CONDA_REQUEST for ruling in refused) else []
 
 
 def _pin_advice(refused: Sequence[Resolution]) -> list[str]:

@@ -17,7 +17,8 @@ from reprobuild.snapshot.parsers.conda_list import ASKED
 UNREAD = "unread-line"  # the class of such lines
 CONDA_REQUEST = "conda-request"  # that of packages which a file asks conda for
 # What answers a request of conda.
-EXPORT = "run `conda env export > environment.yml` in the environment that ran, or name PyPI's packages below `pip:`"
+EXPORT = "run `conda env export > environment.yml` in the environment that ran"
+AS_OF = "--as-of DATE chooses the packages that conda's channels had on that day"
 _LISTS = ("requirements", "packages")  # of Snapshot; each line of them is a package
 
 

@@ -66,7 +66,10 @@ def add_questions(err: LockError, questions: Sequence[SnapshotQuestion]) -> Lock
     if not others and not proposal:
         return err
     begin = _OTHER_RAN if proposal else err.hint
-    text, options = str(err), " ".join(option for question in questions for option in question.options)
+    text, options = (
+        str(err),
+        " ".join(dict.fromkeys(option for question in questions for option in question.options)),
+    )
     if proposal:
         text = f"{text}; {proposal}"
     if not others:
@@ -89,13 +92,14 @@ def _questions(
             text="no list of distributions: `pip freeze > requirements.txt` in the environment that ran writes it",
             options=(),
         )
-    yield from _python_question(snapshot, decisions, pinned)
+    if not (snapshot.conda_requests and _is_solved(snapshot, decisions)):  # else conda's
+        yield from _python_question(snapshot, decisions, pinned)
     yield from _open_lines(snapshot, lines, decisions)
     yield from _local_sources(snapshot, lines, decisions)
     yield from _lost_files(snapshot, decisions)
     accepted = set(decisions.accept)
     yield from _unread_lines(snapshot, accepted)
-    yield from _conda_requests(snapshot, accepted)
+    yield from _conda_requests(snapshot, decisions)
     yield from _missing_list(snapshot, accepted)
 
 
@@ -146,25 +150,28 @@ def _capture_options(captured: CaptureFacts, subjects: Collection[str]) -> str:
     return " ".join(f"--accept {shlex.quote(file)}" for file in files[:_SHOWN])
 
 
-def _conda_requests(snapshot: Snapshot, accepted: Collection[str]) -> Iterator[SnapshotQuestion]:
+def _conda_requests(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQuestion]:
     """Yield the question for packages that a file asks conda for; the first answer is a file of what is installed."""
+    accepted = set(decisions.accept)
     names = [
         name
         for name, remark in conda_requests(snapshot)
-        if not {CONDA_REQUEST, name, f"{remark.place.file}:{remark.place.line}"} & set(accepted)
+        if not {CONDA_REQUEST, name, f"{remark.place.file}:{remark.place.line}"} & accepted
     ]
-    if names:
+    if names and not _is_solved(snapshot, decisions):
+        started = snapshot.imported.started if snapshot.imported else ""
         yield SnapshotQuestion(
             text=f"{_count(len(names), 'package')} asked of conda ({_shorten(names)}), and no file says what conda "
-            f"installed: {EXPORT}; without that, the image will not have {_them(names)}",
-            options=tuple(f"--accept {shlex.quote(name)}" for name in names)
-            if len(names) <= _SHOWN
-            else (f"--accept {CONDA_REQUEST}",),
+            f"installed: {EXPORT}; without that file, versions as of "
+            f"{f'the start of the run, {started}' if started else 'a day'}",
+            options=("--accept solved",) if started else ("--as-of DATE",),
         )
 
 
-def _them(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
+def _is_solved(snapshot: Snapshot, decisions: Decisions) -> bool:
+    """Return whether versions are chosen as of a moment."""
+    started = snapshot.imported and snapshot.imported.started
+    return bool(decisions.as_of or (SOLVED in decisions.accept and started))
 
 
 def _unread_lines(snapshot: Snapshot, accepted: Collection[str]) -> Iterator[SnapshotQuestion]:

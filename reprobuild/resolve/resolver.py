@@ -42,8 +42,8 @@ from reprobuild.resolve.builds.build_base import choose_build_base
 from reprobuild.resolve.builds.build_requires import BuildWheelSource, lock_build_wheels
 from reprobuild.resolve.builds.extensions import Toolkit
 from reprobuild.resolve.completeness import rule_list
-from reprobuild.resolve.conda.environment import add_activation_variables
-from reprobuild.resolve.conda.packages import resolve_conda
+from reprobuild.resolve.conda.add import add_conda
+from reprobuild.resolve.conda.solve_requests import solve_conda_requests
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.cuda.evidence import rule_cuda
 from reprobuild.resolve.environment.mentions import describe_mentions
@@ -101,12 +101,16 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveC
 
 def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> Lock:
     platform = check_platform(decisions.platform) if decisions.platform else captured_platform(snapshot)
+    original, stated = snapshot, decisions
+    conda = solve_conda_requests(snapshot, decisions, platform, context)
+    if conda.reasons:  # the chosen Python is that of the decision
+        snapshot, decisions = conda.snapshot, msgspec.structs.replace(decisions, python=None)
     evidence, machine = gather_evidence(snapshot), MACHINES[platform][1]
     try:
         interpreter = resolve_interpreter(evidence, decisions.python)
     except LockError as err:
         raise _add_other_questions(err, snapshot, decisions, machine, context) from None
-    other_pip, original = rule_other_pip(snapshot), snapshot
+    other_pip = rule_other_pip(snapshot)
     snapshot, elsewhere = select_environment_lines(snapshot, interpreter.version, machine, decisions.drop)
     snapshot = name_repositories(snapshot, decisions, context)
     files = make_file_lists(decisions, context.services, context)
@@ -114,7 +118,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
     try:
         solved = solve_open_lines(snapshot, decisions, interpreter.version, machine, files, context)
         subject = _make_request(solved.snapshot, decisions, platform, evidence, interpreter)
-        subject = _with_conda(subject, context)
+        subject = add_conda(subject, conda, context)
         for remark in (
             *describe_unused_modules(evidence),
             *describe_unused_overrides(decisions, solved.snapshot),
@@ -204,7 +208,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         environment=subject.triage.settings,
         workdir=_choose_workdir(snapshot, subject.triage.places, sources),
         workload=_workload(decisions),
-        decisions=_record_decisions(decisions),
+        decisions=_record_decisions(stated),
         rulings=rulings,
     )
     rulings = accept_deviations([*lock.rulings, *rule_list(snapshot, lock)], decisions.accept)
@@ -243,21 +247,6 @@ def _base_distributions(
     same = origin is not None and origin.whole and image.reference.partition("@")[0] == origin.reference
     return Below(
         image=image.reference, distributions=ground.system.distributions(interpreter.minor), same=same
-    )
-
-
-def _with_conda(subject: ResolveRequest, context: ResolveContext) -> ResolveRequest:
-    """Return the subject with conda's packages.
-
-    Its lines are those left for wheels.
-    """
-    conda = resolve_conda(subject.snapshot, subject.decisions, subject.platform, subject.lines, context)
-    if conda is None:
-        return subject
-    triage = add_activation_variables(subject.triage, subject.snapshot, conda.activated)
-    triage = msgspec.structs.replace(triage, rulings=(*triage.rulings, *conda.rulings))
-    return msgspec.structs.replace(
-        subject, conda=conda, lines=conda.lines, interpreter=conda.interpreter, triage=triage
     )
 
 

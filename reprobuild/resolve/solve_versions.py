@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -76,6 +76,7 @@ def solve_versions(
     files: FileLists,
     context: ResolveContext,
     dated: DatedIndexes,
+    provided: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the version of each distribution by canonical name, as uv chooses them.
 
@@ -87,6 +88,7 @@ def solve_versions(
         files: the file lists of the machine's indexes.
         context: of the resolution.
         dated: the indexes, which are served while uv runs.
+        provided: distributions from elsewhere, by canonical name; no version is chosen for them.
 
     Raises:
         LockError: no set of versions fits; the message is uv's.
@@ -97,11 +99,15 @@ def solve_versions(
     with tempfile.TemporaryDirectory(prefix="reprobuild-solve-") as name:
         folder = Path(name)
         (folder / "requirements.in").write_text("".join(f"{row}\n" for row in _inputs(lines)))
+        # uv leaves out a requirement whose marker never holds.
+        (folder / "provided.txt").write_text(
+            "".join(f"{row} ; python_version < '0'\n" for row in sorted(provided))
+        )
         interpreter = folder / "python"
         interpreter.write_text(_INTERPRETER.format(python=shlex.quote(sys.executable), own=str(interpreter)))
         interpreter.chmod(0o700)
         words = (
-            "pip", "compile", "requirements.in", *_OPTIONS,
+            "pip", "compile", "requirements.in", "--override", "provided.txt", *_OPTIONS,
             "--python", str(interpreter), *(("--exclude-newer", moment) if moment else ()),
             "--config-file", str(folder / "uv.toml"), "--python-version", python,
             "--python-platform", f"{machine}-unknown-linux-gnu",

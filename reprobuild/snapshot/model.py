@@ -127,6 +127,20 @@ class CapturedCondaPackage(Struct, frozen=True, kw_only=True):
     among: tuple[str, ...] | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
 
 
+class CondaRequest(Struct, frozen=True, kw_only=True):
+    """A package that a file asks conda for.
+
+    `text` is the requirement in conda's form, without credentials; `version` is set if it is a version without
+    conditions. `channels` are those of the whole file.
+    """
+
+    place: SourceLocation
+    text: str
+    name: str
+    version: str | None = None
+    channels: tuple[str, ...] = ()
+
+
 class ReportedValue(Struct, frozen=True, kw_only=True):
     """One statement of a report, in its original text.
 
@@ -252,7 +266,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     (`requirements.txt`, ...) that the chapter's recipe writes and the directory does not hold. `captured` is the
     document of `reprobuild capture`: whole repositories, and original paths. `unlisted` are the lines that `pip freeze
     --all` adds to the freeze. `unfrozen` are names of distributions that the capture found in the environment and the
-    freeze does not list. `imported` are the facts of `import.json`, None for a captured snapshot.
+    freeze does not list. `imported` are the facts of `import.json`, None for a captured snapshot. `conda_requests` are
+    those of a file that does not say what conda installed.
     """
 
     digest: str
@@ -271,6 +286,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     unlisted: tuple[Requirement, ...] = ()
     unfrozen: tuple[str, ...] = ()
     imported: ImportFacts | None = None
+    conda_requests: tuple[CondaRequest, ...] = ()
 
     def __str__(self) -> str:
         """Return a line for `print`: all values, as `repr` has them, take pages."""

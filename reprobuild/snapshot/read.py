@@ -100,6 +100,7 @@ def snapshot_digest(snapshot: Snapshot) -> str:
     facts = snapshot.imported  # what a lock can depend on
     fields["imported"] = (facts.started, facts.started_from) if facts and facts.started else ()
     fields["remarks"] = tuple(_restore_former_remark(remark) for remark in snapshot.remarks)
+    del fields["conda_requests"]  # the remarks have their lines
     content = {name: value for name, value in fields.items() if value or name not in _LATER}
     return hashlib.sha256(msgspec.json.encode(content | {"digest": ""})).hexdigest()
 
@@ -174,12 +175,12 @@ class _Held:
             from reprobuild.snapshot.parsers import environment_yml_pip  # with the parser of YAML; see kinds
 
             file, data = self.first["environment.yml"]
-            packages, lines, remarks = environment_yml_pip.read_pip_section(
-                data, file, packages, self.remarks
-            )
+            section = environment_yml_pip.read_pip_section(data, file, packages, self.remarks)
+            packages = section.packages
             self.found["conda"] = list(packages)
-            self.found["requirements"] += lines
-            self.remarks = list(remarks)
+            self.found["requirements"] += section.lines
+            self.found["conda_requests"] = list(section.requests)
+            self.remarks = list(section.remarks)
         if packages and "requirements.txt" not in self.first:
             reason = "there is no freeze beside it: what was installed from directories and repositories is not known"
             self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))

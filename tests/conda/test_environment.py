@@ -130,3 +130,30 @@ def test_it_is_built_again_from_the_store_alone(made: Path, test_store: Path, tm
     )
     assert done.returncode == 0, done.stderr
     assert read_image(tmp_path / "out")[1].tree == read_image(made)[1].tree
+
+
+@pytest.mark.long
+def test_a_file_that_a_person_wrote_becomes_a_verified_image(
+    channel: Path, test_store: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text("channels: [conda-forge]\ndependencies:\n- python\n- nala\n- pip: [packaging==24.1]\n")
+    (tmp_path / ".condarc").write_text(f"custom_channels:\n  conda-forge: {channel.parent.as_uri()}\n")
+    for spec in (
+        Spec(name="pip", version="22.0", subdir="noarch", noarch="generic", files={"share/pip": b""}),
+    ):
+        write_package(spec, channel)
+    index_channel(channel)
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = reprobuild(
+        "from-snapshot", path, "-o", tmp_path / "out", "--store", test_store, "--base", "debian/bookworm",
+        "--accept", "no-apt-list", "--as-of", "2024-01-01", "--no-probes", env=env,
+    )  # fmt: skip
+    assert done.returncode == 9, done.stderr + done.stdout  # determinism was not asked for
+    lock, _ = read_image(tmp_path / "out")
+    assert [one.name for one in lock.conda] == ["libzed", "nala", "pip", "python"]
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_bytes())
+    assert verdict["round_trip"] == "explained"
+    assert {one["code"] for one in verdict["differences"] if one["captured"] == "nala"} == {"solved-version"}
+    ran = reprobuild("run", tmp_path / "out", "--seed", "7", "--", "nala")
+    assert (ran.returncode, ran.stdout) == (0, "nala of conda\n"), ran.stderr

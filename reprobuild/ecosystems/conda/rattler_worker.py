@@ -4,14 +4,15 @@ A panic of rattler ends the process without an exception.
 
     python -c "from reprobuild.ecosystems.conda.rattler_worker import main; main()" < JOB > ANSWER
 
-Both are JSON. A job is {"link": {...}}, {"find": {...}} or {"match": {...}}; the answer is {"done": ...} or
-{"error": text}.
+Both are JSON. A job is {"link": {...}}, {"find": {...}}, {"match": {...}} or {"solve": {...}}; the answer is
+{"done": ...} or {"error": text}.
 This file imports only the standard library and rattler. API: https://conda.github.io/rattler/py-rattler/
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import os
 import sys
@@ -30,6 +31,8 @@ def main() -> None:
             link(**job["link"])
         elif "match" in job:
             answer["done"] = match(**job["match"])
+        elif "solve" in job:
+            answer["done"] = solve(**job["solve"])
         else:
             answer["done"] = find(**job["find"])
     except (KeyboardInterrupt, SystemExit):
@@ -107,3 +110,51 @@ def match(rows: list[tuple[str, str, str, str, int]]) -> list[bool]:
         except BaseException:  # a panic of Rust is no Exception
             answers.append(True)
     return answers
+
+
+def solve(
+    lists: list[tuple[str, str, str]], specs: list[str], virtual: list[tuple[str, str, str]], moment: float
+) -> dict[str, Any]:
+    """Choose packages that fit together; return {"packages": [...]} or {"unsolvable": text}.
+
+    Args:
+        lists: file, name of the channel, and subdir of each repodata.json; the channels come by priority.
+        specs: the requirements, in conda's form.
+        virtual: name, version and build of each virtual package.
+        moment: in seconds since 1970; packages that came later do not count.
+    """
+    import rattler
+    from rattler.exceptions import InvalidMatchSpecError, SolverError
+
+    opened = [
+        rattler.SparseRepoData(rattler.Channel(channel), subdir, file) for file, channel, subdir in lists
+    ]
+    names = {rattler.Channel(channel).base_url: channel for _, channel, _ in lists}
+    machine = [
+        rattler.GenericVirtualPackage(
+            rattler.PackageName(name), rattler.Version(version), rattler.BuildString(build)
+        )
+        for name, version, build in virtual
+    ]
+    end = datetime.datetime.fromtimestamp(moment, datetime.timezone.utc)
+    try:
+        records = asyncio.run(
+            rattler.solve_with_sparse_repodata(
+                [rattler.MatchSpec(spec) for spec in specs], opened, virtual_packages=machine, exclude_newer=end,
+                package_format_selection=rattler.PackageFormatSelection.PREFER_CONDA,
+                timestamp_policy="allow-missing", add_pip_as_python_dependency=True,
+            )
+        )  # fmt: skip
+    except (InvalidMatchSpecError, SolverError) as err:
+        return {"unsolvable": str(err)}
+    return {
+        "packages": [
+            {
+                "name": record.name.normalized, "version": str(record.version), "build": str(record.build),
+                "filename": record.file_name, "channel": names.get(record.channel or "", ""),
+                "subdir": str(record.subdir),
+                "sha256": record.sha256.hex() if record.sha256 else "", "md5": record.md5.hex() if record.md5 else "",
+            }
+            for record in records
+        ]
+    }  # fmt: skip

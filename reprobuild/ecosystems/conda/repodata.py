@@ -79,9 +79,7 @@ class Repodata:
         missing = sorted(name for name in names if (url, name) not in self._found)
         if not missing:
             return
-        if url not in self._files:
-            self._files[url] = self._fetch_list(url, self._folder / str(len(self._files)))
-        file, records = self._files[url], []
+        file, records = self._list_file(url), []
         if file is not None:
             job = {"file": str(file), "channel": channel, "subdir": subdir, "names": missing}
             try:
@@ -94,6 +92,15 @@ class Repodata:
             matches = [record for record in records if (split_filename(record.filename) or ("",))[0] == name]
             self._found[url, name] = tuple(sorted(matches, key=lambda record: record.filename))
 
+    def fetch_list(self, channel: str, subdir: str) -> Path | None:
+        """Return the file of a channel's list, or None if it has none for a subdir.
+
+        Raises:
+            FetchError: the list is not available.
+        """
+        with self._guard:
+            return self._list_file(f"{channel}/{subdir}")
+
     def list_packages(self, channel: str, subdir: str, name: str) -> tuple[RepodataEntry, ...]:
         """Return the packages of one name in a channel.
 
@@ -102,6 +109,11 @@ class Repodata:
         """
         self.load(channel, subdir, {name})
         return self._found[f"{channel}/{subdir}", name]
+
+    def _list_file(self, url: str) -> Path | None:
+        if url not in self._files:
+            self._files[url] = self._fetch_list(url, self._folder / str(len(self._files)))
+        return self._files[url]
 
     def _fetch_list(self, url: str, file: Path) -> Path | None:
         """Fetch the list of a subdir; return None if missing."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from reprobuild.infra.display import display_text, escape_text
 from reprobuild.infra.untrusted.yaml_documents import StrictLoader
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, SourceLocation
+from reprobuild.snapshot.model import CapturedCondaPackage, CondaRequest, ParseNote, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import NAME, PYPI, VERSION, make_package, merge_duplicates
 from reprobuild_portable import secrets
 
@@ -50,14 +50,6 @@ class PipLine(NamedTuple):
     line: int
     text: str
     pinned: bool
-
-
-class CondaRequest(NamedTuple):
-    """A package that conda was asked for, the number of the line, and a version without conditions or None."""
-
-    line: int
-    name: str
-    version: str | None
 
 
 class EnvironmentRequests(NamedTuple):
@@ -95,7 +87,9 @@ def read_requests(data: bytes, file: str) -> EnvironmentRequests:
         SnapshotError: as `parse`.
     """
     reader = _read_document(data, file)
-    return EnvironmentRequests(tuple(reader.requests), tuple(reader.pip_lines))
+    channels = _without_nodefaults(reader.channels)
+    requests = (replace(request, channels=channels) for request in reader.requests)
+    return EnvironmentRequests(tuple(requests), tuple(reader.pip_lines))
 
 
 def _read_document(data: bytes, file: str) -> _Reader:
@@ -198,10 +192,18 @@ class _Reader:
         elif named := re.match(NAME, item.value):
             request = _REQUEST.fullmatch(item.value)
             name = request["name"] if request else named[0]
-            self.requests.append(
-                CondaRequest(self._line(item), name, request["version"] if request else None)
-            )
+            self._ask(item, name, request["version"] if request else None)
             self._remark(self._line(item), OF_CONDA)
+
+    def _ask(self, item: yaml.ScalarNode, name: str, version: str | None) -> None:
+        line = self._line(item)
+        if text.secret_remark(self.file, line, self.rows[line - 1]) is None:
+            spec = secrets.strip_credentials(item.value)[0] if "://" in item.value else item.value
+            self.requests.append(
+                CondaRequest(
+                    place=SourceLocation(self.file, line), text=display_text(spec), name=name, version=version
+                )
+            )
 
     def _read_pip_line(self, item: yaml.ScalarNode) -> None:
         line = self._line(item)
@@ -262,7 +264,11 @@ def _add_channels(package: CapturedCondaPackage, channels: tuple[str, ...]) -> C
     """
     if package.channel is not None or not channels:
         return package
-    return replace(package, among=tuple(channel for channel in channels if channel != "nodefaults"))
+    return replace(package, among=_without_nodefaults(channels))
+
+
+def _without_nodefaults(channels: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(channel for channel in channels if channel != "nodefaults")
 
 
 def _mapping_items(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:

@@ -7,12 +7,13 @@ version must not be lost silently. If no list has a package of conda, pip instal
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from reprobuild.snapshot import text
-from reprobuild.snapshot.model import CapturedCondaPackage, ParseNote, Requirement
+from reprobuild.snapshot.model import CapturedCondaPackage, CondaRequest, ParseNote, Requirement
 from reprobuild.snapshot.parsers import pip_freeze
 from reprobuild.snapshot.parsers.conda_list import ASKED, PYPI
 from reprobuild.snapshot.parsers.conda_names import INTERPRETER
@@ -23,13 +24,20 @@ _FILE = "it names another file, which was not captured"
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel"})
 _INSTALLER = "an installer, which the image has"
 
-Read = tuple[tuple[CapturedCondaPackage, ...], tuple[Requirement, ...], tuple[ParseNote, ...]]
+
+class PipSection(NamedTuple):
+    """The packages of conda, the lines for pip, all remarks, and the requests for conda that no list answers."""
+
+    packages: tuple[CapturedCondaPackage, ...]
+    lines: tuple[Requirement, ...]
+    remarks: tuple[ParseNote, ...]
+    requests: tuple[CondaRequest, ...]
 
 
 def read_pip_section(
     data: bytes, file: str, packages: Iterable[CapturedCondaPackage], remarks: Sequence[ParseNote]
-) -> Read:
-    """Return the packages of conda, an environment.yml's pip lines, and all remarks.
+) -> PipSection:
+    """Return an environment.yml's pip lines, its requests for conda, and the packages and remarks of the snapshot.
 
     The lines are those of a freeze, and the remarks of the snapshot are updated. Without a package of conda itself, the
     pinned lines for pip and the requested Python are lines, too.
@@ -50,7 +58,7 @@ def read_pip_section(
     if is_alone:
         packages = ()
         rows += [
-            PipLine(request.line, f"{request.name}=={request.version}", pinned=True)
+            PipLine(request.place.line, f"{request.name}=={request.version}", pinned=True)
             for request in requests.conda
             if request.version and request.name in (INTERPRETER, *_INSTALLERS)
         ]
@@ -62,9 +70,11 @@ def read_pip_section(
         if line.version or line.kind != "index" or _canonical_name(line) not in conda_names
     )
     known = {line.place.line for line in lines} | {remark.place.line for remark in unclear}
-    installers = {request.line for request in requests.conda if is_alone and request.name in _INSTALLERS}
+    installers = {
+        request.place.line for request in requests.conda if is_alone and request.name in _INSTALLERS
+    }
     notes = _update_remarks(remarks, file, known, installers, lists=lists)
-    return packages, lines, (*notes, *unclear)
+    return PipSection(packages, lines, (*notes, *unclear), () if lists else requests.conda)
 
 
 def _update_remarks(

@@ -121,7 +121,11 @@ SOURCES = (
         "https://pip.pypa.io/en/stable/reference/requirements-file-format/",
     ),
     SampleSource(
-        ("`environment.yml` with Python", "`environment.yml` without Python"),
+        (
+            "`environment.yml` with Python",
+            "`environment.yml` without Python",
+            "`environment.yml` with requests",
+        ),
         "https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html",
     ),
 )

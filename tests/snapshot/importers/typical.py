@@ -150,4 +150,5 @@ TYPICAL: dict[str, dict[str, str]] = {
         "environment.yml": "channels: [main]\ndependencies:\n- python=3.11.7=h1_0\n- pip:\n  - click==8.1.7\n",
     },
     "`environment.yml` without Python": {"environment.yml": "dependencies:\n- pip:\n  - click==8.1.7\n"},
+    "`environment.yml` with requests": {"environment.yml": "dependencies:\n- python=3.11\n- numpy\n"},
 }  # fmt: skip
