@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 
 import msgspec
@@ -11,7 +10,7 @@ from reprobuild.config.overrides import is_named
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.snapshot.file_kinds import field_of, is_environment
-from reprobuild.snapshot.model import ParseNote, Requirement, Snapshot
+from reprobuild.snapshot.model import CondaRequest, ParseNote, Requirement, Snapshot
 from reprobuild.snapshot.parsers.conda_list import ASKED
 
 UNREAD = "unread-line"  # the class of such lines
@@ -33,7 +32,7 @@ def make_resolution(line: Requirement, outcome: Outcome, reason: str, kind: str 
 def unread_remarks(snapshot: Snapshot) -> list[ParseNote]:
     """Return the remarks on package list lines that are not understood; such a line may have named a package.
 
-    A request for a package of conda is none of them: see `conda_requests`.
+    A request for a package of conda is none of them: see `open_conda_requests`.
     """
     conda = {package.place.file for package in snapshot.conda}
     if "requirements.txt" in snapshot.absent:  # no other file explains an environment.yml
@@ -58,26 +57,20 @@ def rule_unread(snapshot: Snapshot) -> list[Resolution]:
     return [*unread, *rule_conda_requests(snapshot)]
 
 
-def conda_requests(snapshot: Snapshot) -> list[tuple[str, ParseNote]]:
-    """Return each package that a file asks conda for, with its remark, where no file says what conda installed."""
-    remarks = [remark for remark in snapshot.remarks if remark.reason == ASKED]
-    return [(_name_request(remark.text), remark) for remark in remarks]
-
-
-def _name_request(text: str) -> str:
-    """Return the name in `- conda-forge::numpy>=1.26`."""
-    name = re.match(r"[A-Za-z0-9_][\w.-]*", text.lstrip("- \"'").rpartition("::")[2])
-    return name[0] if name else text
+def open_conda_requests(snapshot: Snapshot) -> list[CondaRequest]:
+    """Return each package that a file asks conda for, where no file says what conda installed."""
+    return [request for request in snapshot.conda_requests if request.is_open]
 
 
 def rule_conda_requests(snapshot: Snapshot) -> list[Resolution]:
     """Return a resolution for each package that a file asks conda for."""
     return [
         Resolution(
-            file=remark.place.file, line=remark.place.line, subject=name, outcome="unresolved", kind=CONDA_REQUEST,
-            reason=f"conda was asked for it, and no file says what conda installed: {remark.text}",
+            file=request.place.file, line=request.place.line, subject=request.name, outcome="unresolved",
+            kind=CONDA_REQUEST,
+            reason=f"conda was asked for it, and no file says what conda installed: {request.text}",
         )
-        for name, remark in conda_requests(snapshot)
+        for request in open_conda_requests(snapshot)
     ]  # fmt: skip
 
 

@@ -21,7 +21,13 @@ from reprobuild.resolve.environment.path_mapping import place_repositories, unqu
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence
 from reprobuild.resolve.interpreter.proposal import PythonLimits, propose_python
-from reprobuild.resolve.line_resolutions import CONDA_REQUEST, EXPORT, UNREAD, conda_requests, unread_remarks
+from reprobuild.resolve.line_resolutions import (
+    CONDA_REQUEST,
+    EXPORT,
+    UNREAD,
+    open_conda_requests,
+    unread_remarks,
+)
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.sources.captured_sources import rule_losses
@@ -154,9 +160,9 @@ def _conda_requests(snapshot: Snapshot, decisions: Decisions) -> Iterator[Snapsh
     """Yield the question for packages that a file asks conda for; the first answer is a file of what is installed."""
     accepted = set(decisions.accept)
     names = [
-        name
-        for name, remark in conda_requests(snapshot)
-        if not {CONDA_REQUEST, name, f"{remark.place.file}:{remark.place.line}"} & accepted
+        request.name
+        for request in open_conda_requests(snapshot)
+        if not {CONDA_REQUEST, request.name, str(request.place)} & accepted
     ]
     if names and not _is_solved(snapshot, decisions):
         started = snapshot.imported.started if snapshot.imported else ""

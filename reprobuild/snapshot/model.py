@@ -131,7 +131,8 @@ class CondaRequest(Struct, frozen=True, kw_only=True):
     """A package that a file asks conda for.
 
     `text` is the requirement in conda's form, without credentials; `version` is set if it is a version without
-    conditions. `channels` are those of the whole file.
+    conditions. `channels` are those of the whole file. `is_open` is False for a Python and for installers that the
+    image has without conda, too.
     """
 
     place: SourceLocation
@@ -139,6 +140,7 @@ class CondaRequest(Struct, frozen=True, kw_only=True):
     name: str
     version: str | None = None
     channels: tuple[str, ...] = ()
+    is_open: bool = True
 
 
 class ReportedValue(Struct, frozen=True, kw_only=True):

@@ -132,7 +132,10 @@ def test_the_files_are_fetched_and_each_line_is_solved(around: ResolveContext, t
 def test_channels_come_in_the_order_of_the_file(
     nala: str, named: list[str], version: str, around: ResolveContext, tmp_path: Path
 ) -> None:
-    assert versions(solve(tmp_path, around, ["python=3.11", nala], channels=named))["nala"] == version
+    solved = solve(tmp_path, around, ["python=3.11", nala], channels=named)
+    assert [(one.version, one.place.file) for one in solved.snapshot.conda if one.name == "nala"] == [
+        (version, "environment.yml")
+    ]
 
 
 def test_channels_of_the_machine_come_after_those_of_the_file(

@@ -9,7 +9,7 @@ import pytest
 from reprobuild.errors import SnapshotError
 from reprobuild.lock.file import read_lock
 from reprobuild.resolve.interpreter.evidence import gather_evidence
-from reprobuild.resolve.line_resolutions import UNREAD, conda_requests, rule_conda_requests, rule_unread
+from reprobuild.resolve.line_resolutions import UNREAD, open_conda_requests, rule_conda_requests, rule_unread
 from reprobuild.snapshot.read import read_snapshot
 from tests.conftest import reprobuild
 
@@ -51,9 +51,8 @@ def test_alone_its_lines_for_pip_are_a_freeze(tmp_path: Path) -> None:
     ]
     snapshot = read_snapshot(tmp_path)
     assert snapshot.requirements[0].commit == COMMIT
-    assert [(name, remark.place.line, remark.reason) for name, remark in conda_requests(snapshot)] == [
-        ("numpy", 6, ALONE)
-    ]
+    assert [(one.name, one.place.line) for one in open_conda_requests(snapshot)] == [("numpy", 6)]
+    assert [remark.reason for remark in snapshot.remarks if remark.place.line == 6] == [ALONE]
     assert [one.name for one in snapshot.conda if one.channel == "pypi"] == ["foo"]
 
 
@@ -86,7 +85,8 @@ def test_a_file_written_by_hand_is_not_lost(tmp_path: Path) -> None:
     ("line", "name"),
     [
         ("numpy=1.26.4", "numpy"), ("numpy >=1.26,<2", "numpy"), ("conda-forge::py-xgboost=2.*", "py-xgboost"),
-        ("'pytorch::pytorch-cuda=12.1'", "pytorch-cuda"), ("numpy[version='>=1']", "numpy"),
+        ("'pytorch::pytorch-cuda=12.1'", "pytorch-cuda"), ("conda-forge::numpy", "numpy"),
+        ("numpy[version='>=1']", "numpy"),
     ],
 )  # fmt: skip
 def test_a_package_that_conda_was_asked_for_has_its_name(line: str, name: str, tmp_path: Path) -> None:

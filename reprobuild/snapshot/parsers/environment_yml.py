@@ -189,21 +189,18 @@ class _Reader:
         if match and (match["build"] or self.export):
             channel = match["channel"] and escape_text(secrets.strip_credentials(match["channel"])[0])
             self._keep(item, match["name"], match["version"], build=match["build"], channel=channel)
-        elif named := re.match(NAME, item.value):
+        elif named := re.match(NAME, item.value.rpartition("::")[2]):
             request = _REQUEST.fullmatch(item.value)
-            name = request["name"] if request else named[0]
-            self._ask(item, name, request["version"] if request else None)
+            self._ask(item, named[0], request["version"] if request else None)
             self._remark(self._line(item), OF_CONDA)
 
     def _ask(self, item: yaml.ScalarNode, name: str, version: str | None) -> None:
         line = self._line(item)
-        if text.secret_remark(self.file, line, self.rows[line - 1]) is None:
-            spec = secrets.strip_credentials(item.value)[0] if "://" in item.value else item.value
-            self.requests.append(
-                CondaRequest(
-                    place=SourceLocation(self.file, line), text=display_text(spec), name=name, version=version
-                )
-            )
+        spec = secrets.strip_credentials(item.value)[0] if "://" in item.value else item.value
+        if text.secret_remark(self.file, line, self.rows[line - 1]):
+            spec, version = name, None
+        place = SourceLocation(self.file, line)
+        self.requests.append(CondaRequest(place=place, text=display_text(spec), name=name, version=version))
 
     def _read_pip_line(self, item: yaml.ScalarNode) -> None:
         line = self._line(item)

@@ -70,11 +70,18 @@ def read_pip_section(
         if line.version or line.kind != "index" or _canonical_name(line) not in conda_names
     )
     known = {line.place.line for line in lines} | {remark.place.line for remark in unclear}
+    conda_requests = [
+        replace(request, is_open=not (is_alone and _is_closed(request))) for request in requests.conda
+    ]
     installers = {
-        request.place.line for request in requests.conda if is_alone and request.name in _INSTALLERS
+        request.place.line for request in conda_requests if is_alone and request.name in _INSTALLERS
     }
     notes = _update_remarks(remarks, file, known, installers, lists=lists)
-    return PipSection(packages, lines, (*notes, *unclear), () if lists else requests.conda)
+    return PipSection(packages, lines, (*notes, *unclear), () if lists else tuple(conda_requests))
+
+
+def _is_closed(request: CondaRequest) -> bool:
+    return request.name in _INSTALLERS or bool(request.name == INTERPRETER and request.version)
 
 
 def _update_remarks(
