@@ -101,6 +101,7 @@ def test_choices_that_are_off_are_not_mounted(run: Run) -> None:
     assert run('echo "${REPROBUILD_CHOICES-}"', "--choices", "off").stdout == "\n"
 
 
+@pytest.mark.long  # `make proof PROOF_ARGS=choices` compiles in twenty containers
 def test_verify_probes_compiled_code_with_saved_choices(run: Run, out: Path, env: Mapping[str, str]) -> None:
     """The example has no compiler, so these probes and their control are not applicable there."""
     run(COMPILE, "--save-choices")

@@ -78,6 +78,7 @@ def test_a_mistake_is_told_before_a_job_is_asked_for(folder: Path) -> None:
     assert _read(folder, "left") == ""
 
 
+@pytest.mark.long
 def test_other_schedulers_start_the_workers_themselves(built_example: Built, tmp_path: Path) -> None:
     words = ("--engine", "builtin", "--store", built_example.store, "-v", f"{CLEAN_FOLDER}:/scripts:ro")
     (tmp_path / "theirs").mkdir()

@@ -49,7 +49,9 @@ def test_the_verdict_has_results(expected: dict[str, Any]) -> None:
     assert [comparison["verdict"] for comparison in expected["comparisons"]] == ["identical"]
 
 
-@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
+@pytest.mark.parametrize(
+    "engine", ["docker", *(pytest.param(name, marks=pytest.mark.long) for name in ("podman", "apptainer"))]
+)
 def test_another_engine(
     engine: str, expected: dict[str, Any], built_example: Built, podman_env: Mapping[str, str],
     apptainer_env: Mapping[str, str], tmp_path: Path,

@@ -105,6 +105,7 @@ def test_the_tour(env: dict[str, str], tmp_path: Path) -> None:
     run_guide(text, tmp_path, {"here": here(env)}, {"EXAMPLE": EXAMPLE})
 
 
+@pytest.mark.long
 def test_on_a_laptop(env: dict[str, str], tmp_path: Path) -> None:
     command = "python train.py --steps 2 --out /results/out.ckpt"
     yours = {"SNAPSHOT": EXAMPLE / "snapshot", "DECISIONS": EXAMPLE / "reprobuild.yaml", "COMMAND": command}
@@ -150,6 +151,7 @@ def ci_env(env: dict[str, str], python_with_pip: Path, tmp_path: Path) -> dict[s
     return {**env, "PATH": f"{python_with_pip.parent}:{env['PATH']}", "HOME": str(tmp_path / "home")}
 
 
+@pytest.mark.long
 def test_in_ci(built_example: Built, env: dict[str, str], ci_env: dict[str, str], tmp_path: Path) -> None:
     """The steps of GitHub's job are run, each in a shell of its own; no line of GitLab's is missing among them."""
     work = tmp_path / "project"

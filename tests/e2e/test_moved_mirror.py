@@ -75,6 +75,7 @@ def moved_mirror(built_example: Built, tmp_path: Path) -> Iterator[dict[str, str
         server.server_close()
 
 
+@pytest.mark.long
 def test_the_difference_is_named(built_example: Built, moved_mirror: dict[str, str], tmp_path: Path) -> None:
     lock = tmp_path / "later.lock"
     store = ["--store", str(tmp_path / "store"), "--decisions", str(EXAMPLE / "reprobuild.yaml")]

@@ -172,6 +172,7 @@ def test_each_place_of_a_login(
     assert other.headers("Authorization") == [None, None]  # where it leads to, the login does not go
 
 
+@pytest.mark.long
 def test_the_whole_run(
     private: str, served: tuple[Served, Served], snapshot: Path, tmp_path: Path, built_example: Built
 ) -> None:

@@ -36,6 +36,7 @@ def out(built_example: Built, squashfs: dict[str, str], tmp_path_factory: pytest
     return out
 
 
+@pytest.mark.long
 def test_the_sif_holds_the_image(out: Path, built_example: Built, squashfs: dict[str, str]) -> None:
     """Its tree, less what is Apptainer's, and its configuration give the image's tree digest."""
     sif = read_sif(out / "image.sif")

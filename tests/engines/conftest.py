@@ -122,8 +122,12 @@ class Running:
 
 
 @pytest.fixture(
-    scope="module", params=[None, ("classic",), ("own", "--suite", "own"), "podman", "builtin", "copying"],
-    ids=["in-use", "classic", "own-suite", "podman", "builtin", "copying"],
+    scope="module",
+    params=[
+        pytest.param(None, id="in-use"), pytest.param(("classic",), id="classic"),
+        pytest.param(("own", "--suite", "own"), id="own-suite", marks=pytest.mark.long),
+        *(pytest.param(name, id=name) for name in ("podman", "builtin", "copying")),
+    ],
 )  # fmt: skip
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The engine in use, Docker's classic store, the system's own Docker, podman, and ours, which may copy."""

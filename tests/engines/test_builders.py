@@ -48,8 +48,12 @@ def test_the_small_lock_has_what_maintainer_scripts_make(small: Small) -> None:
 
 @pytest.mark.parametrize(
     "engine",
-    [None, ("classic",), ("own", "--suite", "own"), "podman"],
-    ids=["in-use", "classic", "own-suite", "podman"],
+    [
+        pytest.param(None, id="in-use"),
+        pytest.param(("classic",), id="classic"),
+        pytest.param(("own", "--suite", "own"), id="own-suite", marks=pytest.mark.long),
+        pytest.param("podman", id="podman", marks=pytest.mark.long),
+    ],
     indirect=True,
     scope="module",
 )

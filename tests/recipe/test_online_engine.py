@@ -30,6 +30,8 @@ from tests.recipe.online_sources import DIRECT, Sources, push_start_image, serve
 sys.path.insert(0, str(ROOT / "dev"))
 from private_registry import Registry, prepare  # a script of dev/, which is no package
 
+pytestmark = pytest.mark.long  # the recipe of `tests/recipe/test_online.py` in a real engine
+
 REFERENCE = "online:1"
 # What shows environment, seed, sources and distributions.
 PROGRAM = """

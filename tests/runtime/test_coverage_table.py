@@ -15,6 +15,7 @@ def drawn(torch_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return seed_table.draw_all(seed_table.make_environment(torch_python, folder / "environment"), folder)
 
 
+@pytest.mark.long
 def test_the_document_has_the_tables(drawn: dict[str, list[seed_table.Draws]]) -> None:
     text = seed_table.DOCUMENT.read_text()
     written = text.partition(seed_table.BEGIN)[2].partition(seed_table.END)[0]
