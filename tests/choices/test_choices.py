@@ -411,6 +411,7 @@ def test_the_first_rank_saves(out: Path, env: Mapping[str, str]) -> None:
         assert (out / "choices").exists() is (rank == "0")
 
 
+@pytest.mark.long
 def test_another_cluster_uses_the_choices_of_a_bundle_after_consent(
     run: Run, out: Path, built_example: Built, tmp_path: Path, env: Mapping[str, str]
 ) -> None:

@@ -516,6 +516,7 @@ def test_a_port_that_is_taken_is_said_by_the_first_node(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_drift_of_real_ranks_is_seen(torch_python: Path, tmp_path: Path) -> None:
     """Three nodes' torchruns on this machine: in the second launch one rank rounds downwards, and in the first none."""
     planted = tmp_path / "planted"

@@ -83,6 +83,7 @@ LOSES_POWER = r"""
 HANGS = """test "$SLURMD_NODENAME" != n3 || exec sleep 600; echo '{"came": true}'; exit 1"""
 
 
+@pytest.mark.long
 def test_a_node_that_loses_power_is_told_from_one_that_hangs(tmp_path: Path) -> None:
     """Slurm itself finds out, and ends what it waits for; a node that does not end is waited for as long as is said."""
     check = shlex.join([sys.executable, "-c", PROGRAM])

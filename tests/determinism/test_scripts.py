@@ -24,6 +24,8 @@ from tests.determinism.scripts.program import FORMATS
 PROGRAM = Path(__file__).parent / "scripts" / "program.py"
 NAMES = [each.__name__ for each in FORMATS]
 AT_ONCE = 6  # the scripts sleep most of the time
+QUICK = NAMES[::4]
+PARAMETERS = [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
 
 
 def judged(name: str, fault: int) -> WorkComparison:
@@ -42,20 +44,26 @@ def results(name: str, folder: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
-    return {name: results(name, tmp_path_factory.mktemp(name)) for name in NAMES}
+def names(pytestconfig: pytest.Config) -> list[str]:
+    """The scripts of this run."""
+    return [name for name in NAMES if (name not in QUICK) == pytestconfig.getoption("--long")]
 
 
 @pytest.fixture(scope="module")
-def clean() -> dict[str, WorkComparison]:
+def counts(names: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    return {name: results(name, tmp_path_factory.mktemp(name)) for name in names}
+
+
+@pytest.fixture(scope="module")
+def clean(names: list[str]) -> dict[str, WorkComparison]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(NAMES, pool.map(lambda name: judged(name, 0), NAMES), strict=True))
+        return dict(zip(names, pool.map(lambda name: judged(name, 0), names), strict=True))
 
 
 @pytest.fixture(scope="module")
-def faulty(counts: dict[str, int]) -> dict[tuple[str, int], WorkComparison]:
+def faulty(names: list[str], counts: dict[str, int]) -> dict[tuple[str, int], WorkComparison]:
     """What is said of each script with its first result drawn, and with its last one."""
-    todo = [(name, fault) for name in NAMES for fault in sorted({1, counts[name]})]
+    todo = [(name, fault) for name in names for fault in sorted({1, counts[name]})]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(todo, pool.map(lambda each: judged(*each), todo), strict=True))
 
@@ -64,13 +72,13 @@ def test_there_are_enough() -> None:
     assert len(NAMES) == len(set(NAMES)) >= 40
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PARAMETERS)
 def test_other_times_are_no_drift(name: str, clean: dict[str, WorkComparison]) -> None:
     found = clean[name]
     assert found.verdict == "identical", found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PARAMETERS)
 def test_other_results_are_drift(
     name: str, faulty: dict[tuple[str, int], WorkComparison], counts: dict[str, int]
 ) -> None:

@@ -130,9 +130,9 @@ def bare_list(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "options", "outcome"),
     [
-        (uv_lock, (), "pinned"),
+        pytest.param(uv_lock, (), "pinned", marks=pytest.mark.long),
         (poetry_lock, (), "pinned"),
-        (wandb_run, (), "pinned"),
+        pytest.param(wandb_run, (), "pinned", marks=pytest.mark.long),
         (mlflow_model, (), "pinned"),
         (bare_list, ("--as-of", "2024-01-15"), "solved"),
     ],

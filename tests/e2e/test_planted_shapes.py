@@ -214,6 +214,7 @@ def test_there_are_two_hundred_of_sixty_shapes(plants: list[Plant]) -> None:
     assert min(places.values()) >= 4
 
 
+@pytest.mark.long
 def test_what_is_committed_is_refused_by_name(plants: list[Plant], work: Work, tmp_path: Path) -> None:
     assert work.refused.returncode != 0
     assert re.search(r"clone: settings\.txt:\d+: this looks like a secret", work.refused.stderr)
@@ -227,6 +228,7 @@ def test_a_planted_value_would_be_seen(plants: list[Plant], tmp_path: Path) -> N
         assert seen([plant], b"x" + form + b"\n", tmp_path) == [(plant.shape, plant.place)]
 
 
+@pytest.mark.long
 def test_no_value_is_in_what_is_built_kept_or_said(plants: list[Plant], work: Work, tmp_path: Path) -> None:
     assert {"reprobuild.lock", "Dockerfile", "Apptainer.def", "image.json", "b.tar"} <= work.names
     assert b"clone" in work.built  # the source, unpacked
@@ -234,6 +236,7 @@ def test_no_value_is_in_what_is_built_kept_or_said(plants: list[Plant], work: Wo
     assert seen(plants, work.said, tmp_path) == []
 
 
+@pytest.mark.long
 def test_at_most_two_values_are_in_a_snapshot(plants: list[Plant], work: Work, tmp_path: Path) -> None:
     found = seen(plants, work.snapshots, tmp_path)
     assert len(found) <= AT_MOST, found

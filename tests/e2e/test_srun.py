@@ -97,6 +97,7 @@ def jobs(
     return Jobs(found, done.stdout, done.stderr)
 
 
+@pytest.mark.long
 def test_every_rank_has_its_rank_the_world_and_a_stream_of_its_own(jobs: Jobs) -> None:
     ranks = jobs.ranks["first"]
     assert [one["SLURM_PROCID"] for one in ranks] == ["0", "1", "2"]

@@ -99,6 +99,7 @@ def same_tree(one: Path, other: Path) -> bool:
     return differences(layout_tree(read_layout(one)), layout_tree(read_layout(other))) == []
 
 
+@pytest.mark.long
 def test_the_definition_file_gives_the_tree_of_the_native_builder(
     small: Small, apptainer_env: Env, tmp_path: Path
 ) -> None:

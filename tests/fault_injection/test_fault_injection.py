@@ -25,6 +25,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("subject"))
 
 
+@pytest.mark.long
 def test_kills_full_disks_and_two_at_once(subject: Path, tmp_path: Path) -> None:
     """Few cases of each kind, and of the four kills at least one that came before the end: `make proof` has fifty."""
     evidence = tmp_path / "evidence.json"

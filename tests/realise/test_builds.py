@@ -55,6 +55,7 @@ def test_an_archive_of_a_repository_tells_its_version_when_it_is_built(bench: Be
     assert [(wheel.name, wheel.version) for wheel in sealed.realised.wheels] == [("made", "1.5")]
 
 
+@pytest.mark.long
 def test_an_extension_is_compiled_to_the_same_bytes_twice(bench: Bench) -> None:
     lock = bench.lock(sdists=[bench.sdist("made", "1.5", COMPILED)])
     assert lock.sdists[0].building.compiles

@@ -125,6 +125,7 @@ def as_document(lock: Lock) -> object:
     return {**msgspec.to_builtins(lock), "decisions": msgspec.to_builtins(lock.decisions)}
 
 
+@pytest.mark.long
 def test_the_filters_hold_without_read_lock(honest: Lock) -> None:
     refused = 0
     shown = reaching(honest)

@@ -91,6 +91,7 @@ def with_arguments(script: str, definition: str) -> str:
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: arguments.get(match[1], ""), script)
 
 
+@pytest.mark.long
 def test_a_text_is_refused_or_a_value(honest: Lock, store: Store) -> None:
     before = dict(render_from_network(honest, store, None).texts)  # type: ignore[arg-type]  # the lock is sealed
     shape = instructions(before["Dockerfile"]), sections(before["Apptainer.def"])

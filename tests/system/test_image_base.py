@@ -189,6 +189,7 @@ def check_vendor(found: dict[str, tuple[TarEntry, bytes]]) -> None:
     assert not {"etc/issue", "var/log/vendor.log", "tmp/left", "usr/share/doc/base-files"} & found.keys()
 
 
+@pytest.mark.long
 def test_packages_over_an_image_are_the_same_for_root_and_an_ordinary_user(
     with_plocate: Base, store: Store, shared_tmp: Path
 ) -> None:
