@@ -93,12 +93,15 @@ def _questions(
     is_empty = (
         snapshot.captured and "requirements.txt" not in snapshot.absent
     )  # a Python without distributions
-    if not (snapshot.requirements or snapshot.conda or is_empty):
+    requests = bool(snapshot.conda_requests) and CONDA_REQUEST not in decisions.accept
+    if not (snapshot.requirements or snapshot.conda or is_empty or requests):
         yield SnapshotQuestion(
             text="no list of distributions: `pip freeze > requirements.txt` in the environment that ran writes it",
             options=(),
         )
-    if not (snapshot.conda_requests and _is_solved(snapshot, decisions)):  # else conda's
+    if not (
+        requests and (_is_solved(snapshot, decisions) or open_conda_requests(snapshot))
+    ):  # else conda's Python
         yield from _python_question(snapshot, decisions, pinned)
     yield from _open_lines(snapshot, lines, decisions)
     yield from _local_sources(snapshot, lines, decisions)

@@ -21,6 +21,7 @@ from reprobuild.resolve.conda.packages import resolve_conda
 from reprobuild.resolve.conda.solve_requests import solve_conda_requests
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import rule_unread
+from reprobuild.resolve.readiness import list_questions
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
 from tests.conda_packages import Spec, index_channel, write_package
@@ -306,6 +307,26 @@ def test_a_file_is_locked_by_what_show_proposes(
     assert solved == {"libzed", "nala", "pip", "python"}
     answered = reprobuild("show", path, *options, env=env).stdout
     assert "can be frozen: yes" in answered
+
+
+@pytest.mark.parametrize(
+    "rows", ["- nala\n", "- python\n- nala\n", "- python=3.11\n- nala\n", "- nala\n- pip: [six]\n"]
+)
+def test_a_day_answers_for_the_python_and_the_list_too(rows: str, tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text(f"dependencies:\n{rows}")
+    snapshot = read_snapshot(tmp_path)
+    options = dict.fromkeys(
+        option for question in list_questions(snapshot, Decisions()) for option in question.options
+    )
+    assert [*options] == ["--as-of DATE", "--accept no-apt-list"]
+    answered = Decisions(as_of="2023-01-01", accept=("no-apt-list",))
+    assert list_questions(snapshot, answered) == ()
+
+
+def test_without_the_requests_the_python_is_a_question(tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text("dependencies:\n- nala\n- pip: [six==1.16.0]\n")
+    questions = list_questions(read_snapshot(tmp_path), Decisions(accept=("conda-request", "no-apt-list")))
+    assert [question.text.partition(":")[0] for question in questions] == ["Python"]
 
 
 def test_pip_installs_no_other_version_of_what_conda_has(
