@@ -26,6 +26,9 @@ FAILING = {
     "bisect": ["{}", "{}"],
     "build": ["{}"],
     "cluster gather": ["{}", "{}"],
+    "cluster gather-traces": ["{}"],
+    "cluster trace": ["{}"],
+    "cluster trace-worker": ["{}", "--output", "{}"],
     "cluster gather-pods": ["{}", "{}", "--nodes", "2"],
     "cluster job": ["{}", "--nodes", "2", "--repository", "registry.invalid/name"],
     "cluster run": ["{}"],
@@ -168,7 +171,9 @@ def test_refused_lines_are_in_the_document_one_by_one(said: Said, tmp_path: Path
     assert {line["outcome"] for line in error["refused"]} == {"unresolved"}
 
 
-@pytest.mark.parametrize("command", sorted(set(NEEDY) - {"bisect", "compare", "trace"}))
+@pytest.mark.parametrize(
+    "command", sorted(set(NEEDY) - {"bisect", "compare", "trace", "cluster trace", "cluster trace-worker"})
+)
 def test_a_missing_argument_leads_to_a_whole_example(command: str, said: Said) -> None:
     code, error = failed(said, *command.split())
     assert code == 2
