@@ -42,6 +42,7 @@ def run_cells(path: Path) -> list[Any]:
     return shown
 
 
+@pytest.mark.long
 def test_the_notebook(
     built_example: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

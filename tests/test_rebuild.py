@@ -390,6 +390,7 @@ def test_what_compressed_a_file_that_is_none(tmp_path: Path) -> None:
     assert compressor_of(tmp_path / "image.sif") is None
 
 
+@pytest.mark.long
 def test_a_runtime_package_that_is_kept_nowhere(built_example: Built, tmp_path: Path) -> None:
     """Sealed by a reprobuild whose own part is gone: what is made instead, and every file of it, is named."""
     store = Store(built_example.store)

@@ -68,8 +68,8 @@ def processes(mark: str) -> list[bytes]:
         ("builtin", signal.SIGINT, 1),
         ("builtin", signal.SIGTERM, 1),
         ("builtin", signal.SIGTERM, 3),
-        ("podman", signal.SIGINT, 1),
         # Each takes a minute: `pytest --long`.
+        pytest.param("podman", signal.SIGINT, 1, marks=pytest.mark.long),
         pytest.param("podman", signal.SIGTERM, 1, marks=pytest.mark.long),
         pytest.param("podman", signal.SIGTERM, 3, marks=pytest.mark.long),
         pytest.param("apptainer", signal.SIGINT, 1, marks=pytest.mark.long),

@@ -17,6 +17,8 @@ from tests.determinism.planted import CLEAN_FOLDER
 
 REFUSED = "no container engine answers (tried apptainer)"
 
+pytestmark = pytest.mark.long  # tests/cluster/test_slurm.py starts a job of nodes, too
+
 
 @pytest.fixture(scope="module")
 def folder(
@@ -78,7 +80,6 @@ def test_a_mistake_is_told_before_a_job_is_asked_for(folder: Path) -> None:
     assert _read(folder, "left") == ""
 
 
-@pytest.mark.long
 def test_other_schedulers_start_the_workers_themselves(built_example: Built, tmp_path: Path) -> None:
     words = ("--engine", "builtin", "--store", built_example.store, "-v", f"{CLEAN_FOLDER}:/scripts:ro")
     (tmp_path / "theirs").mkdir()

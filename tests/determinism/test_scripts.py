@@ -24,7 +24,7 @@ from tests.determinism.scripts.program import FORMATS
 PROGRAM = Path(__file__).parent / "scripts" / "program.py"
 NAMES = [each.__name__ for each in FORMATS]
 AT_ONCE = 6  # the scripts sleep most of the time
-QUICK = NAMES[::4]
+QUICK = NAMES[2::4]
 PARAMETERS = [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
 
 

@@ -34,6 +34,7 @@ def test_every_probe_in_full_and_in_short(tensorflow: Path) -> None:
     assert full["fingerprint"]["versions"]["tensorflow-cpu"] == "2.21.0"
 
 
+@pytest.mark.long
 def test_draws_and_training_depend_on_the_seed(tensorflow: Path) -> None:
     ask = {"quick": True, "modes": ["profile"], "only": TENSORFLOW}
     one, two = (
