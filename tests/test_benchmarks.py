@@ -418,6 +418,7 @@ def test_the_made_index_has_what_is_locked() -> None:
     assert sizes[0] > 1000 < sizes[-1] // 100  # some projects have a hundred times as many files as others
 
 
+@pytest.mark.long
 def test_resolving_is_measured_on_few_packages(tmp_path: Path) -> None:
     seconds, ratio = resolving.measure(asked=["adduser"], count=40, pairs=1)
     assert (seconds.unit, seconds.limit) == ("s", resolving.LIMIT)
@@ -451,6 +452,7 @@ def test_a_program_that_ends_otherwise_has_no_peak() -> None:
         measure.peak_of([sys.executable, "-c", ""], 1)
 
 
+@pytest.mark.long
 def test_each_peer_writes_a_dockerfile_of_the_same_packages(tmp_path: Path) -> None:
     programs = peers.install(tmp_path / "peers")
     for name, argv in peers.commands(rendering.make_lock(3, 2), programs, tmp_path).items():

@@ -61,6 +61,7 @@ def guilty(document: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the built-in engine")
+@pytest.mark.long
 def test_a_killed_search_goes_on(bench: Bench, tmp_path: Path) -> None:
     mark = f"{time.time_ns()}"  # of this search: an earlier one is remembered
     for kill in (2, 5, 8):

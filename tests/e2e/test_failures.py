@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import EXAMPLE, Built, reprobuild
 
 SNAPSHOT = EXAMPLE / "snapshot"
@@ -44,6 +46,7 @@ def test_a_flipped_byte_in_a_stored_wheel_is_refused_and_the_next_run_recovers(
     assert code == 0, said
 
 
+@pytest.mark.long
 def test_an_unknown_version(built_example: Built, example_copy: Path, tmp_path: Path) -> None:
     freeze = example_copy / "snapshot" / "requirements.txt"
     right = freeze.read_text()

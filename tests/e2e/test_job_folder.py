@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.capture.repositories import git, new_origin, take, write
 from tests.conftest import reprobuild
 
 
+@pytest.mark.long
 def test_the_folder_of_the_job_is_in_the_image(test_store: Path, tmp_path: Path) -> None:
     top = new_origin(tmp_path)
     write(top, "kept.py", b"import sys; print('ran', sys.argv[1])\n")

@@ -74,6 +74,7 @@ def results(test_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Resul
     return Results(folder / "out", env, done.stdout)
 
 
+@pytest.mark.long
 def test_the_image_runs_with_the_build(results: Results) -> None:
     lock, _ = read_image(results.out)
     assert lock.interpreter.kind == "standalone"
@@ -91,6 +92,7 @@ def test_the_image_runs_with_the_build(results: Results) -> None:
     assert again.stdout.split()[1] == drawn
 
 
+@pytest.mark.long
 def test_docker_makes_the_same_tree_of_the_recipe(results: Results, tmp_path: Path) -> None:
     _, image = read_image(results.out)
     other = build(results.out, tmp_path / "layout", "docker.io/library/own-python")
@@ -99,6 +101,7 @@ def test_docker_makes_the_same_tree_of_the_recipe(results: Results, tmp_path: Pa
     assert tree_digest(tree, other.runtime) == image.tree
 
 
+@pytest.mark.long
 def test_the_build_is_fetched_again_from_the_mirror(results: Results, test_store: Path) -> None:
     lock, _ = read_image(results.out)
     assert lock.interpreter.file

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT, Built
 
 
@@ -14,6 +16,7 @@ def docker(*arguments: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_base_alone(built_example: Built) -> None:
     name = "reprobuild-test:base"
     context = built_example.out / "context"

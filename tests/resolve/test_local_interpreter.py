@@ -205,8 +205,10 @@ def test_path_leads_to_it(scene: Scene, made: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("variable", "below"),
-    [("UV_PYTHON_INSTALL_DIR", ""), ("XDG_DATA_HOME", "uv/python"), ("HOME", ".local/share/uv/python"),
-     ("ASDF_DATA_DIR", "installs/python"), ("MISE_DATA_DIR", "installs/python"), ("HOME", ".pyenv/versions")],
+    [("UV_PYTHON_INSTALL_DIR", ""), ("HOME", ".pyenv/versions"),
+     *(pytest.param(*row, marks=pytest.mark.long) for row in (
+         ("XDG_DATA_HOME", "uv/python"), ("HOME", ".local/share/uv/python"), ("ASDF_DATA_DIR", "installs/python"),
+         ("MISE_DATA_DIR", "installs/python")))],
 )  # fmt: skip
 def test_each_manager_has_its_folder(
     scene: Scene, made: Path, tmp_path: Path, variable: str, below: str

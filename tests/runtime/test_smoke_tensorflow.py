@@ -44,6 +44,7 @@ def test_draws_and_training_depend_on_the_seed(tensorflow: Path) -> None:
     assert {name for name in one if one[name] != two[name]} == {"tensorflow_draws", "tensorflow_training"}
 
 
+@pytest.mark.long
 def test_planted_faults_are_drift(tensorflow: Path) -> None:
     names = ["tensorflow_draws", "tensorflow_scatter", "tensorflow_matmul"]
     found = planted(tensorflow, only=names, repeats=20)

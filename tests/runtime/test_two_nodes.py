@@ -99,6 +99,7 @@ def jobs(torch_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Jobs:
     return Jobs(first, second, again, said)
 
 
+@pytest.mark.long
 def test_all_ranks_of_both_nodes_agree_on_a_seed_which_is_said(jobs: Jobs) -> None:
     (seed,) = {rank["seed"] for rank in jobs.first}
     assert {rank["initial"] for rank in jobs.first} == {seed}
@@ -107,16 +108,19 @@ def test_all_ranks_of_both_nodes_agree_on_a_seed_which_is_said(jobs: Jobs) -> No
         assert "it was made of TORCHELASTIC_RUN_ID, MASTER_ADDR, MASTER_PORT" in text
 
 
+@pytest.mark.long
 def test_another_job_has_another_seed_and_other_results(jobs: Jobs) -> None:
     (seed,) = {rank["seed"] for rank in jobs.second}
     assert seed != jobs.first[0]["seed"]
     assert [jobs.first[0][name] == jobs.second[0][name] for name in ("torch", "weights")] == [False, False]
 
 
+@pytest.mark.long
 def test_the_seed_that_was_logged_gives_the_same_results(jobs: Jobs) -> None:
     assert jobs.again == jobs.first
 
 
+@pytest.mark.long
 def test_streams_are_the_ranks_own_and_torch_has_the_one_seed(jobs: Jobs) -> None:
     assert len({str(rank["torch"]) for rank in jobs.first}) == 1  # frameworks add their own offsets
     assert len({str(rank["weights"]) for rank in jobs.first}) == 1

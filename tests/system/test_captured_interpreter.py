@@ -63,6 +63,7 @@ def test_the_image_has_the_python_that_ran(
     assert said == "/opt/python /opt/env\n"
 
 
+@pytest.mark.long
 def test_on_its_machine_it_needs_no_include(
     python: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

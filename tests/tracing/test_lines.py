@@ -49,7 +49,11 @@ def origins_of(script: Path, folder: Path) -> list[Origin]:
     return find_origins(record(script, folder / "1"), record(script, folder / "2"))
 
 
-SLOW = ("as_completed", "imap_unordered")  # threads and processes that compute for seconds, line by line
+SLOW = (
+    "as_completed",
+    "async_order",
+    "imap_unordered",
+)  # threads and processes that compute for seconds, line by line
 FAULTS = [
     pytest.param(fault, id=fault.name, marks=[pytest.mark.long] if fault.name in SLOW else [])
     for fault in HERE

@@ -20,7 +20,7 @@ LOST = {
     "epoch": ("data order", 12, 10), "augmentation": ("generator (numpy.random)", 4, 4),
     "validation": ("optimizer", 12, 10), "transform": ("data order", 4, 4), "warmup": ("scheduler", 7, 6),
 }  # fmt: skip
-QUICK = ("epoch", "counter")
+QUICK = ("epoch",)
 PARAMETERS = [
     pytest.param(name, mode, id=f"{name}-{mode}", marks=[] if name in QUICK else [pytest.mark.long])
     for name in LOST

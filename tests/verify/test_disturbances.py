@@ -53,7 +53,12 @@ def test_host_and_image_have_the_same_names() -> None:
     assert AHEAD == disturbed.AHEAD
 
 
-@pytest.mark.parametrize("name", DISTURBANCES)
+QUICK = ("threads", "hash-seed", "clock")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in DISTURBANCES]
+)
 def test_each_disturbance_changes_its_own_part(name: str, built_example: Built, tmp_path: Path) -> None:
     out = copy(built_example, tmp_path)
     names = [*(other for other in DISTURBANCES if other != name), name]  # the first file that differs is told
