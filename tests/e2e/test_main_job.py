@@ -27,6 +27,15 @@ SNAPSHOT = EXAMPLE / "snapshot"
 DECISIONS = EXAMPLE / "reprobuild.yaml"
 
 
+@pytest.fixture(scope="module")
+def loaded(built_example: Built) -> Built:
+    """The example, whose image Docker has."""
+    layout = read_layout(built_example.out / "image")
+    digests = layout.config_digest, layout.manifest
+    docker.load(layout.folder, built_example.image.reference, digests, os.environ)
+    return built_example
+
+
 def train(built: Built, seed: int | None) -> Finished:
     task = Task(
         arguments=("python", "train.py", "--out", "/results/checkpoint.pt"),
@@ -136,8 +145,8 @@ def test_two_empty_stores_one_lock_equal_manifests(built_example: Built, tmp_pat
     assert image["manifest"] == built_example.image.manifest
 
 
-def test_one_seed_one_checkpoint(built_example: Built) -> None:
-    one, two, other, drawn = (train(built_example, seed) for seed in (7, 7, 8, None))
+def test_one_seed_one_checkpoint(loaded: Built) -> None:
+    one, two, other, drawn = (train(loaded, seed) for seed in (7, 7, 8, None))
     checkpoint = one.outputs["checkpoint.pt"]
     assert len(checkpoint) > 1000
     assert two.outputs["checkpoint.pt"] == checkpoint
@@ -145,17 +154,15 @@ def test_one_seed_one_checkpoint(built_example: Built) -> None:
     assert drawn.outputs["checkpoint.pt"] not in (checkpoint, other.outputs["checkpoint.pt"])
     logged = re.search(rb"Using seed: (\d+)", drawn.stderr)
     assert logged
-    assert train(built_example, int(logged.group(1))).outputs == drawn.outputs
+    assert train(loaded, int(logged.group(1))).outputs == drawn.outputs
 
 
-def test_the_uncommitted_change_is_in_effect(built_example: Built) -> None:
+def test_the_uncommitted_change_is_in_effect(loaded: Built) -> None:
     patch = (SNAPSHOT / "tinytrain.diff").read_text()
     added = [line[1:] for line in patch.splitlines() if line.startswith("+") and not line.startswith("+++")]
     names = re.findall(r"^\+\+\+ b/(\S+)", patch, re.MULTILINE)
     script = "import sys; sys.stdout.write(''.join(open(name).read() for name in sys.argv[1:]))"
-    done = docker.run(
-        built_example.image.reference, Task(arguments=("python", "-c", script, *names)), os.environ
-    )
+    done = docker.run(loaded.image.reference, Task(arguments=("python", "-c", script, *names)), os.environ)
     assert added
     for line in added:
         assert line in done.stdout.decode().splitlines()
@@ -172,29 +179,29 @@ def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
                     yield path, zstandard.ZstdDecompressor().stream_reader(stream).read()
 
 
-def test_the_planted_token_is_nowhere(built_example: Built) -> None:
+def test_the_planted_token_is_nowhere(loaded: Built) -> None:
     captured = (SNAPSHOT / "env.txt").read_text()
     found = re.search(r"^WANDB_API_KEY=(\S+)$", captured, re.MULTILINE)
     assert found
     token = found.group(1).encode()
     traces = [token, base64.b64encode(token).rstrip(b"="), bytes.fromhex(token.decode())]
     history = subprocess.run(
-        ["docker", "history", "--no-trunc", built_example.image.reference], capture_output=True, check=True
+        ["docker", "history", "--no-trunc", loaded.image.reference], capture_output=True, check=True
     ).stdout
     inspected = subprocess.run(
-        ["docker", "inspect", built_example.image.reference], capture_output=True, check=True
+        ["docker", "inspect", loaded.image.reference], capture_output=True, check=True
     ).stdout
     assert b"LD_PRELOAD" in inspected
     seen = 0
-    logs = (built_example.stdout + built_example.stderr).encode()
+    logs = (loaded.stdout + loaded.stderr).encode()
     for name, content in [("history", history), ("inspect", inspected), ("logs", logs)]:
         assert not any(trace in content for trace in traces), name
-    for folder in (built_example.out, built_example.store):
+    for folder in (loaded.out, loaded.store):
         for path, content in contents(folder):
             seen += len(content)
             assert not any(trace in content for trace in traces), path
     assert seen > 500_000_000
-    assert b"WANDB_API_KEY" in (built_example.out / "reprobuild.lock").read_bytes()
+    assert b"WANDB_API_KEY" in (loaded.out / "reprobuild.lock").read_bytes()
 
 
 def test_ctrl_c_leaves_nothing_half_written(built_example: Built, tmp_path: Path) -> None:
