@@ -58,12 +58,12 @@ def rule_unread(snapshot: Snapshot) -> list[Resolution]:
 
 
 def open_conda_requests(snapshot: Snapshot) -> list[CondaRequest]:
-    """Return each package that a file asks conda for, where no file says what conda installed."""
+    """Return the requests for conda that no list of installed packages answers."""
     return [request for request in snapshot.conda_requests if request.is_open]
 
 
 def rule_conda_requests(snapshot: Snapshot) -> list[Resolution]:
-    """Return a resolution for each package that a file asks conda for."""
+    """Return a resolution for each open request."""
     return [
         Resolution(
             file=request.place.file, line=request.place.line, subject=request.name, outcome="unresolved",

@@ -160,7 +160,7 @@ def _capture_options(captured: CaptureFacts, subjects: Collection[str]) -> str:
 
 
 def _conda_requests(snapshot: Snapshot, decisions: Decisions) -> Iterator[SnapshotQuestion]:
-    """Yield the question for packages that a file asks conda for; the first answer is a file of what is installed."""
+    """Yield the question for open requests for conda; the first answer is an export of the environment."""
     accepted = set(decisions.accept)
     names = [
         request.name
