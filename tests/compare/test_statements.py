@@ -266,6 +266,34 @@ def test_a_file_of_no_known_kind_may_hold_a_difference(tmp_path: Path) -> None:
     )
 
 
+_ENVIRONMENT = """\
+channels: [{channel}]
+dependencies:
+  - {request}
+  - pip:
+      - six=={six}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "differences", "doubts"),
+    [
+        ({}, [], ()),
+        ({"six": "1.15.0"}, [("six", "1.16.0", "1.15.0")], ()),
+        ({"channel": "bioconda"}, [], ("environment.yml: channels",)),
+        ({"request": "numpy=1.26"}, [], ("environment.yml:3",)),
+    ],
+)
+def test_environment_files_are_compared_without_a_freeze(
+    other: dict[str, str], differences: list[Any], doubts: tuple[str, ...], tmp_path: Path
+) -> None:
+    values = {"channel": "conda-forge", "request": "numpy", "six": "1.16.0"}
+    files = [_ENVIRONMENT.format_map(side) for side in (values, values | other)]
+    found = of_files(tmp_path, *({"environment_yml": text} for text in files))
+    assert shown(found) == differences
+    assert [names for _, _, names in grave(found)] == ([doubts] * 2 if doubts else [])
+
+
 def test_names_without_a_version(tmp_path: Path) -> None:
     found = freezes(tmp_path, "foo>=1", "foo>=2")
     assert grave(found) == [

@@ -73,10 +73,11 @@ def add_distributions(
 ) -> None:
     """Add the freeze, completed from `capture.json`.
 
-    `capture.json` gives missing versions, and the distributions that every freeze leaves out.
+    `capture.json` gives missing versions, and the distributions that every freeze leaves out. Without a freeze, the
+    requirements are pip's lines of an environment.yml.
     """
     has_freeze = "requirements.txt" not in snapshot.absent
-    if has_freeze:
+    if has_freeze or snapshot.requirements:
         gathered.begin("python")
         for remark in snapshot.remarks:
             if remark.reason.startswith(OPTION):

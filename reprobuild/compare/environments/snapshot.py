@@ -116,13 +116,19 @@ def build_environment(
         name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
-        doubts=gathered.doubts, unread=tuple(map(_parse_note, _list_unread_notes(snapshot))),
+        doubts=gathered.doubts, unread=tuple(_list_unread(snapshot)),
         evidence=gathered.evidence,
     )  # fmt: skip
 
 
-def _list_unread_notes(snapshot: Snapshot) -> Iterator[ParseNote]:
-    return (remark for remark in snapshot.remarks if not remark.understood)
+def _list_unread(snapshot: Snapshot) -> Iterator[UnreadLine]:
+    """Yield the lines that were not understood, and the channels that open requests for conda depend on."""
+    yield from (_parse_note(remark) for remark in snapshot.remarks if not remark.understood)
+    opened = {
+        (request.place.file, request.channels) for request in snapshot.conda_requests if request.is_open
+    }
+    for file, names in sorted(opened):
+        yield UnreadLine(f"{file}: channels", " ".join(names))
 
 
 def _parse_note(remark: ParseNote) -> UnreadLine:
