@@ -45,6 +45,8 @@ MAIN = (
     spec("python", "3.10.4", OLD, "libzed"), spec("python", "3.11.8", OLD, "libzed"), spec("python", "3.12.1", NEW),
     spec("libzed", "1.0", None), spec("nala", "1.0", OLD, "python >=3.10"), spec("nala", "2.0", NEW, "python >=3.10"),
     spec("six", "1.15.0", OLD), spec("pip", "22.0", OLD, "python"), spec("newglibc", "1.0", OLD, "__glibc >=2.39"),
+    spec("python", "3.13.1", NEW, build="0_cp313", number=1), spec("python", "3.13.1", NEW, build="0_cp313t"),
+    spec("python-freethreading", "3.13.1", NEW, "python 3.13.1 *_cp313t"),
     spec("torch", "2.0", OLD, build="cpu_0"), spec("torch", "2.0", OLD, "__cuda >=12", build="cuda_1", number=200),
 )  # fmt: skip
 OTHER = (spec("nala", "1.5", OLD, "python"), spec("extra", "1.0", OLD))
@@ -168,6 +170,16 @@ def test_the_python_of_the_user_is_chosen(around: ResolveContext, tmp_path: Path
     assert versions(solve(tmp_path, around, ["nala"], python="3.10"))["python"] == "3.10.4"
     assert versions(solve(tmp_path, around, ["nala"], python="3.10.4"))["python"] == "3.10.4"
     assert versions(solve(tmp_path, around, ["libzed"]))["python"] == "3.11.8"  # an environment has one
+
+
+@pytest.mark.parametrize(
+    ("python", "build"), [("3.13", "0_cp313"), ("3.13t", "0_cp313t"), ("3.13.1t", "0_cp313t")]
+)
+def test_a_python_without_the_global_lock_is_a_build_of_its_own(
+    python: str, build: str, around: ResolveContext, tmp_path: Path
+) -> None:
+    solved = solve(tmp_path, around, ["six"], as_of="2025-01-01", python=python)
+    assert [one.build for one in solved.snapshot.conda if one.name == "python"] == [build]
 
 
 def test_a_package_with_its_build_stays(around: ResolveContext, tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions
-from reprobuild.config.services import read_services
-from reprobuild.ecosystems.conda.channels import Channel, ChannelResolver
+from reprobuild.ecosystems.conda.channels import Channel
 from reprobuild.ecosystems.conda.conda_config import Channels, read_channels
 from reprobuild.ecosystems.conda.linking import check_rattler
 from reprobuild.ecosystems.conda.repodata import Repodata
@@ -31,6 +30,7 @@ from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.display import display_text, escape_text
 from reprobuild.resolve.architecture import MACHINES
 from reprobuild.resolve.as_of import SOLVED, SolvedLines, choose_moment
+from reprobuild.resolve.conda.channel_addresses import make_channel_resolver
 from reprobuild.resolve.conda.files import SUBDIRS
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.evidence import gather_evidence
@@ -100,11 +100,7 @@ def _order_places(
     named = [match["channel"] for request in requests if (match := _OF_CHANNEL.fullmatch(request.text))]
     file_channels = list(dict.fromkeys((*requests[0].channels, *named)))
     first = [name for name in decided if not any(name.endswith(f"/{channel}") for channel in file_channels)]
-    shipped, services = read_services({}), context.services
-    resolver = ChannelResolver(
-        channels, services["conda-channels"].url, services["conda-defaults"].url,
-        (shipped["conda-channels"].url, shipped["conda-defaults"].url),
-    )  # fmt: skip
+    resolver = make_channel_resolver(channels, context.services)
     names = (*first, *file_channels, *channels.order) or ("defaults",)
     places = [place for name in names for place in resolver.list_channels(name)]
     if not places:
