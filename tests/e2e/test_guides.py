@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import re
 import shutil
@@ -220,6 +221,14 @@ def test_on_a_cluster_without_docker(
     machines = {"cluster": here(nodes, (*SLURM, "--folder", PACKAGES, "--")), "login": here(env)}
     yours = {"SNAPSHOT": EXAMPLE / "snapshot", "DECISIONS": EXAMPLE / "reprobuild.yaml"}
     run_guide(guide("slurm-without-docker"), tmp_path, machines, yours)
+
+
+def test_for_operators(env: dict[str, str], tmp_path: Path) -> None:
+    group = grp.getgrgid(os.getgid()).gr_name
+    private = {**env, "XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    yours = {"GROUP": group, "STORE": tmp_path / "store"}
+    run_guide(guide("operators"), tmp_path, {"here": here(private)}, yours)
+    assert (tmp_path / "store").stat().st_mode & 0o7777 == 0o2770
 
 
 @pytest.mark.long
