@@ -25,7 +25,7 @@ def is_portable(name: str) -> bool:
 
 
 class HostStatus:
-    """The status of a file of Windows, whose modes tell nothing of other users."""
+    """The status of a file of Windows. Its mode shows no rights of other users."""
 
     def __init__(self, status: os.stat_result) -> None:
         self._status = status

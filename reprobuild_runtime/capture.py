@@ -176,7 +176,7 @@ def is_portable(name: str) -> bool:
 
 
 class HostStatus:
-    """The status of a file of Windows, whose modes tell nothing of other users."""
+    """The status of a file of Windows. Its mode shows no rights of other users."""
 
     def __init__(self, status: os.stat_result) -> None:
         self._status = status
@@ -961,13 +961,13 @@ _ESCAPED = re.compile(r"\\[A-Za-z]|\[[^\]]{1,60}\]")
 
 
 def is_template(password: str) -> bool:
-    """Tell whether a password consists of templates and parts of regular expressions."""
+    """Return whether a password consists of templates and parts of regular expressions."""
     rest = _EXPRESSION.sub("", _FORM.sub("", password))
     return rest != password and not re.search("[A-Za-z0-9]", rest)
 
 
 def is_stand_in(text: str, *, literal: bool = False) -> bool:
-    """Tell whether a text stands for a value, or is a call in code.
+    """Return whether a text is a placeholder of a value, or a call in code.
 
     Args:
         text: the value of a name.
@@ -977,7 +977,7 @@ def is_stand_in(text: str, *, literal: bool = False) -> bool:
 
 
 def is_single_quoted(before: str) -> bool:
-    """Tell whether a value stands in single quotes, by the text before it."""
+    """Return whether a value is in single quotes, by the text before it."""
     return before.count("'") % 2 == 1
 
 
@@ -987,7 +987,7 @@ def pattern_words(text: str) -> list[str] | None:
 
 
 # --- reprobuild_portable/secrets/words.py ---
-# Names of variables that hold a secret, and how a value is told from a sample, a template or a word.
+# Rules for names of secrets, and checks that tell a secret from a sample, a template or a word.
 
 GONE = "***"
 # conda's token in a path, as in https://host/t/TOKEN/channel; servers of companies have a path before it.
@@ -1107,7 +1107,7 @@ _THOUSANDS = re.compile(r"(?<=[A-Za-z]{3}\d)[kmb](?![A-Za-z0-9])|(?<=[A-Za-z]{3}
 
 
 def rule_of_name(name: str) -> str:
-    """Return the rule for a name; an empty one where no value makes it a secret."""
+    """Return the rule for a name, or an empty text if the name is never that of a secret."""
     return _judged_name(name) if len(name) <= 128 else _judge_name(name)
 
 
@@ -1121,12 +1121,12 @@ _judged_name = functools.lru_cache(maxsize=4096)(_judge_name)
 
 
 def secret_name(name: str, value: str = "") -> str | None:
-    """Return the rule by which a variable of this name holds a secret, or None.
+    """Return the rule that makes a named value a secret, or None.
 
     Args:
         name: of a variable, an option or a parameter.
-        value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
-            `SORT_KEY` names something if it is a short identifier.
+        value: its value, or an empty text if it is unknown. `NEW_TOKEN` with a number is a count, and `SORT_KEY`
+            with a short identifier is a name.
     """
     rule = rule_of_name(name)
     if rule and _NO_SECRET.fullmatch(value):
@@ -1147,7 +1147,7 @@ def secret_name(name: str, value: str = "") -> str | None:
 
 
 def _is_pattern(value: str) -> bool:
-    """Whether `value` is a pattern of words and numbers; an odd character makes none of a random text."""
+    """Return whether `value` is a pattern, and its words are words: a random text may have a `*`, too."""
     words = pattern_words(value)
     return words is not None and all(is_word(word) for word in words)
 
@@ -1159,14 +1159,14 @@ def entropy(text: str) -> float:
 
 
 def looks_generated(text: str) -> bool:
-    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
+    """Return whether `text` looks like a generated key: letters and digits mixed, and no placeholder."""
     if re.search(r"(?i:example|your|change.?me|dummy|placeholder)|xxx|XXX|\*\*\*|[${}<>%]", text):
         return False
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
 
 
 def is_real_login(text: str) -> bool:
-    """Whether `user:password` of an address is more than a sample or a template."""
+    """Return whether `user:password` of an address is a login, and not a sample or a template."""
     password = decode_percent(text).partition(":")[2]
     sample = re.fullmatch(
         r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|\*+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
@@ -1177,13 +1177,13 @@ def is_real_login(text: str) -> bool:
 
 
 def token_login(text: str) -> bool:
-    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
+    """Return whether the user of an address is a token, as in `TOKEN:x-oauth-basic`."""
     user = decode_percent(text.partition(":")[0])
     return looks_generated(user) or bool(re.fullmatch("[0-9a-f]{32,64}", user))
 
 
 def decode_percent(text: str) -> str:
-    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
+    """Replace each percent-encoded character by `-`: its percent sign is not one of a template."""
     return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
 
@@ -1194,7 +1194,7 @@ _COUNTING = re.compile(
 
 
 def is_plausible_token(text: str) -> bool:
-    """Whether a token with a vendor's prefix is more than a sample of documentation."""
+    """Return whether a token with a vendor's prefix may be real, and not a sample of documentation."""
     return (
         not text.endswith("EXAMPLE")
         and len(set(text)) >= 8
@@ -1204,7 +1204,7 @@ def is_plausible_token(text: str) -> bool:
 
 
 def decode_base64(text: str) -> str | None:
-    """Return what a text in base64 says, or None where it is none, or says no text."""
+    """Return the text that base64 encodes, or None for another text, and for bytes that are no text."""
     plain = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         content = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
@@ -1214,13 +1214,13 @@ def decode_base64(text: str) -> str | None:
 
 
 def is_login(text: str) -> bool:
-    """Whether a text in base64 is `user:password`."""
+    """Return whether a text in base64 is `user:password`."""
     user, colon, password = (decode_base64(text) or "").partition(":")
     return bool(user and colon and password) and is_real_login(f"{user}:{password}")
 
 
 def is_private_key(text: str) -> bool:
-    """Whether a text in base64 is a private key in PEM, not a certificate."""
+    """Return whether a text in base64 is a private key in PEM, and not a certificate."""
     return "PRIVATE KEY" in (decode_base64(text[:88]) or "")
 
 
@@ -1230,14 +1230,14 @@ _WORD_PARTS = re.compile(r"[a-z]{0,20}|[A-Z]{1,20}|(?:[A-Z]{0,3}[a-z]{2,20}){1,4
 
 
 def is_word(text: str) -> bool:
-    """Whether `text` reads like words and numbers: `created_at`, `v3-linux-py311`, `MyTokenizer2`."""
+    """Return whether `text` consists of words and numbers: `created_at`, `v3-linux-py311`, `MyTokenizer2`."""
     parts = re.split(r"[^A-Za-z]{1,40}", text)
     spoken = not _UNSPOKEN.search(text) and all(_WORD_PARTS.fullmatch(part) for part in parts)
     return spoken and bool(IDENTIFIER.fullmatch(text))
 
 
 def looks_random(text: str) -> bool:
-    """Whether `text` mixes both cases and digits as a key does, and is no text in base64, path or name."""
+    """Return whether `text` mixes cases and digits as a key does, and is not base64, a path or a name."""
     if not (re.search(r"\d", text) and re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)):
         return False
     words = re.search(r"(?:[A-Z]?[a-z]{3,12}){3}|(?:[^/]{1,9}/){5}", text)
@@ -1246,7 +1246,7 @@ def looks_random(text: str) -> bool:
 
 
 def is_path_token(text: str) -> bool:
-    """Whether a directory in the address of an index is a token, and no name, version, digest or UUID."""
+    """Return whether a directory of an index is a token, and not a name, a version, a digest or a UUID."""
     kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
     turns = len(re.findall("[a-z]{1,200}|[A-Z]{1,200}|[0-9]{1,200}", text))
     drawn = kinds and re.fullmatch(r"[A-Za-z0-9_-]{16,200}", text) and entropy(text) >= 3.2
@@ -1262,12 +1262,12 @@ _SAMPLE_WORD = re.compile(
 
 
 def is_password_name(name: str) -> bool:
-    """Whether a variable is called a password without doubt: `POSTGRES_PASSWORD`."""
+    """Return whether a name can only be that of a password: `POSTGRES_PASSWORD`."""
     return len(name) <= 128 and _STRONG_NAME.fullmatch(name) is not None
 
 
 def is_identifier_like(text: str) -> bool:
-    """Whether words and numbers are none even where a password stands: an identifier, small letters, a sample."""
+    """Return whether words and numbers are an identifier or a sample, even as the value of a password."""
     return (
         "_" in text
         or bool(_SAMPLE_WORD.fullmatch(text))
@@ -1276,18 +1276,18 @@ def is_identifier_like(text: str) -> bool:
 
 
 def _is_drawn(text: str) -> bool:
-    """Whether what stands beside `%s` is drawn itself: then the sign is a part of a password."""
+    """Return whether the text around a `%s` is random: then `%s` is a part of a password."""
     kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
     return kinds and len(text) >= 12 and entropy(text) >= 3 and not is_word(text)
 
 
 def looks_chosen(text: str, *, literal: bool = False, password: bool = False) -> bool:
-    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word.
+    """Return whether the value of a secret name may be a password, and not a template, path, type or word.
 
     Args:
         text: the value.
         literal: True if a shell leaves `$name` as it is.
-        password: True if it has the name of a password: then a word with a number, as people make them up, is one.
+        password: True if the name is that of a password: then a word with a number counts, as people invent them.
     """
     if is_stand_in(text, literal=literal) or AMOUNT.fullmatch(text):
         return False
@@ -1316,13 +1316,13 @@ def looks_chosen(text: str, *, literal: bool = False, password: bool = False) ->
 class SecretRule(NamedTuple):
     """One kind of secret.
 
-    A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
-    secret itself; `real` may still call it a sample, and is given what the groups `name` and `before` hold where there
-    are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
-    one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
-    stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
-    `option` it has ` -`, too, and no rule without `option` has such a mark. A match may end `after` lines after the one
-    with the mark, in which it begins. `inner` tells which part of the group is the secret, in place of `real`.
+    A line is searched only if it has one of `marks`, in any case. The secret is group `secret` of `pattern`, else group
+    1. `real` tells a secret from a sample. It gets the groups `name` and `before`, too, if the pattern has them: the
+    name of the value, and the text before it with its quotes. A match may begin `lines` lines before the line with the
+    mark. With `run`, only long words are searched for marks, and a rule without marks matches any long word. A line of
+    a source must also match `near`, which is faster than `pattern`. With `option`, it must also have ` -`, and no rule
+    without `option` has such a mark. A match may end `after` lines after the line with the mark. `inner` returns the
+    part of the group that is the secret, in place of `real`.
     """
 
     name: str
@@ -1354,7 +1354,7 @@ _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 
 
 def _names_secret(value: str, name: str, before: str = "'") -> bool:
-    """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
+    """Return whether the value of a secret name may be a secret, without quotes or in single quotes."""
     named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
     return named and looks_chosen(value, literal=is_single_quoted(before), password=is_password_name(name))
 
@@ -1373,13 +1373,13 @@ def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
 
 
 def _names_quoted(value: str, name: str) -> bool:
-    """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
+    """Return whether the value of a secret name may be a secret, in quotes or on its own."""
     named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
     return named and _quoted(value, password=is_password_name(name))
 
 
 def _names_format(value: str, name: str) -> bool:
-    """Whether a name of a secret is given a text with places to fill in, of which another part may be one."""
+    """Return whether a format text of a secret name has a secret outside of its fields."""
     return any(
         len(part) >= 12 and looks_generated(part) and _names_quoted(part, name)
         for part in re.split(r"\{[^{}]{0,80}\}", value)
@@ -1387,7 +1387,7 @@ def _names_format(value: str, name: str) -> bool:
 
 
 def _has_mixed_characters(value: str) -> bool:
-    """Whether a short value has characters of three kinds, or letters between numbers."""
+    """Return whether a short value has characters of three kinds, or letters between numbers."""
     kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
     drawn = (
         re.fullmatch(r"[A-Za-z]{0,9}\d{1,9}[A-Za-z]{1,9}\d[A-Za-z0-9]{0,9}", value) and entropy(value) >= 3
@@ -1412,7 +1412,7 @@ def _said_login(value: str, before: str = "") -> bool:
 
 
 def _machine_login(value: str, before: str) -> bool:
-    """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
+    """Return whether a file of logins has a password. Without a user before it, it must look like a password."""
     if "login" not in before or before.startswith("default"):
         return looks_chosen(value, literal=True)
     sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
@@ -1425,7 +1425,7 @@ def _generated(value: str, name: str) -> bool:
 
 
 def _header_value(value: str, name: str) -> bool:
-    """Whether a header of curl is called like a secret, and has a value that may be one."""
+    """Return whether a header of curl has a secret name, and a value that may be a secret."""
     word = name.replace("-", "_")
     named = secret_name(word, value) or word.lower() == "authorization"
     return bool(named and looks_chosen(value) and _given(value))
@@ -1436,24 +1436,24 @@ _ENDS = re.compile(r"[\"'][,;:+)\]}.%=>]|[,:+(\[{=%][\"']|<[/a-zA-Z]+>|^[\"'<]|>
 
 
 def _quoted_login(value: str) -> bool:
-    """Whether a login of an address holds quotes or angle brackets itself, and no text or element ends at them."""
+    """Return whether quotes or angle brackets are a part of a login, and do not end a text or an element."""
     password = value.partition(":")[2]
     ends = _ENDS.search(password) or re.match(r"\d{0,5}['\"<>]", password)
     return not ends and is_real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
 
 
 def _encoded_login(value: str) -> bool:
-    """Whether a login whose colon is percent-encoded is one."""
+    """Return whether a login with a percent-encoded colon is real."""
     return is_real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
 
 
 def _argument(value: str) -> bool:
-    """Whether an argument of a program, in which no shell replaces anything, may be a password."""
+    """Return whether an argument of a program may be a password, without a shell that replaces its parts."""
     return _quoted(value, "'", password=True)
 
 
 def _names_inside(value: str, name: str, before: str = "") -> bool:
-    """Whether a name of a secret within a line has a value that is generated, or short and mixed."""
+    """Return whether a secret name within a line has a value that is generated, or short and mixed."""
     value = decode_percent(value)
     if len(value) < 12:
         drawn = _has_mixed_characters(value)
@@ -1465,7 +1465,7 @@ def _names_inside(value: str, name: str, before: str = "") -> bool:
 
 
 def _setting_login(value: str, before: str = "") -> bool:
-    """Whether a file of settings, which no shell reads, has a password."""
+    """Return whether a value of a settings file is a password, without a shell that replaces its parts."""
     return looks_chosen(value, literal=True, password=True)
 
 
@@ -1478,19 +1478,19 @@ def _header(value: str) -> bool:
 
 
 def has_marks(rule: SecretRule, lowered: str) -> bool:
-    """Whether a text, in lower case, is to be searched for a kind of secret."""
+    """Return whether a text in lower case has a mark of a rule, or the rule has no marks."""
     return not rule.marks or any(mark in lowered for mark in rule.marks)
 
 
 def secrets_of(rule: SecretRule, text: str) -> list[tuple[int, int]]:
-    """Return start and end of each secret of a kind in a text that holds one of its marks."""
+    """Return start and end of each secret of a rule in a text with one of its marks."""
     return [
         span for match in re.finditer(rule.pattern, text) if (span := locate_secret(rule, match)) is not None
     ]
 
 
 def locate_secret(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
-    """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
+    """Return start and end of the secret of a match, or None for a sample or a placeholder."""
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
     words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
     plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]
@@ -1501,7 +1501,7 @@ def locate_secret(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> t
 
 
 # --- reprobuild_portable/secrets/patterns.py ---
-# Patterns of what stands before a secret in a command line and a text: options, logins, addresses, headers.
+# Patterns of the text before a secret: options, logins, addresses, headers.
 
 NOTHING = re.compile(
     r"(?i)\s*|yes|no|true|false|on|off|[01]|none|null|\(null\)|undefined"
@@ -1547,7 +1547,7 @@ def without_login(match: re.Match[str]) -> str:
 
 
 # --- reprobuild_portable/secrets/commands.py ---
-# Passwords that are words of a command, as data: name, marks, pattern, what a line must hold, whether it has ` -`.
+# Passwords as words of a command, as data: rule, marks, pattern, pattern of a line, whether it has ` -`.
 
 # A word begins here, also behind the `\n` of JSON.
 _PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"
@@ -2072,7 +2072,7 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
 
 
 # --- reprobuild_portable/secrets/pairs.py ---
-# A name and its value side by side, as data: name, marks, pattern, what a line must hold.
+# Names beside their values, as data: rule, marks, pattern, and the pattern that a line must match.
 
 _NAMED = ("key", "token", "secret", "pass", "pwd")
 _KEYED = r"\\?[\"'](?P<name>[A-Za-z][A-Za-z0-9_-]{1,60})\\?[\"']"
@@ -2295,11 +2295,11 @@ NAMED_RULES: tuple[SecretRule, ...] = (
 
 
 # --- reprobuild_portable/secrets/lists.py ---
-# Words of a command that stand in a list, each in quotes, as a program is started without a shell.
+# Commands as lists of quoted words, as a program starts another one without a shell.
 
 
 class ListRule(NamedTuple):
-    """What a list is looked for by: marks, pattern, what a line must hold."""
+    """The marks and the pattern of a list, and the pattern that its line must match."""
 
     marks: tuple[str, ...]
     pattern: str
@@ -2378,7 +2378,7 @@ WORDS_OF_LIST = ListRule(
 
 
 def join_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
-    """Return the line of a command that a list makes, and where each word begins in it and stands in the list."""
+    """Return a list as a command line, and (place in the line, start and end in the list) of each word."""
     line, places = "", []
     for match in _ITEM.finditer(text):
         group = match.lastgroup
@@ -2388,7 +2388,7 @@ def join_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
 
 
 def place_in_list(places: list[tuple[int, int, int]], start: int, end: int) -> tuple[int, int]:
-    """Return where a part of the line stands in the list."""
+    """Return start and end, in the list, of a part of the command line."""
     begin, first, last = max(place for place in places if place[0] <= start)
     return first + start - begin, min(first + end - begin, last)
 
@@ -2440,7 +2440,7 @@ _OF_COMMANDS = tuple(rule for rule in (*LOGIN_RULES, *COMMAND_RULES) if rule.nam
 
 @functools.lru_cache(maxsize=256)
 def _secret_of_list(text: str) -> tuple[int, int] | None:
-    """Return where a list of words has what is a password in the same words of a command."""
+    """Return start and end of a password in a list of words, or None, by the rules for commands."""
     line, places = join_words(text)
     if not _MAY_BE_GIVEN.search(line):
         return None
@@ -3563,11 +3563,11 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 # --- reprobuild_portable/secrets/rules.py ---
-# What secrets look like, as data: one table, by which they are found and cut out.
+# The rules of secrets as data: one table, to find secrets and to cut them out.
 
 
 def _assignment(value: str) -> bool:
-    """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
+    """Return whether a text in base64 has a secret, such as `PASSWORD=...`."""
     text = decode_base64(value)
     return text is not None and any(
         rule.real is not _assignment and has_marks(rule, text.lower()) and secrets_of(rule, text)
@@ -3706,7 +3706,7 @@ _ALWAYS = frozenset(number for number, rule in enumerate(VALUES) if not rule.mar
 
 
 def select_rules(text: str) -> list[SecretRule]:
-    """Return the rules by which a text is to be searched, in their order: an address has few of the marks."""
+    """Return the rules with a mark in a text, in their order. An address has few of the marks."""
     lowered = text.lower()
     starts = {lowered[place : place + 2] for place in range(len(lowered))}.union(lowered)
     numbers = set(_ALWAYS)
@@ -3718,7 +3718,7 @@ def select_rules(text: str) -> list[SecretRule]:
 
 
 # --- reprobuild_portable/secrets/redact.py ---
-# Cutting secrets out: of an address, and of a text for the eyes.
+# Cut secrets out of addresses, and of texts that are shown.
 
 # `NAME=value`, `name = value`, `"name": "value"` in a command line, a file or a comment; `==` is a pinned version.
 ASSIGNED = re.compile(
@@ -3755,7 +3755,7 @@ SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|exp
 def strip_credentials(url: str) -> tuple[str, bool]:
     """Return the address without user, password and secret parameters, and whether there were any.
 
-    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
+    The `git@` of an ssh address stays: it is an account that all users share, and the address needs it.
     """
     scheme, mark, rest = url.partition("://")
     if not mark:
@@ -3783,7 +3783,7 @@ def strip_credentials(url: str) -> tuple[str, bool]:
 
 
 def cut_tokens(text: str) -> str:
-    """Return a text with `***` for each token of a vendor, and the rest as it is: names and paths keep their shape."""
+    """Return a text with `***` for each token of a vendor. The rest stays as it is."""
     return _cut_values(text, _OF_PATHS)[0]
 
 
@@ -3792,7 +3792,7 @@ def hide_path_tokens(url: str, *, index: bool) -> str:
 
     Args:
         url: an address without a login.
-        index: whether it is of an index. A server may have its own token there (`/TOKEN/org/repo/simple`), so each
+        index: True for an index. A server may have its own token there (`/TOKEN/org/repo/simple`), so each
             directory that looks generated counts.
     """
     scheme, mark, rest = url.partition("://")
@@ -3806,9 +3806,9 @@ def hide_path_tokens(url: str, *, index: bool) -> str:
 
 
 def without_logins(text: str) -> str:
-    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
+    """Return a message with its addresses as `strip_credentials` leaves them. The other words stay.
 
-    `redact` cuts more, and would cut the words of a message that names a secret.
+    `redact` cuts more: it would cut words of a message that names a secret.
     """
     if not any(mark in text for mark in ("@", "://", "%40")):
         return text
@@ -3822,7 +3822,7 @@ def _without_loose_login(match: Match[str]) -> str:
 
 
 def redact(text: str) -> str:
-    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
+    """Return `text` to be shown: no credentials in addresses, `***` for secrets and for values of secret names."""
     text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
     text = BEARER.sub(lambda match: match[1] + GONE, text)
     text = LOGIN.sub(without_login, _without_header(text))
@@ -3835,7 +3835,7 @@ def redact(text: str) -> str:
 
 
 def _without_header(text: str) -> str:
-    """Cut the logins out of headers that are called Authorization."""
+    """Cut the values of Authorization headers."""
     parts, at = [], 0
     for match in AUTHORIZATION.finditer(text):
         if match.start() >= at:
@@ -3848,7 +3848,7 @@ def _without_header(text: str) -> str:
 
 
 def _without_options(text: str) -> str:
-    """Cut the words after options that are called like a secret."""
+    """Cut the words after options with the name of a secret."""
     parts, at = [], 0
     for match in OPTION.finditer(text):
         name, value = option_name(match), text[match.end() : match.end() + 200].split()[0]
@@ -3860,12 +3860,12 @@ def _without_options(text: str) -> str:
 
 
 def find_assignments(text: str) -> Iterator[Match[str]]:
-    """Return what may be the assignments of a text; without a sign there is none, which is quick to tell."""
+    """Return possible assignments of a text. A text without `=` and `:` has none, and is not searched."""
     return ASSIGNED.finditer(text) if "=" in text or ":" in text else iter(())
 
 
 def assigns_secret(match: re.Match[str]) -> bool:
-    """Tell whether what follows is the value of a secret."""
+    """Return whether an assignment has a secret as its value."""
     name = match[1].replace("-", "_")
     if not rule_of_name(name):
         return False
@@ -3883,7 +3883,7 @@ def assigns_secret(match: re.Match[str]) -> bool:
 
 
 def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
-    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
+    """Return the authority, the sign after it, and the rest; a password may have a slash or an `@`."""
     end = _find_login_end(rest, 0)
     for _ in range(9):
         at = _find_real_host(rest, end, scheme)
@@ -3898,7 +3898,7 @@ def _find_login_end(rest: str, start: int) -> int:
 
 
 def _find_real_host(rest: str, end: int, scheme: str) -> int:
-    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
+    """Return the place of the `@` before the real host, or -1 if the authority does end at `end`."""
     login, _, host = rest[:end].rpartition("@")
     name, _, port = host.partition(":")
     if "[" in rest[:end] or port.isdigit():
@@ -3912,18 +3912,18 @@ def _find_real_host(rest: str, end: int, scheme: str) -> int:
 
 
 def secret_query(query: str) -> bool:
-    """Tell whether a parameter of an address may be a login, or a part of a signature."""
+    """Return whether a query of an address has a login or a part of a signature."""
     return _without_secrets(query) != query or _cut_values(query)[1]
 
 
 def _without_secrets(query: str) -> str:
-    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
+    """Drop the parameters with the name of a secret. `;` separates them like `&`."""
     pairs = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
     return "".join(mark + part for mark, part in pairs)[len(pairs[0][0]) if pairs else 0 :]
 
 
 def _without_parameters(path: str) -> str:
-    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
+    """Drop the parameters of a path with the name of a secret: `/a.whl;jsessionid=...`."""
     return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
 
 
@@ -3934,7 +3934,7 @@ def _is_secret_parameter(part: str) -> bool:
 
 
 def _cut_values(text: str, among: FrozenSet[str] = frozenset()) -> tuple[str, bool]:
-    """Replace each secret that is known by its looks: the same that a search finds; `among` names the only rules."""
+    """Replace each secret that a search finds; `among` limits the rules."""
     cut = text
     for rule in select_rules(text):
         if not among or rule.name in among:
@@ -4234,7 +4234,7 @@ def _make_unique_name(stem: str, used: Dict[str, int]) -> str:
 
 
 # --- reprobuild_portable/secrets/search.py ---
-# Finding secrets: in one text, and line by line in a source, a patch or an output.
+# Search for secrets: in one text, and line by line in a source, a patch or an output.
 
 # A long line is searched in pieces; no pattern matches more than the second.
 _PIECE, _OVERLAP = 1 << 18, 1 << 15
@@ -4289,7 +4289,7 @@ _OF_LISTS = (
 
 
 def _group_marks(pairs: tuple[tuple[bytes, int], ...]) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
-    """Return each mark with its rules, so that it is looked for once."""
+    """Return each mark with its rules, so that one search serves them all."""
     rules: dict[bytes, tuple[int, ...]] = {}
     for mark, number in pairs:
         rules[mark] = (*rules.get(mark, ()), number)
@@ -4301,7 +4301,7 @@ _MARKS_OF_TEXTS = tuple(_group_marks(pairs) for pairs in (_IN_WORDED, _IN_NUMBER
 
 
 class _Block(NamedTuple):
-    """Some whole lines of a text, as they are and in small letters; where the first begins, and its number."""
+    """Whole lines of a text, also in small letters, with the place and the number of the first."""
 
     text: bytes
     lowered: bytes
@@ -4310,7 +4310,7 @@ class _Block(NamedTuple):
 
 
 def secret_value(value: str) -> str | None:
-    """Return the rule by which this text holds a secret, whatever its name, or None."""
+    """Return the rule for a secret in a text, without regard to a name, or None."""
     return next((rule.name for rule in select_rules(value) if secrets_of(rule, value)), None)
 
 
@@ -4320,9 +4320,9 @@ def find(
     """Return (line from 1, rule) of each line with a secret in a source, a patch or an output, in order of lines.
 
     Args:
-        text: what is searched.
-        most: the first so many are enough.
-        look: called again and again; what it raises ends the search.
+        text: the content to search.
+        most: the largest number of results; None for all.
+        look: is called during the search, and may raise an error to end it.
     """
     text = _without_nuls(text)
     if b"BEGIN CERT" in text:
@@ -4356,7 +4356,7 @@ def _lines_to_search(
     number: int, block: _Block, lines: dict[bytes, list[tuple[int, int]]], values: dict[int, set[bytes]],
     look: Callable[[], object],
 ) -> list[tuple[int, int]]:  # fmt: skip
-    """Return start and end in a block of each line in which a rule is looked for, in order."""
+    """Return start and end, in a block, of each line to search for a rule, in order."""
     marks = _MARKS[number]
     if not marks:
         return _lines_with(values[number], block.text, look)
@@ -4369,7 +4369,7 @@ def _lines_to_search(
 
 
 def _without_nuls(text: bytes) -> bytes:
-    """Return a text of UTF-16, as Windows and its editors write it, in UTF-8; its lines stay."""
+    """Return a text in UTF-8, also if it is UTF-16, as Windows writes it. Its lines stay."""
     head = text[: _EDGE & ~1]
     marked = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head[:2])
     if marked is None and len(head) >= _LONG:
@@ -4381,7 +4381,7 @@ def _without_nuls(text: bytes) -> bytes:
 
 
 def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]], *, lists: bool) -> set[int]:
-    """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
+    """Return the numbers of the rules with a mark in some lines. Each mark is searched in its own kind of lines."""
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
@@ -4392,7 +4392,7 @@ def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]], *, 
 
 
 def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:
-    """Return the rules that have a mark in a long word, and by rule the secrets of those that have no mark."""
+    """Return the rules with a mark in a long word, and the secrets of each rule without marks."""
     numbers: set[int] = set()
     values: dict[int, set[bytes]] = {number: set() for number in _UNMARKED}
     for runs in _long_runs(text, look):
@@ -4406,7 +4406,7 @@ def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], d
 
 
 def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
-    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
+    """Return whether a long word has the mark of a rule, and matches its token if that stands in one word."""
     at = lowered.find(mark)
     if at < 0 or number not in _WHOLE:
         return at >= 0
@@ -4424,7 +4424,7 @@ def _add_lines(
     rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], rules: dict[int, str],
     most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
-    """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
+    """Add the lines of a block with a secret of a rule, unless an earlier rule has added them."""
     pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
     number, counted, times = block.line, block.start, 0
     for start, end in ((block.start + start, block.start + end) for start, end in places):
@@ -4441,7 +4441,7 @@ def _add_lines(
 
 
 def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
-    """Yield by piece the long words that are not spoken, in which most marks are looked for: few of a text."""
+    """Yield the long words of each piece that do not consist of words: few of a text, and most marks are in them."""
     for at in range(0, len(text), _PIECE):
         look()
         piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
@@ -4450,7 +4450,7 @@ def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
 
 
 def _without_marks(rule: SecretRule, runs: bytes) -> set[bytes]:
-    """Return the secrets of a kind that has no mark."""
+    """Return the secrets of a rule without marks."""
     pattern = re.compile(rule.pattern.encode())
     return {match[1] for match in pattern.finditer(runs) if locate_secret(rule, match)}
 
@@ -4459,7 +4459,7 @@ def _holds_secret(
     rule: SecretRule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
     look: Callable[[], object],
 ) -> bool:  # fmt: skip
-    """Tell whether a line holds a secret of a rule, which may begin in a line before it."""
+    """Return whether a line has a secret of a rule. The match may begin in an earlier line."""
     for at in (before, *range(start + _PIECE, end, _PIECE)):
         look()
         stop = min(end, max(at, start) + _PIECE + _OVERLAP)
@@ -4475,7 +4475,7 @@ def _add_lists(
     rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], rules: dict[int, str],
     most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
-    """Add the lines of a block in which a secret of a rule begins that may end in a later one; none is judged twice."""
+    """Add the lines of a block in which a secret begins that may end in a later line. Each text is judged once."""
     pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
     passed, times = 0, 0
     for start, end in ((block.start + start, block.start + end) for start, end in places):
@@ -4496,7 +4496,7 @@ def _add_lists(
 
 
 def _skip_lines_forward(text: bytes, end: int, count: int) -> int:
-    """Return where the line `count` lines after the one that ends at `end` ends, not far from there."""
+    """Return the end of the line `count` lines after the line that ends at `end`, within a limit."""
     last = min(len(text), end + _EDGE)
     for _ in range(count):
         after = text.find(b"\n", end + 1, last)
@@ -4507,7 +4507,7 @@ def _skip_lines_forward(text: bytes, end: int, count: int) -> int:
 
 
 def _skip_lines_back(text: bytes, start: int, count: int) -> int:
-    """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
+    """Return the start of the line `count` lines before `start`, or of the first line after a long line."""
     for _ in range(count):
         begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
         if not begin and start > _EDGE:
@@ -4517,7 +4517,7 @@ def _skip_lines_back(text: bytes, start: int, count: int) -> int:
 
 
 def _find_marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
-    """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
+    """Return start and end of each line with a mark. Plain search is a hundred times as fast as the patterns."""
     lines = []
     at = text.find(mark)
     while at >= 0:
@@ -4537,7 +4537,7 @@ def _lines_of(
     *,
     option: bool,
 ) -> list[tuple[int, int]]:
-    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
+    """Return the lines with a mark. If lines with a part of it are known, only these are searched."""
     word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
     if word is None:
         return _find_marked_lines(text, mark, look)
@@ -4546,7 +4546,7 @@ def _lines_of(
 
 
 def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
-    """Return start and end of each line with one of some words; one search for each is slow where they are many."""
+    """Return start and end of each line with one of some words, in one pass if the words are many."""
     if len(values) <= _MANY:
         return sorted(set().union(*(_find_marked_lines(text, value, look) for value in values)))
     lengths = {len(value) for value in values}
@@ -4765,16 +4765,16 @@ _CLIENTS = (
 
 
 def secret_name_of_file(path: str) -> bool:
-    """Tell whether the name alone says that a file may be a secret."""
+    """Return whether a file may be a secret by its name alone."""
     return any(name.fullmatch(path) for name in (_FILES, _DOUBTFUL, *(client[0] for client in _CLIENTS)))
 
 
 def secret_file(path: str, content: bytes) -> bool:
-    """Tell whether a file of a source is a secret by its name, and holds something.
+    """Return whether a file of a source is a secret by its name, and is not empty.
 
     Args:
         path: below the top of the source.
-        content: of the file; public certificates and settings without a login are none.
+        content: of the file; public certificates and settings without a login do not count.
     """
     if _FILES.fullmatch(path):
         return bool(content.strip())
@@ -4785,7 +4785,7 @@ def secret_file(path: str, content: bytes) -> bool:
 
 
 def _is_password(value: bytes) -> bool:
-    """Whether what a file has for a password is no template, and no word of a document."""
+    """Return whether a password of a file is real, and not a template or a word of a document."""
     text = value.decode("utf-8", "replace")
     return is_real_login(f"x:{text}") and not re.search("(?i)your[_-]?pass|example", text)
 
@@ -4985,7 +4985,7 @@ class Packing:
 
 
 # --- reprobuild_portable/secrets/variables.py ---
-# Telling whether a variable is a secret: by its name, or by what its value holds.
+# Environment variables that are secrets, by name or by value.
 
 _WEAK_NAME = re.compile(r"(?i)(^|_)(KEYS?|AUTH|CRED|PRIV|LOGIN|ACCESS|API|LICENSE)(_|$)")
 _INSIDE = re.compile(
@@ -5018,10 +5018,10 @@ _NEAR = 200
 
 
 def secret_variable(name: str, value: str) -> str | None:
-    """Return the rule by which this environment variable is a secret, or None.
+    """Return the rule that makes an environment variable a secret, or None.
 
-    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
-    (`SOME_AUTH`) needs a value that looks generated.
+    The value of a secret name may be empty or a switch: then it is not a secret. A weaker name (`SOME_AUTH`) needs
+    a value that looks generated.
     """
     if NOTHING.fullmatch(value):
         return None
@@ -5042,18 +5042,18 @@ def secret_variable(name: str, value: str) -> str | None:
 
 
 def holds_secret(name: str, value: str) -> bool:
-    """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
+    """Return whether a variable must stay out of an image and a lock: a secret, or a text that `redact` changes."""
     return secret_variable(name, value) is not None or redact(value) != value
 
 
 def _find_index_rule(name: str, value: str) -> str | None:
-    """Return the rule by which the address of an index has a token among its directories."""
+    """Return the rule for an address of an index with a token among its directories, or None."""
     urls = (url[0] for url in ADDRESS.finditer(value)) if _INDEX.fullmatch(name) else ()
     return "index-path" if any(hide_path_tokens(url, index=True) != url for url in urls) else None
 
 
 def _find_encoded_rule(value: str) -> str | None:
-    """Return the rule by which a value that is base64 as a whole says a secret: of a service account, a kubeconfig."""
+    """Return the rule for a secret in base64, or None: a service account, a kubeconfig."""
     value = re.sub(r"\r?\n", "", value)
     text = decode_base64(value) if _ENCODED.fullmatch(value) else None
     if text is None:
@@ -5062,7 +5062,7 @@ def _find_encoded_rule(value: str) -> str | None:
 
 
 def _find_assigned_rule(value: str) -> str | None:
-    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
+    """Return the rule for a value that assigns a secret, or None: JSON, `key=value` lists, options."""
     for match in _INSIDE.finditer(value):
         rule = secret_name(match[1].replace("-", "_"), match[2])
         if (
@@ -5076,9 +5076,9 @@ def _find_assigned_rule(value: str) -> str | None:
 
 
 def _assigned_inside(value: str) -> str | None:
-    """Return the rule of what `redact` takes for the value of a secret, wherever in a value the name of it stands.
+    """Return the rule for an assignment that `redact` cuts, anywhere in a value, or None.
 
-    Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
+    A name may be inside the value of another (`mode:x?secret=...`). A template is not a secret.
     """
     for match in find_assignments(value):
         if not rule_of_name(match[1].replace("-", "_")):
@@ -5093,9 +5093,9 @@ def _assigned_inside(value: str) -> str | None:
 
 
 def _find_redacted_rule(name: str, value: str) -> str | None:
-    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
+    """Return the rule for a header, a login of curl, an option or a token that `redact` cuts, or None.
 
-    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
+    A template (`Bearer $TOKEN`) does not count, nor does the `-u` of other programs (`docker -u ada:users`).
     """
     for header in AUTHORIZATION.finditer(value):
         word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
@@ -5118,14 +5118,14 @@ def _find_redacted_rule(name: str, value: str) -> str | None:
 
 
 def _is_bearer(scheme: str, token: str) -> bool:
-    """Whether this is a header's value without its name, and no text about something basic."""
+    """Return whether a scheme and a token are the value of a header, and not words of a text."""
     if scheme.lower().startswith("bearer"):
         return len(token) >= 16 and looks_generated(token)
     return is_login(token)
 
 
 def _is_login(match: re.Match[str], name: str) -> bool:
-    """Whether `user:password` after an option is a login, in a variable of this name."""
+    """Return whether `user:password` after an option is a login, in a variable of this name."""
     user, _, password = match[3].strip("\"'").partition(":")
     if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
         return False
@@ -5138,7 +5138,7 @@ def _is_login(match: re.Match[str], name: str) -> bool:
 
 
 def _option_inside(value: str) -> str | None:
-    """Return the rule by which a word after an option (`--token abc`) is a secret."""
+    """Return the rule for a secret after an option (`--token abc`), or None."""
     for match in OPTION.finditer(value):
         word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
         rule = secret_name(option_name(match), word)

@@ -1,7 +1,7 @@
-"""What is a secret: rules as data, by name and by value, and the ways to cut one out.
+"""Secrets: rules by name and by value, as data, and functions that cut secrets out.
 
-Names may be shown, values never. The rules lean to the safe side for environment variables, where a
-lost value costs a question, and to the quiet side for source text, where a false alarm stops a build.
+Names may be shown, values never. For environment variables the rules prefer false alarms, because a dropped value
+costs a question. For source text they prefer silence, because a false alarm stops a build.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Passwords that are words of a command, as data: name, marks, pattern, what a line must hold, whether it has ` -`."""
+"""Passwords as words of a command, as data: rule, marks, pattern, pattern of a line, whether it has ` -`."""
 
 from __future__ import annotations
 

@@ -48,16 +48,16 @@ _CLIENTS = (
 
 
 def secret_name_of_file(path: str) -> bool:
-    """Tell whether the name alone says that a file may be a secret."""
+    """Return whether a file may be a secret by its name alone."""
     return any(name.fullmatch(path) for name in (_FILES, _DOUBTFUL, *(client[0] for client in _CLIENTS)))
 
 
 def secret_file(path: str, content: bytes) -> bool:
-    """Tell whether a file of a source is a secret by its name, and holds something.
+    """Return whether a file of a source is a secret by its name, and is not empty.
 
     Args:
         path: below the top of the source.
-        content: of the file; public certificates and settings without a login are none.
+        content: of the file; public certificates and settings without a login do not count.
     """
     if _FILES.fullmatch(path):
         return bool(content.strip())
@@ -68,6 +68,6 @@ def secret_file(path: str, content: bytes) -> bool:
 
 
 def _is_password(value: bytes) -> bool:
-    """Whether what a file has for a password is no template, and no word of a document."""
+    """Return whether a password of a file is real, and not a template or a word of a document."""
     text = value.decode("utf-8", "replace")
     return is_real_login(f"x:{text}") and not re.search("(?i)your[_-]?pass|example", text)

@@ -23,13 +23,13 @@ from reprobuild_portable.secrets.words import (
 class SecretRule(NamedTuple):
     """One kind of secret.
 
-    A line is searched only if it holds one of `marks`, in any case. Group `secret`, else group 1, of `pattern` is the
-    secret itself; `real` may still call it a sample, and is given what the groups `name` and `before` hold where there
-    are such: the name of the value, and the text before it with its quotes. A match may begin `lines` lines before the
-    one with the mark, which has the secret. With `run` the marks are looked for in long words alone; no marks at all
-    stand for any such word. The line of a source must hold `near`, too, which is quicker to find than `pattern`. With
-    `option` it has ` -`, too, and no rule without `option` has such a mark. A match may end `after` lines after the one
-    with the mark, in which it begins. `inner` tells which part of the group is the secret, in place of `real`.
+    A line is searched only if it has one of `marks`, in any case. The secret is group `secret` of `pattern`, else group
+    1. `real` tells a secret from a sample. It gets the groups `name` and `before`, too, if the pattern has them: the
+    name of the value, and the text before it with its quotes. A match may begin `lines` lines before the line with the
+    mark. With `run`, only long words are searched for marks, and a rule without marks matches any long word. A line of
+    a source must also match `near`, which is faster than `pattern`. With `option`, it must also have ` -`, and no rule
+    without `option` has such a mark. A match may end `after` lines after the line with the mark. `inner` returns the
+    part of the group that is the secret, in place of `real`.
     """
 
     name: str
@@ -61,7 +61,7 @@ _UUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}"
 
 
 def _names_secret(value: str, name: str, before: str = "'") -> bool:
-    """Whether a name of a secret is given a value that may be one, without quotes or in single ones."""
+    """Return whether the value of a secret name may be a secret, without quotes or in single quotes."""
     named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
     return named and looks_chosen(value, literal=is_single_quoted(before), password=is_password_name(name))
 
@@ -80,13 +80,13 @@ def _quoted(value: str, before: str = "", *, password: bool = False) -> bool:
 
 
 def _names_quoted(value: str, name: str) -> bool:
-    """Whether a name of a secret is given a value in quotes, or in a place of its own, that may be one."""
+    """Return whether the value of a secret name may be a secret, in quotes or on its own."""
     named = secret_name(name.replace("-", "_").replace(".", "_"), value) is not None
     return named and _quoted(value, password=is_password_name(name))
 
 
 def _names_format(value: str, name: str) -> bool:
-    """Whether a name of a secret is given a text with places to fill in, of which another part may be one."""
+    """Return whether a format text of a secret name has a secret outside of its fields."""
     return any(
         len(part) >= 12 and looks_generated(part) and _names_quoted(part, name)
         for part in re.split(r"\{[^{}]{0,80}\}", value)
@@ -94,7 +94,7 @@ def _names_format(value: str, name: str) -> bool:
 
 
 def _has_mixed_characters(value: str) -> bool:
-    """Whether a short value has characters of three kinds, or letters between numbers."""
+    """Return whether a short value has characters of three kinds, or letters between numbers."""
     kinds = ("[a-z]", "[A-Z]", r"\d", r"[^A-Za-z0-9_.:/\s-]")
     drawn = (
         re.fullmatch(r"[A-Za-z]{0,9}\d{1,9}[A-Za-z]{1,9}\d[A-Za-z0-9]{0,9}", value) and entropy(value) >= 3
@@ -119,7 +119,7 @@ def _said_login(value: str, before: str = "") -> bool:
 
 
 def _machine_login(value: str, before: str) -> bool:
-    """Whether a file of logins has a password, which no shell replaces; without a login it must look like one."""
+    """Return whether a file of logins has a password. Without a user before it, it must look like a password."""
     if "login" not in before or before.startswith("default"):
         return looks_chosen(value, literal=True)
     sample = "\n" in before and _SAMPLE_PASSWORD.fullmatch(value)
@@ -132,7 +132,7 @@ def _generated(value: str, name: str) -> bool:
 
 
 def _header_value(value: str, name: str) -> bool:
-    """Whether a header of curl is called like a secret, and has a value that may be one."""
+    """Return whether a header of curl has a secret name, and a value that may be a secret."""
     word = name.replace("-", "_")
     named = secret_name(word, value) or word.lower() == "authorization"
     return bool(named and looks_chosen(value) and _given(value))
@@ -143,24 +143,24 @@ _ENDS = re.compile(r"[\"'][,;:+)\]}.%=>]|[,:+(\[{=%][\"']|<[/a-zA-Z]+>|^[\"'<]|>
 
 
 def _quoted_login(value: str) -> bool:
-    """Whether a login of an address holds quotes or angle brackets itself, and no text or element ends at them."""
+    """Return whether quotes or angle brackets are a part of a login, and do not end a text or an element."""
     password = value.partition(":")[2]
     ends = _ENDS.search(password) or re.match(r"\d{0,5}['\"<>]", password)
     return not ends and is_real_login(value) and looks_chosen(re.sub("[<>]", "-", password), literal=True)
 
 
 def _encoded_login(value: str) -> bool:
-    """Whether a login whose colon is percent-encoded is one."""
+    """Return whether a login with a percent-encoded colon is real."""
     return is_real_login(re.sub("%(?:25){0,9}3[Aa]", ":", value, count=1))
 
 
 def _argument(value: str) -> bool:
-    """Whether an argument of a program, in which no shell replaces anything, may be a password."""
+    """Return whether an argument of a program may be a password, without a shell that replaces its parts."""
     return _quoted(value, "'", password=True)
 
 
 def _names_inside(value: str, name: str, before: str = "") -> bool:
-    """Whether a name of a secret within a line has a value that is generated, or short and mixed."""
+    """Return whether a secret name within a line has a value that is generated, or short and mixed."""
     value = decode_percent(value)
     if len(value) < 12:
         drawn = _has_mixed_characters(value)
@@ -172,7 +172,7 @@ def _names_inside(value: str, name: str, before: str = "") -> bool:
 
 
 def _setting_login(value: str, before: str = "") -> bool:
-    """Whether a file of settings, which no shell reads, has a password."""
+    """Return whether a value of a settings file is a password, without a shell that replaces its parts."""
     return looks_chosen(value, literal=True, password=True)
 
 
@@ -185,19 +185,19 @@ def _header(value: str) -> bool:
 
 
 def has_marks(rule: SecretRule, lowered: str) -> bool:
-    """Whether a text, in lower case, is to be searched for a kind of secret."""
+    """Return whether a text in lower case has a mark of a rule, or the rule has no marks."""
     return not rule.marks or any(mark in lowered for mark in rule.marks)
 
 
 def secrets_of(rule: SecretRule, text: str) -> list[tuple[int, int]]:
-    """Return start and end of each secret of a kind in a text that holds one of its marks."""
+    """Return start and end of each secret of a rule in a text with one of its marks."""
     return [
         span for match in re.finditer(rule.pattern, text) if (span := locate_secret(rule, match)) is not None
     ]
 
 
 def locate_secret(rule: SecretRule, match: re.Match[str] | re.Match[bytes]) -> tuple[int, int] | None:
-    """Return where the secret of a match stands, or None if it is a sample or a stand-in."""
+    """Return start and end of the secret of a match, or None for a sample or a placeholder."""
     group: str | int = "secret" if "secret" in match.re.groupindex else 1
     words = [match[group], *(match[extra] for extra in ("name", "before") if extra in match.re.groupindex)]
     plain = [word.decode("utf-8", "replace") if isinstance(word, bytes) else word or "" for word in words]

@@ -1,4 +1,4 @@
-"""Words of a command that stand in a list, each in quotes, as a program is started without a shell."""
+"""Commands as lists of quoted words, as a program starts another one without a shell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ListRule(NamedTuple):
-    """What a list is looked for by: marks, pattern, what a line must hold."""
+    """The marks and the pattern of a list, and the pattern that its line must match."""
 
     marks: tuple[str, ...]
     pattern: str
@@ -86,7 +86,7 @@ WORDS_OF_LIST = ListRule(
 
 
 def join_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
-    """Return the line of a command that a list makes, and where each word begins in it and stands in the list."""
+    """Return a list as a command line, and (place in the line, start and end in the list) of each word."""
     line, places = "", []
     for match in _ITEM.finditer(text):
         group = match.lastgroup
@@ -96,6 +96,6 @@ def join_words(text: str) -> tuple[str, list[tuple[int, int, int]]]:
 
 
 def place_in_list(places: list[tuple[int, int, int]], start: int, end: int) -> tuple[int, int]:
-    """Return where a part of the line stands in the list."""
+    """Return start and end, in the list, of a part of the command line."""
     begin, first, last = max(place for place in places if place[0] <= start)
     return first + start - begin, min(first + end - begin, last)

@@ -1,4 +1,4 @@
-"""A name and its value side by side, as data: name, marks, pattern, what a line must hold."""
+"""Names beside their values, as data: rule, marks, pattern, and the pattern that a line must match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of what stands before a secret in a command line and a text: options, logins, addresses, headers."""
+"""Patterns of the text before a secret: options, logins, addresses, headers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _OF_COMMANDS = tuple(rule for rule in (*LOGIN_RULES, *COMMAND_RULES) if rule.nam
 
 @functools.lru_cache(maxsize=256)
 def _secret_of_list(text: str) -> tuple[int, int] | None:
-    """Return where a list of words has what is a password in the same words of a command."""
+    """Return start and end of a password in a list of words, or None, by the rules for commands."""
     line, places = join_words(text)
     if not _MAY_BE_GIVEN.search(line):
         return None

@@ -1,4 +1,4 @@
-"""Cutting secrets out: of an address, and of a text for the eyes."""
+"""Cut secrets out of addresses, and of texts that are shown."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SIGNED = re.compile(r"(?i)x_(amz|goog|ms|oss|cos)_.*|hdn(ea|ts|tl)|hmac|auth|exp
 def strip_credentials(url: str) -> tuple[str, bool]:
     """Return the address without user, password and secret parameters, and whether there were any.
 
-    The `git@` of an ssh address stays: it names an account that everybody shares, and nothing works without it.
+    The `git@` of an ssh address stays: it is an account that all users share, and the address needs it.
     """
     scheme, mark, rest = url.partition("://")
     if not mark:
@@ -96,7 +96,7 @@ def strip_credentials(url: str) -> tuple[str, bool]:
 
 
 def cut_tokens(text: str) -> str:
-    """Return a text with `***` for each token of a vendor, and the rest as it is: names and paths keep their shape."""
+    """Return a text with `***` for each token of a vendor. The rest stays as it is."""
     return _cut_values(text, _OF_PATHS)[0]
 
 
@@ -105,7 +105,7 @@ def hide_path_tokens(url: str, *, index: bool) -> str:
 
     Args:
         url: an address without a login.
-        index: whether it is of an index. A server may have its own token there (`/TOKEN/org/repo/simple`), so each
+        index: True for an index. A server may have its own token there (`/TOKEN/org/repo/simple`), so each
             directory that looks generated counts.
     """
     scheme, mark, rest = url.partition("://")
@@ -119,9 +119,9 @@ def hide_path_tokens(url: str, *, index: bool) -> str:
 
 
 def without_logins(text: str) -> str:
-    """Return a message with each address in it as `strip_credentials` leaves it; the rest of the text stays.
+    """Return a message with its addresses as `strip_credentials` leaves them. The other words stay.
 
-    `redact` cuts more, and would cut the words of a message that names a secret.
+    `redact` cuts more: it would cut words of a message that names a secret.
     """
     if not any(mark in text for mark in ("@", "://", "%40")):
         return text
@@ -135,7 +135,7 @@ def _without_loose_login(match: Match[str]) -> str:
 
 
 def redact(text: str) -> str:
-    """Return `text` for the eyes: addresses without credentials, secrets and values of secret names as `***`."""
+    """Return `text` to be shown: no credentials in addresses, `***` for secrets and for values of secret names."""
     text = ADDRESS.sub(lambda match: strip_credentials(match[0])[0], text)
     text = BEARER.sub(lambda match: match[1] + GONE, text)
     text = LOGIN.sub(without_login, _without_header(text))
@@ -148,7 +148,7 @@ def redact(text: str) -> str:
 
 
 def _without_header(text: str) -> str:
-    """Cut the logins out of headers that are called Authorization."""
+    """Cut the values of Authorization headers."""
     parts, at = [], 0
     for match in AUTHORIZATION.finditer(text):
         if match.start() >= at:
@@ -161,7 +161,7 @@ def _without_header(text: str) -> str:
 
 
 def _without_options(text: str) -> str:
-    """Cut the words after options that are called like a secret."""
+    """Cut the words after options with the name of a secret."""
     parts, at = [], 0
     for match in OPTION.finditer(text):
         name, value = option_name(match), text[match.end() : match.end() + 200].split()[0]
@@ -173,12 +173,12 @@ def _without_options(text: str) -> str:
 
 
 def find_assignments(text: str) -> Iterator[Match[str]]:
-    """Return what may be the assignments of a text; without a sign there is none, which is quick to tell."""
+    """Return possible assignments of a text. A text without `=` and `:` has none, and is not searched."""
     return ASSIGNED.finditer(text) if "=" in text or ":" in text else iter(())
 
 
 def assigns_secret(match: re.Match[str]) -> bool:
-    """Tell whether what follows is the value of a secret."""
+    """Return whether an assignment has a secret as its value."""
     name = match[1].replace("-", "_")
     if not rule_of_name(name):
         return False
@@ -196,7 +196,7 @@ def assigns_secret(match: re.Match[str]) -> bool:
 
 
 def _authority(rest: str, scheme: str) -> tuple[str, str, str]:
-    """Split what follows `://`; a password with a slash or an `@` in it must not end the authority early."""
+    """Return the authority, the sign after it, and the rest; a password may have a slash or an `@`."""
     end = _find_login_end(rest, 0)
     for _ in range(9):
         at = _find_real_host(rest, end, scheme)
@@ -211,7 +211,7 @@ def _find_login_end(rest: str, start: int) -> int:
 
 
 def _find_real_host(rest: str, end: int, scheme: str) -> int:
-    """Return where the `@` stands before the real host, if what ends at `end` is a password's first part, or -1."""
+    """Return the place of the `@` before the real host, or -1 if the authority does end at `end`."""
     login, _, host = rest[:end].rpartition("@")
     name, _, port = host.partition(":")
     if "[" in rest[:end] or port.isdigit():
@@ -225,18 +225,18 @@ def _find_real_host(rest: str, end: int, scheme: str) -> int:
 
 
 def secret_query(query: str) -> bool:
-    """Tell whether a parameter of an address may be a login, or a part of a signature."""
+    """Return whether a query of an address has a login or a part of a signature."""
     return _without_secrets(query) != query or _cut_values(query)[1]
 
 
 def _without_secrets(query: str) -> str:
-    """Drop the parameters whose names are those of secrets; `;` parts them as `&` does."""
+    """Drop the parameters with the name of a secret. `;` separates them like `&`."""
     pairs = [pair for pair in re.findall("(^|[&;])([^&;]*)", query) if not _is_secret_parameter(pair[1])]
     return "".join(mark + part for mark, part in pairs)[len(pairs[0][0]) if pairs else 0 :]
 
 
 def _without_parameters(path: str) -> str:
-    """Drop the parameters of a path (`/a.whl;jsessionid=...`) whose names are those of secrets."""
+    """Drop the parameters of a path with the name of a secret: `/a.whl;jsessionid=...`."""
     return _OF_PATH.sub(lambda match: "" if _is_secret_parameter(match[1]) else match[0], path)
 
 
@@ -247,7 +247,7 @@ def _is_secret_parameter(part: str) -> bool:
 
 
 def _cut_values(text: str, among: FrozenSet[str] = frozenset()) -> tuple[str, bool]:
-    """Replace each secret that is known by its looks: the same that a search finds; `among` names the only rules."""
+    """Replace each secret that a search finds; `among` limits the rules."""
     cut = text
     for rule in select_rules(text):
         if not among or rule.name in among:

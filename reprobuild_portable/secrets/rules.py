@@ -1,4 +1,4 @@
-"""What secrets look like, as data: one table, by which they are found and cut out."""
+"""The rules of secrets as data: one table, to find secrets and to cut them out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reprobuild_portable.secrets.words import (
 
 
 def _assignment(value: str) -> bool:
-    """Whether a text in base64 says what is a secret itself: `PASSWORD=...`."""
+    """Return whether a text in base64 has a secret, such as `PASSWORD=...`."""
     text = decode_base64(value)
     return text is not None and any(
         rule.real is not _assignment and has_marks(rule, text.lower()) and secrets_of(rule, text)
@@ -161,7 +161,7 @@ _ALWAYS = frozenset(number for number, rule in enumerate(VALUES) if not rule.mar
 
 
 def select_rules(text: str) -> list[SecretRule]:
-    """Return the rules by which a text is to be searched, in their order: an address has few of the marks."""
+    """Return the rules with a mark in a text, in their order. An address has few of the marks."""
     lowered = text.lower()
     starts = {lowered[place : place + 2] for place in range(len(lowered))}.union(lowered)
     numbers = set(_ALWAYS)

@@ -1,4 +1,4 @@
-"""Finding secrets: in one text, and line by line in a source, a patch or an output."""
+"""Search for secrets: in one text, and line by line in a source, a patch or an output."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OF_LISTS = (
 
 
 def _group_marks(pairs: tuple[tuple[bytes, int], ...]) -> tuple[tuple[bytes, tuple[int, ...]], ...]:
-    """Return each mark with its rules, so that it is looked for once."""
+    """Return each mark with its rules, so that one search serves them all."""
     rules: dict[bytes, tuple[int, ...]] = {}
     for mark, number in pairs:
         rules[mark] = (*rules.get(mark, ()), number)
@@ -73,7 +73,7 @@ _MARKS_OF_TEXTS = tuple(_group_marks(pairs) for pairs in (_IN_WORDED, _IN_NUMBER
 
 
 class _Block(NamedTuple):
-    """Some whole lines of a text, as they are and in small letters; where the first begins, and its number."""
+    """Whole lines of a text, also in small letters, with the place and the number of the first."""
 
     text: bytes
     lowered: bytes
@@ -82,7 +82,7 @@ class _Block(NamedTuple):
 
 
 def secret_value(value: str) -> str | None:
-    """Return the rule by which this text holds a secret, whatever its name, or None."""
+    """Return the rule for a secret in a text, without regard to a name, or None."""
     return next((rule.name for rule in select_rules(value) if secrets_of(rule, value)), None)
 
 
@@ -92,9 +92,9 @@ def find(
     """Return (line from 1, rule) of each line with a secret in a source, a patch or an output, in order of lines.
 
     Args:
-        text: what is searched.
-        most: the first so many are enough.
-        look: called again and again; what it raises ends the search.
+        text: the content to search.
+        most: the largest number of results; None for all.
+        look: is called during the search, and may raise an error to end it.
     """
     text = _without_nuls(text)
     if b"BEGIN CERT" in text:
@@ -128,7 +128,7 @@ def _lines_to_search(
     number: int, block: _Block, lines: dict[bytes, list[tuple[int, int]]], values: dict[int, set[bytes]],
     look: Callable[[], object],
 ) -> list[tuple[int, int]]:  # fmt: skip
-    """Return start and end in a block of each line in which a rule is looked for, in order."""
+    """Return start and end, in a block, of each line to search for a rule, in order."""
     marks = _MARKS[number]
     if not marks:
         return _lines_with(values[number], block.text, look)
@@ -141,7 +141,7 @@ def _lines_to_search(
 
 
 def _without_nuls(text: bytes) -> bytes:
-    """Return a text of UTF-16, as Windows and its editors write it, in UTF-8; its lines stay."""
+    """Return a text in UTF-8, also if it is UTF-16, as Windows writes it. Its lines stay."""
     head = text[: _EDGE & ~1]
     marked = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(head[:2])
     if marked is None and len(head) >= _LONG:
@@ -153,7 +153,7 @@ def _without_nuls(text: bytes) -> bytes:
 
 
 def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]], *, lists: bool) -> set[int]:
-    """Return the numbers of the rules that have a mark in some lines: each is looked for where it can be."""
+    """Return the numbers of the rules with a mark in some lines. Each mark is searched in its own kind of lines."""
     places = set().union(*lines.values())
     worded = b"\n".join(lowered[start:end] for start, end in places)
     numbered = b"\n".join(lowered[start:end] for start, end in places if _DIGIT.search(lowered, start, end))
@@ -164,7 +164,7 @@ def _marked_rules(lowered: bytes, lines: dict[bytes, list[tuple[int, int]]], *, 
 
 
 def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], dict[int, set[bytes]]]:
-    """Return the rules that have a mark in a long word, and by rule the secrets of those that have no mark."""
+    """Return the rules with a mark in a long word, and the secrets of each rule without marks."""
     numbers: set[int] = set()
     values: dict[int, set[bytes]] = {number: set() for number in _UNMARKED}
     for runs in _long_runs(text, look):
@@ -178,7 +178,7 @@ def _of_long_words(text: bytes, look: Callable[[], object]) -> tuple[set[int], d
 
 
 def _in_run(mark: bytes, number: int, runs: bytes, lowered: bytes) -> bool:
-    """Tell whether a long word has the mark of a rule, and may be its token where that can be seen of the word."""
+    """Return whether a long word has the mark of a rule, and matches its token if that stands in one word."""
     at = lowered.find(mark)
     if at < 0 or number not in _WHOLE:
         return at >= 0
@@ -196,7 +196,7 @@ def _add_lines(
     rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], rules: dict[int, str],
     most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
-    """Add the lines of a block that hold a secret of a rule, of which no rule before it knows."""
+    """Add the lines of a block with a secret of a rule, unless an earlier rule has added them."""
     pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
     number, counted, times = block.line, block.start, 0
     for start, end in ((block.start + start, block.start + end) for start, end in places):
@@ -213,7 +213,7 @@ def _add_lines(
 
 
 def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
-    """Yield by piece the long words that are not spoken, in which most marks are looked for: few of a text."""
+    """Yield the long words of each piece that do not consist of words: few of a text, and most marks are in them."""
     for at in range(0, len(text), _PIECE):
         look()
         piece = text[max(at - _EDGE, 0) : at + _PIECE + _EDGE].translate(_ONLY_LETTERS)
@@ -222,7 +222,7 @@ def _long_runs(text: bytes, look: Callable[[], object]) -> Iterator[bytes]:
 
 
 def _without_marks(rule: SecretRule, runs: bytes) -> set[bytes]:
-    """Return the secrets of a kind that has no mark."""
+    """Return the secrets of a rule without marks."""
     pattern = re.compile(rule.pattern.encode())
     return {match[1] for match in pattern.finditer(runs) if locate_secret(rule, match)}
 
@@ -231,7 +231,7 @@ def _holds_secret(
     rule: SecretRule, pattern: re.Pattern[bytes], text: bytes, before: int, start: int, end: int,
     look: Callable[[], object],
 ) -> bool:  # fmt: skip
-    """Tell whether a line holds a secret of a rule, which may begin in a line before it."""
+    """Return whether a line has a secret of a rule. The match may begin in an earlier line."""
     for at in (before, *range(start + _PIECE, end, _PIECE)):
         look()
         stop = min(end, max(at, start) + _PIECE + _OVERLAP)
@@ -247,7 +247,7 @@ def _add_lists(
     rule: SecretRule, text: bytes, block: _Block, places: list[tuple[int, int]], rules: dict[int, str],
     most: int | None, look: Callable[[], object],
 ) -> None:  # fmt: skip
-    """Add the lines of a block in which a secret of a rule begins that may end in a later one; none is judged twice."""
+    """Add the lines of a block in which a secret begins that may end in a later line. Each text is judged once."""
     pattern, near = re.compile(rule.pattern.encode()), re.compile(rule.near.encode())
     passed, times = 0, 0
     for start, end in ((block.start + start, block.start + end) for start, end in places):
@@ -268,7 +268,7 @@ def _add_lists(
 
 
 def _skip_lines_forward(text: bytes, end: int, count: int) -> int:
-    """Return where the line `count` lines after the one that ends at `end` ends, not far from there."""
+    """Return the end of the line `count` lines after the line that ends at `end`, within a limit."""
     last = min(len(text), end + _EDGE)
     for _ in range(count):
         after = text.find(b"\n", end + 1, last)
@@ -279,7 +279,7 @@ def _skip_lines_forward(text: bytes, end: int, count: int) -> int:
 
 
 def _skip_lines_back(text: bytes, start: int, count: int) -> int:
-    """Return where the line `count` lines before `start` begins; lines that are long are not gone back over."""
+    """Return the start of the line `count` lines before `start`, or of the first line after a long line."""
     for _ in range(count):
         begin = text.rfind(b"\n", max(start - _EDGE, 0), max(start - 1, 0)) + 1
         if not begin and start > _EDGE:
@@ -289,7 +289,7 @@ def _skip_lines_back(text: bytes, start: int, count: int) -> int:
 
 
 def _find_marked_lines(text: bytes, mark: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
-    """Return start and end of each line with a mark: plain search is a hundred times as fast as the patterns."""
+    """Return start and end of each line with a mark. Plain search is a hundred times as fast as the patterns."""
     lines = []
     at = text.find(mark)
     while at >= 0:
@@ -309,7 +309,7 @@ def _lines_of(
     *,
     option: bool,
 ) -> list[tuple[int, int]]:
-    """Return the lines with a mark, of those that are known to hold a part of it where there are such."""
+    """Return the lines with a mark. If lines with a part of it are known, only these are searched."""
     word = _OPTION if option else next((word for word in _WORDS if word in mark), None)
     if word is None:
         return _find_marked_lines(text, mark, look)
@@ -318,7 +318,7 @@ def _lines_of(
 
 
 def _lines_with(values: set[bytes], text: bytes, look: Callable[[], object]) -> list[tuple[int, int]]:
-    """Return start and end of each line with one of some words; one search for each is slow where they are many."""
+    """Return start and end of each line with one of some words, in one pass if the words are many."""
     if len(values) <= _MANY:
         return sorted(set().union(*(_find_marked_lines(text, value, look) for value in values)))
     lengths = {len(value) for value in values}

@@ -38,13 +38,13 @@ _ESCAPED = re.compile(r"\\[A-Za-z]|\[[^\]]{1,60}\]")
 
 
 def is_template(password: str) -> bool:
-    """Tell whether a password consists of templates and parts of regular expressions."""
+    """Return whether a password consists of templates and parts of regular expressions."""
     rest = _EXPRESSION.sub("", _FORM.sub("", password))
     return rest != password and not re.search("[A-Za-z0-9]", rest)
 
 
 def is_stand_in(text: str, *, literal: bool = False) -> bool:
-    """Tell whether a text stands for a value, or is a call in code.
+    """Return whether a text is a placeholder of a value, or a call in code.
 
     Args:
         text: the value of a name.
@@ -54,7 +54,7 @@ def is_stand_in(text: str, *, literal: bool = False) -> bool:
 
 
 def is_single_quoted(before: str) -> bool:
-    """Tell whether a value stands in single quotes, by the text before it."""
+    """Return whether a value is in single quotes, by the text before it."""
     return before.count("'") % 2 == 1
 
 

@@ -1,4 +1,4 @@
-"""Telling whether a variable is a secret: by its name, or by what its value holds."""
+"""Environment variables that are secrets, by name or by value."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ _NEAR = 200
 
 
 def secret_variable(name: str, value: str) -> str | None:
-    """Return the rule by which this environment variable is a secret, or None.
+    """Return the rule that makes an environment variable a secret, or None.
 
-    A variable with a secret's name and nothing in it (empty, a switch) is none. A name that only hints
-    (`SOME_AUTH`) needs a value that looks generated.
+    The value of a secret name may be empty or a switch: then it is not a secret. A weaker name (`SOME_AUTH`) needs
+    a value that looks generated.
     """
     if NOTHING.fullmatch(value):
         return None
@@ -91,18 +91,18 @@ def secret_variable(name: str, value: str) -> str | None:
 
 
 def holds_secret(name: str, value: str) -> bool:
-    """Tell whether a variable must stay out of an image and a lock: it is a secret, or `redact` would change it."""
+    """Return whether a variable must stay out of an image and a lock: a secret, or a text that `redact` changes."""
     return secret_variable(name, value) is not None or redact(value) != value
 
 
 def _find_index_rule(name: str, value: str) -> str | None:
-    """Return the rule by which the address of an index has a token among its directories."""
+    """Return the rule for an address of an index with a token among its directories, or None."""
     urls = (url[0] for url in ADDRESS.finditer(value)) if _INDEX.fullmatch(name) else ()
     return "index-path" if any(hide_path_tokens(url, index=True) != url for url in urls) else None
 
 
 def _find_encoded_rule(value: str) -> str | None:
-    """Return the rule by which a value that is base64 as a whole says a secret: of a service account, a kubeconfig."""
+    """Return the rule for a secret in base64, or None: a service account, a kubeconfig."""
     value = re.sub(r"\r?\n", "", value)
     text = decode_base64(value) if _ENCODED.fullmatch(value) else None
     if text is None:
@@ -111,7 +111,7 @@ def _find_encoded_rule(value: str) -> str | None:
 
 
 def _find_assigned_rule(value: str) -> str | None:
-    """Return the rule by which a value assigns a secret of its own: JSON, `key=value` lists, options."""
+    """Return the rule for a value that assigns a secret, or None: JSON, `key=value` lists, options."""
     for match in _INSIDE.finditer(value):
         rule = secret_name(match[1].replace("-", "_"), match[2])
         if (
@@ -125,9 +125,9 @@ def _find_assigned_rule(value: str) -> str | None:
 
 
 def _assigned_inside(value: str) -> str | None:
-    """Return the rule of what `redact` takes for the value of a secret, wherever in a value the name of it stands.
+    """Return the rule for an assignment that `redact` cuts, anywhere in a value, or None.
 
-    Each name is judged, also one within the value of another (`mode:x?secret=...`). A template is no secret.
+    A name may be inside the value of another (`mode:x?secret=...`). A template is not a secret.
     """
     for match in find_assignments(value):
         if not rule_of_name(match[1].replace("-", "_")):
@@ -142,9 +142,9 @@ def _assigned_inside(value: str) -> str | None:
 
 
 def _find_redacted_rule(name: str, value: str) -> str | None:
-    """Return the rule by which a value holds what `redact` cuts: a header, a login of curl, an option, a token.
+    """Return the rule for a header, a login of curl, an option or a token that `redact` cuts, or None.
 
-    A template (`Bearer $TOKEN`) and what other programs have after `-u` (`docker -u ada:users`) are none.
+    A template (`Bearer $TOKEN`) does not count, nor does the `-u` of other programs (`docker -u ada:users`).
     """
     for header in AUTHORIZATION.finditer(value):
         word = value[header.end() : header.end() + _NEAR].split()[0].strip("\"',;}")
@@ -167,14 +167,14 @@ def _find_redacted_rule(name: str, value: str) -> str | None:
 
 
 def _is_bearer(scheme: str, token: str) -> bool:
-    """Whether this is a header's value without its name, and no text about something basic."""
+    """Return whether a scheme and a token are the value of a header, and not words of a text."""
     if scheme.lower().startswith("bearer"):
         return len(token) >= 16 and looks_generated(token)
     return is_login(token)
 
 
 def _is_login(match: re.Match[str], name: str) -> bool:
-    """Whether `user:password` after an option is a login, in a variable of this name."""
+    """Return whether `user:password` after an option is a login, in a variable of this name."""
     user, _, password = match[3].strip("\"'").partition(":")
     if without_login(match) == match[0] or not user or not password or _TEMPLATE.match(password):
         return False
@@ -187,7 +187,7 @@ def _is_login(match: re.Match[str], name: str) -> bool:
 
 
 def _option_inside(value: str) -> str | None:
-    """Return the rule by which a word after an option (`--token abc`) is a secret."""
+    """Return the rule for a secret after an option (`--token abc`), or None."""
     for match in OPTION.finditer(value):
         word = value[match.end() : match.end() + _NEAR].split()[0].strip("\"',;")
         rule = secret_name(option_name(match), word)

@@ -1,4 +1,4 @@
-"""Names of variables that hold a secret, and how a value is told from a sample, a template or a word."""
+"""Rules for names of secrets, and checks that tell a secret from a sample, a template or a word."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _THOUSANDS = re.compile(r"(?<=[A-Za-z]{3}\d)[kmb](?![A-Za-z0-9])|(?<=[A-Za-z]{3}
 
 
 def rule_of_name(name: str) -> str:
-    """Return the rule for a name; an empty one where no value makes it a secret."""
+    """Return the rule for a name, or an empty text if the name is never that of a secret."""
     return _judged_name(name) if len(name) <= 128 else _judge_name(name)
 
 
@@ -142,12 +142,12 @@ _judged_name = functools.lru_cache(maxsize=4096)(_judge_name)
 
 
 def secret_name(name: str, value: str = "") -> str | None:
-    """Return the rule by which a variable of this name holds a secret, or None.
+    """Return the rule that makes a named value a secret, or None.
 
     Args:
         name: of a variable, an option or a parameter.
-        value: what it holds, where that is known: `NEW_TOKEN` counts something if it is a number,
-            `SORT_KEY` names something if it is a short identifier.
+        value: its value, or an empty text if it is unknown. `NEW_TOKEN` with a number is a count, and `SORT_KEY`
+            with a short identifier is a name.
     """
     rule = rule_of_name(name)
     if rule and _NO_SECRET.fullmatch(value):
@@ -168,7 +168,7 @@ def secret_name(name: str, value: str = "") -> str | None:
 
 
 def _is_pattern(value: str) -> bool:
-    """Whether `value` is a pattern of words and numbers; an odd character makes none of a random text."""
+    """Return whether `value` is a pattern, and its words are words: a random text may have a `*`, too."""
     words = pattern_words(value)
     return words is not None and all(is_word(word) for word in words)
 
@@ -180,14 +180,14 @@ def entropy(text: str) -> float:
 
 
 def looks_generated(text: str) -> bool:
-    """Whether `text` reads like a generated key: letters and digits mixed, and no word that stands for one."""
+    """Return whether `text` looks like a generated key: letters and digits mixed, and no placeholder."""
     if re.search(r"(?i:example|your|change.?me|dummy|placeholder)|xxx|XXX|\*\*\*|[${}<>%]", text):
         return False
     return bool(re.search(r"\d", text) and re.search(r"[A-Za-z]", text)) and entropy(text) >= 3.5
 
 
 def is_real_login(text: str) -> bool:
-    """Whether `user:password` of an address is more than a sample or a template."""
+    """Return whether `user:password` of an address is a login, and not a sample or a template."""
     password = decode_percent(text).partition(":")[2]
     sample = re.fullmatch(
         r"(?i)(my)?_?(pass(word|wd)?|pwd|secret|token|x+|\*+|user(name)?|foo|bar|changeme|example|port|\d{1,5})",
@@ -198,13 +198,13 @@ def is_real_login(text: str) -> bool:
 
 
 def token_login(text: str) -> bool:
-    """Whether the user of an address is a token: its password is absent, or says nothing (`x-oauth-basic`)."""
+    """Return whether the user of an address is a token, as in `TOKEN:x-oauth-basic`."""
     user = decode_percent(text.partition(":")[0])
     return looks_generated(user) or bool(re.fullmatch("[0-9a-f]{32,64}", user))
 
 
 def decode_percent(text: str) -> str:
-    """Take the percent signs of encoded characters off: a password may have any, and a template has others."""
+    """Replace each percent-encoded character by `-`: its percent sign is not one of a template."""
     return re.sub("%[0-9A-Fa-f]{2}", "-", text)
 
 
@@ -215,7 +215,7 @@ _COUNTING = re.compile(
 
 
 def is_plausible_token(text: str) -> bool:
-    """Whether a token with a vendor's prefix is more than a sample of documentation."""
+    """Return whether a token with a vendor's prefix may be real, and not a sample of documentation."""
     return (
         not text.endswith("EXAMPLE")
         and len(set(text)) >= 8
@@ -225,7 +225,7 @@ def is_plausible_token(text: str) -> bool:
 
 
 def decode_base64(text: str) -> str | None:
-    """Return what a text in base64 says, or None where it is none, or says no text."""
+    """Return the text that base64 encodes, or None for another text, and for bytes that are no text."""
     plain = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         content = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).decode("ascii")
@@ -235,13 +235,13 @@ def decode_base64(text: str) -> str | None:
 
 
 def is_login(text: str) -> bool:
-    """Whether a text in base64 is `user:password`."""
+    """Return whether a text in base64 is `user:password`."""
     user, colon, password = (decode_base64(text) or "").partition(":")
     return bool(user and colon and password) and is_real_login(f"{user}:{password}")
 
 
 def is_private_key(text: str) -> bool:
-    """Whether a text in base64 is a private key in PEM, not a certificate."""
+    """Return whether a text in base64 is a private key in PEM, and not a certificate."""
     return "PRIVATE KEY" in (decode_base64(text[:88]) or "")
 
 
@@ -251,14 +251,14 @@ _WORD_PARTS = re.compile(r"[a-z]{0,20}|[A-Z]{1,20}|(?:[A-Z]{0,3}[a-z]{2,20}){1,4
 
 
 def is_word(text: str) -> bool:
-    """Whether `text` reads like words and numbers: `created_at`, `v3-linux-py311`, `MyTokenizer2`."""
+    """Return whether `text` consists of words and numbers: `created_at`, `v3-linux-py311`, `MyTokenizer2`."""
     parts = re.split(r"[^A-Za-z]{1,40}", text)
     spoken = not _UNSPOKEN.search(text) and all(_WORD_PARTS.fullmatch(part) for part in parts)
     return spoken and bool(IDENTIFIER.fullmatch(text))
 
 
 def looks_random(text: str) -> bool:
-    """Whether `text` mixes both cases and digits as a key does, and is no text in base64, path or name."""
+    """Return whether `text` mixes cases and digits as a key does, and is not base64, a path or a name."""
     if not (re.search(r"\d", text) and re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)):
         return False
     words = re.search(r"(?:[A-Z]?[a-z]{3,12}){3}|(?:[^/]{1,9}/){5}", text)
@@ -267,7 +267,7 @@ def looks_random(text: str) -> bool:
 
 
 def is_path_token(text: str) -> bool:
-    """Whether a directory in the address of an index is a token, and no name, version, digest or UUID."""
+    """Return whether a directory of an index is a token, and not a name, a version, a digest or a UUID."""
     kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
     turns = len(re.findall("[a-z]{1,200}|[A-Z]{1,200}|[0-9]{1,200}", text))
     drawn = kinds and re.fullmatch(r"[A-Za-z0-9_-]{16,200}", text) and entropy(text) >= 3.2
@@ -283,12 +283,12 @@ _SAMPLE_WORD = re.compile(
 
 
 def is_password_name(name: str) -> bool:
-    """Whether a variable is called a password without doubt: `POSTGRES_PASSWORD`."""
+    """Return whether a name can only be that of a password: `POSTGRES_PASSWORD`."""
     return len(name) <= 128 and _STRONG_NAME.fullmatch(name) is not None
 
 
 def is_identifier_like(text: str) -> bool:
-    """Whether words and numbers are none even where a password stands: an identifier, small letters, a sample."""
+    """Return whether words and numbers are an identifier or a sample, even as the value of a password."""
     return (
         "_" in text
         or bool(_SAMPLE_WORD.fullmatch(text))
@@ -297,18 +297,18 @@ def is_identifier_like(text: str) -> bool:
 
 
 def _is_drawn(text: str) -> bool:
-    """Whether what stands beside `%s` is drawn itself: then the sign is a part of a password."""
+    """Return whether the text around a `%s` is random: then `%s` is a part of a password."""
     kinds = all(re.search(kind, text) for kind in ("[a-z]", "[A-Z]", r"\d"))
     return kinds and len(text) >= 12 and entropy(text) >= 3 and not is_word(text)
 
 
 def looks_chosen(text: str, *, literal: bool = False, password: bool = False) -> bool:
-    """Whether `text`, which a file gives to a name of a secret, may be a password: no template, path, type or word.
+    """Return whether the value of a secret name may be a password, and not a template, path, type or word.
 
     Args:
         text: the value.
         literal: True if a shell leaves `$name` as it is.
-        password: True if it has the name of a password: then a word with a number, as people make them up, is one.
+        password: True if the name is that of a password: then a word with a number counts, as people invent them.
     """
     if is_stand_in(text, literal=literal) or AMOUNT.fullmatch(text):
         return False
