@@ -50,4 +50,6 @@ def read_traced_node(folder: Path, node: str) -> tuple[TracedNode, Mapping[str, 
     logs = read_logs(folder / f"{node}{TRACE}")
     if not logs:
         raise InconclusiveError(f"{node}{TRACE} has no records", hint=HINT)
+    for log in logs.values():
+        log.verify()
     return traced, logs

@@ -190,6 +190,8 @@ def _read_saved(folder: Path) -> TracedRun:
             f"--against {folder}: it holds no logs of a trace",
             hint="`--save DIR` of another trace writes them",
         )
+    for log in logs.values():
+        log.verify()
     return TracedRun(folder=folder, logs=logs)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.infra.untrusted.decode import json_decoder
@@ -27,10 +29,11 @@ _MOST_PROCESSES = 4096
 _MOST_REPLAYS = 1000  # repetitions of one operation
 LOG_NAME = re.compile(r"[A-Za-z0-9._+-]{1,250}[.](?:records|steps|lines)")
 
+_Record = TypeVar("_Record")
 TraceDigest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 Kind = Literal[
     "batch", "loss", "gradients", "parameters", "state", "generator", "operation", "mark", "output", "stride",
-    "component",
+    "component", "call",
 ]  # fmt: skip
 Count = Annotated[int, Meta(ge=-1, le=1 << 53)]
 _Replays = Annotated[tuple[Annotated[int, Meta(ge=1, le=_MOST_REPLAYS)], ...], Meta(max_length=_MOST_REPLAYS)]
@@ -40,6 +43,16 @@ class _Header(Struct, frozen=True, kw_only=True):
     """The first line of a log."""
 
     format: Count = 0
+
+
+class _Compared(Struct, frozen=True, kw_only=True):
+    """The fields of a record that are part of a step's digest, if the record has them."""
+
+    kind: Kind
+    name: Line
+    arguments: Line | UnsetType = UNSET
+    inputs: tuple[TraceDigest, ...] | UnsetType = UNSET
+    outputs: tuple[TraceDigest, ...] | UnsetType = UNSET
 
 
 class TraceRecord(Struct, frozen=True, kw_only=True):
@@ -83,7 +96,7 @@ class TraceRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def call(self) -> tuple[str, str, str, int, int]:
-        """What two runs must share before their digests are compared."""
+        """The facts that two runs must share before their digests are compared."""
         return self.kind, self.name, self.arguments, len(self.inputs), len(self.outputs)
 
 
@@ -102,6 +115,7 @@ class ProcessLog:
             file, self._size = open_plain(self._records, links=False)
             with file:
                 header = json_decoder(_Header).decode(file.readline(_LONGEST) or b"{}")
+                self._begin = file.tell()
             content = read_plain(folder / f"{name}.steps", _MOST_STEPS * ENTRY.size, links=False)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
             raise _damaged(name) from err
@@ -180,13 +194,45 @@ class ProcessLog:
         count = min(len(self), steps)
         return self._decode(0, self._end(count - 1) if count else 0)
 
+    def verify(self) -> None:
+        """Compare the records with the digests of the steps: a log from elsewhere may be damaged.
+
+        Raises:
+            InconclusiveError: they differ, or the process was ended in the middle of a step.
+        """
+        chain = bytes(16)
+        step = self._verify_steps(0, self._begin, chain)
+        for position, record in self._read(_Compared, 0, self._size):
+            if step == len(self):
+                raise InconclusiveError(
+                    f"the process {self.name} was ended in the middle of step {step}",
+                    hint="run the trace again, and let the command end by itself",
+                )
+            chain = _join(chain, record)
+            step = self._verify_steps(step, position, chain)
+        if step < len(self):
+            raise _damaged(self.name)
+
+    def _verify_steps(self, step: int, position: int, chain: bytes) -> int:
+        """Verify the steps that end at a position, from one on; return the next one."""
+        while step < len(self) and self._end(step) <= position:
+            if self._end(step) != position or self.chain(step) != chain:
+                raise _damaged(self.name)
+            step += 1
+        return step
+
     def _decode(self, begin: int, end: int) -> Iterator[TraceRecord]:
-        decoder = json_decoder(TraceRecord)
+        for _, record in self._read(TraceRecord, begin, end):
+            if len(record.writers) > len(record.inputs):
+                raise _damaged(self.name)
+            yield record
+
+    def _read(self, kind: type[_Record], begin: int, end: int) -> Iterator[tuple[int, _Record]]:
+        """Yield the end of each whole record, and the record."""
+        decoder = json_decoder(kind)
         try:
             with open_plain(self._records, links=False)[0] as file:
-                file.seek(begin)
-                if not begin:
-                    file.readline(_LONGEST)  # the header
+                file.seek(begin or self._begin)
                 # Not beyond the end: many steps inside of one line would read the rest of it once for each of them.
                 while (left := end - file.tell()) > 0:
                     line = file.readline(min(_LONGEST, left))
@@ -194,15 +240,12 @@ class ProcessLog:
                         if end < self._size:
                             raise _damaged(self.name)
                         return
-                    record = decoder.decode(line)
-                    if len(record.writers) > len(record.inputs):
-                        raise _damaged(self.name)
-                    yield record
+                    yield file.tell(), decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, OSError, OverflowError, RecursionError) as err:
             raise _damaged(self.name) from err
 
     def copy(self, target: Path) -> None:
-        """Write the files of this log into a directory, up to the last whole record.
+        """Write the files of this log into a directory, up to the last complete step.
 
         Raises:
             OSError: a file is a link, or cannot be written.
@@ -212,8 +255,17 @@ class ProcessLog:
             open_plain(self._records, links=False)[0] as file,
             (target / f"{self.name}.records").open("xb") as copy,
         ):
-            while (line := file.readline(_LONGEST)).endswith(b"\n"):  # a hole in a file has no end of a line
+            end = self._end(len(self) - 1) if len(self) else self._begin
+            # A hole in a file has no end of a line.
+            while copy.tell() < end and (line := file.readline(_LONGEST)).endswith(b"\n"):
                 copy.write(line)
+
+
+def _join(chain: bytes, record: _Compared) -> bytes:
+    """Return the digest of all records up to this one, as the recorder computes it."""
+    fields = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not UNSET}
+    text = json.dumps(fields, sort_keys=True).encode()
+    return hashlib.blake2b(chain + text, digest_size=16).digest()
 
 
 def _damaged(name: str) -> InconclusiveError:

@@ -161,6 +161,36 @@ def _damaged_records(folder: Path) -> str:
     return "was written by another version of the recorder"
 
 
+def _other_records(folder: Path) -> str:
+    """Write valid records of another run, with the digests of this one."""
+    kept = (folder / "n3.trace" / "main.steps").read_bytes()
+    write(folder / "other", [[{"kind": "loss", "name": "loss", "outputs": digests(word)}] for word in "xy"])
+    for name, content in (
+        ("records", (folder / "other" / "main.records").read_bytes()),
+        ("steps", kept),
+    ):
+        (folder / "n3.trace" / f"main.{name}").write_bytes(content)
+    return "the log of the process main is not valid"
+
+
+def _garbage(folder: Path) -> str:
+    path = folder / "n3.trace" / "main.records"
+    head, _, rest = path.read_bytes().partition(b"\n")
+    path.write_bytes(head + b"\n" + b"!" * len(rest))
+    return "the log of the process main is not valid"
+
+
+def _unfinished_step(folder: Path) -> str:
+    with (folder / "n3.trace" / "main.records").open("a") as stream:
+        stream.write('{"kind": "mark", "name": "a", "number": 0}\n')
+    return "the process main was ended in the middle of step 2"
+
+
+def _no_complete_step(folder: Path) -> str:
+    (folder / "n3.trace" / "main.steps").write_bytes(b"")
+    return "the process main was ended in the middle of step 0"
+
+
 def _other_process(folder: Path) -> str:
     for path in list((folder / "n3.trace").iterdir()):
         path.rename(path.with_name(path.name.replace("main", "rank0")))
@@ -177,7 +207,7 @@ def _other_seed(folder: Path) -> str:
     "damage",
     [
         _no_document, _long_document, _linked_document, _linked_records, _pipe, _no_records, _damaged_records,
-        _other_process, _other_seed,
+        _other_process, _other_seed, _other_records, _garbage, _unfinished_step, _no_complete_step,
     ],
 )  # fmt: skip
 def test_a_node_with_damaged_records_is_not_compared(damage: Any, tmp_path: Path) -> None:

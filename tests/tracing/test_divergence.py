@@ -406,6 +406,29 @@ def test_a_log_without_a_stride_is_not_read_to_its_end(tmp_path: Path) -> None:
         assert find_strides(TracedRun(folder=folder, logs=read_logs(folder))) == {"": expected}
 
 
+def test_a_log_from_elsewhere_is_compared_with_its_digests(tmp_path: Path) -> None:
+    steps: Steps = [
+        [],
+        [operation("a", "b"), operation("b", "c", arguments="[1]")],
+        [],
+        [operation("ü", "c")],
+    ]
+    folder = write(tmp_path, steps)
+    read_logs(folder)["main"].verify()
+    records = folder / "main.records"
+    whole = records.read_bytes()
+    records.write_bytes(whole.replace(b"[1]", b"[2]"))
+    with pytest.raises(InconclusiveError, match="the log of the process main is not valid"):
+        read_logs(folder)["main"].verify()
+    records.write_bytes(whole + whole.splitlines(keepends=True)[1])
+    with pytest.raises(InconclusiveError, match="main was ended in the middle of step 4") as ended:
+        read_logs(folder)["main"].verify()
+    assert ended.value.hint == "run the trace again, and let the command end by itself"
+    (tmp_path / "copy").mkdir()
+    read_logs(folder)["main"].copy(tmp_path / "copy")
+    read_logs(tmp_path / "copy")["main"].verify()
+
+
 def test_each_process_keeps_its_own_stride(tmp_path: Path) -> None:
     """Ranks choose by the time of their steps; the next run records the same steps in each of them."""
     for name, stride in (("rank0", 3), ("rank1", 1), ("rank2", 3), ("rank3", 0)):
