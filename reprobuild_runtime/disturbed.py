@@ -50,7 +50,7 @@ def _key(name: "Any") -> "Any":
 
 
 def _change_order() -> None:
-    """Replace the functions that list a directory; the new order is neither the kernel's nor sorted."""
+    """Replace the functions that list a directory: their new order differs from the kernel's and the sorted one."""
     listdir, scandir = os.listdir, os.scandir
 
     def list_names(path: "Any" = ".") -> "List[Any]":

@@ -41,7 +41,7 @@ def read_capture_recipe() -> str:
 def find_interpreter(
     env: Mapping[str, str], default: str, say: Callable[[str], object] = lambda text: None
 ) -> str:
-    """Return the Python of the active environment; `default`, that of reprobuild, where none is active.
+    """Return the Python of the active environment, else `default`, which is reprobuild's own.
 
     A relative path would name a program of the current directory, which may be anybody's.
 

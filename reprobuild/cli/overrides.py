@@ -101,7 +101,7 @@ def unconfirmed_sources(
 
 
 def confirming_options(directory: Path, decisions_path: Path | None) -> list[str]:
-    """Return the option by which the user confirms a file beside a snapshot; none if it needs no confirmation."""
+    """Return the option that confirms a file beside a snapshot, or an empty list if it needs no confirmation."""
     path = None if decisions_path else find_decisions(directory)
     if path is None or not list_unconfirmed(read_decisions(path)):
         return []

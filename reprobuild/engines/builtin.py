@@ -44,7 +44,7 @@ LIMITS_HINT = "this machine may not raise limits that far: ask for less with --u
 
 
 def version(env: Mapping[str, str]) -> str | None:
-    """Return the version of this engine, which is that of reprobuild, or None if this machine cannot run it."""
+    """Return reprobuild's version, or None if this machine cannot run the engine."""
     return None if find_obstacle() else __version__
 
 

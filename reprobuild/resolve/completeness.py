@@ -52,7 +52,7 @@ def _is_solved(lock: Lock) -> bool:
 
 
 def _describe_gaps(gaps: Sequence[str], started: str, *, solved: bool) -> str:
-    """Return what a list lacks, and what adds it: `--as-of` does not follow addresses, so then the user does."""
+    """Return the gap of a list, and the way to fill it: `--as-of` does not follow addresses, so the user must."""
     verb = "is" if len(gaps) == 1 else "are"
     add = (
         "write them into it with their versions"

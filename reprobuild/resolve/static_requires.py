@@ -86,7 +86,7 @@ def _is_metadata(path: str) -> bool:
 
 
 def _is_of_distutils(texts: Mapping[str, bytes]) -> bool:
-    """Return whether distutils made an archive, which knows no requirements, and its program names none.
+    """Return whether distutils made an archive without requirements, and its program does not name any.
 
     setuptools adds an `.egg-info` to each archive, other backends need a `pyproject.toml`.
     """

@@ -38,7 +38,7 @@ class MixtureChoices(Struct, frozen=True, kw_only=True):
         return tuple(file.digest for file in self.files)
 
     def explain_misfit(self, lock: Lock, task: Task, env: Mapping[str, str]) -> str:
-        """Return the reason for which none of the choices fits a task in a lock's image, or ""."""
+        """Return why the choices do not fit a task in a lock's image, or ""."""
         if not self.files:
             return ""
         platform = find_run_platform(lock, task, image_variables(lock), env)
@@ -73,7 +73,7 @@ class MixtureChoices(Struct, frozen=True, kw_only=True):
 
 
 class ChoicePair(Struct, frozen=True, kw_only=True):
-    """The saved choices of A and of B that fit this machine; None if a side has none."""
+    """The saved choices of A and of B that fit this machine; None for a side without choices."""
 
     first: ChoiceFile | None = None
     second: ChoiceFile | None = None

@@ -220,7 +220,7 @@ def find_run_platform(
 
 
 def _find_gpus(env: Mapping[str, str], option: str) -> VisibleGpus | None:
-    """Return the GPUs of this machine that a run gets, or None if it gets none."""
+    """Return the GPUs of this machine that a run gets, or None for a run without a GPU."""
     if not option:
         return None
     here = query_gpus(env)

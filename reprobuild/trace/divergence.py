@@ -165,7 +165,7 @@ def _list_shared(log: ProcessLog, step: int, generators: Set[str]) -> Iterator[T
 
 
 def find_step(first: ProcessLog, second: ProcessLog) -> int | None:
-    """Return the first step with another chain of digests, by bisection; None if all are the same.
+    """Return the first step with another chain of digests, by bisection, or None if all are equal.
 
     A log that ends earlier differs at the step after its end.
     """

@@ -1,4 +1,4 @@
-"""What the text of a line says about the cause of a difference."""
+"""Causes of a difference, judged by the text of a line."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def explain_origin(origin: Origin, known: DriftCause | None = None) -> DriftCaus
 
 
 def find_ending(folder: Path) -> DriftCause | None:
-    """Return the first line of a run that ends another process, as the cause of files that alone differ; else None.
+    """Return the line that ends another process, or None. Such a line explains files that alone differ.
 
     Raises:
         InconclusiveError: a log is damaged.

@@ -116,7 +116,7 @@ def _judge_files(
     containers: TracedContainers, whole: TracedRun, resumed: ResumedRun, difference: ResumeDifference | None,
     verdict: V, lines: list[str],
 ) -> tuple[V, list[str]]:  # fmt: skip
-    """Add the output files that differ; a file without an answer leaves none."""
+    """Add the output files that differ; a file without an answer makes the result unknown."""
     assert whole.outputs is not None
     assert resumed.resumed.outputs is not None
     compared = containers.compare_outputs(whole.outputs, resumed.resumed.outputs)

@@ -93,7 +93,7 @@ class Repodata:
             self._found[url, name] = tuple(sorted(matches, key=lambda record: record.filename))
 
     def fetch_list(self, channel: str, subdir: str) -> Path | None:
-        """Return the file of a channel's list, or None if it has none for a subdir.
+        """Return the file of a channel's list, or None if the channel lacks the subdir.
 
         Raises:
             FetchError: the list is not available.

@@ -16,7 +16,7 @@ def collapse_blanks(text: str) -> str:
 
 
 def without_references(text: str) -> str:
-    """Return a text whose values refer to no others; `%` stays what it is.
+    """Return a text without references between values; each `%` is plain text.
 
     `configparser` puts ten levels of references into each other, without a bound on the result.
     """

@@ -36,7 +36,7 @@ def is_changelog(path: str) -> bool:
 
 
 def read_entry_day(text: str, version: str) -> int | None:
-    """Return the newest day in a version's entry, in seconds since 1970, or None if it has none."""
+    """Return the newest day in a version's entry, in seconds since 1970, or None without a day."""
     entry = _find_entry(text[:LARGEST], version)
     return max((seconds for pattern in _DATES for seconds in _days(pattern, entry)), default=None)
 

@@ -71,7 +71,7 @@ class PageServer:
         return f"http://127.0.0.1:{self._server.server_port}/{self._secret}/{number}"
 
     def answer(self, path: str) -> tuple[str, bytes | Path] | None:
-        """Return the media type and the content at a path, or None if there is none."""
+        """Return the media type and the content at a path, or None for an unknown path."""
         parts = [unquote(part) for part in path.partition("?")[0].strip("/").split("/")]
         if len(parts) < 3 or not hmac.compare_digest(parts[0].encode(), self._secret.encode()):
             return None

@@ -77,6 +77,6 @@ def _add_lists(draft: Draft, content: Any, prefix: str, field: str) -> None:
 
 
 def _number(entry: dict[str, Any], key: str) -> int | None:
-    """Return the number of a key; None if there is none, or more digits than a number of bytes has."""
+    """Return the number of a key, or None if it is missing or too long for a number of bytes."""
     stated = string(entry, key)
     return int(stated) if _DIGITS.fullmatch(stated) else None

@@ -151,7 +151,7 @@ def _python_range(entry: object) -> str:
 
 
 def _specifier(constraint: str) -> str | None:
-    """Return a constraint of poetry as a specifier of PEP 440, empty for any version; None if there is none."""
+    """Return a constraint of poetry in the form of PEP 440: empty for any version, None if it has no such form."""
     stated = constraint.strip()
     if stated in ("", "*"):
         return ""

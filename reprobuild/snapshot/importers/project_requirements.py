@@ -83,7 +83,7 @@ def has_captured_list(source: ImportSource) -> bool:
 
 
 def parse_requirement(row: str) -> Requirement | None:
-    """Return a requirement of PEP 508; None if the text is none, or is too long."""
+    """Return a requirement of PEP 508, or None for another or a too long text."""
     if len(row) > _LONGEST:
         return None
     try:

@@ -201,7 +201,7 @@ def _explain_comparator(answers: Mapping[str, bool], names: Iterable[str]) -> li
 
 
 def _judge_collectives(answer: CollectivesAnswer | None, expected: Expected) -> Collectives | None:
-    """Judge the collectives; None if the image's program has none.
+    """Judge the collectives, or return None if the image's program does not run them.
 
     The second container runs no collectives, so each probe is judged alone.
     """

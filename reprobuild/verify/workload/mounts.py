@@ -178,7 +178,7 @@ def _file_digest(place: Path, size: int) -> str:
 
 
 def _walk(top: Path, out: Path | None) -> Iterator[tuple[Path, bytes, os.stat_result]]:
-    """Yield each path of a directory, its relative form, and its state; nothing of `out`, if that is below it.
+    """Yield each path of a directory, its relative form, and its state; leave `out` out if it is below.
 
     A file is its own directory.
     """
