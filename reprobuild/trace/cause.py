@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from reprobuild.trace.divergence import Divergence
@@ -27,6 +28,7 @@ _KINDS = {
     "output": "the printed line",
     "stride": "the distance of the recorded steps",
     "component": "a component of the training",
+    "call": "the jitted function",
 }
 
 
@@ -40,8 +42,8 @@ class DriftCause(Struct, frozen=True, kw_only=True):
         text: of this line, or empty.
         reason: why it is of this class, in one line.
         remedy: what would cure it, in one line; empty if unknown.
-        cure: whether the remedy can be tested: `strict` runs with the profile of that name, `fill` with memory that is
-            filled when it is allocated.
+        cure: whether the remedy can be tested: `strict` and `jax` run with the profile of that name, `fill` with memory
+            that is filled when it is allocated.
     """
 
     kind: Class
@@ -50,10 +52,11 @@ class DriftCause(Struct, frozen=True, kw_only=True):
     reason: str
     text: str = ""
     remedy: str = ""
-    cure: Literal["", "strict", "fill"] = ""
+    cure: Literal["", "strict", "jax", "fill"] = ""
 
 
 _STRICT = "`--profile strict` chooses an algorithm with one result, or refuses the operation"
+_JAX = "`--profile jax` makes XLA choose operations with one result, or refuse to compile"
 REPLACE = "use another operation: this one has no deterministic form that a profile could choose"
 _FILL = (
     "write the memory before it is read: torch.zeros in place of torch.empty, or read only the written part"
@@ -90,6 +93,8 @@ def classify(
             kind="generator", subject=subject, place=record.place,
             reason="its state differs, and all recorded operations before are the same", remedy=_SEED,
         )  # fmt: skip
+    if record.kind == "call" and record.inputs:
+        return _classify_call(divergence, subject, replayed)
     if record.kind != "operation":
         return DriftCause(
             kind="unknown", subject=subject, place=record.place,
@@ -127,6 +132,23 @@ def _classify_operation(divergence: Divergence, subject: str, replayed: tuple[in
         )  # fmt: skip
     return DriftCause(
         kind="kernel", subject=subject, place=record.place, reason=same, remedy=_STRICT, cure="strict"
+    )
+
+
+def _classify_call(divergence: Divergence, subject: str, replayed: tuple[int, ...]) -> DriftCause:
+    """Return the cause of a difference at a call of a jitted function."""
+    if divergence.difference == "inputs":
+        numbers = " and ".join(str(number + 1) for number in divergence.inputs)
+        return _host(divergence, subject, f"argument {numbers} differs before the call")
+    if len(replayed) == 1:
+        return DriftCause(
+            kind="unknown", subject=subject, place=divergence.record.place,
+            reason=f"its arguments are the same, and its results differ; {sum(replayed)} repetitions in one process "
+            "have one result, so a value that it captured, or a choice of the compiler, differs",
+            remedy="pass what it captures as an argument; keep the choices: `reprobuild run OUT --save-choices`",
+        )  # fmt: skip
+    return msgspec.structs.replace(
+        _classify_operation(divergence, subject, replayed), remedy=_JAX, cure="jax"
     )
 
 
@@ -176,7 +198,7 @@ def describe_record(record: TraceRecord) -> str:
     """Return the subject of a record in words."""
     if record.kind != "operation":
         name = _KINDS[record.kind]
-        return f"{name} {record.name}" if record.kind in ("generator", "mark", "gradients") else name
+        return f"{name} {record.name}" if record.kind in ("generator", "mark", "gradients", "call") else name
     parts = [record.name]
     if record.backward:
         parts.append(f"in {record.backward}")

@@ -27,7 +27,7 @@ SHORT = 10  # seconds of a first run, in its container; the next run records eve
 TRIES = 3  # pairs of runs that look for a difference among operations, or among lines
 MOST_STEPS = 64  # whose operations one run records
 EARLIER = 3  # steps before the first difference whose operations are recorded, too
-_FINAL = ("batch", "generator", "mark", "output")  # kinds that operations do not explain
+_FINAL = ("batch", "generator", "mark", "output", "call")  # kinds that operations do not explain
 # A kernel or a collective operation is named by the dispatcher, and not by the line that calls it.
 _OF_OPERATIONS = ("kernel", "communication", "autotuning")
 
@@ -151,7 +151,7 @@ class TraceSearch:
         return msgspec.structs.replace(findings, runs=self._runs), recorded or first
 
     def _find_pair(self, first: TracedRun) -> _Pair | None:
-        """Return two runs with a record of everything, and with a difference; None if they are the same."""
+        """Return two fully recorded runs with a difference, or None if they are the same."""
         for _ in range(TRIES):
             second = self._start(_EVERYTHING, "everything")
             of_steps = find_divergence(first.logs, second.logs, of_steps=True)
@@ -230,7 +230,7 @@ class TraceSearch:
         return latest, True
 
     def _stop_after(self, step: int) -> int:
-        """Return the number of steps after which a run ends; other processes would wait for one that ended."""
+        """Return the last step of a run of one process, plus one; 0 for several, which would wait for an ended one."""
         return step + 1 if self._is_alone else 0
 
     def _find_operation(self, last: int) -> Divergence | None:

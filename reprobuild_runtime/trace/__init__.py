@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "REPROBUILD_TRACE"  # JSON: the options of the recorder, see `recorder.Options`
 # Libraries with a recorder of their own.
-RECORDED = ("torch",)
+RECORDED = ("torch", "jax")
 
 
 def begin() -> None:

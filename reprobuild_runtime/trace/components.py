@@ -1,4 +1,4 @@
-"""Records of the components of a training, which a resumed run must restore; and the stop of a run."""
+"""Records of the components of a training that a resumed run must restore, and the stop of a run."""
 
 import os
 import signal

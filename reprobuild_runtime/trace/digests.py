@@ -14,6 +14,8 @@ Words beyond BLOCK make further sums. BLAKE2 joins all sums, the remaining bytes
 import ctypes
 import hashlib
 
+from reprobuild_runtime.trace.jax_arrays import is_array
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
@@ -230,7 +232,7 @@ def list_leaves(
 ) -> "List[Tuple[str, Any]]":
     """Return (path, tensor or array or plain value) for the parts of a value, in order."""
     visited = {} if visited is None else visited
-    if isinstance(value, torch.Tensor) or hasattr(value, "__array_interface__"):
+    if isinstance(value, torch.Tensor) or hasattr(value, "__array_interface__") or is_array(value):
         return [(path, value)]
     if isinstance(value, (str, bytes, int, float, bool, complex)) or value is None:
         return [(path, value)]

@@ -112,7 +112,7 @@ def _plain(name: str) -> str:
 
 
 class _Code:
-    """A function of the program: the names that each of its lines reads and writes; none for one of a library."""
+    """A function of the program, with the names that each line reads and writes; a library's function has no names."""
 
     __slots__ = ("code", "names")
 

@@ -67,7 +67,7 @@ class _Operations:
         self._unwritten: "Set[Tuple[str, int]]" = set()  # storages of which a part may still be unwritten
 
     def run(self, func: "Any", args: "Tuple[Any, ...]", kwargs: "Dict[str, Any]") -> "Any":
-        """Run an operation; record what it reads and writes, and where it was called."""
+        """Run an operation, and record its inputs, its outputs and its call site."""
         if self._recorder.busy or not self._recorder.active or _is_view(func):
             return func(*args, **kwargs)
         try:

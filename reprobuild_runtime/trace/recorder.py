@@ -1,7 +1,7 @@
 """The recorder of this process: its log, and its current step.
 
 A step ends with each step of an optimizer, with each call of `mark_step`, or with each printed line that matches the
-user's pattern. Without an optimizer, each backward pass ends a step.
+user's pattern. Without an optimizer, each backward pass ends a step, and so does each call of a jitted function of JAX.
 """
 
 # ruff: noqa: TID251  the environment is what it reads
@@ -14,7 +14,7 @@ import time
 
 from reprobuild_runtime import settings, trace
 from reprobuild_runtime.seeding import process_id
-from reprobuild_runtime.trace import generators
+from reprobuild_runtime.trace import generators, jax_arrays
 from reprobuild_runtime.trace.digests import PendingDigest, TensorDigests, digest_bytes, list_leaves
 from reprobuild_runtime.trace.log import TraceLog
 
@@ -62,7 +62,7 @@ class Recorder:
     def __init__(self, options: RecorderOptions) -> None:
         self.options = options
         self.process = os.getpid()
-        self.name = ""
+        self._name = ""
         self._log: "Optional[TraceLog]" = None
         self.step, self.number = 0, 0
         self.has_optimizer = False
@@ -74,10 +74,17 @@ class Recorder:
 
     @property
     def log(self) -> TraceLog:
-        """The log, which is opened for the first record: a worker does not know its number when it starts."""
+        """The log. The first record opens it, because a worker does not know its number at its start."""
         if self._log is None:
             self._log = self._open_log()
         return self._log
+
+    @property
+    def name(self) -> str:
+        """The name of this process, which no other log has: to read it opens the log."""
+        if self._log is None:
+            self._log = self._open_log()
+        return self._name
 
     def _open_log(self) -> TraceLog:
         os.makedirs(self.options.folder, exist_ok=True)
@@ -89,7 +96,7 @@ class Recorder:
                 log = TraceLog(self.options.folder, name, dict(header, process=name))
             except FileExistsError:
                 continue
-            self.name = name
+            self._name = name
             return log
         raise OSError(f"more than {_MOST_PROCESSES} processes are named {base}")
 
@@ -126,7 +133,7 @@ class Recorder:
 
         Args:
             kind: as the host knows it: batch, loss, gradients, parameters, state, generator, operation, mark, output,
-                component.
+                component, call.
             name: of the subject.
             detail: whether a run without operations has no such record.
             more: `inputs` and `outputs` are digests or pending ones, `place` is the line of the program.
@@ -146,6 +153,8 @@ class Recorder:
         for path, leaf in list_leaves(torch if self.digests else _NoTensors, value):
             if self.digests is not None and isinstance(leaf, torch.Tensor):
                 digests.append(self.digests.start(leaf))
+            elif jax_arrays.is_array(leaf):
+                digests.append(digest_bytes(*jax_arrays.read_array(leaf)))
             elif hasattr(leaf, "tobytes"):
                 digests.append(digest_bytes(leaf.tobytes(), f"{leaf.dtype} {leaf.shape}"))
             else:
@@ -249,8 +258,14 @@ def begin() -> None:
 def watch(name: str, module: "Any") -> None:
     """Record the steps of a library that this process has just imported."""
     recorder = current()
-    if recorder is not None and name == "torch" and recorder.digests is None:
+    if recorder is None:
+        return
+    if name == "torch" and recorder.digests is None:
         recorder.watch_torch(module)
+    elif name == "jax":
+        from reprobuild_runtime.trace import jitted
+
+        jitted.hook_into(module, recorder)
 
 
 def name_log() -> str:

@@ -1,19 +1,16 @@
 """Records of each step of a PyTorch program: batches, losses, gradients, parameters, states."""
 
-import math
 import sys
 
 from reprobuild_runtime.trace.components import ComponentRecorder
 from reprobuild_runtime.trace.patch import patch
 from reprobuild_runtime.trace.places import find_place
 from reprobuild_runtime.trace.recorder import Recorder, now
+from reprobuild_runtime.trace.strides import Stride
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Tuple
-
-_MEASURED = (2, 6)  # the steps whose times choose the stride
-_SHARE = 0.005  # of a step's time
 
 
 def hook_into(torch: "Any", recorder: Recorder) -> None:
@@ -44,9 +41,7 @@ class _StepHooks:
 
     def __init__(self, torch: "Any", recorder: Recorder) -> None:
         self._torch, self._recorder = torch, recorder
-        self._stride = recorder.options.stride
-        self._spent, self._began = 0.0, now()
-        self._times: "List[Tuple[float, float]]" = []  # (seconds of a step, of its records)
+        self._stride = Stride(recorder)
         self._components: "Optional[ComponentRecorder]" = None
         if recorder.options.components:
             self._components = ComponentRecorder(torch, recorder)
@@ -77,13 +72,15 @@ class _StepHooks:
         finally:
             self._recorder.busy = before
         # A batch that is not recorded shows in the loss of its step, too.
-        if self._is_due() or self._recorder.detailed:
+        if self._stride.is_due() or self._recorder.detailed:
             self._record(self._add_batch, batch)
         return batch
 
     def _add_batch(self, batch: "Any") -> None:
         outputs, place = self._recorder.digest_value(batch), find_place(4)
-        self._recorder.add("batch", "DataLoader", outputs=outputs, place=place, detail=not self._is_due())
+        self._recorder.add(
+            "batch", "DataLoader", outputs=outputs, place=place, detail=not self._stride.is_due()
+        )
 
     def make_optimizer(
         self, original: "Callable[..., Any]", subject: "Any", *args: "Any", **kwargs: "Any"
@@ -95,7 +92,7 @@ class _StepHooks:
         if self._components:
             self._components.stop_when_due()
             self._record(self._components.add, optimizer)
-        if self._is_due() or self._recorder.detailed:
+        if self._stride.is_due() or self._recorder.detailed:
             gradients = [
                 (name, tensor.grad)
                 for name, tensor in _list_parameters(optimizer)
@@ -107,31 +104,10 @@ class _StepHooks:
         self._record(self._end_step, optimizer)
 
     def _end_step(self, optimizer: "Any") -> None:
-        if self._is_due() or self._recorder.detailed:
+        if self._stride.is_due() or self._recorder.detailed:
             self._add_tensors("parameters", optimizer, _list_parameters(optimizer))
             self._add_tensors("state", optimizer, _list_states(self._torch, optimizer))
-        step = self._recorder.step
-        self._recorder.end_step()
-        self._choose_stride(step)
-
-    def _is_due(self) -> bool:
-        """Return whether each run records the batches and parameters of the current step."""
-        step = self._recorder.step
-        return step <= _MEASURED[1] or step % max(self._stride, 1) == 0
-
-    def _choose_stride(self, step: int) -> None:
-        """Choose the stride by the time of the first steps, unless the other run chose it."""
-        moment = now()
-        if _MEASURED[0] <= step <= _MEASURED[1]:
-            self._times.append((moment - self._began, self._spent))
-        if step == _MEASURED[1]:
-            self._stride = self._stride or self._recorder.find_stride()
-            if not self._stride:
-                length = sorted(length for length, _ in self._times)[len(self._times) // 2]
-                cost = sorted(cost for _, cost in self._times)[len(self._times) // 2]
-                self._stride = max(1, math.ceil(cost / max(length - cost, 1e-9) / _SHARE))
-            self._recorder.add("stride", "stride", seconds=self._stride)
-        self._spent, self._began = 0.0, moment
+        self._stride.end_step()
 
     def _add_tensors(self, kind: str, optimizer: "Any", tensors: "List[Tuple[str, Any]]") -> None:
         name, digests = type(optimizer).__name__, self._recorder.digests
@@ -140,14 +116,14 @@ class _StepHooks:
             for label, tensor in tensors:
                 values = self._recorder.digest_value(tensor)
                 self._recorder.add(kind, f"{name} {label}", outputs=values, detail=True)
-        if self._is_due():
+        if self._stride.is_due():
             self._recorder.add(kind, name, outputs=[digests.join([tensor for _, tensor in tensors])])
 
     def _record(self, action: "Callable[..., None]", *args: "Any") -> None:
         began = now()
         with self._torch.no_grad():
             self._recorder.guard(action, *args)
-        self._spent += now() - began
+        self._stride.spend(now() - began)
 
 
 def _list_parameters(optimizer: "Any") -> "List[Tuple[str, Any]]":

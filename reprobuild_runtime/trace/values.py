@@ -6,6 +6,8 @@ import sys
 from array import array
 from itertools import islice
 
+from reprobuild_runtime.trace import jax_arrays
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Iterator, Set
@@ -21,7 +23,8 @@ _CLOSED = ("threading", "_thread", "queue", "asyncio", "multiprocessing", "concu
            "_io", "tempfile", "selectors", "contextlib")  # fmt: skip
 _DRAWN = re.compile(r"/tmp[a-z0-9_]{8}(?![\w.-])")  # names that Python's tempfile draws
 _LEFT_OUT = ("module", "function", "builtin_function_or_method", "type", "method", "method_descriptor", "ABCMeta",
-             "wrapper_descriptor", "_Feature", "getset_descriptor", "classmethod", "staticmethod")  # fmt: skip
+             "wrapper_descriptor", "_Feature", "getset_descriptor", "classmethod", "staticmethod", "PjitFunction",
+             "RecordedFunction")  # fmt: skip
 
 
 def is_variable(value: object) -> bool:
@@ -63,6 +66,10 @@ def _describe(value: "Any", depth: int, visited: "Set[int]") -> "Iterator[bytes]
 def _describe_parts(value: "Any", depth: int, visited: "Set[int]") -> "Iterator[bytes]":
     if _is_tensor(value):
         yield from _describe_tensor(value)
+    elif jax_arrays.is_array(value):
+        data, about = jax_arrays.read_array(value)
+        yield about.encode()
+        yield data
     elif _is_array(value):
         yield f"{value.dtype} {value.shape}".encode()
         if value.dtype.kind == "O":
