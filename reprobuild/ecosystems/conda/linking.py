@@ -17,9 +17,11 @@ from msgspec import Struct
 from reprobuild.ecosystems.conda.package import ENDINGS, IndexJson
 from reprobuild.errors import BuildError, EngineError
 from reprobuild.infra import proc
+from reprobuild.infra.proc.own_python import is_ended_by_limit, own_limited_module
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.python import CondaPackage
 
+_WORKER = "reprobuild.ecosystems.conda.rattler_worker"
 _HINT = "leave the package out with `--drop NAME`, or get it from where it was published"
 # Fields of rattler's records about this machine, its cache and its way of linking.
 _MACHINE = ("extracted_package_dir", "link", "requested_specs", "requested_spec", "package_tarball_full_path")
@@ -32,6 +34,7 @@ class Linked(Struct, frozen=True, kw_only=True):
     index: IndexJson
 
 
+_MOST_SECONDS = 900  # of processor time; a choice among 500,000 packages needs some 30
 _LARGEST_RECORD = 64 << 20  # of a package with some hundred thousand files
 
 
@@ -94,7 +97,9 @@ def check_rattler() -> None:
         )
 
 
-def run_rattler(job: Mapping[str, Any], scratch: Path, purpose: str, timeout: float = 3600) -> Any:
+def run_rattler(
+    job: Mapping[str, Any], scratch: Path, purpose: str, timeout: float = 3600, memory: int = 4 << 30
+) -> Any:
     """Run a job of rattler in its own process.
 
     Args:
@@ -102,22 +107,29 @@ def run_rattler(job: Mapping[str, Any], scratch: Path, purpose: str, timeout: fl
         scratch: its working directory and its home.
         purpose: completes "could not ...".
         timeout: seconds until it is killed.
+        memory: the maximum bytes of its data.
 
     Raises:
         EngineError: rattler is not installed.
-        BuildError: it failed, ended without an answer, or ran past `timeout`.
+        BuildError: it failed, ended without an answer, or ran past a limit.
     """
     check_rattler()
     env = {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "LC_ALL": "C.UTF-8"}
     try:
         out = proc.run(
-            proc.own_code("from reprobuild.ecosystems.conda.rattler_worker import main; main()"),
+            own_limited_module(_WORKER, memory=memory, seconds=_MOST_SECONDS),
             env=env, purpose=purpose, stdin=json.dumps(job).encode(), cwd=scratch, hint=_HINT,
             timeout=timeout, command=("rattler",),
         )  # fmt: skip
     except proc.ProcessTimeoutError as err:
         raise BuildError(str(err), hint=_HINT) from None
     except proc.ProcessFailedError as err:
+        if is_ended_by_limit(err) or err.stderr.rstrip().endswith("MemoryError"):
+            raise BuildError(
+                f"could not {purpose}: rattler needs more than {memory >> 20} MiB of memory, or more than "
+                f"{_MOST_SECONDS} s of processor time",
+                hint=_HINT,
+            ) from None
         proc.check_installed()
         raise BuildError(str(err), hint=_HINT) from None
     answer = json.loads(out)

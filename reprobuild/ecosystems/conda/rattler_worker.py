@@ -2,7 +2,7 @@
 
 A panic of rattler ends the process without an exception.
 
-    python -c "from reprobuild.ecosystems.conda.rattler_worker import main; main()" < JOB > ANSWER
+    python -m reprobuild.ecosystems.conda.rattler_worker < JOB > ANSWER
 
 Both are JSON. A job is {"link": {...}}, {"find": {...}}, {"match": {...}} or {"solve": {...}}; the answer is
 {"done": ...} or {"error": text}.
@@ -35,7 +35,7 @@ def main() -> None:
             answer["done"] = solve(**job["solve"])
         else:
             answer["done"] = find(**job["find"])
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as err:  # a panic of Rust is no Exception
         answer = {"error": f"{type(err).__name__}: {err}"}
@@ -158,3 +158,7 @@ def solve(
             for record in records
         ]
     }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

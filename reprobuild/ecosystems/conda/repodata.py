@@ -24,7 +24,8 @@ from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.strings import CondaName, FileName, Hex, Key, OptionalSha256, Text
 
 # linux-64 of conda-forge has some 300 MB in 2025, 50 MB compressed.
-LARGEST = 4 << 30
+LARGEST = 1 << 30
+_MOST_MEMORY = 2 << 30  # for some 400,000 packages of the wanted names
 _HINT = "the channel is broken, or no channel; name another with `--channel URL`"
 
 
@@ -83,7 +84,9 @@ class Repodata:
         if file is not None:
             job = {"file": str(file), "channel": channel, "subdir": subdir, "names": missing}
             try:
-                answer = run_rattler({"find": job}, self._folder, f"read the packages of {url}")
+                answer = run_rattler(
+                    {"find": job}, self._folder, f"read the packages of {url}", memory=_MOST_MEMORY
+                )
                 entries = decode_value(answer, list[dict[Key, Text | int]])
                 records = [record for entry in entries if (record := _parse_entry(entry))]
             except (BuildError, msgspec.ValidationError) as err:

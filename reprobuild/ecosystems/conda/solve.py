@@ -15,7 +15,8 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.strings import CondaName, FileName, Hex, OptionalSha256, Text
 
-_SECONDS = 900
+# 500,000 packages that all can be reached need 1.9 GiB.
+_SECONDS, _MOST_MEMORY = 900, 4 << 30
 _HINT = "a channel is broken, or no channel; name another with `--channel URL`"
 
 
@@ -85,7 +86,7 @@ def solve(
         "specs": list(specs), "virtual": [list(package) for package in virtual], "moment": moment,
     }  # fmt: skip
     try:
-        answer = run_rattler({"solve": job}, scratch, "choose packages of conda", timeout=_SECONDS)
+        answer = run_rattler({"solve": job}, scratch, "choose packages of conda", _SECONDS, _MOST_MEMORY)
         solution = decode_value(answer, _Solution)
     except (BuildError, msgspec.ValidationError) as err:
         raise FetchError(f"the packages of conda cannot be chosen: {err}", hint=_HINT) from None
