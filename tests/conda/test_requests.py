@@ -254,6 +254,19 @@ def test_no_channel_no_network_and_a_foreign_directory(
     assert caught.value.hint == f"--channel {foreign.as_uri()}"
 
 
+def test_a_file_names_fifty_channels_at_most(around: ResolveContext, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    with (tmp_path / "home" / ".condarc").open("a") as stream:
+        stream.write(f"channel_alias: {nowhere.as_uri()}\n")
+    names = ["conda-forge", *(f"c{number}" for number in range(50))]
+    with pytest.raises(
+        LockError, match="51 channels are named for the packages of conda, and at most 50 are asked"
+    ) as caught:
+        solve(tmp_path, around, ["python=3.11"], channels=names)
+    assert caught.value.hint == "leave out the channels that have none of the packages"
+    assert versions(solve(tmp_path, around, ["python=3.11"], channels=names[:50]))["python"] == "3.11.8"
+
+
 def test_a_solution_that_takes_too_long_is_an_error(
     around: ResolveContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ the same, compressed.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 from pathlib import Path
 
@@ -25,7 +26,11 @@ from reprobuild.infra.untrusted.strings import CondaName, FileName, Hex, Key, Op
 
 # linux-64 of conda-forge has some 300 MB in 2025, 50 MB compressed.
 LARGEST = 1 << 30
+_ALLOWANCE = 4 << 30  # bytes of all lists of a run
 _MOST_MEMORY = 2 << 30  # for some 400,000 packages of the wanted names
+_ROOM = (
+    "leave out channels that the packages do not need, or name a store on a disk with more room: --store DIR"
+)
 _HINT = "the channel is broken, or no channel; name another with `--channel URL`"
 
 
@@ -46,6 +51,8 @@ class RepodataEntry(Struct, frozen=True, kw_only=True):
 class Repodata:
     """The package lists of channels, each fetched once.
 
+    Together they take at most half of the free space.
+
     Args:
         net: the network client.
         folder: of this run, on a disk with room for them.
@@ -53,6 +60,7 @@ class Repodata:
 
     def __init__(self, net: Net, folder: Path) -> None:
         self._net, self._folder = net, folder
+        self._allowance = min(_ALLOWANCE, shutil.disk_usage(folder).free // 2)
         self._files: dict[str, Path | None] = {}
         self._guard = threading.Lock()
         self._found: dict[tuple[str, str], tuple[RepodataEntry, ...]] = {}
@@ -115,22 +123,54 @@ class Repodata:
 
     def _list_file(self, url: str) -> Path | None:
         if url not in self._files:
-            self._files[url] = self._fetch_list(url, self._folder / str(len(self._files)))
+            file = self._folder / str(len(self._files))
+            packed = file.with_suffix(".zst")
+            try:
+                self._files[url] = self._fetch_list(url, file, packed)
+            except FetchError:
+                file.unlink(missing_ok=True)
+                raise
+            finally:
+                packed.unlink(missing_ok=True)
         return self._files[url]
 
-    def _fetch_list(self, url: str, file: Path) -> Path | None:
+    def _fetch_list(self, url: str, file: Path, packed: Path) -> Path | None:
         """Fetch the list of a subdir; return None if missing."""
-        packed = file.with_suffix(".zst")
         with contextlib.suppress(NotFoundError):
-            self._net.download(f"{url}/repodata.json.zst", packed)
-            _inflate(packed, file, url)
-            packed.unlink()
+            self._download(f"{url}/repodata.json.zst", packed)
+            self._inflate(packed, file, url)
             return file
         try:
-            self._net.download(f"{url}/repodata.json", file)
+            self._download(f"{url}/repodata.json", file)
         except NotFoundError:
             return None
         return file
+
+    def _download(self, url: str, part: Path) -> None:
+        self._net.download(url, part, progress=lambda _: self._check_size(url, part.stat().st_size))
+
+    def _inflate(self, packed: Path, file: Path, url: str) -> None:
+        size, beside = 0, packed.stat().st_size
+        try:
+            with packed.open("rb") as source, file.open("wb") as target:
+                reader = zstandard.ZstdDecompressor().stream_reader(source)
+                while piece := reader.read(1 << 20):
+                    size += len(piece)
+                    self._check_size(f"{url}/repodata.json.zst", size, beside)
+                    target.write(piece)
+        except zstandard.ZstdError as err:
+            raise FetchError(f"{url}/repodata.json.zst cannot be read: {err}", hint=_HINT) from None
+
+    def _check_size(self, url: str, size: int, beside: int = 0) -> None:
+        """Refuse a list that is too large, alone or with the lists so far and the packed file `beside` it."""
+        if size > LARGEST:
+            raise FetchError(f"{url} has no end", hint=_HINT)
+        earlier = sum(file.stat().st_size for file in self._files.values() if file)
+        if earlier + size + beside > self._allowance:
+            raise FetchError(
+                f"{url} does not fit: all lists of channels may have {self._allowance} bytes together",
+                hint=_ROOM,
+            )
 
 
 def _parse_entry(entry: dict[str, str | int]) -> RepodataEntry | None:
@@ -142,17 +182,3 @@ def _parse_entry(entry: dict[str, str | int]) -> RepodataEntry | None:
         return decode_value(entry, RepodataEntry)
     except msgspec.ValidationError:
         return None
-
-
-def _inflate(packed: Path, file: Path, url: str) -> None:
-    size = 0
-    try:
-        with packed.open("rb") as source, file.open("wb") as target:
-            reader = zstandard.ZstdDecompressor().stream_reader(source)
-            while piece := reader.read(1 << 20):
-                size += len(piece)
-                if size > LARGEST:
-                    raise FetchError(f"{url}/repodata.json.zst has no end", hint=_HINT)
-                target.write(piece)
-    except zstandard.ZstdError as err:
-        raise FetchError(f"{url}/repodata.json.zst cannot be read: {err}", hint=_HINT) from None

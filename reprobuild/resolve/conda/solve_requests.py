@@ -42,6 +42,7 @@ from reprobuild_portable.secrets import redact
 
 # What pixi takes for a machine that nobody describes: https://pixi.prefix.dev/latest/workspace/system_requirements/
 _KERNEL, _GLIBC = "4.18", "2.28"
+_MOST_CHANNELS = 50  # each is two downloads, or four
 _CUDA = "CONDA_OVERRIDE_CUDA"  # conda's own variable for the driver's newest CUDA
 _OF_CHANNEL = re.compile(r"(?P<channel>[^\s:\[]\S*?)::(?P<rest>.*)")
 _FREE_THREADED = "python-freethreading"  # conda-forge's package that selects the build of PEP 703
@@ -108,6 +109,12 @@ def _order_places(
         raise LockError(
             f"a snapshot opens no directory of this machine as a channel: {', '.join(map(escape_text, folders))}",
             hint=" ".join(f"--channel {shlex.quote(escape_text(folder))}" for folder in folders),
+        )
+    count = len({place.name for place in places})
+    if count > _MOST_CHANNELS:
+        raise LockError(
+            f"{count} channels are named for the packages of conda, and at most {_MOST_CHANNELS} are asked",
+            hint="leave out the channels that have none of the packages",
         )
     return list({place.url: place for place in places}.values())
 
