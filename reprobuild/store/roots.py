@@ -213,8 +213,11 @@ def read_contents(record: GcRoot) -> RootContents:
     """
     path = recorded_lock_path(record)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
             return RootContents()
+        if not facts.st_size:  # perhaps of the kernel: a read of /proc/kmsg waits, or takes messages
+            return RootContents(record=record, unread="is not a lock: it is empty")
         lock = read_lock(path)
     except OSError as err:
         is_missing = err.errno in (errno.ENOENT, errno.ENOTDIR)

@@ -8,12 +8,15 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from reprobuild.errors import FetchError, LockError, UsageError
+from reprobuild.lock import file as lock_file
 from reprobuild.lock.file import write_lock
 from reprobuild.report.store import render_gc_result
+from reprobuild.store import roots
 from reprobuild.store.gc import UnreadLock, collect
 from reprobuild.store.roots import gc_root, read_records, record_lock, recorded_lock_path
 from reprobuild.store.store import Store
@@ -101,14 +104,36 @@ def test_a_lock_that_is_not_understood_counts_as_it_was(kind: str, made: Made, t
     assert before[0] in read_records(made.store)
 
 
-def test_a_lock_on_a_disk_that_fails_counts_as_it_was(made: Made, tmp_path: Path) -> None:
+def test_a_lock_on_a_disk_that_fails_counts_as_it_was(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
     lock, path = sealed(made, "one"), tmp_path / "x.lock"
     write_lock(lock, path)
     record_lock(lock, path, made.store)
-    path.unlink()
-    path.symlink_to("/proc/self/mem")  # a regular file, of which the first byte cannot be read: EIO
+    monkeypatch.setattr(lock_file, "read_plain", fail)
     found = collect(made.store)
     assert found.unread == (UnreadLock(path=str(path), reason=f"cannot be read: {os.strerror(errno.EIO)}"),)
+    assert made.store.has(lock.wheels[0].file.sha256)
+
+
+@pytest.mark.parametrize("through_link", [True, False])
+def test_a_file_of_the_kernel_is_not_read(
+    through_link: bool, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read can wait without end, or take messages from another reader."""
+    lock, target = sealed(made, "one"), Path("/proc/self/status")
+    path = tmp_path / "x.lock" if through_link else target
+    record_lock(lock, path, made.store)
+    if through_link:
+        path.symlink_to(target)
+    read: list[Path] = []
+    monkeypatch.setattr(roots, "read_lock", read.append)
+    found = collect(made.store)
+    assert read == []
+    assert found.unread == (UnreadLock(path=str(path), reason="is not a lock: it is empty"),)
     assert made.store.has(lock.wheels[0].file.sha256)
 
 
