@@ -18,12 +18,16 @@ from reprobuild.bisect.result import BisectionResult, TrialRecord
 from reprobuild.bisect.trial import TrialCommand
 from reprobuild.engines.model import Task
 from reprobuild.image.choices.platform import find_platform
+from reprobuild.lock.file import write_lock
 from reprobuild.lock.system import EnvVar
 from reprobuild.run.choice_pair import ChoicePair, MixtureChoices, find_choices
+from reprobuild.run.choices import ChoiceUse
 from reprobuild.run.options import RunOptions
 from reprobuild.run.run import image_variables
+from reprobuild.store.keyring import keyring
 from tests.bisecting.locks import lock
-from tests.choices.samples import CACHE, save_choices
+from tests.choices.samples import CACHE, IMAGE, save_choices
+from tests.compare.samples import compared
 from tests.conftest import Built, another_user, reprobuild
 
 # What a compiler leaves: its cache decides the result of the command.
@@ -136,6 +140,39 @@ def test_equal_caches_of_two_platforms_are_no_difference(tmp_path: Path) -> None
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with misfit.mount(here, task, environ) as mounted:
         assert mounted == task
+
+
+def test_exchanged_choices_are_a_difference_as_in_compare(tmp_path: Path) -> None:
+    here, known = lock(), keyring()
+    platform = find_platform(here, None, image_variables(here))
+    platforms = platform, msgspec.structs.replace(platform, driver="1")
+    caches = CACHE, {**CACHE, "inductor/ab/cab.so": b"other"}
+    for name, order in (("a", 1), ("b", -1)):
+        for number, contents in enumerate(caches[::order]):
+            save_choices(tmp_path / name, contents, platforms[number], lock=here.digest)
+        write_lock(here, tmp_path / name / "reprobuild.lock")
+
+    def pair(image: str) -> ChoicePair:
+        uses = (
+            ChoiceUse(
+                out=tmp_path / name,
+                lock=here,
+                image=image,
+                known=known,
+                options=RunOptions(),
+                say=lambda _: None,
+            )
+            for name in ("a", "b")
+        )
+        first, second = (
+            use.find_used(Task(arguments=("true",)), image_variables(here), os.environ) for use in uses
+        )
+        return ChoicePair(first=first, second=second)
+
+    assert pair(IMAGE).first
+    assert pair(IMAGE).differ
+    assert [item.kind for item in compared(tmp_path / "a", tmp_path / "b").differences] == ["choices"]
+    assert not pair(f"sha256:{'9' * 64}")
 
 
 def test_the_page_says_that_its_lines_do_not_use_the_choices(tmp_path: Path) -> None:

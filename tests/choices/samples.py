@@ -42,8 +42,12 @@ def save_choices(
     platform: ChoicePlatform = PLATFORM,
     *,
     accepted: bool = True,
+    **stated: Any,
 ) -> ChoiceFile:
-    """Write choices into an output directory, which need not exist; the user has accepted them, or not."""
+    """Write choices into an output directory, which need not exist; the user has accepted them, or not.
+
+    `stated` are other fields of the record.
+    """
     folder = out.parent / f"{out.name}-cache"
     for path, content in contents.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -53,6 +57,7 @@ def save_choices(
     archive = pack(folder, hash_files(folder, lambda _: True), part, 0)
     sizes = {"inductor": CacheSize(measured=1, compiled=1, files=len(contents))}
     saved = SavedChoices(lock="1" * 64, image=IMAGE, archive=archive, platform=platform, caches=sizes)
+    saved = msgspec.structs.replace(saved, **stated)
     file = ChoiceFile(saved=saved, document=encode_choices(saved), folder=out / CHOICES)
     part.rename(file.archive)
     file.record.write_bytes(file.document)

@@ -20,6 +20,7 @@ from reprobuild.image.choices.platform import (
     VisibleGpus,
     describe_platform,
     find_platform,
+    hash_platform,
     list_differences,
 )
 from reprobuild.image.choices.record import read_choices
@@ -113,6 +114,35 @@ def platform_of(tmp_path: Path, **changed: Any) -> ChoicePlatform:
     return find_platform(
         lock, gpus, changed.get("variables", {"OMP_NUM_THREADS": "2", "HOME": "/"}), tmp_path
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_other"),
+    [
+        ({"machine": "aarch64"}, True),
+        ({"cpu": "two"}, True),
+        ({"threads": 3}, True),
+        ({"gpus": ("b", "a")}, True),
+        ({"gpus": ("a, b",)}, False),
+        ({"driver": "1"}, True),
+        ({"flags": ("avx2",)}, True),
+        ({"flags": ("sse4_2", "avx2", "avx2")}, False),
+        ({"variables": {"MKL_CBWR": ""}}, True),
+        ({"variables": {"OMP_NUM_THREADS": "1", "MKL_CBWR": "AVX2"}}, False),
+        ({"packages": {"torch": "2.14"}}, True),
+        ({"packages": {}}, True),
+    ],
+)
+def test_the_hash_of_a_platform_has_what_decides(changed: dict[str, Any], is_other: bool) -> None:
+    here = msgspec.structs.replace(
+        PLATFORM,
+        flags=("avx2", "sse4_2"),
+        gpus=("a", "b"),
+        variables={"MKL_CBWR": "AVX2", "OMP_NUM_THREADS": "1"},
+    )
+    other = msgspec.structs.replace(here, **changed)
+    assert bool(list_differences(other, here)) is is_other
+    assert (hash_platform(other) != hash_platform(here)) is is_other
 
 
 def test_a_platform_has_what_choices_depend_on(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from reprobuild.compare.environments.lock import UNNEEDED
 from reprobuild.compare.environments.model import KINDS
 from reprobuild.compare.environments.open import compare
 from reprobuild.errors import EngineError, InconclusiveError, LockError, SnapshotError, UsageError
+from reprobuild.image.choices.record import CacheSize
 from reprobuild.image.formats.single_file import write_singles
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.file import write_lock
@@ -32,6 +33,7 @@ from tests.image.layouts import image_of, write_image
 from tests.image.made import Made, file, folder
 from tests.verify.samples import deb, make_lock, ruling, source, wheel
 
+FOREIGN = {**CACHE, "inductor/ab/cab.so": b"another kernel"}
 TOKEN = "hf_" + "abcdefGHIJ" * 3 + "klmn"
 
 
@@ -992,19 +994,67 @@ def test_saved_choices_of_output_directories(tmp_path: Path) -> None:
 
 def test_no_difference_of_choices_hides_behind_another_record(tmp_path: Path) -> None:
     """A description leaves out the driver, so that several records can have the same one."""
-    foreign = {**CACHE, "inductor/ab/cab.so": b"another kernel"}
     for name in ("one", "other", "third"):
         write(make_lock(), tmp_path / name / "reprobuild.lock")
         last = save_choices(tmp_path / name)
         for number in range(100 if name != "one" else 0):
             platform = msgspec.structs.replace(PLATFORM, driver=str(number))
-            file = save_choices(tmp_path / name, foreign, platform)
+            file = save_choices(tmp_path / name, FOREIGN, platform)
             if file.digest < last.digest:  # so that the common record is the last one
                 break
             file.record.unlink()
     difference = only(compared(tmp_path / "one", tmp_path / "other"))
     assert (difference.kind, difference.aspects) == ("choices", ("sha256",))
     assert compared(tmp_path / "other", tmp_path / "third").is_same
+
+
+@pytest.mark.parametrize(
+    "changed", [{"driver": "1"}, {"flags": ("avx2", "avx512f")}, {"packages": {"torch": "2.14"}}]
+)
+def test_exchanged_choices_of_two_platforms_differ(changed: dict[str, Any], tmp_path: Path) -> None:
+    """Each directory has both archives, and a run uses the other one of them."""
+    platforms = PLATFORM, msgspec.structs.replace(PLATFORM, **changed)
+    for name, order in (("one", 1), ("other", -1), ("third", 1)):
+        write(make_lock(), tmp_path / name / "reprobuild.lock")
+        for platform, contents in zip(platforms, (CACHE, FOREIGN)[::order], strict=True):
+            save_choices(tmp_path / name, contents, platform)
+    difference = only(compared(tmp_path / "one", tmp_path / "other"))
+    assert (difference.kind, difference.name) == ("choices", "one, 2 processors")
+    assert compared(tmp_path / "one", tmp_path / "third").is_same
+
+
+@pytest.mark.parametrize("stated", [{"lock": "9" * 64}, {"image": f"sha256:{'9' * 64}"}])
+def test_choices_of_another_image_differ(stated: dict[str, str], tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write(make_lock(), tmp_path / name / "reprobuild.lock")
+    save_choices(tmp_path / "one")
+    save_choices(tmp_path / "other", **stated)
+    difference = only(compared(tmp_path / "one", tmp_path / "other"))
+    assert (difference.kind, difference.aspects) == ("choices", ("sha256",))
+
+
+def test_the_first_of_two_records_for_one_platform_counts(tmp_path: Path) -> None:
+    for name in ("one", "other", "third"):
+        write(make_lock(), tmp_path / name / "reprobuild.lock")
+        common = save_choices(tmp_path / name)
+        for number in range(100):  # until its record is before the common one, or after it
+            sizes = {"inductor": CacheSize(measured=number, compiled=0, files=1)}
+            file = save_choices(tmp_path / name, FOREIGN, caches=sizes)
+            if (file.digest < common.digest) is (name == "one"):
+                break
+            file.record.unlink()
+    assert only(compared(tmp_path / "one", tmp_path / "other")).kind == "choices"
+    assert compared(tmp_path / "other", tmp_path / "third").is_same
+
+
+def test_facts_that_no_run_looks_at_are_no_difference_of_choices(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write(make_lock(), tmp_path / name / "reprobuild.lock")
+    first = save_choices(tmp_path / "one")
+    platform = msgspec.structs.replace(PLATFORM, flags=PLATFORM.flags * 2)
+    second = save_choices(tmp_path / "other", platform=platform, caches={})
+    assert first.digest != second.digest
+    assert compared(tmp_path / "one", tmp_path / "other").is_same
 
 
 def test_a_lock_alone_says_nothing_of_choices(tmp_path: Path) -> None:

@@ -93,16 +93,23 @@ def from_lock(path: Path, name: str) -> Environment:
 def with_choices(side: Environment, out: Path) -> Environment:
     """Return the facts of an output directory: those of its lock, and the saved choices of compilers.
 
-    Several records can have one description: it leaves out the driver, flags and packages. Then all their archives
-    count. They are joined without blanks, which would separate possible values of one file.
+    Several records can have one description: it leaves out the driver, flags and packages. So each archive is joined
+    with its target. A run uses the first record of a target, so that their order counts. The value has no blanks, which
+    would separate possible values of one file.
 
     Raises:
         UsageError: a record is damaged.
     """
-    archives: dict[str, set[str]] = {}
+    archives: dict[str, dict[str, list[str]]] = {}
     for file in read_choices(out):
-        archives.setdefault(describe_platform(file.saved.platform), set()).add(file.saved.archive.sha256)
-    choices: Facts = {platform: {"sha256": ",".join(sorted(hashes))} for platform, hashes in archives.items()}
+        targets = archives.setdefault(describe_platform(file.saved.platform), {})
+        targets.setdefault(file.saved.target, []).append(file.saved.archive.sha256)
+    choices: Facts = {
+        platform: {
+            "sha256": ",".join(f"{'+'.join(hashes)}@{target}" for target, hashes in sorted(targets.items()))
+        }
+        for platform, targets in archives.items()
+    }
     return msgspec.structs.replace(side, known={**side.known, "choices": choices})
 
 

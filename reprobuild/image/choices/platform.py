@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 from packaging.utils import canonicalize_name
 
@@ -170,6 +172,14 @@ def list_differences(saved: ChoicePlatform, here: ChoicePlatform) -> tuple[str, 
             if old_table.get(name) != new_table.get(name)
         ]
     return tuple(lines)
+
+
+def hash_platform(platform: ChoicePlatform) -> str:
+    """Return the sha256 of the facts that `list_differences` compares."""
+    facts = msgspec.structs.replace(
+        platform, flags=tuple(sorted({*platform.flags})), gpus=(", ".join(platform.gpus),)
+    )
+    return hashlib.sha256(msgspec.json.encode(facts, order="sorted")).hexdigest()
 
 
 def _show(value: str | int, name: str = "") -> str:

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.image.choices.archive import ChoiceArchive
-from reprobuild.image.choices.platform import ChoicePlatform
+from reprobuild.image.choices.platform import ChoicePlatform, hash_platform
 from reprobuild.infra.display import display_error
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
@@ -51,6 +51,11 @@ class SavedChoices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     archive: ChoiceArchive
     platform: ChoicePlatform
     caches: Annotated[dict[Word, CacheSize], Meta(max_length=_MOST_CACHES)]
+
+    @property
+    def target(self) -> str:
+        """The sha256 of the facts by which a run selects choices: lock, image and platform."""
+        return hashlib.sha256(f"{self.lock} {self.image} {hash_platform(self.platform)}".encode()).hexdigest()
 
 
 class ChoiceFile(Struct, frozen=True, kw_only=True):
