@@ -420,6 +420,7 @@ DIFF = 48 << 20  # the reader takes 64 MiB of one file
 BUNDLE = 256 << 20
 SEARCHED = 64 << 20  # for secrets
 LISTED = 500  # names in one list of capture.json
+REMOTES = 1000  # of a repository: the reader takes no more
 MOST_COMMITS = 1000  # of a branch that a remote may delete: more of them are not bundled
 SAID = 10  # warnings on the terminal
 NAMED = 3  # files that were left out, of a repository, on the terminal
@@ -5422,6 +5423,11 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
             notes.append(
                 f"{repository['name']} has objects of other repositories: {', '.join(repository['borrowed'][:NAMED])}"
             )
+        if repository["remote_count"] > len(repository["remotes"]):
+            notes.append(
+                f"{repository['name']}: {len(repository['remotes'])} of its {repository['remote_count']} remotes are "
+                "in capture.json"
+            )
         if repository["only_here"]:
             notes.append(
                 f"{repository['name']}: commit {repository['base']} and those before it are with no remote but "
@@ -6413,6 +6419,13 @@ def _remotes(repository: Repository) -> List[Dict[str, str]]:
     return remotes
 
 
+def _limit_remotes(remotes: List[Dict[str, str]], base: Optional[str]) -> List[Dict[str, str]]:
+    """Return the first remotes; the one with the base is kept."""
+    if len(remotes) <= REMOTES:
+        return remotes
+    return sorted(remotes, key=lambda remote: remote["name"] != base)[:REMOTES]
+
+
 def _strip_remote_login(url: str) -> str:
     """Return a remote's address without credentials.
 
@@ -6992,6 +7005,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     repository = Repository(top, context)
     head = _read_head(repository)
     base = _base(repository, head)
+    remotes = _remotes(repository)
     entries, unmerged = _entries(repository)
     staged = _list_staged(repository, head, unmerged)
     hidden = _remove_staged_secrets(repository, staged or [], {} if head.commit or unmerged else entries)
@@ -7007,7 +7021,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
         "object_format": repository.hash,
-        "remotes": _remotes(repository), **base, "only_here": _find_only_local_remote(repository, base["base"]),
+        "remotes": _limit_remotes(remotes, base.get("base_remote")), "remote_count": len(remotes),
+        **base, "only_here": _find_only_local_remote(repository, base["base"]),
         "index": index.decode(), "worktree": work.decode(),
         "changed": _names(path for path, entry in files.changed.items() if entry is not None),
         "deleted": _names(path for path, entry in files.changed.items() if entry is None),

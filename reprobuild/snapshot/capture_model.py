@@ -24,6 +24,7 @@ from reprobuild.infra.untrusted.strings import (
     Word,
 )
 
+_MOST_REMOTES = 1000  # the capture writes that many
 Id = Annotated[str, Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})\Z")]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}\Z")]
 Mode = Annotated[str, Meta(pattern=r"\A[0-7]{6}\Z")]
@@ -96,7 +97,7 @@ class CapturedRepository(Struct, frozen=True, kw_only=True):
     object_format: Literal["sha1", "sha256"]
     head: Id | None
     branch: QuotedPath | None
-    remotes: tuple[Remote, ...]
+    remotes: Annotated[tuple[Remote, ...], Meta(max_length=_MOST_REMOTES)]
     base: Id | None
     prerequisites: tuple[Id, ...]
     index: Id

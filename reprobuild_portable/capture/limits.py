@@ -23,6 +23,7 @@ DIFF = 48 << 20  # the reader takes 64 MiB of one file
 BUNDLE = 256 << 20
 SEARCHED = 64 << 20  # for secrets
 LISTED = 500  # names in one list of capture.json
+REMOTES = 1000  # of a repository: the reader takes no more
 MOST_COMMITS = 1000  # of a branch that a remote may delete: more of them are not bundled
 SAID = 10  # warnings on the terminal
 NAMED = 3  # files that were left out, of a repository, on the terminal

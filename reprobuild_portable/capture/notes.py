@@ -75,6 +75,11 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
             notes.append(
                 f"{repository['name']} has objects of other repositories: {', '.join(repository['borrowed'][:NAMED])}"
             )
+        if repository["remote_count"] > len(repository["remotes"]):
+            notes.append(
+                f"{repository['name']}: {len(repository['remotes'])} of its {repository['remote_count']} remotes are "
+                "in capture.json"
+            )
         if repository["only_here"]:
             notes.append(
                 f"{repository['name']}: commit {repository['base']} and those before it are with no remote but "

@@ -234,6 +234,20 @@ def test_a_remote_that_is_a_folder_of_this_machine_is_noted(tmp_path: Path) -> N
     assert document(tmp_path / "far")["notes"] == []
 
 
+def test_more_remotes_than_a_reader_takes(tmp_path: Path) -> None:
+    top = new_origin(tmp_path)
+    config = top / ".git" / "config"
+    many = "".join(f'[remote "r{number}"]\n\turl = https://example.org/{number}\n' for number in range(1000))
+    config.write_text(many + config.read_text())
+    take(top, tmp_path / "out")
+    (found,) = document(tmp_path / "out")["repositories"]
+    names = [remote["name"] for remote in found["remotes"]]
+    assert names == ["origin", *(f"r{number}" for number in range(999))]
+    note = f"{found['name']}: 1000 of its 1001 remotes are in capture.json"
+    assert note in document(tmp_path / "out")["notes"]
+    assert len(load_capture(tmp_path / "out").repositories[0].remotes) == 1000
+
+
 def test_work_that_was_left_out_is_said_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = new_origin(tmp_path)
     for number in range(5):

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 
 from reprobuild.ecosystems.git.restore.restore import restore_repository
 from reprobuild.errors import ReproError, SnapshotError
+from reprobuild.infra import proc
 from reprobuild.snapshot.parsers.capture_json import DAMAGED, load_capture, unquote_path
 from reprobuild_runtime import capture
 from tests.capture.repositories import ENV, document, git, new_origin, take, write
@@ -62,6 +63,34 @@ def test_the_good_one_is_restored(snapshot: Path) -> None:
     assert (snapshot.parent / "again" / "kept.py").read_bytes() == b"changed\n"
 
 
+def test_remotes_are_restored_by_few_runs_of_git(snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`git config` writes the whole file for each value."""
+    urls = {f"r{number}": f"https://example.org/{number}" for number in range(995)}
+    urls |= {"x.y": "", "q": 'C:\\a "b"\\', "c": " /a;b #c = [d] ", "u\xe9": "https://example.org/\xe9"}
+    rows = [{"name": name, "url": url} for name, url in [("q", "former"), *urls.items()]]
+    change(snapshot, lambda found: found.update(remotes=rows))
+    runs: list[list[str]] = []
+    run = proc.run
+
+    def count(argv: list[str], **options: Any) -> bytes:
+        runs.append(argv)
+        return run(argv, **options)
+
+    monkeypatch.setattr(proc, "run", count)
+    again(snapshot)
+    assert len(runs) < 40
+    top = snapshot.parent / "again"
+    for name, value in (
+        ("url", dict(urls)),
+        ("fetch", {n: f"+refs/heads/*:refs/remotes/{n}/*" for n in urls}),
+    ):
+        listed = git(top, "config", "--local", "-z", "--get-regexp", rf"^remote\..*\.{name}$").decode()
+        assert dict(row.split("\n", 1) for row in listed.split("\0")[:-1]) == {
+            f"remote.{remote}.{name}": text for remote, text in value.items()
+        }
+        assert listed.count("\0") == len(urls)
+
+
 @given(st.binary(min_size=1).filter(lambda name: b"\0" not in name))
 def test_names_are_quoted_and_unquoted(name: bytes) -> None:
     assert unquote_path(capture.quote(name)) == name
@@ -90,6 +119,10 @@ def test_names_are_quoted_and_unquoted(name: bytes) -> None:
         (lambda r: r.update(unmerged=[["100644", "1" * 40, "2", ".git/hooks/x"]]), "inside a git directory"),
         (lambda r: r.update(object_format="md5"), "object_format"),
         (lambda r: r.update(name="../clone"), "name"),
+        (
+            lambda r: r.update(remotes=[{"name": f"r{n}", "url": "https://example.org/r"} for n in range(1001)]),
+            r"capture\.json: Expected `array` of length <= 1000 - at `\$\.repositories\[0\]\.remotes`",
+        ),
     ],
 )  # fmt: skip
 def test_what_capture_json_must_not_say(how: Change, match: str, snapshot: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from reprobuild_portable.capture.files import _path, _read, quote
-from reprobuild_portable.capture.limits import MOST_COMMITS
+from reprobuild_portable.capture.limits import MOST_COMMITS, REMOTES
 from reprobuild_portable.capture.model import GaveUpError
 from reprobuild_portable.capture.repositories.bundle import _bundle
 from reprobuild_portable.capture.repositories.repository import _REMOTE, Head, Repository
@@ -33,6 +33,13 @@ def _remotes(repository: Repository) -> List[Dict[str, str]]:
         if match:
             remotes.append({"name": _path(match.group(1)), "url": _path(_strip_remote_login(url))})
     return remotes
+
+
+def _limit_remotes(remotes: List[Dict[str, str]], base: Optional[str]) -> List[Dict[str, str]]:
+    """Return the first remotes; the one with the base is kept."""
+    if len(remotes) <= REMOTES:
+        return remotes
+    return sorted(remotes, key=lambda remote: remote["name"] != base)[:REMOTES]
 
 
 def _strip_remote_login(url: str) -> str:

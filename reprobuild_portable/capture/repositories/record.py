@@ -14,6 +14,7 @@ from reprobuild_portable.capture.repositories.history import (
     _base,
     _bundle_branch,
     _find_only_local_remote,
+    _limit_remotes,
     _read_head,
     _remotes,
 )
@@ -44,6 +45,7 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     repository = Repository(top, context)
     head = _read_head(repository)
     base = _base(repository, head)
+    remotes = _remotes(repository)
     entries, unmerged = _entries(repository)
     staged = _list_staged(repository, head, unmerged)
     hidden = _remove_staged_secrets(repository, staged or [], {} if head.commit or unmerged else entries)
@@ -59,7 +61,8 @@ def take_repository(context: Context, top: str, name: str, installed: bool) -> T
     facts: Dict[str, Any] = {
         "name": name, "folder": _path(top), "head": head.commit, "branch": head.branch,
         "object_format": repository.hash,
-        "remotes": _remotes(repository), **base, "only_here": _find_only_local_remote(repository, base["base"]),
+        "remotes": _limit_remotes(remotes, base.get("base_remote")), "remote_count": len(remotes),
+        **base, "only_here": _find_only_local_remote(repository, base["base"]),
         "index": index.decode(), "worktree": work.decode(),
         "changed": _names(path for path, entry in files.changed.items() if entry is not None),
         "deleted": _names(path for path, entry in files.changed.items() if entry is None),

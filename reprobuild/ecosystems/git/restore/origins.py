@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from msgspec import Struct
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.git.command import is_local, is_safe
-from reprobuild.snapshot.capture_model import CapturedRepository
+from reprobuild.snapshot.capture_model import CapturedRepository, Remote
 from reprobuild.snapshot.parsers.capture_json import unquote_path
 from reprobuild_portable import secrets
 
@@ -61,6 +61,20 @@ def is_remote_name(name: str) -> bool:
     It must also be valid as a directory of refs.
     """
     return bool(_NAME.fullmatch(name)) and ".." not in name and not name.endswith((".", ".lock"))
+
+
+def format_remotes(remotes: Iterable[Remote]) -> str:
+    """Return the remotes as sections of a configuration; `git config` would write the whole file for each value."""
+    addresses = {
+        remote.name: remote.url for remote in remotes if is_remote_name(remote.name) and is_safe(remote.url)
+    }
+    sections = []
+    for name, url in addresses.items():
+        quoted = url.replace("\\", "\\\\").replace('"', '\\"')
+        sections.append(
+            f'[remote "{name}"]\n\turl = "{quoted}"\n\tfetch = +refs/heads/*:refs/remotes/{name}/*\n'
+        )
+    return "".join(sections)
 
 
 def display_address(place: str) -> str:

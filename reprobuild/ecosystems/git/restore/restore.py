@@ -19,7 +19,7 @@ from reprobuild.ecosystems.git.restore.files import TreeFile, bare_repositories,
 from reprobuild.ecosystems.git.restore.origins import (
     Address,
     display_address,
-    is_remote_name,
+    format_remotes,
     list_addresses,
     missing_commit_error,
 )
@@ -198,11 +198,8 @@ class _Restored:
         if self.one.attributes:
             (self.target / ".git" / "info").mkdir(exist_ok=True)
             (self.target / ".git" / "info" / "attributes").write_text(self.one.attributes + "\n")
-        for remote in self.one.remotes:
-            if is_remote_name(remote.name) and program.is_safe(remote.url):
-                self.git("config", f"remote.{remote.name}.url", remote.url, purpose="note a remote")
-                spec = f"+refs/heads/*:refs/remotes/{remote.name}/*"
-                self.git("config", f"remote.{remote.name}.fetch", spec, purpose="note a remote")
+        with (self.target / ".git" / "config").open("a", encoding="utf-8") as stream:
+            stream.write(format_remotes(self.one.remotes))
 
     def _fetch_commits(self, candidates: Sequence[Address]) -> Address | None:
         """Fetch the remote's commits; return the address with all."""
