@@ -7,6 +7,7 @@ import pytest
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import CapturedCondaPackage
 from reprobuild.snapshot.parsers import conda_list, environment_yml
+from reprobuild_portable import secrets
 
 MD5, SHA256 = "0123456789abcdef" * 2, "0123456789abcdef" * 4
 PLACE = "https://conda.example/forge/linux-64/six-1.16.0-pyh6c4a22f_0.conda"
@@ -209,6 +210,37 @@ def test_other_yaml_is_listed() -> None:
     secret = "hf_" + "abcdefGHIJ" * 3 + "klmn"
     found, remarks = environment_yml.parse(f"dependencies:\n  - {secret}=1=0\n".encode())
     assert (found, secret in str(remarks)) == ((), False)
+
+
+def count_characters(monkeypatch: pytest.MonkeyPatch, content: str) -> int:
+    """Return the number of characters that are searched for secrets while a file is read."""
+    lengths: list[int] = []
+    searches = {"secret_value": secrets.secret_value, "redact": secrets.redact}
+    with monkeypatch.context() as patched:
+        for name, search in searches.items():
+            patched.setattr(
+                secrets, name, lambda row, search=search: (lengths.append(len(row)), search(row))[1]
+            )
+        environment_yml.parse(content.encode())
+    return sum(lengths)
+
+
+@pytest.mark.parametrize("build", ["=0", ""])
+def test_items_in_flow_style_are_searched_once(build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (
+        count_characters(
+            monkeypatch, f"dependencies: [{','.join(f'p{at}=1{build}' for at in range(count))}]\n"
+        )
+        for count in (100, 400)
+    )
+    assert many < 6 * few
+
+
+def test_items_in_flow_style_have_their_own_text() -> None:
+    found, _ = environment_yml.parse(b"dependencies: [a=1=0, 'b=2=0', {pip: [c==3]}]\n")
+    assert [package.text for package in found] == ["a=1=0", "'b=2=0'", "c==3"]
+    found, _ = environment_yml.parse(b"dependencies:\n- a=1=0  # why\n- pip: [c==3]\n")
+    assert [package.text for package in found] == ["- a=1=0  # why", "c==3"]
 
 
 def test_lines_are_those_that_editors_show() -> None:

@@ -33,6 +33,7 @@ _REQUEST = re.compile(
     rf"(?:[^\s:]\S*::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?:\s*={{1,2}}\s*|\s+)(?P<version>{VERSION}?)(?:\.?\*)?"
 )
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<version>[0-9A-Za-z][\w.+!~-]*)")
+_INDENT = re.compile("[ -]*")
 # People do not ask for these by name, but every export of an environment with Python has them.
 _TELLING = frozenset({"ca-certificates", "openssl"})
 _HINT = "write it again with `conda env export`, or take it out of the directory"
@@ -132,11 +133,13 @@ class _Reader:
     def __init__(self, file: str, rows: list[str], whole: str) -> None:
         self.file = file
         self.rows = rows
+        self.whole = whole
         # YAML ends lines at other characters, too, so its own numbers are not those that editors show.
         self.starts = [0, *(match.end() for match in re.finditer("\n", whole))]
         self.found: list[CapturedCondaPackage] = []
         self.remarks: list[ParseNote] = []
         self.known: set[int] = set()
+        self.leaks: dict[int, ParseNote | None] = {}
         self.export = False
         self.channels: tuple[str, ...] = ()
         self.requests: list[CondaRequest] = []
@@ -194,10 +197,24 @@ class _Reader:
             self._ask(item, named[0], request["version"] if request else None)
             self._remark(self._line(item), OF_CONDA)
 
+    def _leak(self, line: int) -> ParseNote | None:
+        """Return the remark on a secret in a row, which is searched once: a list in flow style has all items in it."""
+        if line not in self.leaks:
+            self.leaks[line] = text.secret_remark(self.file, line, self.rows[line - 1])
+        return self.leaks[line]
+
+    def _shown(self, item: yaml.Node) -> str:
+        """Return the row of its first item, and the text of each further item alone."""
+        line = self._line(item)
+        indent = _INDENT.match(self.whole, self.starts[line - 1])
+        if indent and indent.end() == item.start_mark.index:
+            return self.rows[line - 1].strip()
+        return self.whole[item.start_mark.index : item.end_mark.index]
+
     def _ask(self, item: yaml.ScalarNode, name: str, version: str | None) -> None:
         line = self._line(item)
         spec = secrets.strip_credentials(item.value)[0] if "://" in item.value else item.value
-        if text.secret_remark(self.file, line, self.rows[line - 1]):
+        if self._leak(line):
             spec, version = name, None
         place = SourceLocation(self.file, line)
         self.requests.append(CondaRequest(place=place, text=display_text(spec), name=name, version=version))
@@ -221,12 +238,11 @@ class _Reader:
         channel: str | None = None,
     ) -> None:
         line = self._line(item)
-        row = self.rows[line - 1]
-        if leak := text.secret_remark(self.file, line, row):
+        if leak := self._leak(line):
             self.remarks.append(leak)
         else:
             self.found.append(
-                make_package(self.file, line, row.strip(), name, version, build=build, channel=channel)
+                make_package(self.file, line, self._shown(item), name, version, build=build, channel=channel)
             )
         self.known.add(line)
 
