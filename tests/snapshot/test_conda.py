@@ -212,6 +212,31 @@ def test_other_yaml_is_listed() -> None:
     assert (found, secret in str(remarks)) == ((), False)
 
 
+def test_channels_are_kept_once_for_all_packages() -> None:
+    found, _ = environment_yml.parse(b"channels: [a, b, a, nodefaults]\ndependencies: [c=1=0, d=1=0]\n")
+    assert [package.among for package in found] == [("a", "b"), ("a", "b")]
+    assert found[0].among is found[1].among
+    assert environment_yml.read_requests(b"channels: [a, a]\ndependencies: [c]\n", "x").conda[0].channels == (
+        "a",
+    )
+    found, _ = environment_yml.parse(b"channels: [nodefaults]\ndependencies: [c=1=0]\n")
+    assert found[0].among == ()
+
+
+@pytest.mark.parametrize("names", [[f"c{at}" for at in range(101)], ["x" * 2000, "y" * 2001]])
+def test_too_many_channels(names: list[str]) -> None:
+    def content(names: list[str]) -> bytes:
+        return "".join(
+            ["channels:\n", *(f"- {name}\n" for name in names), "dependencies: [a=1=0]\n"]
+        ).encode()
+
+    with pytest.raises(SnapshotError) as err:
+        environment_yml.parse(content(names))
+    assert str(err.value) == f"environment.yml: {len(names)} channels are too many for an environment"
+    assert err.value.hint == YAML_HINT
+    assert environment_yml.parse(content(names[1:]))[0][0].among == tuple(names[1:])
+
+
 def count_characters(monkeypatch: pytest.MonkeyPatch, content: str) -> int:
     """Return the number of characters that are searched for secrets while a file is read."""
     lengths: list[int] = []

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import yaml
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from reprobuild.infra.display import display_text, escape_text
@@ -25,6 +26,7 @@ from reprobuild_portable import secrets
 
 _LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
 _DEPTH = 8
+_CHANNELS = 100  # an export has some three
 _FULL = re.compile(
     rf"(?:(?P<channel>[^\s:]\S*)::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
 )
@@ -75,8 +77,9 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
             two versions.
     """
     reader = _read_document(data, file)
+    channels = _bound_channels(reader.channels, file) if reader.channels else UNSET
     packages, repeated = merge_duplicates(
-        _add_channels(conda_package, reader.channels) for conda_package in reader.found
+        _add_channels(conda_package, channels) for conda_package in reader.found
     )
     return packages, (*reader.remarks, *reader.others(), *repeated)
 
@@ -88,7 +91,7 @@ def read_requests(data: bytes, file: str) -> EnvironmentRequests:
         SnapshotError: as `parse`.
     """
     reader = _read_document(data, file)
-    channels = _without_nodefaults(reader.channels)
+    channels = _bound_channels(reader.channels, file)
     requests = (replace(request, channels=channels) for request in reader.requests)
     return EnvironmentRequests(tuple(requests), tuple(reader.pip_lines))
 
@@ -270,18 +273,22 @@ def _channel_name(node: yaml.ScalarNode) -> str:
     return escape_text(secrets.strip_credentials(node.value)[0])
 
 
-def _add_channels(package: CapturedCondaPackage, channels: tuple[str, ...]) -> CapturedCondaPackage:
+def _add_channels(
+    package: CapturedCondaPackage, channels: tuple[str, ...] | UnsetType
+) -> CapturedCondaPackage:
     """Return a conda package with the environment's channels.
 
     The channels are added only if the package has no channel of its own.
     """
-    if package.channel is not None or not channels:
-        return package
-    return replace(package, among=_without_nodefaults(channels))
+    return package if package.channel is not None else replace(package, among=channels)
 
 
-def _without_nodefaults(channels: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(channel for channel in channels if channel != "nodefaults")
+def _bound_channels(channels: tuple[str, ...], file: str) -> tuple[str, ...]:
+    """Return each channel once; too many are refused, because a snapshot has them beside each package."""
+    names = tuple(dict.fromkeys(channel for channel in channels if channel != "nodefaults"))
+    if len(names) > _CHANNELS or sum(map(len, names)) > text.LONGEST_ROW:
+        raise text.parse_error(file, f"{len(names)} channels are too many for an environment", _HINT)
+    return names
 
 
 def _mapping_items(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
