@@ -46,7 +46,6 @@ SILENT: dict[Owner, str] = {
     (model.SystemPackage, "upgrade"): _OFFER,
     (model.RpmPackage, "text"): _TEXT,
     (model.CapturedCondaPackage, "text"): _TEXT,
-    (model.CondaRequest, "text"): _REMARK,
     (model.CondaRequest, "name"): _REMARK,
     (model.CondaRequest, "version"): _REMARK,
     (model.ReportedValue, "name"): "the fields of a report have the facts that are of the environment",

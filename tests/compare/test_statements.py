@@ -9,6 +9,7 @@ import pytest
 
 from reprobuild.compare.environments.difference import EnvironmentComparison
 from reprobuild.report.comparison import render_comparison
+from reprobuild.snapshot.importers.import_snapshot import import_into
 from tests.compare.samples import compared, make_snapshot, repository
 
 ZEROS, ONES, TWOS = "0" * 64, "1" * 64, "2" * 64
@@ -292,6 +293,37 @@ def test_environment_files_are_compared_without_a_freeze(
     found = of_files(tmp_path, *({"environment_yml": text} for text in files))
     assert shown(found) == differences
     assert [names for _, _, names in grave(found)] == ([doubts] * 2 if doubts else [])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "doubts"),
+    [
+        ('[a=1=0]', '[a=1=0, "@b==1", {pipx: [c==2]}]', [("environment.yml:1",)]),
+        ('[a=1=0, "@b==1"]', '[a=1=0, "@b==2"]', [("environment.yml:1",)] * 2),
+        ('[a=1=0, "@b==1"]', '[a=1=0, "@b==1"]', []),
+        ("[a=1=0, b>=1, pip]\nchannels: [c]", "[a=1=0, b>=2, pip]\nchannels: [c]", [("environment.yml:1",)] * 2),
+        ("[python=3.11, b>=1]\nchannels: [c]", "[python=3.11, b>=2]\nchannels: [c]", [("environment.yml:1",)] * 2),
+        ("[a=1=0]\nvariables: {LEVEL: 1}", "[a=1=0]\nvariables: {LEVEL: 8}", [("environment.yml: variables",)] * 2),
+        ("[a=1=0]\nvariables: {LEVEL: 1}", "[a=1=0]", [("environment.yml: variables",)]),
+        ("[a=1=0]\nvariables: {LEVEL: 1}", "[a=1=0]\nvariables: {LEVEL: 1}", []),
+    ],
+)  # fmt: skip
+def test_items_of_an_environment_file_on_one_line(
+    one: str, other: str, doubts: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    found = of_files(tmp_path, *({"environment_yml": f"dependencies: {text}\n"} for text in (one, other)))
+    assert shown(found) == []
+    assert [names for _, _, names in grave(found)] == doubts
+
+
+def test_variables_that_an_import_left_out(tmp_path: Path) -> None:
+    text = "dependencies: [a=1=0]\nvariables: {{LEVEL: {}}}\n"
+    for level in ("1", "8"):
+        folder = make_snapshot(tmp_path / level, environment_yml=text.format(level))
+        import_into(folder / "environment.yml", tmp_path / f"of-{level}")
+    found = compared(tmp_path / "of-1", tmp_path / "of-8")
+    assert found.is_same
+    assert [names for _, _, names in grave(found)] == [("environment.yml: variables",)] * 2
 
 
 def test_names_without_a_version(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import CapturedCondaPackage
 from reprobuild.snapshot.parsers import conda_list, environment_yml
+from reprobuild.snapshot.parsers.conda_list import VARIABLES
 from reprobuild_portable import secrets
 
 MD5, SHA256 = "0123456789abcdef" * 2, "0123456789abcdef" * 4
@@ -235,6 +236,44 @@ def test_too_many_channels(names: list[str]) -> None:
     assert str(err.value) == f"environment.yml: {len(names)} channels are too many for an environment"
     assert err.value.hint == YAML_HINT
     assert environment_yml.parse(content(names[1:]))[0][0].among == tuple(names[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('dependencies: [a=1=0, "@b==1", {pipx: [c==2]}]', ['"@b==1"', "pipx: [c==2]"]),
+        ("dependencies: [a=1=0, [b], {}, {pip: c}]", ["[b]", "{}", "pip: c"]),
+        ("dependencies: [a=1=0, {pip: [c==1, ./x, [d]]}]", ["./x", "[d]"]),
+        ("{dependencies: [a=1=0], other: [b==1]}", ["other: [b==1]"]),
+        ("{dependencies: [a=1=0], channels: [b, [c]]}", ["[c]"]),
+        ("channels: b", ["b"]),
+        ("dependencies: [\n  '@b', a=1=0, {x: [\n    c,\n    d]}, e=1=0]", ["c,", "'@b'", "x: [ c, d]"]),
+        ("channels:\ndependencies: [a=1=0]", []),
+    ],
+)
+def test_parts_of_known_lines_that_give_nothing(text: str, parts: list[str]) -> None:
+    _, remarks = environment_yml.parse(text.encode())
+    unread = [remark for remark in remarks if not remark.understood]
+    assert [" ".join(remark.text.replace("\\n", " ").split()) for remark in unread] == parts
+    assert {remark.reason for remark in unread} <= {"not what conda writes"}
+
+
+def test_a_part_beside_a_secret_is_not_shown() -> None:
+    secret = "hf_" + "abcdefGHIJ" * 3 + "klmn"
+    _, remarks = environment_yml.parse(f'dependencies: [a=1=0, "@b", {secret}=1=0]'.encode())
+    assert secret not in str(remarks)
+    assert [remark.text for remark in remarks if remark.reason == "not what conda writes"] == ["…"]
+
+
+def test_values_of_variables_are_not_kept() -> None:
+    found, remarks = environment_yml.parse(b"{dependencies: [a=1=0, b], variables: {LEVEL: hunter2}, x: 1}\n")
+    assert [package.text for package in found] == ["a=1=0"]
+    assert "hunter2" not in str((found, remarks))
+    assert [remark.text for remark in remarks if remark.reason == VARIABLES] == [""]
+    found, _ = environment_yml.parse(
+        b"{dependencies: [\na=1=0], variables: {DB_PASSWORD: correcthorsebattery}}\n"
+    )
+    assert [package.text for package in found] == ["a=1=0"]
 
 
 def count_characters(monkeypatch: pytest.MonkeyPatch, content: str) -> int:

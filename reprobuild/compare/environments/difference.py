@@ -201,7 +201,7 @@ def _list_unread_lines(side: Environment, without: Environment, called: str) -> 
     places = [line.place for line in side.unread if not line.text or _line_key(line) not in common]
     if places:
         reason = f"{called} has lines or files that are not understood"
-        yield NotCompared(kind="file", reason=reason, names=tuple(places), grave=True)
+        yield NotCompared(kind="file", reason=reason, names=tuple(dict.fromkeys(places)), grave=True)
 
 
 def _line_key(line: UnreadLine) -> tuple[str, str]:

@@ -29,7 +29,7 @@ from reprobuild.compare.environments.repositories import add_sources
 from reprobuild.snapshot.capture_document import CapturedGpu, CaptureDocument, Cpu, MachineFacts
 from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
 from reprobuild.snapshot.parsers.capture_json import load_capture
-from reprobuild.snapshot.parsers.conda_list import PYPI
+from reprobuild.snapshot.parsers.conda_list import PYPI, VARIABLES, VARIABLES_CUT
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild_portable import secrets
 
@@ -77,13 +77,15 @@ def from_snapshot(
     archive = hash_interpreter(snapshot.captured, folder)
     captured = load_capture(folder) if snapshot.captured else None
     diffs = hash_diffs(folder, name_diffs(snapshot.captured)) if diffs is None else diffs
-    return build_environment(snapshot, captured, name, form, bundles, archive, diffs)
+    partly_read = {remark.place.file for remark in snapshot.remarks if remark.reason == VARIABLES}
+    files = hash_diffs(folder, sorted(partly_read))
+    return build_environment(snapshot, captured, name, form, bundles, archive, diffs, files)
 
 
 def build_environment(
     snapshot: Snapshot, captured: CaptureDocument | None, name: str, form: str = "snapshot",
     bundles: Mapping[str, str] = MappingProxyType({}), archive: str | None = None,
-    diffs: Mapping[str, str] = MappingProxyType({}),
+    diffs: Mapping[str, str] = MappingProxyType({}), files: Mapping[str, str] = MappingProxyType({}),
 ) -> Environment:  # fmt: skip
     """Return the facts of a snapshot and its `capture.json`.
 
@@ -95,6 +97,7 @@ def build_environment(
         bundles: the result of `hash_bundles`.
         archive: the result of `hash_interpreter`.
         diffs: the result of `hash_diffs`.
+        files: the sha256 of each file with variables, which are not in the snapshot.
     """
     gathered = EnvironmentBuilder()
     snapshot = drop_foreign_lines(gathered, snapshot, captured)
@@ -116,19 +119,26 @@ def build_environment(
         name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
-        doubts=gathered.doubts, unread=tuple(_list_unread(snapshot)),
+        doubts=gathered.doubts, unread=tuple(_list_unread(snapshot, files)),
         evidence=gathered.evidence,
     )  # fmt: skip
 
 
-def _list_unread(snapshot: Snapshot) -> Iterator[UnreadLine]:
-    """Yield the lines that were not understood, and the channels that open requests for conda depend on."""
+def _list_unread(snapshot: Snapshot, files: Mapping[str, str]) -> Iterator[UnreadLine]:
+    """Yield the lines that were not understood, open requests for conda with their channels, and variables.
+
+    A list on one line has several requests, and its remark is on the line. Variables are equal only in equal files.
+    """
     yield from (_parse_note(remark) for remark in snapshot.remarks if not remark.understood)
-    opened = {
-        (request.place.file, request.channels) for request in snapshot.conda_requests if request.is_open
-    }
-    for file, names in sorted(opened):
+    opened = [request for request in snapshot.conda_requests if request.is_open]
+    yield from (UnreadLine(str(request.place), request.text) for request in opened)
+    for file, names in sorted({(request.place.file, request.channels) for request in opened}):
         yield UnreadLine(f"{file}: channels", " ".join(names))
+    for file in sorted({remark.place.file for remark in snapshot.remarks if remark.reason == VARIABLES}):
+        yield UnreadLine(f"{file}: variables", files.get(file, ""))
+    for entry in snapshot.imported.unused if snapshot.imported else ():
+        if entry.reason == VARIABLES_CUT:
+            yield UnreadLine(f"{entry.source}: variables", "")
 
 
 def _parse_note(remark: ParseNote) -> UnreadLine:

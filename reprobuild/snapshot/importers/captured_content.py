@@ -18,6 +18,7 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.file_kinds import repeated_kind_error
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.parsers import env, environment_yml
+from reprobuild.snapshot.parsers.conda_list import VARIABLES_CUT
 from reprobuild.snapshot.parsers.env_sorted import PEM
 from reprobuild_portable import secrets
 
@@ -143,7 +144,7 @@ def _cut_nodes(root: yaml.Node | None) -> Iterator[OmittedPlace]:
     """Cut private keys and logins out of a tree of nodes, and yield what was cut."""
     if isinstance(root, yaml.MappingNode):
         if any(key.value == _VARIABLES for key, _ in root.value):
-            yield OmittedPlace(_VARIABLES, "conda's own variables are not read, and may be secrets")
+            yield OmittedPlace(_VARIABLES, VARIABLES_CUT)
         root.value = [pair for pair in root.value if pair[0].value not in (_PREFIX, _VARIABLES)]
     waiting = [root]
     while waiting:

@@ -25,6 +25,9 @@ _WIDE = r"[0-9A-Za-z][0-9A-Za-z_.+!~-]*"
 _BUILD = r"[0-9A-Za-z_][0-9A-Za-z_.+]*"
 # The reason of a remark on a package that a file asks conda for, where no file says what conda installed.
 ASKED = "it says what was asked for, and no file beside it what was installed"
+# That of a remark on a variable in an environment.yml, and why an import leaves them out.
+VARIABLES = "a variable of the environment: not read"
+VARIABLES_CUT = "conda's own variables are not read, and may be secrets"
 PYPI = "pypi"
 
 _FILE = re.compile(rf"(?P<name>{NAME})-(?P<version>{VERSION})-(?P<build>{_BUILD})(\.tar\.bz2|\.conda|\.json)")

@@ -14,19 +14,31 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import yaml
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from reprobuild.infra.display import display_text, escape_text
 from reprobuild.infra.untrusted.yaml_documents import StrictLoader
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, CondaRequest, ParseNote, SourceLocation
-from reprobuild.snapshot.parsers.conda_list import NAME, PYPI, VERSION, make_package, merge_duplicates
+from reprobuild.snapshot.parsers.conda_list import (
+    NAME,
+    PYPI,
+    VARIABLES,
+    VERSION,
+    make_package,
+    merge_duplicates,
+)
+from reprobuild.snapshot.parsers.environment_yml_channels import (
+    HINT,
+    add_channels,
+    bound_channels,
+    channel_name,
+)
 from reprobuild_portable import secrets
 
 _LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
 _DEPTH = 8
-_CHANNELS = 100  # an export has some three
 _FULL = re.compile(
     rf"(?:(?P<channel>[^\s:]\S*)::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
 )
@@ -38,8 +50,8 @@ _PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<ve
 _INDENT = re.compile("[ -]*")
 # People do not ask for these by name, but every export of an environment with Python has them.
 _TELLING = frozenset({"ca-certificates", "openssl"})
-_HINT = "write it again with `conda env export`, or take it out of the directory"
 
+_STRANGE = "not what conda writes"
 # The reasons of remarks on lines without a version.
 OF_CONDA = "asked for: it does not say what was installed"
 OF_PIP = "a line for pip that pins no version: the freeze tells what was installed"
@@ -77,9 +89,9 @@ def parse(data: bytes, file: str = "environment.yml") -> Read:
             two versions.
     """
     reader = _read_document(data, file)
-    channels = _bound_channels(reader.channels, file) if reader.channels else UNSET
+    channels = bound_channels(reader.channels, file) if reader.channels else UNSET
     packages, repeated = merge_duplicates(
-        _add_channels(conda_package, channels) for conda_package in reader.found
+        add_channels(conda_package, channels) for conda_package in reader.found
     )
     return packages, (*reader.remarks, *reader.others(), *repeated)
 
@@ -91,7 +103,7 @@ def read_requests(data: bytes, file: str) -> EnvironmentRequests:
         SnapshotError: as `parse`.
     """
     reader = _read_document(data, file)
-    channels = _bound_channels(reader.channels, file)
+    channels = bound_channels(reader.channels, file)
     requests = (replace(request, channels=channels) for request in reader.requests)
     return EnvironmentRequests(tuple(requests), tuple(reader.pip_lines))
 
@@ -113,24 +125,25 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
         SnapshotError: as `parse`, but for the versions.
     """
     if len(data) > _LIMIT:
-        raise text.parse_error(file, f"{len(data)} bytes are too many for an environment", _HINT)
+        raise text.parse_error(file, f"{len(data)} bytes are too many for an environment", HINT)
     whole = text.decode(data, file)
     try:
         root: yaml.Node | None = yaml.compose(whole, Loader=_Loader) if whole.strip() else None
     except yaml.MarkedYAMLError as err:
         line = err.problem_mark.line + 1 if err.problem_mark else 1
         raise text.parse_error(
-            SourceLocation(file, line), f"not an environment: {display_text(err.problem or '')}", _HINT
+            SourceLocation(file, line), f"not an environment: {display_text(err.problem or '')}", HINT
         ) from None
     except (yaml.YAMLError, ValueError) as err:  # ValueError: an invalid date or number
-        raise text.parse_error(file, f"not YAML: {display_text(str(err))}", _HINT) from None
+        raise text.parse_error(file, f"not YAML: {display_text(str(err))}", HINT) from None
     return root
 
 
 class _Reader:
     """A reader of the keys that conda writes.
 
-    `known` are the lines with a result.
+    `known` are the lines with a result, and `hidden` those of variables, whose values are not kept. `unread` are the
+    first and the last node of each part without a result: in flow style, a known line may have such parts.
     """
 
     def __init__(self, file: str, rows: list[str], whole: str) -> None:
@@ -142,15 +155,24 @@ class _Reader:
         self.found: list[CapturedCondaPackage] = []
         self.remarks: list[ParseNote] = []
         self.known: set[int] = set()
+        self.hidden: set[int] = set()
+        self.unread: list[tuple[yaml.Node, yaml.Node]] = []
         self.leaks: dict[int, ParseNote | None] = {}
         self.export = False
-        self.channels: tuple[str, ...] = ()
+        self.channels: list[str] = []
         self.requests: list[CondaRequest] = []
         self.pip_lines: list[PipLine] = []
 
     def read(self, root: yaml.Node | None) -> None:
         """Read the keys of the document."""
-        for key, value in _mapping_items(root):
+        items = list(_mapping_items(root))
+        self.hidden = {
+            at
+            for key, value in items
+            if key.value == "variables"
+            for at in range(self._line(key), self._end(value))
+        }
+        for key, value in items:
             line = self._line(key)
             if key.value == "dependencies" and isinstance(value, yaml.SequenceNode):
                 self._remark(line, "the packages of the environment")
@@ -158,15 +180,25 @@ class _Reader:
                 for item in value.value:
                     self._read_dependency(item)
             elif key.value in ("name", "prefix", "channels", "platforms"):
-                if key.value == "channels" and isinstance(value, yaml.SequenceNode):
-                    self.channels = tuple(
-                        _channel_name(node) for node in value.value if isinstance(node, yaml.ScalarNode)
-                    )
+                if key.value == "channels":
+                    self._read_channels(value)
                 for at in range(line, self._end(value)):
                     self._remark(at, f"conda's `{key.value}`")
             elif key.value == "variables":
                 for at in range(line, self._end(value)):  # may hold a secret
-                    self._remark(at, "a variable of the environment: not read", shown=False)
+                    if self.rows[at - 1].strip():
+                        self.remarks.append(text.remark(self.file, at, "", VARIABLES))
+                        self.known.add(at)
+            else:
+                self.unread.append((key, value))
+
+    def _read_channels(self, value: yaml.Node) -> None:
+        nodes = value.value if isinstance(value, yaml.SequenceNode) else [value] if value.value else []
+        for node in nodes:
+            if node is not value and isinstance(node, yaml.ScalarNode):
+                self.channels.append(channel_name(node))
+            else:
+                self.unread.append((node, node))
 
     def _line(self, node: yaml.Node) -> int:
         return bisect_right(self.starts, node.start_mark.index)
@@ -183,12 +215,18 @@ class _Reader:
         if isinstance(item, yaml.ScalarNode):
             self._read_conda_package(item)
             return
+        if not isinstance(item, yaml.MappingNode) or not item.value:
+            self.unread.append((item, item))
         for key, value in _mapping_items(item):
             if key.value == "pip" and isinstance(value, yaml.SequenceNode):
                 self._remark(self._line(key), "the packages of pip")
                 for node in value.value:
                     if isinstance(node, yaml.ScalarNode):
                         self._read_pip_line(node)
+                    else:
+                        self.unread.append((node, node))
+            else:
+                self.unread.append((key, value))
 
     def _read_conda_package(self, item: yaml.ScalarNode) -> None:
         match = _FULL.fullmatch(item.value)
@@ -199,9 +237,16 @@ class _Reader:
             request = _REQUEST.fullmatch(item.value)
             self._ask(item, named[0], request["version"] if request else None)
             self._remark(self._line(item), OF_CONDA)
+        else:
+            self.unread.append((item, item))
 
-    def _leak(self, line: int) -> ParseNote | None:
-        """Return the remark on a secret in a row, which is searched once: a list in flow style has all items in it."""
+    def _leak(self, line: int, item: str) -> ParseNote | None:
+        """Return the remark on a secret in a row, or in an item alone if variables are beside it.
+
+        A row is searched once: a list in flow style has all items in it.
+        """
+        if line in self.hidden:
+            return text.secret_remark(self.file, line, item)
         if line not in self.leaks:
             self.leaks[line] = text.secret_remark(self.file, line, self.rows[line - 1])
         return self.leaks[line]
@@ -210,14 +255,17 @@ class _Reader:
         """Return the row of its first item, and the text of each further item alone."""
         line = self._line(item)
         indent = _INDENT.match(self.whole, self.starts[line - 1])
-        if indent and indent.end() == item.start_mark.index:
+        if indent and indent.end() == item.start_mark.index and line not in self.hidden:
             return self.rows[line - 1].strip()
-        return self.whole[item.start_mark.index : item.end_mark.index]
+        return self._source(item, item)
+
+    def _source(self, first: yaml.Node, last: yaml.Node) -> str:
+        return self.whole[first.start_mark.index : last.end_mark.index]
 
     def _ask(self, item: yaml.ScalarNode, name: str, version: str | None) -> None:
         line = self._line(item)
         spec = secrets.strip_credentials(item.value)[0] if "://" in item.value else item.value
-        if self._leak(line):
+        if self._leak(line, item.value):
             spec, version = name, None
         place = SourceLocation(self.file, line)
         self.requests.append(CondaRequest(place=place, text=display_text(spec), name=name, version=version))
@@ -230,10 +278,12 @@ class _Reader:
             self._keep(item, match["name"], match["version"], channel=PYPI)
         elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
             self._remark(line, OF_PIP)
+        else:
+            self.unread.append((item, item))
 
     def _keep(
         self,
-        item: yaml.Node,
+        item: yaml.ScalarNode,
         name: str,
         version: str,
         *,
@@ -241,7 +291,7 @@ class _Reader:
         channel: str | None = None,
     ) -> None:
         line = self._line(item)
-        if leak := self._leak(line):
+        if leak := self._leak(line, item.value):
             self.remarks.append(leak)
         else:
             self.found.append(
@@ -249,14 +299,14 @@ class _Reader:
             )
         self.known.add(line)
 
-    def _remark(self, line: int, reason: str, *, shown: bool = True) -> None:
+    def _remark(self, line: int, reason: str) -> None:
         if line not in self.known and self.rows[line - 1].strip():
-            row = self.rows[line - 1] if shown else ""
+            row = "" if line in self.hidden else self.rows[line - 1]
             self.remarks.append(text.remark(self.file, line, row, reason))
             self.known.add(line)
 
     def others(self) -> Iterator[ParseNote]:
-        """Yield the remarks on lines without a result."""
+        """Yield the remarks on lines without a result, and on such parts of lines with one."""
         for number, row in enumerate(self.rows, 1):
             line = row.strip()
             if not line or number in self.known:
@@ -266,29 +316,16 @@ class _Reader:
             elif line in ("---", "..."):
                 yield text.remark(self.file, number, line, "a mark of YAML")
             else:
-                yield text.remark(self.file, number, line, "not what conda writes", understood=False)
+                yield text.remark(self.file, number, line, _STRANGE, understood=False)
+        for first, last in self.unread:
+            lines = range(self._line(first), self._end(last))
+            if not self.known.isdisjoint(lines):
+                yield self._part_remark(self._source(first, last), lines)
 
-
-def _channel_name(node: yaml.ScalarNode) -> str:
-    return escape_text(secrets.strip_credentials(node.value)[0])
-
-
-def _add_channels(
-    package: CapturedCondaPackage, channels: tuple[str, ...] | UnsetType
-) -> CapturedCondaPackage:
-    """Return a conda package with the environment's channels.
-
-    The channels are added only if the package has no channel of its own.
-    """
-    return package if package.channel is not None else replace(package, among=channels)
-
-
-def _bound_channels(channels: tuple[str, ...], file: str) -> tuple[str, ...]:
-    """Return each channel once; too many are refused, because a snapshot has them beside each package."""
-    names = tuple(dict.fromkeys(channel for channel in channels if channel != "nodefaults"))
-    if len(names) > _CHANNELS or sum(map(len, names)) > text.LONGEST_ROW:
-        raise text.parse_error(file, f"{len(names)} channels are too many for an environment", _HINT)
-    return names
+    def _part_remark(self, part: str, lines: range) -> ParseNote:
+        """Return the remark on a part of lines; without the rest of a row, its secret may not be recognised."""
+        shown = "…" if any(self._leak(line, part) for line in lines) else part
+        return text.remark(self.file, lines.start, shown, _STRANGE, understood=False)
 
 
 def _mapping_items(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
