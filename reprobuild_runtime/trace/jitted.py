@@ -54,7 +54,16 @@ class RecordedFunction:
         return self if subject is None else functools.partial(self, subject)
 
     def __getattr__(self, name: str) -> "Any":
+        if name == "_recorded":  # of an object that is not initialised
+            raise AttributeError(name)
         return getattr(self._recorded, name)
+
+    def __reduce__(self) -> "Any":
+        return _return, (self._recorded,)  # a copy, or a pickle in another process, is JAX's own object
+
+
+def _return(function: "Any") -> "Any":
+    return function
 
 
 class _Calls:

@@ -198,7 +198,8 @@ def outer(x):
 print(outer.__name__, outer.__doc__, outer.__wrapped__ is not outer, outer.lower(1.0).as_text()[:6])
 print(Model()(2.0), jax.grad(outer)(3.0), jax.vmap(outer)(jnp.ones(2)), jax.jit(outer)(1.0), hash(outer) == hash(outer))
 print(jax.eval_shape(outer, 1.0), float(jax.pmap(lambda x: x.sum())(jnp.ones((1, 2)))[0]))
-import threading
+import copy, threading
+print(float(copy.deepcopy({"step": outer})["step"](1.0)), hasattr(outer, "missing"))
 thread = threading.Thread(target=lambda: outer(1.0))
 thread.start(); thread.join()
 """
