@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.cluster.planted import PACKAGES, SLURM
-from tests.conftest import EXAMPLE, ROOT, Built
+from tests.conftest import EXAMPLE, ROOT, Built, another_user, reprobuild
 from tests.e2e.guides import GuideError, here, run_guide
 from tests.engines.conftest import daemon
 
@@ -229,6 +229,21 @@ def test_for_operators(env: dict[str, str], tmp_path: Path) -> None:
     yours = {"GROUP": group, "STORE": tmp_path / "store"}
     run_guide(guide("operators"), tmp_path, {"here": here(private)}, yours)
     assert (tmp_path / "store").stat().st_mode & 0o7777 == 0o2770
+
+
+@pytest.mark.long
+def test_a_bundle_of_somebody_else(built_example: Built, env: dict[str, str], tmp_path: Path) -> None:
+    """The author signs the bundle of a verified image; the reader has another home."""
+    author = built_example.copy(tmp_path / "author")
+    key, bundle = tmp_path / "key", tmp_path / "frozen.tar"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    done = reprobuild("bundle", author, "-o", bundle, "--sign", key, "--store", built_example.store, env=env)
+    assert done.returncode == 0, done.stderr
+    reader = {**env, **another_user(tmp_path / "reader", built_example.store), "HOME": str(tmp_path)}
+    (tmp_path / "desk").mkdir()
+    yours = {"BUNDLE": bundle, "KEY": f"{key}.pub"}
+    ran = run_guide(guide("received"), tmp_path / "desk", {"here": here(reader)}, yours)
+    assert "the same platform, and all " in ran.outputs[-1]
 
 
 @pytest.mark.long
