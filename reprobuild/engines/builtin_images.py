@@ -1,6 +1,7 @@
 """The images of the built-in engine: layers unpacked once each, in the user's cache directory.
 
 A layer is a directory below `layers`, named by the hash of its tar. Images share layers, and no container changes one.
+A layer that has lost files is unpacked again.
 Whiteouts of a layer become those of overlayfs. A layer without an image is removed when its name gets another image.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from reprobuild.engines.builtin_counts import LayerCounts
 from reprobuild.engines.builtin_unpack import unpack_layer
 from reprobuild.engines.image_records import PART, ImageRecord, ImageRecords, open_user_directory
 from reprobuild.errors import EngineError
@@ -57,9 +59,13 @@ class UnpackedImages(Struct, frozen=True):
             EngineError: others can write there, and so could change the image that is run.
         """
         folder = open_user_directory(env, FOLDER, "image")
-        for name in ("layers", "containers"):
+        for name in ("layers", "entries", "containers"):
             (folder / name).mkdir(exist_ok=True, mode=0o700)
         return cls(folder)
+
+    @property
+    def _counts(self) -> LayerCounts:
+        return LayerCounts(self.folder / "entries")
 
     @property
     def _records(self) -> ImageRecords[UnpackedImage]:
@@ -90,7 +96,7 @@ class UnpackedImages(Struct, frozen=True):
             named = records.find(reference)
             if named and named.manifest == layout.manifest and self._is_complete(named):
                 return False
-            self._unpack_missing(layout, progress)
+            had_damage = self._unpack_missing(layout, progress)
             records.write(
                 UnpackedImage(
                     manifest=layout.manifest, config=layout.config_digest,
@@ -99,7 +105,7 @@ class UnpackedImages(Struct, frozen=True):
                     workdir=layout.runtime.directory, user=layout.runtime.user,
                 )
             )  # fmt: skip
-            if records.call(reference, layout.manifest):
+            if records.call(reference, layout.manifest) or had_damage:
                 self._remove_unused()
         return True
 
@@ -130,10 +136,10 @@ class UnpackedImages(Struct, frozen=True):
             os.close(descriptor)
 
     def _is_complete(self, image: UnpackedImage) -> bool:
-        return all(path.is_dir() for path in self.directories(image))
+        return all(map(self._counts.is_whole, self.directories(image)))
 
-    def _unpack_missing(self, layout: Layout, progress: Progress) -> None:
-        """Unpack layers side by side, the largest first."""
+    def _unpack_missing(self, layout: Layout, progress: Progress) -> bool:
+        """Unpack layers side by side, the largest first; return whether one of them had lost files."""
         total, done = layout_size(layout.folder), 0
         members, allowance = layout.allowance(), layout.allowance()
         sizes = {
@@ -142,8 +148,9 @@ class UnpackedImages(Struct, frozen=True):
         missing: dict[str, int] = {}
         for number in sorted(sizes, key=lambda number: -sizes[number]):
             name = layer_name(layout.layers[number][2])
-            if not (self.folder / "layers" / name).is_dir():
+            if not self._counts.is_whole(self.folder / "layers" / name):
                 missing.setdefault(name, number)
+        damaged = [name for name in missing if self._set_aside(self.folder / "layers" / name)]
         workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
         with ThreadPoolExecutor(workers) as pool:
             futures = {
@@ -155,11 +162,13 @@ class UnpackedImages(Struct, frozen=True):
             try:
                 for future, number in futures.items():
                     future.result()
+                    self._counts.note(self.folder / "layers" / layer_name(layout.layers[number][2]))
                     done += sizes[number]
                     progress(done, total)
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+        return len(damaged) > 0
 
     def _remove_unused(self) -> None:
         """Remove layers that no image has, unless a container may use one."""
@@ -168,10 +177,23 @@ class UnpackedImages(Struct, frozen=True):
         used = {path.name for image in self._records.list_all() for path in self.directories(image)}
         for path in (self.folder / "layers").iterdir():
             if path.name not in used:
-                doomed = path if path.name.endswith(PART) else path.with_name(path.name + PART)
-                if doomed != path:
-                    path.rename(doomed)  # a removal that is cut short leaves no layer
-                remove(doomed)
+                self._remove_layer(path)
+
+    def _remove_layer(self, path: Path) -> None:
+        """Remove a layer, or a part of one."""
+        self._counts.forget(path)
+        doomed = path if path.name.endswith(PART) else path.with_name(path.name + PART)
+        if doomed != path:
+            path.rename(doomed)  # a removal that is cut short leaves no layer
+        remove(doomed)
+
+    def _set_aside(self, path: Path) -> bool:
+        """Rename a layer that has lost files, because a container may use it; return whether there was one."""
+        self._counts.forget(path)
+        if not path.is_dir():
+            return False
+        path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART}"))
+        return True
 
 
 def _is_running(scratch: Path) -> bool:

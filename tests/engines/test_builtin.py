@@ -77,6 +77,49 @@ def test_images_share_layers(loaded: Tiny, env: Mapping[str, str], tmp_path: Pat
     assert sh(loaded, env, "cat /etc/hello").stdout == b"hello\n"
 
 
+def _age(images: UnpackedImages) -> None:
+    for note in (images.folder / "entries").iterdir():
+        os.utime(note, (0, 0))
+
+
+def _purge(images: UnpackedImages, reference: str) -> None:
+    """Delete a file of an image, as a purge of old files does after days."""
+    for layer in images.directories(images.find(reference)):
+        (layer / "etc" / "hello").unlink(missing_ok=True)
+    _age(images)
+
+
+def test_a_layer_that_has_lost_files_is_unpacked_again(loaded: Tiny, env: Mapping[str, str]) -> None:
+    images, before = UnpackedImages.open_user_cache(env), layers_of(env)
+    _age(images)
+    assert not builtin.load(loaded.layout, loaded.reference, loaded.digests, env)
+    for layer in images.directories(images.find(loaded.reference)):
+        assert (images.folder / "entries" / layer.name).stat().st_mtime > 1
+    _purge(images, loaded.reference)
+    with pytest.raises(EngineError, match="the engine has no image") as lost:
+        sh(loaded, env, "true")
+    assert lost.value.hint == "`reprobuild verify OUT` loads it"
+    assert builtin.load(loaded.layout, loaded.reference, loaded.digests, env)
+    assert sh(loaded, env, "cat /etc/hello").stdout == b"hello\n"
+    assert layers_of(env) == before
+
+
+def test_a_damaged_layer_stays_below_a_container_that_runs(loaded: Tiny, env: Mapping[str, str]) -> None:
+    images, before = UnpackedImages.open_user_cache(env), layers_of(env)
+    for layer in images.directories(images.find(loaded.reference)):
+        (images.folder / "entries" / layer.name).unlink()
+    with images.container():
+        assert builtin.load(loaded.layout, loaded.reference, loaded.digests, env)
+        aside = layers_of(env) - before
+        assert len(aside) == len(images.find(loaded.reference).layers)
+        assert all(
+            name.endswith(".part") and any((images.folder / "layers" / name).iterdir()) for name in aside
+        )
+    _purge(images, loaded.reference)
+    assert builtin.load(loaded.layout, loaded.reference, loaded.digests, env)
+    assert layers_of(env) == before
+
+
 def test_a_container_changes_no_layer(loaded: Tiny, env: Mapping[str, str]) -> None:
     done = sh(loaded, env, "echo x >/etc/hello; echo y >/bin/new; cat /etc/hello /bin/new")
     assert done.stdout == b"x\ny\n"
