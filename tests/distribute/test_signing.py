@@ -53,9 +53,9 @@ def test_a_signed_bundle(results: Results, tmp_path: Path) -> None:
     said = alone(file, "--check", "--allowed-signers", signers)
     assert (said.returncode, said.stderr.splitlines()[0]) == (0, "signed by ann@example.org")
     assert "signed by an unknown key: the signer was not checked" in alone(file, "--check").stderr
-    with pytest.raises(DistributionError, match=r"none of those whom .* names signed the bundle") as caught:
+    with pytest.raises(DistributionError, match=r"no signer of .*others signed the bundle") as caught:
         take(file, tmp_path / "p", tmp_path / "s", others)
-    assert caught.value.hint == "ask for the key of whoever signed it, by another way than the bundle came"
+    assert caught.value.hint == "ask for the signer's key, by another way than the bundle came"
     argv = [
         "ssh-keygen",
         "-Y",
@@ -73,6 +73,22 @@ def test_a_signed_bundle(results: Results, tmp_path: Path) -> None:
         [*argv, tmp_path / "o" / "bundle.json.sig"], input=manifest, check=True
     )  # as docs/bundles.md says
     assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("form", ["{kind} {key} a comment\n", "# of a page\n\n{kind} {key}\n"])
+def test_a_key_without_a_name_is_no_signer(form: str, results: Results, tmp_path: Path) -> None:
+    """As in a `.pub` file, or a page of keys; the hint is followed."""
+    kind, key = make_key(tmp_path / "key", "x").split()[2:]
+    file, keys = tmp_path / "b.tar", tmp_path / "the keys"
+    results.bundle(file, key=tmp_path / "key")
+    keys.write_text(form.format(kind=kind, key=key))
+    with pytest.raises(DistributionError) as caught:
+        take(file, tmp_path / "o", tmp_path / "s", keys)
+    assert str(caught.value) == f"{keys} names no signer: each line needs a name before its key"
+    _, command, after = caught.value.hint.split("`")
+    assert after == " puts NAME there"
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    assert take(file, tmp_path / "o", tmp_path / "s", tmp_path / "signers").signer == "NAME"
 
 
 def test_a_signature_of_something_else(results: Results, tmp_path: Path) -> None:
@@ -140,7 +156,7 @@ def test_a_program_of_signatures_that_never_ends(
 def test_a_look_at_a_signature_gets_little_of_the_environment(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_key(tmp_path / "key", "ann@example.org")
+    (tmp_path / "signers").write_text(make_key(tmp_path / "key", "ann@example.org"))
     results.bundle(tmp_path / "b.tar", key=tmp_path / "key")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/nonexistent/agent")
     monkeypatch.setenv("SOME_TOKEN", "x")
@@ -151,7 +167,7 @@ def test_a_look_at_a_signature_gets_little_of_the_environment(
     (tmp_path / "bin" / "ssh-keygen").unlink()
     assert take(tmp_path / "b.tar", tmp_path / "p", tmp_path / "s").signed  # nobody asks by whom
     with pytest.raises(DistributionError, match="`ssh-keygen` is not on PATH") as caught:
-        take(tmp_path / "b.tar", tmp_path / "q", tmp_path / "s", tmp_path / "key.pub")
+        take(tmp_path / "b.tar", tmp_path / "q", tmp_path / "s", tmp_path / "signers")
     assert caught.value.hint == "install OpenSSH 8.2 or newer"
     with pytest.raises(DistributionError, match=r"none is no file of allowed signers") as caught:
         take(tmp_path / "b.tar", tmp_path / "q", tmp_path / "s", tmp_path / "none")

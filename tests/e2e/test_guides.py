@@ -19,6 +19,8 @@ from tests.cluster.planted import PACKAGES, SLURM
 from tests.conftest import EXAMPLE, ROOT, Built, another_user, reprobuild
 from tests.e2e.guides import GuideError, here, run_guide
 from tests.engines.conftest import daemon
+from tests.openssh import openssh_client
+from tests.squashfs import open_folder
 
 GOOD = """\
 # Title
@@ -236,13 +238,18 @@ def test_a_bundle_of_somebody_else(built_example: Built, env: dict[str, str], tm
     """The author signs the bundle of a verified image; the reader has another home."""
     author = built_example.copy(tmp_path / "author")
     key, bundle = tmp_path / "key", tmp_path / "frozen.tar"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    done = reprobuild("bundle", author, "-o", bundle, "--sign", key, "--store", built_example.store, env=env)
-    assert done.returncode == 0, done.stderr
     reader = {**env, **another_user(tmp_path / "reader", built_example.store), "HOME": str(tmp_path)}
     (tmp_path / "desk").mkdir()
     yours = {"BUNDLE": bundle, "KEY": f"{key}.pub"}
-    ran = run_guide(guide("received"), tmp_path / "desk", {"here": here(reader)}, yours)
+    with open_folder() as folder:
+        path = f"{openssh_client(folder)}:{env['PATH']}"
+        make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key]
+        subprocess.run(make, check=True, env={**env, "PATH": path})
+        signed = "bundle", author, "-o", bundle, "--sign", key, "--store", built_example.store
+        done = reprobuild(*signed, env={**env, "PATH": path})
+        assert done.returncode == 0, done.stderr
+        machines = {"here": here({**reader, "PATH": path})}
+        ran = run_guide(guide("received"), tmp_path / "desk", machines, yours)
     assert "the same platform, and all " in ran.outputs[-1]
 
 

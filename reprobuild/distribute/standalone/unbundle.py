@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -562,6 +563,8 @@ KEYGEN_TIME = 60.0  # seconds that a check of a signature may take
 # `ssh-keygen -Y` came with OpenSSH 8.1 (that of RHEL 8 is 8.0), and `find-principals` with 8.2.
 NEW_KEYGEN = "install OpenSSH 8.2 or newer"
 TOO_OLD = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
+_KEY = re.compile(rb"\s*(?:sk-)?(?:ssh|ecdsa)-\S+\s+\S")
+_LARGEST = 1 << 20  # bytes of a file of signers that are looked at
 _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 
 
@@ -599,6 +602,11 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
             "%s is no file of allowed signers" % escape_text(signers), "see ALLOWED SIGNERS in ssh-keygen(1)"
         )
     try:
+        if signers and _lacks_names(signers):
+            raise RefusedError(
+                "%s names no signer: each line needs a name before its key" % escape_text(signers),
+                "`sed 's/^/NAME /' %s > signers` puts NAME there" % shlex.quote(escape_text(signers)),
+            )
         with tempfile.TemporaryDirectory() as folder:
             place = os.path.join(folder, SIGNATURE)
             with open(place, "wb") as stream:
@@ -609,6 +617,14 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
             "the signature cannot be looked at: %s" % err.strerror,
             "make room for temporary files, or name another directory for them with TMPDIR",
         ) from None
+
+
+def _lacks_names(signers: str) -> bool:
+    """Return whether each line of a file begins with its key, as in a `.pub` file or a list of keys."""
+    with open(signers, "rb") as stream:
+        lines = stream.read(_LARGEST).splitlines()
+    keys = [line for line in lines if line.strip() and not line.startswith(b"#")]
+    return bool(keys) and all(_KEY.match(line) for line in keys)
 
 
 def _verify_signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:
@@ -627,8 +643,8 @@ def _verify_signer(manifest: bytes, signature: str, signers: str, keygen: Keygen
         if keygen(["verify", *options, "-I", name], manifest) is not None:
             return name
     raise RefusedError(
-        "none of those whom %s names signed the bundle" % signers,
-        "ask for the key of whoever signed it, by another way than the bundle came",
+        "no signer of %s signed the bundle" % escape_text(signers),
+        "ask for the signer's key, by another way than the bundle came",
     )
 
 
