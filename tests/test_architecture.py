@@ -289,6 +289,7 @@ HANDED_OVER = {
         "json",
         "os",
         "re",
+        "shlex",
         "shutil",
         "subprocess",
         "sys",

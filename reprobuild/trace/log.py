@@ -202,7 +202,7 @@ class ProcessLog:
         """
         chain = bytes(16)
         step = self._verify_steps(0, self._begin, chain)
-        for position, record in self._read(_Compared, 0, self._size):
+        for position, record in self._read(json_decoder(_Compared), 0, self._size):
             if step == len(self):
                 raise InconclusiveError(
                     f"the process {self.name} was ended in the middle of step {step}",
@@ -222,14 +222,15 @@ class ProcessLog:
         return step
 
     def _decode(self, begin: int, end: int) -> Iterator[TraceRecord]:
-        for _, record in self._read(TraceRecord, begin, end):
+        for _, record in self._read(json_decoder(TraceRecord), begin, end):
             if len(record.writers) > len(record.inputs):
                 raise _damaged(self.name)
             yield record
 
-    def _read(self, kind: type[_Record], begin: int, end: int) -> Iterator[tuple[int, _Record]]:
+    def _read(
+        self, decoder: msgspec.json.Decoder[_Record], begin: int, end: int
+    ) -> Iterator[tuple[int, _Record]]:
         """Yield the end of each whole record, and the record."""
-        decoder = json_decoder(kind)
         try:
             with open_plain(self._records, links=False)[0] as file:
                 file.seek(begin or self._begin)
