@@ -14,9 +14,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.engines.builtin_unpack import MOST_ENTRIES
+from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.walk import walk
 
 _SECONDS = 12 * 3600  # until a layer is counted again
+_LARGEST = 100  # bytes of a note
 
 
 class LayerCounts(Struct, frozen=True):
@@ -33,12 +35,12 @@ class LayerCounts(Struct, frozen=True):
         """Return whether a layer has as many files as when it was unpacked."""
         note = self.folder / layer.name
         try:
-            noted, age = note.read_text(), time.time() - note.stat().st_mtime
+            noted, age = read_plain(note, _LARGEST, links=False), time.time() - note.stat().st_mtime
             if 0 <= age < _SECONDS:
                 return layer.is_dir()
-            if str(_count(layer)) != noted:
+            if str(_count(layer)).encode() != noted:
                 return False
-        except (OSError, UnicodeDecodeError):
+        except OSError:
             return False
         with contextlib.suppress(OSError):  # of a cache that is read-only
             os.utime(note)
