@@ -58,9 +58,10 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
         )
     try:
         if signers and _lacks_names(signers):
+            quoted = shlex.quote(escape_text(signers))
             raise RefusedError(
                 "%s names no signer: each line needs a name before its key" % escape_text(signers),
-                "`sed 's/^/NAME /' %s > signers` puts NAME there" % shlex.quote(escape_text(signers)),
+                "`sed 's/^/NAME /' %s > %s.named` writes a file with NAME" % (quoted, quoted),
             )
         with tempfile.TemporaryDirectory() as folder:
             place = os.path.join(folder, SIGNATURE)

@@ -86,9 +86,10 @@ def test_a_key_without_a_name_is_no_signer(form: str, results: Results, tmp_path
         take(file, tmp_path / "o", tmp_path / "s", keys)
     assert str(caught.value) == f"{keys} names no signer: each line needs a name before its key"
     _, command, after = caught.value.hint.split("`")
-    assert after == " puts NAME there"
+    assert after == " writes a file with NAME"
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
-    assert take(file, tmp_path / "o", tmp_path / "s", tmp_path / "signers").signer == "NAME"
+    assert take(file, tmp_path / "o", tmp_path / "s", tmp_path / "the keys.named").signer == "NAME"
+    assert keys.read_text() == form.format(kind=kind, key=key)
 
 
 def test_a_signature_of_something_else(results: Results, tmp_path: Path) -> None:

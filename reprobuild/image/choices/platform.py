@@ -43,7 +43,7 @@ _SHOWN = 5
 
 
 class ChoicePlatform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The facts of a machine and an image, on which choices depend.
+    """The facts of a machine and an image that decide choices.
 
     `flags` are the processor's instruction sets. `threads` is the number of processors that the run may use. `gpus` are
     the models of the GPUs that it gets. `packages` are the compilers of the image and the packages with
@@ -148,7 +148,7 @@ def describe_platform(platform: ChoicePlatform) -> str:
 
 
 def list_differences(saved: ChoicePlatform, here: ChoicePlatform) -> tuple[str, ...]:
-    """Return what differs between the platform of saved choices and this one, as lines without secrets."""
+    """Return the differences between the platform of saved choices and this one, as lines without secrets."""
     lines = [
         f"{title}: {_show(old)} when they were saved, {_show(new)} here"
         for title, old, new in (

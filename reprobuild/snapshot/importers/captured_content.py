@@ -41,7 +41,7 @@ class OmittedPlace(NamedTuple):
 
 
 class CleanContent(NamedTuple):
-    """The content of a file without secrets, and what was left out."""
+    """The content of a file without secrets, and the places left out."""
 
     data: bytes
     left: list[OmittedPlace]
@@ -79,7 +79,7 @@ def put_captured(draft: Draft, file: str, kind: str, data: bytes, place: str = "
 
 
 def _clean_list(data: bytes, file: str, gap: str = GAP) -> CleanContent:
-    """Return a list without the secrets of its rows; a row that is cut out as a whole becomes `gap`."""
+    """Return a list without the secrets of its rows; a whole cut row becomes `gap`."""
     if len(data) > LARGEST:
         raise SnapshotError(
             f"{display_text(file)}: {len(data)} bytes are more than the {LARGEST >> 20} MiB that a list may have",
@@ -105,7 +105,7 @@ def _clean_row(row: str) -> str:
 
 
 def _clean_found(rows: list[str], gap: str = "") -> list[OmittedPlace]:
-    """Replace each row in which a search of the whole text finds a secret."""
+    """Replace each row with a secret that a search of the whole text finds."""
     left = []
     for _ in range(_ROUNDS):
         hits = [number for number, _ in secrets.find("\n".join(rows).encode("utf-8", "replace"))]
@@ -141,7 +141,7 @@ def _written(root: yaml.Node | None) -> bytes:
 
 
 def _cut_nodes(root: yaml.Node | None) -> Iterator[OmittedPlace]:
-    """Cut private keys and logins out of a tree of nodes, and yield what was cut."""
+    """Cut private keys and logins out of a tree of nodes, and yield each cut place."""
     if isinstance(root, yaml.MappingNode):
         if any(key.value == _VARIABLES for key, _ in root.value):
             yield OmittedPlace(_VARIABLES, VARIABLES_CUT)
@@ -208,7 +208,7 @@ def _clean_dump(rows: list[str], data: bytes, file: str) -> Iterator[OmittedPlac
 
 
 def _holds_assignment(row: str) -> bool:
-    """Return whether a row that is no variable holds a secret: a comment, or a line of a function."""
+    """Return whether a row besides variables has a secret: a comment, or a line of a function."""
     if len(row) > text.LONGEST_ROW:
         return True
     name, has_value, value = row.lstrip("# ").removeprefix("export ").partition("=")
