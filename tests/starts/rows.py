@@ -180,7 +180,9 @@ def contain(scene: Scene) -> object:
     """Run a container of the built-in engine: its image is in the cache, with one empty layer."""
     images = UnpackedImages.open_user_cache(scene.env)
     layer, digest = 64 * "b", f"sha256:{64 * 'a'}"
-    (images.folder / "layers" / layer_name(layer)).mkdir()
+    folder = images.folder / "layers" / layer_name(layer)
+    folder.mkdir()
+    images._counts.note(folder)
     image = UnpackedImage(
         manifest=digest, config=digest, layers=(layer,), env=(), entrypoint=(), cmd=(), workdir="/", user=""
     )
