@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from reprobuild.distribute.bundle import BundleResult
 from reprobuild.distribute.choices import TOO_MANY
 from reprobuild.distribute.pull import PullResult
-from reprobuild.distribute.unbundle import UnbundleResult
+from reprobuild.distribute.unbundle import BundleCheck, UnbundleResult
 
 
 def render_bundled(done: BundleResult) -> str:
@@ -35,19 +35,34 @@ def render_unbundled(done: UnbundleResult) -> str:
     """Return the summary of an unpacked bundle."""
     out = shlex.quote(done.out)
     against = f" --against {shlex.quote(done.out + '/verdict.json')}" if done.certified else ""
-    signed = (
-        f"by {done.signer}" if done.signer else "yes, but the signer was not checked" if done.signed else "no"
-    )
     lines = [
         f"unpacked  {done.members} files into {done.out}"
         if done.new
         else f"{done.out} has its {done.members} files already, whole",
         f"lock      sha256:{done.lock}",
         f"manifest  {done.manifest}",
-        f"signed: {signed}; inputs in the store: {done.inputs}",
+        f"signed: {_render_signer(done)}; inputs in the store: {done.inputs}",
         f"check it here: reprobuild verify {out}{against}",
     ]
     return "\n".join(lines)
+
+
+def render_checked(done: BundleCheck) -> str:
+    """Return the summary of a bundle that was compared with its manifest."""
+    lines = [
+        f"complete  {done.members} files, {done.size / 1e6:.1f} MB: each byte is as the manifest says",
+        f"lock      sha256:{done.lock}",
+        f"manifest  {done.manifest}",
+        f"signed: {_render_signer(done)}",
+        f"nothing was unpacked; lock and layers are checked by: reprobuild unbundle {shlex.quote(done.file)} -o OUT",
+    ]
+    return "\n".join(lines)
+
+
+def _render_signer(done: BundleCheck | UnbundleResult) -> str:
+    return (
+        f"by {done.signer}" if done.signer else "yes, but the signer was not checked" if done.signed else "no"
+    )
 
 
 def render_pulled(pulled: PullResult) -> str:

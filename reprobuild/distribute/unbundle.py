@@ -26,11 +26,13 @@ from reprobuild.store.roots import record_lock
 from reprobuild.store.store import DamagedError, Store
 from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.unbundle.bundle import Bundle, open_bundle
-from reprobuild_portable.unbundle.damage import MemberSink, find_damage, refuse_damaged
+from reprobuild_portable.unbundle.damage import MemberSink, check, find_damage, refuse_damaged
 from reprobuild_portable.unbundle.format import Member, RefusedError
 from reprobuild_portable.unbundle.messages import origin, say_strangers
 from reprobuild_portable.unbundle.strangers import list_foreign_paths
 from reprobuild_portable.unbundle.unpack import unpack
+
+UNKNOWN_SIGNER = "the bundle is signed, but the signer was not checked (use --allowed-signers)"
 
 
 class UnbundleResult(Struct, frozen=True, kw_only=True):
@@ -66,6 +68,53 @@ class UnbundleResult(Struct, frozen=True, kw_only=True):
     origin: str
 
 
+class BundleCheck(Struct, frozen=True, kw_only=True):
+    """The result of comparing a bundle with its own manifest.
+
+    Attributes:
+        file: the bundle, or the common part of the names of its parts.
+        members: the number of files in the bundle.
+        size: the bytes of these files.
+        signed: the bundle has a signature.
+        signer: the signer among the allowed ones; empty if no signer was required.
+        lock, manifest: digests of lock (hex) and image, as the manifest states them.
+    """
+
+    file: str
+    members: int
+    size: int
+    signed: bool
+    signer: str
+    lock: str
+    manifest: str
+
+
+def check_bundle(
+    file: Path, env: Mapping[str, str], *, signers: Path | None, say: Callable[[str], None]
+) -> BundleCheck:
+    """Compare every byte of a bundle with its manifest, and write no file.
+
+    Args:
+        file: the bundle, or the common part of the names of its parts.
+        env: the user's environment, for `ssh-keygen`.
+        signers: a file of allowed signers, one of whom must have signed; None to skip this check.
+        say: called with each step.
+
+    Raises:
+        DistributionError: a part is missing, a byte is wrong, or no allowed signer signed.
+    """
+    with _open_bundle(file, signers, env) as bundle:
+        stated = read_manifest(bundle.manifest)
+        if bundle.signature and not signers:
+            say(UNKNOWN_SIGNER)
+        say(f"unbundle: {len(bundle.members)} files, every byte compared")
+        check(bundle)
+        return BundleCheck(
+            file=str(file), members=len(bundle.members), size=sum(member.size for member in bundle.members),
+            signed=bool(bundle.signature), signer=bundle.signer, lock=stated.lock, manifest=stated.image.manifest,
+        )  # fmt: skip
+
+
 def unbundle(
     file: Path, out: Path, store: Store, env: Mapping[str, str], *, signers: Path | None, say: Callable[[str], None],
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -94,7 +143,7 @@ def unbundle(
     with _open_bundle(file, signers, env) as bundle:
         stated = read_manifest(bundle.manifest)
         if bundle.signature and not signers:
-            say("the bundle is signed, but the signer was not checked (use --allowed-signers)")
+            say(UNKNOWN_SIGNER)
         say(f"unbundle: {len(bundle.members)} files, every byte compared")
         named = {(member.path, member.sha256) for member in bundle.members}
         members = {member.path: member for member in bundle.members}

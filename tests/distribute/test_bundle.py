@@ -58,6 +58,28 @@ def check_bundle(file: Path) -> int:
         return len(found.members)
 
 
+def test_a_check_reads_all_and_writes_nothing(results: Results, tmp_path: Path) -> None:
+    sent = results.bundle(tmp_path / "b.tar")
+    for name in ("home", "work"):
+        (tmp_path / name).mkdir()
+    cwd = tmp_path / "work"
+    env = {**os.environ, "HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "home" / "cache")}
+    done = reprobuild("unbundle", tmp_path / "b.tar", "--check", env=env, cwd=cwd)
+    for line in (f"lock      sha256:{sent.lock}", f"manifest  {sent.manifest}", "signed: no"):
+        assert line in done.stdout.splitlines()
+    document = json.loads(
+        reprobuild("unbundle", tmp_path / "b.tar", "--check", "--json", env=env, cwd=cwd).stdout
+    )
+    assert (document["members"], document["lock"], document["signed"]) == (sent.members, sent.lock, False)
+    for place in (sent.size // 3, sent.size - 1):
+        damaged = bytearray((tmp_path / "b.tar").read_bytes())
+        damaged[place] ^= 1
+        (tmp_path / "damaged.tar").write_bytes(damaged)
+        refused = reprobuild("unbundle", tmp_path / "damaged.tar", "--check", env=env, cwd=cwd)
+        assert (refused.returncode, refused.stdout) == (11, "")
+    assert [*(tmp_path / "home").iterdir(), *(tmp_path / "work").iterdir()] == []
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()

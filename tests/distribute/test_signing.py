@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.distribute import signing
+from reprobuild.distribute import signing, unbundle
 from reprobuild.distribute.signing import sign
 from reprobuild.distribute.standalone import unbundle as form
 from reprobuild.errors import DistributionError
@@ -53,6 +53,13 @@ def test_a_signed_bundle(results: Results, tmp_path: Path) -> None:
     said = alone(file, "--check", "--allowed-signers", signers)
     assert (said.returncode, said.stderr.splitlines()[0]) == (0, "signed by ann@example.org")
     assert "signed by an unknown key: the signer was not checked" in alone(file, "--check").stderr
+    checked = unbundle.check_bundle(file, os.environ, signers=signers, say=lambda text: None)
+    assert (checked.signed, checked.signer) == (True, "ann@example.org")
+    steps: list[str] = []
+    assert unbundle.check_bundle(file, os.environ, signers=None, say=steps.append).signer == ""
+    assert steps[0] == unbundle.UNKNOWN_SIGNER
+    with pytest.raises(DistributionError, match=r"no signer of .*others signed the bundle"):
+        unbundle.check_bundle(file, os.environ, signers=others, say=lambda text: None)
     with pytest.raises(DistributionError, match=r"no signer of .*others signed the bundle") as caught:
         take(file, tmp_path / "p", tmp_path / "s", others)
     assert caught.value.hint == "ask for the signer's key, by another way than the bundle came"
