@@ -47,6 +47,7 @@ from reprobuild.recipe.image_config import image_config
 from reprobuild.recipe.payload import pack_runtime
 from reprobuild.run import run
 from reprobuild.snapshot.read import read_snapshot
+from reprobuild.verify.certificate import repeat
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.determinism.plain_engine import PlainEngine
 from tests.image.layouts import image_of, write_image
@@ -653,6 +654,30 @@ def test_verify_against_a_certificate_of_other_work(
     assert hint.startswith("compare the same work: ")
     assert engine.tasks == []
     assert said("verify", results, "--against", results, *work, "a") == 0
+
+
+def test_verify_against_a_workload_that_nothing_names(
+    said: Said, results: Path, engine: PreparedEngine, tmp_path: Path
+) -> None:
+    """The note has a command that repeats it; the test runs that command."""
+    (tmp_path / "data").mkdir()
+    work = (
+        "--workload", "python 'a b.py'", "--output-file", "{out}/model.pt", "-e", "A=1 2",
+        "-v", f"{tmp_path}/data:/data", "-w", "/w", "--shm-size", "2g", "--seed", "3", "--runs", "3",
+    )  # fmt: skip
+    assert said("verify", results, *work) == 0
+    assert said("verify", results, "--against", results) == 9
+    (note,) = [line for line in said.err.splitlines() if " has a workload, and this check has none" in line]
+    command = shlex.split(note.split("`")[1].replace(repeat.MOUNT, f"{tmp_path}/data"))
+    (kept,) = [path for path in results.glob("verdict-*.json") if json.loads(path.read_bytes())["work"]]
+    assert command[:5] == ["reprobuild", "verify", str(results), "--against", str(results)]
+    engine.tasks.clear()
+    assert said("verify", results, "--against", kept, *command[5:]) == 0
+    assert sum(kind == "workload" for kind, _ in engine.tasks) == 3
+    assert "has a workload, and this check has none" not in said.err
+    now, then = (json.loads(path.read_bytes()) for path in (results / "verdict.json", kept))
+    assert now["work"] == then["work"]
+    assert (now["against"]["verdict"], now["against"]["unmatched"]) == ("same", [])
 
 
 def test_verify_gives_containers_the_gpus_that_are_asked_for(

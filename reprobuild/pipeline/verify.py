@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,6 +45,7 @@ from reprobuild.store.salvage import take_runtime
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import (
     LARGEST,
+    Certificate,
     is_certificate,
     read_certificate,
     read_verdict,
@@ -51,6 +53,7 @@ from reprobuild.verify.certificate.read import (
     refuse_other,
     refuse_other_work,
 )
+from reprobuild.verify.certificate.repeat import repeat_options
 from reprobuild.verify.check import (
     GIVE_WORK,
     CheckRequest,
@@ -131,6 +134,8 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         refuse_failed(former)
         refuse_other(former, tree=image.tree, seed=check_seed(lock), profile=lock.profile)
         refuse_other_work(former, work_record(lock, work) if work else None)
+        if work is None and "workload" in checks.parts and former.verdict.work:
+            context.say(_workload_note(former, out, checks.against))
     engine = choose_engine(checks, context)
     refuse_misstated(image, out, context.store, context.say)
     take_runtime(out, lock, context.store)  # months later on another machine, the store may not have it
@@ -167,6 +172,14 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
     if former:
         verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
     return verdict
+
+
+def _workload_note(former: Certificate, out: Path, against: Path | None) -> str:
+    """Return the note that a certificate has a workload, and this check has none."""
+    note = f"{former.path} has a workload, and this check has none: its outputs are not compared"
+    options = repeat_options(former.verdict)
+    words = shlex.join(["reprobuild", "verify", str(out), "--against", str(against)])
+    return f"{note}. Repeat it: `{words} {options}`" if options else note
 
 
 def _select_work(lock: Lock, checks: VerifyOptions) -> Work | None:

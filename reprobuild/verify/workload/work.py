@@ -12,6 +12,7 @@ from reprobuild.errors import UsageError
 from reprobuild.lock.model import Workload
 from reprobuild.verify.workload.conditions import RUNS, Conditions, hide_secrets
 
+ARTEFACT = "artefact"  # names an `--output-file` in a report
 _PLAIN = Conditions()
 
 
@@ -40,7 +41,7 @@ class Work(Struct, frozen=True, kw_only=True):
     disturbances: tuple[str, ...] = ()
     text: str
     workdir: str = ""
-    label: str = "artefact"
+    label: str = ARTEFACT
 
     @property
     def shown_text(self) -> str:
