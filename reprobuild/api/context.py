@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
 import time
 from collections.abc import Callable, Mapping
@@ -11,11 +12,14 @@ from pathlib import Path
 
 from reprobuild.context import IndexSettings, RunContext, open_client
 from reprobuild.ecosystems.pypi.pip_config import Asking
+from reprobuild.errors import UsageError
 from reprobuild.store.caches import Caches, user_caches
 from reprobuild.store.keyring import keyring
 from reprobuild.store.sharing import check_writers
 from reprobuild.store.store import Store
 from reprobuild_portable.host import host
+
+STORE = "REPROBUILD_STORE"  # the directory of the store of commands without `--store`
 
 
 def open_context(
@@ -34,7 +38,7 @@ def open_context(
     """Return the context of a run. Environment and clock are read here.
 
     Args:
-        store: its directory; by default that in the user's cache directory.
+        store: its directory; by default that of `REPROBUILD_STORE`, or else that in the user's cache directory.
         offline: use no network.
         folder: the directory of relative paths in decisions; by default the current one.
         say: receives each step when it begins.
@@ -46,15 +50,12 @@ def open_context(
         doubted: names of sources that no user confirmed: they get no login.
 
     Raises:
-        UsageError: other users may write to the store.
+        UsageError: other users may write to the store, or `REPROBUILD_STORE` names no directory.
     """
     env = without_relative_directories(os.environ)
     if os.name == "nt":
         env.setdefault("HOME", str(Path.home()))
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache") / "reprobuild"
-    if store is None:
-        _restrict_to_owner(cache)
-    place = Store(Path(store or cache).absolute(), keyring(env), doubt)
+    place = Store(_find_store(store, env, missing=sharing), keyring(env), doubt)
     if not sharing:
         check_writers(place)
     return RunContext(
@@ -62,6 +63,31 @@ def open_context(
         progress=progress, now=int(time.time()), caches=user_caches(env) if caches else Caches(),
         indexes=IndexSettings(pip),
     )  # fmt: skip
+
+
+def _find_store(store: Path | str | None, env: Mapping[str, str], *, missing: bool) -> Path:
+    """Return the directory of the store: that of the caller, of `REPROBUILD_STORE`, or of the user's cache.
+
+    The store of the variable is a shared one, as a rule: a new private one in its place would go unnoticed.
+
+    Raises:
+        UsageError: the variable names no absolute path, or no directory; with `missing`, the directory may be missing.
+    """
+    if store:
+        return Path(store).absolute()
+    if named := env.get(STORE):
+        if not Path(named).is_absolute():
+            raise UsageError(f"{STORE} is {named}: not an absolute path", hint="give the whole path")
+        if not missing and not Path(named).is_dir():
+            raise UsageError(
+                f"{STORE} is {named}, and there is no such directory",
+                hint=f"unset it, or make a store for you alone by `mkdir -m 700 {shlex.quote(named)}`, "
+                "or one of a group by `reprobuild store share --group NAME`",
+            )
+        return Path(named)
+    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache") / "reprobuild"
+    _restrict_to_owner(cache)
+    return cache.absolute()
 
 
 def process_environment() -> dict[str, str]:

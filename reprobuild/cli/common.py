@@ -85,7 +85,9 @@ probes_option = click.option(
     "--no-probes", is_flag=True, help="Leave the determinism test out, beside round trip and workload."
 )
 store_option = click.option(
-    "--store", type=PATH, help="Directory of the store. [default: in the user's cache directory]"
+    "--store",
+    type=PATH,
+    help="Directory of the store. [default: REPROBUILD_STORE, or in the user's cache directory]",
 )
 offline_option = click.option("--offline", is_flag=True, help="Use no network, but only the store.")
 service_option = click.option(
