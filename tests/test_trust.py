@@ -43,7 +43,8 @@ def test_a_row_without_a_test_is_seen() -> None:
 def test_each_command_group_has_a_table() -> None:
     headings = re.findall(r"(?m)^## (.*)$", PAGE)
     assert headings == [
-        "In short", "Parties", "Reading never acts", "Locking asks the network", "Building executes packages, in a sandbox",
+        "In short", "Parties", "Reading never acts", "Locking asks the network",
+        "Building executes packages, in a sandbox",
         "Running executes the image", "Sharing a store", "Secrets",
     ]  # fmt: skip
 
