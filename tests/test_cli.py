@@ -48,6 +48,7 @@ from reprobuild.recipe.payload import pack_runtime
 from reprobuild.run import run
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.verify.certificate import repeat
+from reprobuild.verify.certificate.read import read_verdict
 from tests.conftest import EXAMPLE, PROGRAM, ROOT, reprobuild
 from tests.determinism.plain_engine import PlainEngine
 from tests.image.layouts import image_of, write_image
@@ -522,6 +523,26 @@ def test_verify_against_a_certificate(said: Said, results: Path, engine: Prepare
     assert said("verify", results, "--against", kept) == 8
     assert f"  cpu: {first} (strict): " in said.out
     assert kept in results.glob("verdict-*.json")
+
+
+def test_verify_requires_the_platform_of_a_certificate(
+    said: Said, results: Path, engine: PreparedEngine
+) -> None:
+    assert said("verify", results) == 0
+    assert said("verify", results, "--against", results, "--same-platform") == 0
+    other = results / "other.json"
+    verdict = read_verdict((results / "verdict.json").read_bytes(), "")
+    there = msgspec.structs.replace(
+        verdict.smoke[0], fingerprint={**verdict.smoke[0].fingerprint, "cpu_model": "another"}
+    )
+    other.write_bytes(msgspec.json.encode(msgspec.structs.replace(verdict, smoke=(there,))))
+    assert said("verify", results, "--against", other) == 0
+    assert said("verify", results, "--against", other, "--same-platform") == 9
+    assert ": another platform: 0 of " in said.out
+    assert "and --same-platform is given" in said.out
+    code, error, hint = said.failed("verify", results, "--same-platform")
+    assert (code, error) == (2, "--same-platform is given, and --against is missing")
+    assert hint == "name the earlier verdict: --against verdict.json --same-platform"
 
 
 def test_a_part_that_passes_leaves_the_whole_check(said: Said, results: Path, engine: PreparedEngine) -> None:

@@ -312,6 +312,9 @@ def test_an_earlier_certificate() -> None:
         f"  cpu: index_add (strict): {'a' * 12} -> {'b' * 12}",
         "  only in one of them: cpu: cpu_model: old -> nothing",
     ]
+    assert against("other-platform", other=(one,), same_platform=True)[0] == (
+        f"{start}: another platform: 1 of 9 digests differ, and --same-platform is given"
+    )
     assert against("differ", failed=(one,) * 30)[-1] == "  ... and 22 more in report.html"
 
 

@@ -60,6 +60,10 @@ def _refuse_unquoted(words: list[str]) -> None:
     help="Compare with an earlier verdict.json, or with that of an output directory.",
 )  # fmt: skip
 @click.option(
+    "--same-platform", is_flag=True,
+    help="End with exit code 9 if the machine of CERT is another platform, on which other digests are no failure.",
+)  # fmt: skip
+@click.option(
     "--workload",
     "work",
     metavar="CMD",
@@ -139,12 +143,12 @@ def _refuse_unquoted(words: list[str]) -> None:
 @common.store_option
 @common.json_option
 def command(
-    out: Path, against: Path | None, thorough: bool, gpus: str, engine: str | None, cpu_only: bool, no_controls: bool,
-    no_probes: bool, store: Path | None, as_json: bool, work: str | None, artefacts: tuple[str, ...],
-    distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...], seed: int | None,
-    variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str, shm_size: str | None,
-    runs: int, parts: tuple[Part, ...], choices: str, resume: int | None, resume_command: str, trace: str,
-    disturbances: tuple[str, ...],
+    out: Path, against: Path | None, same_platform: bool, thorough: bool, gpus: str, engine: str | None,
+    cpu_only: bool, no_controls: bool, no_probes: bool, store: Path | None, as_json: bool, work: str | None,
+    artefacts: tuple[str, ...], distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...],
+    seed: int | None, variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str,
+    shm_size: str | None, runs: int, parts: tuple[Part, ...], choices: str, resume: int | None, resume_command: str,
+    trace: str, disturbances: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Verify the image in OUT again on this machine.
 
@@ -170,6 +174,7 @@ def command(
         thorough=thorough,
         choices=choices,
         against=against,
+        same_platform=same_platform,
         work=work_of_options(
             work, artefacts, distinct, ignored, conditions(run_options, os.environ), workdir, runs
         ),

@@ -170,7 +170,8 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
         verdict = verify_image(lock, request, engine, context.env, context.say)
     verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, *choices.notes))
     if former:
-        verdict = msgspec.structs.replace(verdict, against=compare_against(verdict, former))
+        compared = compare_against(verdict, former, same_platform=checks.same_platform)
+        verdict = msgspec.structs.replace(verdict, against=compared)
     return verdict
 
 

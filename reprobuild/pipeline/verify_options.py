@@ -29,6 +29,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
         thorough: repeat each probe hundreds of times.
         choices: the use of saved choices of compilers by the workload: `auto`, `strict`, `off`.
         against: an earlier verdict file to compare with, or an output directory that holds one.
+        same_platform: the comparison has no answer on another platform than that of `against`.
         work: a command to run several times, instead of the lock's workload.
         ignored: keys of values that may differ in the outputs of the lock's workload.
         runs: how many containers run the lock's workload.
@@ -48,6 +49,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     thorough: bool = False
     choices: str = AUTO
     against: Path | None = None
+    same_platform: bool = False
     work: Work | None = None
     ignored: tuple[str, ...] = ()
     runs: int = RUNS
@@ -58,11 +60,16 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     probes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse unknown parts, and an unknown mode of the trace.
+        """Refuse unknown parts, an unknown mode of the trace, and a platform of no certificate.
 
         Raises:
-            UsageError: there is no such part or mode.
+            UsageError: there is no such part or mode, or no certificate to take the platform from.
         """
+        if self.same_platform and self.against is None:
+            raise UsageError(
+                "--same-platform is given, and --against is missing",
+                hint="name the earlier verdict: --against verdict.json --same-platform",
+            )
         if not isinstance(self.parts, str):  # the interface of Python refuses one text
             check_parts(self)
         if self.trace not in MODES:

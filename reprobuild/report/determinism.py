@@ -152,7 +152,8 @@ def earlier_verdict_lines(comparison: Against) -> list[str]:
     elif comparison.verdict == "same":
         head = f"{start}: the same platform, and all {comparison.compared} digests are the same"
     else:
-        head = f"{start}: another platform: {differ} of {comparison.compared} digests differ, which is no failure"
+        required = "and --same-platform is given" if comparison.same_platform else "which is no failure"
+        head = f"{start}: another platform: {differ} of {comparison.compared} digests differ, {required}"
     return [
         head,
         *_limit_lines(f"  {describe_deviation(item)}" for item in comparison.failed),

@@ -220,7 +220,7 @@ class Against(Struct, frozen=True, kw_only=True):
     are digests that differ though the platform is the same, `other` those on another platform, and `unmatched` those
     that only one of the two has, or that were computed on another kind of device. `beside` are differences that change
     no result, and explain no other difference. `mounts` are mounts of the workload that differ, or have no digest: the
-    workload is then not compared.
+    workload is then not compared. With `same_platform`, the user requires the platform of the earlier verdict.
     """
 
     certificate: ImageDigest
@@ -233,6 +233,12 @@ class Against(Struct, frozen=True, kw_only=True):
     unmatched: tuple[Deviation, ...] = ()
     beside: tuple[Deviation, ...] = ()
     mounts: tuple[Deviation, ...] = ()
+    same_platform: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the comparison does not answer the question of the user."""
+        return self.verdict == "inconclusive" or (self.same_platform and self.verdict == "other-platform")
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -270,8 +276,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """The exit code of this verdict; the most severe one wins."""
         answers = (self.determinism.cpu, self.determinism.gpu, self.determinism.collectives)
-        before = self.against.verdict if self.against else "same"
-        if "drift" in answers or before == "differ":
+        differs = self.against is not None and self.against.verdict == "differ"
+        if "drift" in answers or differs:
             return DriftError.exit_code
         if self.round_trip == "residue":
             return RoundTripError.exit_code
@@ -279,6 +285,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
         # The workload answers if the determinism tests were left out.
         unknown = self.parts != ("round-trip",) and self.determinism.cpu == "not-run"
         unread = "round-trip" in self.parts and self.round_trip == "not-run"
-        if open_answers or unknown or unread or before == "inconclusive":
+        if open_answers or unknown or unread or (self.against and self.against.is_open):
             return InconclusiveError.exit_code
         return 0

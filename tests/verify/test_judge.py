@@ -808,10 +808,16 @@ def test_a_verdict_is_written_and_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "code"), [("same", 0), ("other-platform", 0), ("inconclusive", 9), ("differ", 8)]
-)
-def test_an_earlier_certificate_counts(before: Any, code: int) -> None:
-    against = Against(certificate="sha256:1", made="", verdict=before, compared=1)
+    ("before", "same_platform", "code"),
+    [
+        ("same", False, 0), ("other-platform", False, 0), ("inconclusive", False, 9), ("differ", False, 8),
+        ("same", True, 0), ("other-platform", True, 9), ("differ", True, 8),
+    ],
+)  # fmt: skip
+def test_an_earlier_certificate_counts(before: Any, same_platform: bool, code: int) -> None:
+    against = Against(
+        certificate="sha256:1", made="", verdict=before, compared=1, same_platform=same_platform
+    )
     assert make_verdict(against=against).exit_code == code
     assert make_verdict(round_trip="residue", against=against).exit_code == (8 if code == 8 else 10)
 

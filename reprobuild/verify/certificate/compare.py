@@ -89,8 +89,14 @@ class _Found:
                 (self.other if explained else self.failed).append(pair)
 
 
-def compare_against(now: Verdict, earlier: Certificate) -> Against:
-    """Compare a verdict with one of the same image, seed and profile."""
+def compare_against(now: Verdict, earlier: Certificate, *, same_platform: bool = False) -> Against:
+    """Compare a verdict with one of the same image, seed and profile.
+
+    Args:
+        now: the verdict of this check.
+        earlier: the verdict to compare with.
+        same_platform: on another platform, the comparison does not answer the question of the user.
+    """
     then = earlier.verdict
     before: dict[str, Smoke] = {smoke.device: smoke for smoke in then.smoke}
     after: dict[str, Smoke] = {smoke.device: smoke for smoke in now.smoke}
@@ -105,7 +111,7 @@ def compare_against(now: Verdict, earlier: Certificate) -> Against:
                 "other-platform" if comparison.platform else "same",
         platform=tuple(comparison.platform), failed=tuple(comparison.failed), other=tuple(comparison.other),
         unmatched=tuple(comparison.unmatched), beside=tuple(comparison.beside),
-        mounts=tuple(comparison.mounts),
+        mounts=tuple(comparison.mounts), same_platform=same_platform,
     )  # fmt: skip
 
 
