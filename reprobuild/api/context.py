@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shlex
-import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reprobuild.context import IndexSettings, RunContext, open_client
 from reprobuild.ecosystems.pypi.pip_config import Asking
-from reprobuild.errors import UsageError
 from reprobuild.store.caches import Caches, user_caches
 from reprobuild.store.keyring import keyring
+from reprobuild.store.location import find_store
 from reprobuild.store.sharing import check_writers
 from reprobuild.store.store import Store
-from reprobuild_portable.host import host
-
-STORE = "REPROBUILD_STORE"  # the directory of the store of commands without `--store`
 
 
 def open_context(
@@ -55,7 +49,7 @@ def open_context(
     env = without_relative_directories(os.environ)
     if os.name == "nt":
         env.setdefault("HOME", str(Path.home()))
-    place = Store(_find_store(store, env, missing=sharing), keyring(env), doubt)
+    place = Store(find_store(store, env, missing=sharing), keyring(env), doubt)
     if not sharing:
         check_writers(place)
     return RunContext(
@@ -63,31 +57,6 @@ def open_context(
         progress=progress, now=int(time.time()), caches=user_caches(env) if caches else Caches(),
         indexes=IndexSettings(pip),
     )  # fmt: skip
-
-
-def _find_store(store: Path | str | None, env: Mapping[str, str], *, missing: bool) -> Path:
-    """Return the directory of the store: that of the caller, of `REPROBUILD_STORE`, or of the user's cache.
-
-    The store of the variable is a shared one, as a rule: a new private one in its place would go unnoticed.
-
-    Raises:
-        UsageError: the variable names no absolute path, or no directory; with `missing`, the directory may be missing.
-    """
-    if store:
-        return Path(store).absolute()
-    if named := env.get(STORE):
-        if not Path(named).is_absolute():
-            raise UsageError(f"{STORE} is {named}: not an absolute path", hint="give the whole path")
-        if not missing and not Path(named).is_dir():
-            raise UsageError(
-                f"{STORE} is {named}, and there is no such directory",
-                hint=f"unset it, or make a store for you alone by `mkdir -m 700 {shlex.quote(named)}`, "
-                "or one of a group by `reprobuild store share --group NAME`",
-            )
-        return Path(named)
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache") / "reprobuild"
-    _restrict_to_owner(cache)
-    return cache.absolute()
 
 
 def process_environment() -> dict[str, str]:
@@ -107,20 +76,3 @@ def without_relative_directories(env: Mapping[str, str]) -> dict[str, str]:
         "CONDA_ROOT", "CONDA_EXE", "MAMBA_ROOT_PREFIX", "CONDARC", "MAMBARC",
     )  # fmt: skip
     return {name: value for name, value in env.items() if name not in names or Path(value).is_absolute()}
-
-
-def _restrict_to_owner(folder: Path) -> None:
-    """Restrict the user's own store to its owner.
-
-    Earlier versions made it open; a shared store stays shared. A directory without blobs is not a store: a
-    link of another user may lead to any directory.
-    """
-    with contextlib.suppress(OSError):
-        number = host.open(folder, host.O_RDONLY | host.O_DIRECTORY)
-        try:
-            facts = host.fstat(number)
-            if facts.st_uid == host.geteuid() and not facts.st_mode & stat.S_IWGRP:
-                host.stat("blobs", dir_fd=number, follow_symlinks=False)
-                host.fchmod(number, 0o700)
-        finally:
-            host.close(number)

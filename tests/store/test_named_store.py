@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.api.context import STORE, open_context
+from reprobuild.api.context import open_context
 from reprobuild.errors import UsageError
+from reprobuild.store.location import STORE
 
 
 @pytest.fixture(autouse=True)
