@@ -119,7 +119,7 @@ def _import(module: str, name: str) -> str:
 
 
 # Programs for other places, which have the standard library alone.
-APART = {"in_sandbox", "standalone", "launch.py", "container.py"}
+APART = {"in_sandbox", "standalone", "launch.py", "container.py", "seal.py"}
 FILES = [
     path
     for path in sorted(PACKAGE.rglob("*.py"))
@@ -304,6 +304,7 @@ HANDED_OVER = {
     [
         *((path, SANDBOXED) for path in sorted((PACKAGE / "realise" / "in_sandbox").glob("*.py"))),
         (PACKAGE / "infra" / "sandbox" / "launch.py", LAUNCHING),
+        (PACKAGE / "infra" / "sandbox" / "seal.py", {"fcntl", "mmap", "os", "sys"}),
         *((path, CONTAINING) for path in sorted((PACKAGE / "infra" / "sandbox").glob("container*.py"))),
         *((path, HANDED_OVER) for path in sorted((PACKAGE / "distribute" / "standalone").glob("*.py"))),
     ],

@@ -29,7 +29,7 @@ from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.proc import interact, stream
 from reprobuild.infra.proc import run as run_program
 from reprobuild.infra.proc.errors import ProcessTimeoutError
-from reprobuild.infra.proc.own_python import own_module
+from reprobuild.infra.proc.own_python import own_sealed_module
 from reprobuild.infra.proc.signals import SignalForwarding
 from reprobuild.infra.progress import Progress, ignore_progress
 from reprobuild.infra.sandbox import namespaces
@@ -120,7 +120,7 @@ def _follow(
     if not can_mount_overlay():
         _copy_tree(layers, scratch / "root")
         job |= {"layers": []}
-    argv = own_module("reprobuild.infra.sandbox.container")
+    argv = own_sealed_module("reprobuild.infra.sandbox.container")
     variables = {"PATH": namespaces.PATH, "LC_ALL": "C.UTF-8", **_in_pieces(json.dumps(job))}
     purpose = "run a container"
     try:

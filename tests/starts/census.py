@@ -20,9 +20,9 @@ _OF_PYTHON = {
 }  # fmt: skip
 PROC = Path("reprobuild/infra/proc")
 # Run in images alone, where the current directory is the image's; `launch.py` and `container.py` become their command
-# in the new root, and hooks are absolute paths.
+# in the new root, hooks are absolute paths, and `seal.py` becomes this Python again.
 IN_IMAGES = ("reprobuild_runtime/", "reprobuild/realise/in_sandbox/", "reprobuild/infra/sandbox/launch.py",
-             "reprobuild/infra/sandbox/container")  # fmt: skip
+             "reprobuild/infra/sandbox/container", "reprobuild/infra/sandbox/seal.py")  # fmt: skip
 CAPTURE = "reprobuild_runtime/capture.py"
 
 

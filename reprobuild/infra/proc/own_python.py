@@ -20,6 +20,7 @@ SAFE = Path("/")  # a current directory without files of other users
 INSTALL = (
     "install reprobuild with pip into the Python that runs it (a checkout with `pip install --editable`)"
 )
+_SEAL = Path(__file__).parents[1] / "sandbox" / "seal.py"
 _STANDARD = str(Path(site.__file__).parent)
 _ABOVE = "import sys; sys.path.insert(0, {folder!r}); "
 # Before the system's `site-packages`, as in Python itself.
@@ -54,6 +55,14 @@ def own_module(module: str, *words: str) -> list[str]:
     return own_code(
         f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)", *words
     )
+
+
+def own_sealed_module(module: str) -> list[str]:
+    """Return the command that runs one of our modules from a copy of this Python in memory.
+
+    It is for a process that becomes a program of an image (see `infra/sandbox/seal.py`).
+    """
+    return [sys.executable, "-I", "-S", str(_SEAL), *own_module(module)]
 
 
 def own_limited_module(module: str, *words: str, memory: int, seconds: int) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from reprobuild.infra.proc import run
-from reprobuild.infra.proc.own_python import own_module
+from reprobuild.infra.proc.own_python import own_sealed_module
 from reprobuild.infra.sandbox.filter import make_filter
 from reprobuild.infra.sandbox.model import Bind, Root
 from reprobuild.infra.sandbox.mounts import resolve_targets
@@ -97,7 +97,7 @@ def run_in_root(
         ],
     }  # fmt: skip
     return run(
-        own_module("reprobuild.infra.sandbox.launch"), command=argv, env={**environment, "JOB": json.dumps(job)},
+        own_sealed_module("reprobuild.infra.sandbox.launch"), command=argv, env={**environment, "JOB": json.dumps(job)},
         purpose=purpose, stdin=stdin, timeout=timeout, most=MOST_OUTPUT, grace=GRACE_SECONDS,
     )  # fmt: skip
 
