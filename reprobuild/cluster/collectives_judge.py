@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.cluster.answer_table import abbreviate_names, escape_text
-from reprobuild.cluster.rank_log import CONTROL, Node, Rank, explain_unfinished, read_node
+from reprobuild.cluster.rank_log import CONTROL, MOST_NAMES, Node, Rank, explain_unfinished, read_node
 from reprobuild.cluster.shared_dir import NODES, NOT_RUN, read_node_list, read_small
 from reprobuild.verify.determinism.document import Device
 
@@ -93,15 +93,19 @@ def judge_collectives(
         )
     nodes = [read_node(folder, name) for name in met or read_node_list(folder)]
     ranks = [rank for node in nodes for rank in node.ranks.values()]
-    names = sorted({name for rank in ranks for name in rank.seen if not name.startswith(CONTROL)})
-    drifts = tuple(drift for name in names for drift in _find_drifts(name, ranks))
+    names, uncompared = _choose_names(nodes, required)
+    ranks_by_name: dict[str, list[Rank]] = {name: [] for name in names}
+    for rank in ranks:
+        for name in rank.seen.keys() & ranks_by_name.keys():
+            ranks_by_name[name].append(rank)
+    drifts = tuple(drift for name in names for drift in _find_drifts(name, ranks_by_name[name]))
     unfinished_nodes = [node for node in nodes if not node.finished]
     control, blind = _judge_control(ranks)
     reasons = list(_explain_unfinished(folder, unfinished_nodes))
     if not nodes:
         reasons = ["no node was asked"]
     elif not unfinished_nodes:
-        reasons = [*_check_numbers(ranks), *_explain_unanswered(names, ranks, required), *blind]
+        reasons = [*uncompared, *_check_numbers(ranks), *_explain_unanswered(names, ranks, required), *blind]
     drifting = {drift.collective for drift in drifts}
     return CollectiveResult(
         device=device, backend=BACKENDS[device],
@@ -109,11 +113,26 @@ def judge_collectives(
         else "inconclusive" if reasons else "identical",
         nodes=tuple(node.name for node in nodes), ranks=len(ranks),
         identical=() if unfinished_nodes else tuple(
-            name for name in names if name not in drifting and all(rank.has_results(name) for rank in ranks)
+            name for name, group in ranks_by_name.items()
+            if name not in drifting and len(group) == len(ranks) and all(rank.has_results(name) for rank in group)
         ),
         drifts=drifts, absent=tuple(node.name for node in nodes if not node.came), control=control,
         open=tuple(map(escape_text, [*reasons[:MOST_REASONS], *_count_more(reasons)])),
     )  # fmt: skip
+
+
+def _choose_names(nodes: Sequence[Node], required: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of collectives to compare, and reasons.
+
+    The reasons tell of other names. Required names and those of most nodes come first: the made-up names of
+    one node remove no name of the others.
+    """
+    counts = Counter(name for node in nodes for name in node.names if not name.startswith(CONTROL))
+    names = sorted(counts, key=lambda name: (name not in required, -counts[name], name))
+    rest = {*names[MOST_NAMES:]}
+    sources = [node.name for node in nodes if node.names & rest]
+    why = f"{len(names)} names of collectives in all, so {len(rest)} rare ones were not compared"
+    return sorted(names[:MOST_NAMES]), [f"{abbreviate_names(sources, SHOWN)}: {why}"] if rest else []
 
 
 def check_coverage(result: CollectiveResult, answered: Sequence[str]) -> CollectiveResult:

@@ -21,7 +21,9 @@ from reprobuild.verify.determinism.document import Count, Digest, Name, Text
 LAUNCHES = 2  # of torchrun
 ROUNDS = 2  # of each launch
 LARGEST = 4 << 20  # of a node's log; eight ranks with thirty repeats write 1 MB
-MOST_NAMES = 200
+MOST_NAMES = 200  # of collectives in a node's log, and of those compared; the probes have some thirty
+# Of a node: one for each GPU or processor, and the largest machines have some 2,000. A rank takes 1 KB of memory.
+MOST_RANKS = 4096
 CONTROL = "control: "  # before the modes of the control, beside names of collectives
 
 
@@ -42,6 +44,13 @@ class _Line(Struct, kw_only=True):
     absent: Text = ""
     no_torch: Text = field(default="", name="no torch")
     done: bool = False
+
+    @property
+    def name(self) -> str | None:
+        """The name of a collective or control with a result, or None."""
+        if self.launch is None:
+            return None
+        return f"{CONTROL}{self.control}" if self.control else self.probe
 
 
 class Rank:
@@ -64,12 +73,11 @@ class Rank:
         """Add a line; a result without a launch is ignored."""
         self.worlds.add(line.world)
         self.why = self.why or line.failed or line.absent or line.no_torch
-        name = f"{CONTROL}{line.control}" if line.control else line.probe
         if line.launch is None:
             return
         if line.done:
             self.done.add(line.launch)
-        if name is not None and (name in self.seen or len(self.seen) < MOST_NAMES):
+        if (name := line.name) is not None:
             self.seen.setdefault(name, {}).setdefault(line.launch, []).append(line.digests)
             if line.error:
                 self.errors.setdefault(name, line.error)
@@ -103,6 +111,16 @@ class Node:
         self.name, self.came, self.failed = name, False, ""
         self.codes: dict[int, int] = {}
         self.ranks: dict[int, Rank] = {}
+        self.names: set[str] = set()  # of its ranks' results
+
+    @property
+    def excess(self) -> str:
+        """The reason why its log is refused, or empty."""
+        if len(self.ranks) > MOST_RANKS:
+            return f"its log has more than {MOST_RANKS:,} ranks"
+        return (
+            f"its log has more than {MOST_NAMES} names of collectives" if len(self.names) > MOST_NAMES else ""
+        )
 
     @property
     def reason(self) -> str:
@@ -122,7 +140,10 @@ class Node:
 
 
 def read_node(folder: Path, name: str) -> Node:
-    """Return the log of a node; foreign lines are ignored."""
+    """Return the log of a node; foreign lines are ignored.
+
+    A log with too many ranks or names counts as one without any, and as the failure of its node.
+    """
     node, path = Node(name), folder / f"{name}{TOLD}"
     try:
         lines = read_small(path, LARGEST).splitlines() if path.exists() else []
@@ -135,7 +156,14 @@ def read_node(folder: Path, name: str) -> Node:
             continue
         node.came |= line.came
         if line.rank is not None:
-            node.ranks.setdefault(line.rank, Rank(name, line.rank)).take(line)
+            if line.rank not in node.ranks:
+                node.ranks[line.rank] = Rank(name, line.rank)
+            node.ranks[line.rank].take(line)
+            node.names |= {line.name} if line.name is not None else set()
+            if why := node.excess:
+                refused = Node(name)
+                refused.came, refused.failed = node.came, why
+                return refused
         elif line.launch is not None and line.code is not None:
             node.codes[line.launch] = line.code
         elif line.failed:

@@ -18,7 +18,7 @@ from reprobuild.cluster.aggregate import gather_results
 from reprobuild.cluster.answer_table import AnswerTable
 from reprobuild.cluster.check import collectives_obstacle, note_not_run
 from reprobuild.cluster.collectives_judge import CollectiveResult, judge_collectives
-from reprobuild.cluster.rank_log import LARGEST
+from reprobuild.cluster.rank_log import LARGEST, MOST_NAMES, MOST_RANKS
 from reprobuild.cluster.report import render_nodes
 from reprobuild.cluster.text import render_cluster
 from reprobuild.report.html.summary import answer_same_results
@@ -547,3 +547,39 @@ def test_a_drift_of_real_ranks_is_seen(torch_python: Path, tmp_path: Path) -> No
     assert drifts["numbers of each rank"] == ("n2",)
     assert drifts["all_reduce float32 1 MiB"] == NODES  # they went into the sum of all
     assert int(found.control.partition(" ")[0]) >= 2, found.control
+
+
+def test_a_log_with_too_many_ranks_or_names_is_refused(tmp_path: Path) -> None:
+    """Each rank takes memory, and each name is compared on each rank."""
+    honest = {"n1": lines(0), "n2": lines(1), "n3": lines(2)}
+    too_many = {
+        "ranks": "".join(f'{{"rank":{number}}}\n' for number in range(MOST_RANKS + 1)),
+        "names": "".join(
+            f'{{"rank":{number},"launch":0,"probe":"name {number}"}}\n' for number in range(MOST_NAMES + 1)
+        ),
+    }
+    for kind, text in too_many.items():
+        found = judged(tmp_path / kind, {**honest, "a0": '{"came": true}\n' + text}, ("a0", *NODES))
+        bound = f"{MOST_RANKS:,} ranks" if kind == "ranks" else f"{MOST_NAMES} names of collectives"
+        why = f"a0 came, and did not come to the end: its log has more than {bound}"
+        assert (found.verdict, found.ranks, found.open) == ("unfinished", 3, (why,))
+    within = "".join(f'{{"rank":{number}}}\n' for number in range(MOST_RANKS))
+    assert judged(tmp_path / "within", {"a0": within}, ("a0",)).ranks == MOST_RANKS
+
+
+def test_made_up_names_of_a_node_remove_no_name_of_the_others(tmp_path: Path) -> None:
+    def drift(line: dict[str, Any]) -> dict[str, Any]:
+        return {**line, "digests": [digest("x", 9)] * 3} if line.get("probe") == OWN else line
+
+    made_up = tuple(
+        f"a made-up name {number}" for number in range(MOST_NAMES - 3)
+    )  # beside one name and two controls
+    texts = {
+        "a0": lines(0, 4, names=made_up), "n1": lines(1, 4), "n2": lines(2, 4), "n3": lines(3, 4, drift)
+    }  # fmt: skip
+    found = judged(tmp_path, texts, ("a0", *NODES))
+    assert [(item.collective, item.nodes) for item in found.drifts] == [(OWN, ("n3",))]
+    count = len(REQUIRED) + MOST_NAMES - 2
+    assert found.open[0] == (
+        f"a0: {count} names of collectives in all, so {count - MOST_NAMES} rare ones were not compared"
+    )
