@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.trace.divergence import Divergence
-from reprobuild.trace.log import TraceRecord
+from reprobuild.trace.record import TraceRecord
 from reprobuild.verify.workload.judge import display_line
 
 Class = Literal[

@@ -16,7 +16,8 @@ from msgspec import Struct, structs
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.trace.divergence import find_step
-from reprobuild.trace.log import ProcessLog, TraceRecord
+from reprobuild.trace.log import ProcessLog
+from reprobuild.trace.record import TraceRecord
 
 Component = Literal[
     "model", "optimizer", "scheduler", "scaler", "generator", "data order", "step counter", "other state",

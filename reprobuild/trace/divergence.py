@@ -9,7 +9,8 @@ from typing import Literal
 from msgspec import Struct
 
 from reprobuild.errors import InconclusiveError
-from reprobuild.trace.log import ProcessLog, TraceRecord
+from reprobuild.trace.log import ProcessLog
+from reprobuild.trace.record import TraceRecord
 
 _NAMED = 5  # processes in a message
 _FIRST = 10  # steps that show whether a process works

@@ -8,15 +8,15 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.infra.untrusted.decode import json_decoder
 from reprobuild.infra.untrusted.regular_files import open_plain, read_plain
-from reprobuild.infra.untrusted.strings import Line
+from reprobuild.trace.record import ComparedFields, Count, TraceRecord
 
 ENTRY = struct.Struct("<16sQ")
 _MOST_BYTES = 2 << 30  # of the records of all processes of a run
@@ -26,78 +26,15 @@ _LARGEST_STEP = 16 << 20  # bytes of the records of one step that are held in me
 _FORMAT = 2  # as the recorder writes it
 _LONGEST = 8 << 20  # bytes of a record
 _MOST_PROCESSES = 4096
-_MOST_REPLAYS = 1000  # repetitions of one operation
 LOG_NAME = re.compile(r"[A-Za-z0-9._+-]{1,250}[.](?:records|steps|lines)")
 
 _Record = TypeVar("_Record")
-TraceDigest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
-Kind = Literal[
-    "batch", "loss", "gradients", "parameters", "state", "generator", "operation", "mark", "output", "stride",
-    "component", "call",
-]  # fmt: skip
-Count = Annotated[int, Meta(ge=-1, le=1 << 53)]
-_Replays = Annotated[tuple[Annotated[int, Meta(ge=1, le=_MOST_REPLAYS)], ...], Meta(max_length=_MOST_REPLAYS)]
 
 
 class _Header(Struct, frozen=True, kw_only=True):
     """The first line of a log."""
 
     format: Count = 0
-
-
-class _Compared(Struct, frozen=True, kw_only=True):
-    """The fields of a record that are part of a step's digest, if the record has them."""
-
-    kind: Kind
-    name: Line
-    arguments: Line | UnsetType = UNSET
-    inputs: tuple[TraceDigest, ...] | UnsetType = UNSET
-    outputs: tuple[TraceDigest, ...] | UnsetType = UNSET
-
-
-class TraceRecord(Struct, frozen=True, kw_only=True):
-    """One record of a run.
-
-    Attributes:
-        kind: of the record.
-        name: of the operation, or of the subject.
-        number: in its step, from 0.
-        inputs, outputs: digests.
-        writers: for each input, the number of the record that wrote it, or -1.
-        place: FILE:LINE of the program.
-        module: the module of PyTorch that ran.
-        backward: the node of the backward pass, or empty.
-        arguments: numbers and words of a call.
-        generator: whether the last input is the state of a generator.
-        replayed: how often the repetitions of the operation had each result, in falling order.
-        seconds: a measured value, which runs do not share.
-        detail: whether a run without operations has no such record, beside the operations.
-    """
-
-    kind: Kind
-    name: Line
-    number: Count
-    inputs: tuple[TraceDigest, ...] = ()
-    outputs: tuple[TraceDigest, ...] = ()
-    writers: tuple[Count, ...] = ()
-    place: Line = ""
-    module: Line = ""
-    backward: Line = ""
-    arguments: Line = ""
-    generator: bool = False
-    replayed: _Replays = ()
-    seconds: float = 0.0
-    detail: bool = False
-
-    @property
-    def is_of_each_run(self) -> bool:
-        """Whether a run without operations has this record, too."""
-        return not self.detail and self.kind != "operation"
-
-    @property
-    def call(self) -> tuple[str, str, str, int, int]:
-        """The facts that two runs must share before their digests are compared."""
-        return self.kind, self.name, self.arguments, len(self.inputs), len(self.outputs)
 
 
 class ProcessLog:
@@ -202,7 +139,7 @@ class ProcessLog:
         """
         chain = bytes(16)
         step = self._verify_steps(0, self._begin, chain)
-        for position, record in self._read(json_decoder(_Compared), 0, self._size):
+        for position, record in self._read(json_decoder(ComparedFields), 0, self._size):
             if step == len(self):
                 raise InconclusiveError(
                     f"the process {self.name} was ended in the middle of step {step}",
@@ -262,7 +199,7 @@ class ProcessLog:
                 copy.write(line)
 
 
-def _join(chain: bytes, record: _Compared) -> bytes:
+def _join(chain: bytes, record: ComparedFields) -> bytes:
     """Return the digest of all records up to this one, as the recorder computes it."""
     fields = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not UNSET}
     text = json.dumps(fields, sort_keys=True).encode()

@@ -15,8 +15,8 @@ from reprobuild.trace.cause import REPLACE, DriftCause, classify
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.line_comparison import Origin
 from reprobuild.trace.lines import find_origins
-from reprobuild.trace.log import TraceRecord
 from reprobuild.trace.origins import explain_origin, find_ending
+from reprobuild.trace.record import TraceRecord
 from reprobuild.trace.strides import find_strides
 from reprobuild.trace.traced_run import ComparedFiles, TracedRun, TraceSettings
 from reprobuild.verify.workload.conditions import hide_secrets
