@@ -27,6 +27,7 @@ _REPEAT = r"(?:[+*]|\{[\d,]+\})"
 _REPEATED_END = re.compile(
     rf"(?:(?:\\[dSw.]|\[[^\]]+\]|[-.])(?:{_REPEAT}|\?)?)*(?:\\[dSw]|\[[^\]]+\]|\.){_REPEAT}\Z"
 )
+_INDEX = re.compile(r"-?[0-9]{1,18}")  # of a list
 _PLAIN_TEXT = re.compile(r"[\w =:/,-]*")
 
 
@@ -57,11 +58,7 @@ class Metric(Struct, frozen=True, kw_only=True):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._match(content[-LONGEST:].decode(errors="replace"))
         for key in self.pattern.split("."):
-            if (
-                isinstance(value, list)
-                and key.lstrip("-").isdecimal()
-                and -len(value) <= int(key) < len(value)
-            ):
+            if isinstance(value, list) and _INDEX.fullmatch(key) and -len(value) <= int(key) < len(value):
                 value = value[int(key)]
             elif isinstance(value, dict) and key in value:
                 value = value[key]
@@ -90,8 +87,13 @@ def check_metric(metric: Metric) -> Metric:
     """Return a metric whose expression is valid, and can match a number.
 
     Raises:
-        UsageError: it is not, or its match has signs of no number and no group.
+        UsageError: it is not, or its match has signs of no number and no group; a key of a file is too long.
     """
+    if metric.file and max(map(len, metric.pattern.split("."))) > LONGEST_LINE:
+        raise UsageError(
+            f"--metric: a key of {metric.file} has more than {LONGEST_LINE} characters",
+            hint="name the keys of the number, with dots between them: --metric val.loss",
+        )
     try:
         groups = re.compile(metric.pattern).groups
     except (re.error, RecursionError, OverflowError) as err:

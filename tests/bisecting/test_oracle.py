@@ -188,3 +188,13 @@ def test_an_expression_for_the_number_alone_needs_no_group(pattern: str) -> None
 
 def test_a_key_of_a_file_needs_no_group() -> None:
     assert check_metric(Metric(pattern="val.loss", file="m.json")).file == "m.json"
+
+
+def test_a_key_of_many_digits_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a key of m\.json has more than 512 characters") as error:
+        check_metric(Metric(pattern=f"val.{'1' * 5000}", file="m.json"))
+    assert error.value.hint == "name the keys of the number, with dots between them: --metric val.loss"
+    (tmp_path / "m.json").write_text("[1, 2]")
+    for key in ("1" * 5000, "--1", "2", "-3", "\u0661"):
+        assert Metric(pattern=key, file="m.json").read_file(tmp_path / "m.json") is None
+    assert Metric(pattern="-1", file="m.json").read_file(tmp_path / "m.json") == 2
