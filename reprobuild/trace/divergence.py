@@ -13,7 +13,6 @@ from reprobuild.trace.log import ProcessLog
 from reprobuild.trace.record import TraceRecord
 
 _NAMED = 5  # processes in a message
-_FIRST = 10  # steps that show whether a process works
 
 
 class Divergence(Struct, frozen=True, kw_only=True):
@@ -82,18 +81,10 @@ def find_divergence(
         return earliest
     for name in sorted(first.keys() ^ second.keys()):
         log = first[name] if name in first else second[name]
-        if record := _find_work(log):
+        if work := log.find_work():  # a helper that is killed early leaves a log in some runs alone
+            step, record = work
             sides = (record, None) if name in first else (None, record)
-            return Divergence(process=name, step=0, difference="end", first=sides[0], second=sides[1])
-    return None
-
-
-def _find_work(log: ProcessLog) -> TraceRecord | None:
-    """Return a record of work of a process: a helper that is killed early leaves a log in some runs alone."""
-    for step in range(min(len(log), _FIRST)):
-        for record in log.stream(step):
-            if record.kind not in ("generator", "stride"):
-                return record
+            return Divergence(process=name, step=step, difference="end", first=sides[0], second=sides[1])
     return None
 
 
@@ -132,7 +123,18 @@ def _compare_processes(first: ProcessLog, second: ProcessLog) -> Divergence | No
             f"the digests of step {step} differ, and its records do not",
             hint="run the trace again; does the program write into the directory of the logs?",
         )
-    return None
+    return _find_rest(first, second, step + 1)
+
+
+def _find_rest(first: ProcessLog, second: ProcessLog, step: int) -> Divergence | None:
+    """Return the first record of the longer log from a step on, if it has one: empty steps may be before it."""
+    longer = max(first, second, key=len)
+    number = longer.find_filled(step)
+    record = None if number is None else next(longer.stream(number), None)
+    if number is None or record is None:
+        return None
+    sides = (record, None) if longer is first else (None, record)
+    return Divergence(process=first.name, step=number, difference="end", first=sides[0], second=sides[1])
 
 
 def _compare_steps(first: ProcessLog, second: ProcessLog) -> Divergence | None:

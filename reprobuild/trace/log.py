@@ -6,12 +6,13 @@ import hashlib
 import json
 import re
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.infra.untrusted.decode import json_decoder
@@ -47,6 +48,7 @@ class ProcessLog:
             InconclusiveError: it is damaged.
         """
         self.name = name
+        self._work: tuple[int, TraceRecord] | UnsetType | None = UNSET
         self._records = folder / f"{name}.records"
         try:
             file, self._size = open_plain(self._records, links=False)
@@ -130,6 +132,28 @@ class ProcessLog:
         """
         count = min(len(self), steps)
         return self._decode(0, self._end(count - 1) if count else 0)
+
+    def find_filled(self, step: int) -> int | None:
+        """Return the first complete step with records, from one on (at least 1), or None."""
+        if step >= len(self):
+            return None
+        number = bisect_left(range(len(self)), self._end(step - 1) + 1, step, key=self._end)
+        return number if number < len(self) else None
+
+    def find_work(self) -> tuple[int, TraceRecord] | None:
+        """Return the first record of work in a complete step, with the step, or None.
+
+        The result is kept: a log of another party can have much before its first work.
+
+        Raises:
+            InconclusiveError: the log is damaged.
+        """
+        if self._work is UNSET:
+            end = self._end(len(self) - 1) if len(self) else 0
+            records = self._read(json_decoder(TraceRecord), 0, end)
+            work = next((pair for pair in records if pair[1].kind not in ("generator", "stride")), None)
+            self._work = work and (bisect_left(range(len(self)), work[0], key=self._end), work[1])
+        return self._work
 
     def verify(self) -> None:
         """Compare the records with the digests of the steps: a log from elsewhere may be damaged.

@@ -223,6 +223,17 @@ def test_a_node_with_damaged_records_is_not_compared(damage: Any, tmp_path: Path
     assert advice in render_traces(cluster).splitlines()
 
 
+@pytest.mark.parametrize("node", ["a0", "n2x", "z9"])
+def test_an_extra_process_differs_wherever_its_node_sorts(node: str, tmp_path: Path) -> None:
+    for name in ("n1", "n2", "n3", node):
+        record(tmp_path, name, "a b")
+    loss = {"kind": "loss", "name": "loss", "outputs": digests("x")}
+    write(tmp_path / f"{node}.trace", [*[[]] * 10, [loss]], "hidden")
+    cluster = compare_traces(tmp_path)
+    assert cluster.verdict == "differ"
+    assert [(odd.nodes, odd.process, odd.step) for odd in cluster.groups[0].odd] == [((node,), "hidden", 10)]
+
+
 def test_texts_of_nodes_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:
     token = "ghp_" + "a1B2c3D4e5F6" * 3
     for node in ("n1", "n2", "n3"):

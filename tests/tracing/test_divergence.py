@@ -349,6 +349,39 @@ def test_a_helper_that_is_killed_early_is_no_difference(tmp_path: Path) -> None:
     assert find_divergence(read_logs(tmp_path / "1"), read_logs(tmp_path / "2")) is None
 
 
+@pytest.mark.parametrize("before", [[], [operation("", "c", kind="generator", name="random")]])
+def test_work_after_many_steps_without_it_is_a_difference(before: list[Any], tmp_path: Path) -> None:
+    for run in ("1", "2"):
+        write(tmp_path / run, [[operation("a", "b")]])
+    write(tmp_path / "2", [*[before] * 30, [operation("c", "d")]], "rank_1")
+    found = find_divergence(read_logs(tmp_path / "1"), read_logs(tmp_path / "2"))
+    assert found is not None
+    assert (found.process, found.difference, found.step) == ("rank_1", "end", 30)
+
+
+@pytest.mark.parametrize("empty", [1, 30])
+def test_a_record_after_empty_steps_at_the_end_is_a_difference(empty: int, tmp_path: Path) -> None:
+    same: Steps = [[operation("a", "b")]] * 3
+    none: Steps = [[]] * empty
+    found = compare(tmp_path, same, [*same, *none, [operation("x", "y")]])
+    assert found is not None
+    assert (found.difference, found.step) == ("end", 3 + empty)
+    found = compare(tmp_path / "reversed", [*same, *none, [operation("x", "y")]], same)
+    assert found is not None
+    assert (found.first is not None, found.step) == (True, 3 + empty)
+    assert compare(tmp_path / "equal", same, [*same, *none]) is None
+
+
+def test_a_process_without_work_is_read_once(tmp_path: Path) -> None:
+    for run in ("1", "2"):
+        write(tmp_path / run, [[operation("a", "b")]])
+    write(tmp_path / "2", [[operation("", "c", kind="generator", name="random")]] * 30, "rank_1")
+    first, second = read_logs(tmp_path / "1"), read_logs(tmp_path / "2")
+    assert find_divergence(first, second) is None
+    (tmp_path / "2" / "rank_1.records").unlink()
+    assert find_divergence(first, second) is None
+
+
 def test_a_log_of_another_recorder_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "1", [[operation("a", "b")]])
     text = (folder / "main.records").read_text().replace('"format": 2', '"format": 1')
