@@ -37,6 +37,7 @@ class NodeDivergence(Struct, frozen=True, kw_only=True):
         step: from 0.
         record: in words.
         place: FILE:LINE of the program, or empty.
+        why: the reason why no such record is known, or empty: then `process`, `record` and `place` are empty.
     """
 
     nodes: tuple[str, ...]
@@ -44,6 +45,7 @@ class NodeDivergence(Struct, frozen=True, kw_only=True):
     step: int
     record: str
     place: str
+    why: str = ""
 
 
 class TraceGroup(Struct, frozen=True, kw_only=True):
@@ -209,13 +211,10 @@ def _sort_variants(folder: Path, platform: str, nodes: Sequence[str]) -> _Side:
     for node in nodes:
         try:
             document, logs = read_traced_node(folder, node)
-            variant = next(
-                (variant for variant in variants if find_divergence(variant.logs, logs) is None), None
-            )
         except (OSError, InconclusiveError) as err:
             unreadable.append(_unreadable(node, err))
             continue
-        if variant:
+        if variant := next((variant for variant in variants if _is_same(variant, logs)), None):
             variant.nodes.append(node)
         elif len(variants) < _MOST_VARIANTS:
             variants.append(_Variant(logs, document.steps, [node]))
@@ -223,6 +222,17 @@ def _sort_variants(folder: Path, platform: str, nodes: Sequence[str]) -> _Side:
             others.append(node)
     variants.sort(key=lambda variant: -len(variant.nodes))
     return _Side(platform, tuple(variants), tuple(others), tuple(unreadable))
+
+
+def _is_same(variant: _Variant, logs: Mapping[str, ProcessLog]) -> bool:
+    """Return whether a node has the records of a variant.
+
+    If two nodes cannot be compared, either one may be the reason: they differ, whichever comes first.
+    """
+    try:
+        return find_divergence(variant.logs, logs) is None
+    except InconclusiveError:
+        return False
 
 
 def _make_group(side: _Side) -> TraceGroup:
@@ -238,7 +248,12 @@ def _make_group(side: _Side) -> TraceGroup:
 
 def _find_difference(first: _Variant, second: _Variant) -> NodeDivergence | None:
     """Return the first difference of the second records from the first ones."""
-    divergence = find_divergence(first.logs, second.logs)
+    try:
+        divergence = find_divergence(first.logs, second.logs)
+    except InconclusiveError as err:
+        return NodeDivergence(
+            nodes=tuple(second.nodes), process="", step=0, record="", place="", why=_show(str(err))
+        )
     if divergence is None:
         return None
     return NodeDivergence(

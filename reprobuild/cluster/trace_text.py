@@ -43,7 +43,7 @@ def _advise(silent: Sequence[MissingNode]) -> Iterator[str]:
 def _list_odd(group: TraceGroup) -> Iterator[str]:
     for difference in group.odd:
         nodes, peers = (abbreviate_names(names, SHOWN_NODES) for names in (difference.nodes, group.same))
-        yield f"{nodes}: other than {peers}, from {_describe(difference)}"
+        yield f"{nodes}: other than {peers}, {_describe(difference)}"
     if group.others:
         yield f"{abbreviate_names(group.others, SHOWN_NODES)}: each other than all of these"
     if group.odd and group.has_majority:
@@ -70,9 +70,11 @@ def _list_group(number: int, group: TraceGroup) -> Iterator[str]:
 def _describe_across(difference: NodeDivergence | None) -> str:
     if difference is None:
         return "the same records as group 1"
-    return f"other than group 1 from {_describe(difference)}; platforms may differ"
+    return f"other than group 1 {_describe(difference)}; platforms may differ"
 
 
 def _describe(difference: NodeDivergence) -> str:
+    if difference.why:
+        return f"and cannot be compared: {difference.why}"
     place = f" at {difference.place}" if difference.place else ""
-    return f"step {difference.step} on: {difference.record}{place}, in the process {difference.process}"
+    return f"from step {difference.step} on: {difference.record}{place}, in the process {difference.process}"

@@ -51,5 +51,5 @@ def read_traced_node(folder: Path, node: str) -> tuple[TracedNode, Mapping[str, 
     if not logs:
         raise InconclusiveError(f"{node}{TRACE} has no records", hint=HINT)
     for log in logs.values():
-        log.verify()
+        log.verify(normalise=True)
     return traced, logs

@@ -155,24 +155,36 @@ class ProcessLog:
             self._work = work and (bisect_left(range(len(self)), work[0], key=self._end), work[1])
         return self._work
 
-    def verify(self) -> None:
+    def verify(self, *, normalise: bool = False) -> None:
         """Compare the records with the digests of the steps: a log from elsewhere may be damaged.
+
+        Args:
+            normalise: replace the digests by those of records without empty fields. A missing field is equal to an
+                empty one, and their digests are not. Compare such a log with others of this kind alone.
 
         Raises:
             InconclusiveError: they differ, or the process was ended in the middle of a step.
         """
-        chain = bytes(16)
-        step = self._verify_steps(0, self._begin, chain)
+        chain, position, entries = bytes(16), self._begin, bytearray(self._entries)
+        normal = chain
+        step = self._verify_steps(0, position, chain)
         for position, record in self._read(json_decoder(ComparedFields), 0, self._size):
             if step == len(self):
-                raise InconclusiveError(
-                    f"the process {self.name} was ended in the middle of step {step}",
-                    hint="run the trace again, and let the command end by itself",
-                )
+                raise self._ended()
             chain = _join(chain, record)
-            step = self._verify_steps(step, position, chain)
+            normal = _join(normal, record, empty=False) if normalise else chain
+            first, step = step, self._verify_steps(step, position, chain)
+            for number in range(first, step):
+                entries[number * ENTRY.size : number * ENTRY.size + len(normal)] = normal
         if step < len(self):
             raise _damaged(self.name)
+        self._entries = bytes(entries)
+
+    def _ended(self) -> InconclusiveError:
+        return InconclusiveError(
+            f"the process {self.name} was ended in the middle of step {len(self)}",
+            hint="run the trace again, and let the command end by itself",
+        )
 
     def _verify_steps(self, step: int, position: int, chain: bytes) -> int:
         """Verify the steps that end at a position, from one on; return the next one."""
@@ -223,9 +235,10 @@ class ProcessLog:
                 copy.write(line)
 
 
-def _join(chain: bytes, record: ComparedFields) -> bytes:
-    """Return the digest of all records up to this one, as the recorder computes it."""
-    fields = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not UNSET}
+def _join(chain: bytes, record: ComparedFields, *, empty: bool = True) -> bytes:
+    """Return the digest of all records up to this one, as the recorder computes it, or without empty fields."""
+    values = msgspec.structs.asdict(record).items()
+    fields = {name: value for name, value in values if value is not UNSET and (value or empty)}
     text = json.dumps(fields, sort_keys=True).encode()
     return hashlib.blake2b(chain + text, digest_size=16).digest()
 

@@ -13,7 +13,7 @@ from reprobuild.cluster.trace_groups import TracedCluster, compare_traces
 from reprobuild.cluster.trace_text import render_traces
 from reprobuild.errors import UsageError
 from tests.conftest import reprobuild
-from tests.tracing.test_divergence import digests, write
+from tests.tracing.test_divergence import Steps, digests, write
 
 PLATFORM = "A Processor, 2 processors"
 
@@ -27,6 +27,12 @@ def record(folder: Path, node: str, words: str, *, process: str = "main", **more
     write(folder / f"{node}.trace", steps, process)
     document = {"platform": PLATFORM, "driver": "", "seed": 42, "steps": len(steps), **more}
     (folder / f"{node}.json").write_text(json.dumps(document))
+
+
+def write_again(folder: Path, steps: Steps) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    write(folder, steps)
 
 
 def test_equal_nodes_are_the_same(tmp_path: Path) -> None:
@@ -191,12 +197,6 @@ def _no_complete_step(folder: Path) -> str:
     return "the process main was ended in the middle of step 0"
 
 
-def _other_process(folder: Path) -> str:
-    for path in list((folder / "n3.trace").iterdir()):
-        path.rename(path.with_name(path.name.replace("main", "rank0")))
-    return "the runs have no process in common: main, and rank0"
-
-
 def _other_seed(folder: Path) -> str:
     document = json.loads((folder / "n3.json").read_text())
     (folder / "n3.json").write_text(json.dumps({**document, "seed": 7}))
@@ -207,7 +207,7 @@ def _other_seed(folder: Path) -> str:
     "damage",
     [
         _no_document, _long_document, _linked_document, _linked_records, _pipe, _no_records, _damaged_records,
-        _other_process, _other_seed, _other_records, _garbage, _unfinished_step, _no_complete_step,
+        _other_seed, _other_records, _garbage, _unfinished_step, _no_complete_step,
     ],
 )  # fmt: skip
 def test_a_node_with_damaged_records_is_not_compared(damage: Any, tmp_path: Path) -> None:
@@ -224,6 +224,37 @@ def test_a_node_with_damaged_records_is_not_compared(damage: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("node", ["a0", "n2x", "z9"])
+@pytest.mark.parametrize("drifts", [True, False])
+def test_a_node_with_other_processes_differs_wherever_it_sorts(
+    node: str, drifts: bool, tmp_path: Path
+) -> None:
+    for name, word in (("n1", "b"), ("n2", "b"), ("n3", "b"), ("n4", "x" if drifts else "b")):
+        record(tmp_path, name, f"a {word}")
+    record(tmp_path, node, "a b", process="zzz")
+    cluster = compare_traces(tmp_path)
+    assert (cluster.verdict, cluster.exit_code, cluster.silent) == ("differ", 8, ())
+    (group,) = cluster.groups
+    assert (group.same, group.has_majority) == (("n1", "n2", "n3", *(() if drifts else ("n4",))), True)
+    odd = {found.nodes: (found.step, found.record, found.why) for found in group.odd}
+    why = "the runs have no process in common: main, and zzz"
+    expected = {(node,): (0, "", why), **({("n4",): (1, "the loss", "")} if drifts else {})}
+    assert odd == expected
+    peers = ", ".join(group.same)
+    assert f"{node}: other than {peers}, and cannot be compared: {why}" in render_traces(cluster).splitlines()
+
+
+@pytest.mark.parametrize("node", ["a0", "n2x", "z9"])
+def test_an_empty_field_is_a_missing_one_wherever_its_node_sorts(node: str, tmp_path: Path) -> None:
+    for name, word in (("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "x"), (node, "a")):
+        record(tmp_path, name, f"{word} b")
+    steps = [[{"kind": "loss", "name": "loss", "outputs": digests(word), "arguments": ""}] for word in "ab"]
+    write_again(tmp_path / f"{node}.trace", steps)
+    (group,) = compare_traces(tmp_path).groups
+    assert set(group.same) == {"n1", "n2", "n3", node}
+    assert [(odd.nodes, odd.step, odd.why) for odd in group.odd] == [(("n4",), 0, "")]
+
+
+@pytest.mark.parametrize("node", ["a0", "n2x", "z9"])
 def test_an_extra_process_differs_wherever_its_node_sorts(node: str, tmp_path: Path) -> None:
     for name in ("n1", "n2", "n3", node):
         record(tmp_path, name, "a b")
@@ -232,6 +263,19 @@ def test_an_extra_process_differs_wherever_its_node_sorts(node: str, tmp_path: P
     cluster = compare_traces(tmp_path)
     assert cluster.verdict == "differ"
     assert [(odd.nodes, odd.process, odd.step) for odd in cluster.groups[0].odd] == [((node,), "hidden", 10)]
+
+
+def test_a_node_of_another_platform_with_other_processes_leaves_the_others_compared(tmp_path: Path) -> None:
+    for node, word in (("n1", "b"), ("n2", "b"), ("n3", "x")):
+        record(tmp_path, node, f"a {word}")
+    record(tmp_path, "a0", "a b", process="zzz", platform="Another")
+    cluster = compare_traces(tmp_path)
+    assert cluster.verdict == "differ"
+    why = "the runs have no process in common: main, and zzz"
+    assert [found and found.why for found in cluster.across] == [why]
+    assert f"  other than group 1 and cannot be compared: {why}; platforms may differ" in render_traces(
+        cluster
+    )
 
 
 def test_texts_of_nodes_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:

@@ -382,6 +382,20 @@ def test_a_process_without_work_is_read_once(tmp_path: Path) -> None:
     assert find_divergence(first, second) is None
 
 
+def test_a_missing_field_and_an_empty_one_can_have_one_digest(tmp_path: Path) -> None:
+    record = {"kind": "loss", "name": "loss", "outputs": digests("a")}
+    write(tmp_path / "1", [[], [record], [], [record]])
+    write(tmp_path / "2", [[], [{**record, "arguments": ""}], [], [{**record, "inputs": []}]])
+    logs = [read_logs(tmp_path / run) for run in ("1", "2")]
+    for log in logs:
+        log["main"].verify(normalise=True)
+        assert log["main"].chain(0) == bytes(16)
+    assert [logs[0]["main"].chain(step) for step in range(4)] == [
+        logs[1]["main"].chain(step) for step in range(4)
+    ]
+    assert find_divergence(*logs) is None
+
+
 def test_a_log_of_another_recorder_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "1", [[operation("a", "b")]])
     text = (folder / "main.records").read_text().replace('"format": 2', '"format": 1')
