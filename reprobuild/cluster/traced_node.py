@@ -47,7 +47,7 @@ def read_traced_node(folder: Path, node: str) -> tuple[TracedNode, Mapping[str, 
             raise InconclusiveError(f"{node}{TRACE} is a link", hint=HINT)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise InconclusiveError(f"{node}{CERTIFICATE} is not valid: {err}", hint=HINT) from err
-    logs = read_logs(folder / f"{node}{TRACE}")
+    logs = read_logs(folder / f"{node}{TRACE}", foreign=True)
     if not logs:
         raise InconclusiveError(f"{node}{TRACE} has no records", hint=HINT)
     for log in logs.values():

@@ -184,7 +184,7 @@ def _read_saved(folder: Path) -> TracedRun:
         raise UsageError(
             f"--against {folder}: there is no such directory", hint="`--save DIR` of another trace writes one"
         )
-    logs = read_logs(folder)
+    logs = read_logs(folder, foreign=True)
     if not logs:
         raise UsageError(
             f"--against {folder}: it holds no logs of a trace",

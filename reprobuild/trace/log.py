@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from reprobuild.errors import InconclusiveError
+from reprobuild.infra.display import display_path
 from reprobuild.infra.untrusted.decode import json_decoder
 from reprobuild.infra.untrusted.regular_files import open_plain, read_plain
 from reprobuild.trace.record import ComparedFields, Count, TraceRecord
@@ -41,11 +42,16 @@ class _Header(Struct, frozen=True, kw_only=True):
 class ProcessLog:
     """The log of one process."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, *, foreign: bool = False) -> None:
         """Read the index of the steps.
 
+        Args:
+            folder: of the logs.
+            name: of the process.
+            foreign: whether the log comes from elsewhere: then its files have no other name.
+
         Raises:
-            InconclusiveError: it is damaged.
+            InconclusiveError: it is damaged, or has another name.
         """
         self.name = name
         self._work: tuple[int, TraceRecord] | UnsetType | None = UNSET
@@ -56,6 +62,7 @@ class ProcessLog:
                 header = json_decoder(_Header).decode(file.readline(_LONGEST) or b"{}")
                 self._begin = file.tell()
             content = read_plain(folder / f"{name}.steps", _MOST_STEPS * ENTRY.size, links=False)
+            names = max((folder / f"{name}.{suffix}").lstat().st_nlink for suffix in ("records", "steps"))
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
             raise _damaged(name) from err
         if header.format != _FORMAT:
@@ -63,6 +70,11 @@ class ProcessLog:
                 f"the log of the process {name} was written by another version of the recorder",
                 hint="make it again with this reprobuild: `reprobuild build LOCK -o OUT`, and then "
                 "`reprobuild trace OUT --save DIR -- CMD`",
+            )
+        if foreign and names > 1:  # many names of one file cost no bytes, and each log is read on its own
+            raise InconclusiveError(
+                f"the log of the process {name} is a file that has another name, too",
+                hint="name a copy without hard links: `cp -r DIR COPY`",
             )
         self._entries = content[: len(content) - len(content) % ENTRY.size]
         if self._size > _LARGEST or (len(self) and self._end(len(self) - 1) > self._size):
@@ -178,6 +190,8 @@ class ProcessLog:
                 entries[number * ENTRY.size : number * ENTRY.size + len(normal)] = normal
         if step < len(self):
             raise _damaged(self.name)
+        if position < self._size:  # a part of a record is behind the last step
+            raise self._ended()
         self._entries = bytes(entries)
 
     def _ended(self) -> InconclusiveError:
@@ -250,13 +264,23 @@ def _damaged(name: str) -> InconclusiveError:
     )
 
 
-def read_logs(folder: Path) -> dict[str, ProcessLog]:
+def read_logs(folder: Path, *, foreign: bool = False) -> dict[str, ProcessLog]:
     """Return the logs of a run's processes, by name.
 
+    Args:
+        folder: of the logs.
+        foreign: whether they come from elsewhere: then no file has two names.
+
     Raises:
-        InconclusiveError: there are too many, or one is damaged.
+        InconclusiveError: there are too many, or one is damaged, or a name is not valid.
     """
-    names = sorted(path.stem for path in folder.glob("*.steps"))
+    paths = list(folder.glob("*.steps"))
+    if bad := next((path.name for path in paths if not LOG_NAME.fullmatch(path.name)), None):
+        raise InconclusiveError(
+            f"{display_path(bad)} is not a valid name of a log",
+            hint="remove that file; `--save DIR` of another trace writes the logs",
+        )
+    names = sorted(path.stem for path in paths)
     if len(names) > _MOST_PROCESSES:
         raise InconclusiveError(
             f"the command started {len(names)} processes with PyTorch or NumPy",
@@ -264,7 +288,7 @@ def read_logs(folder: Path) -> dict[str, ProcessLog]:
         )
     logs, steps, size = {}, 0, 0
     for name in names:
-        logs[name] = log = ProcessLog(folder, name)
+        logs[name] = log = ProcessLog(folder, name, foreign=foreign)
         steps, size = steps + len(log), size + log.size
         if size > _MOST_BYTES:
             raise InconclusiveError(

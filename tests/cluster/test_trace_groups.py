@@ -197,6 +197,25 @@ def _no_complete_step(folder: Path) -> str:
     return "the process main was ended in the middle of step 0"
 
 
+def _linked_log(folder: Path) -> str:
+    """Many names of one file cost no bytes, and each would be read."""
+    for number in range(3):
+        for suffix in ("records", "steps"):
+            os.link(folder / "n3.trace" / f"main.{suffix}", folder / "n3.trace" / f"main.{number}.{suffix}")
+    return "is a file that has another name, too"
+
+
+def _part_of_a_record(folder: Path) -> str:
+    with (folder / "n3.trace" / "main.records").open("a") as stream:
+        stream.write('{"kind": "mark", "name": "a", "number": 0}')
+    return "the process main was ended in the middle of step 2"
+
+
+def _name_of_two_lines(folder: Path) -> str:
+    (folder / "n3.trace" / "a\nb.steps").touch()
+    return "a\\\\nb.steps is not a valid name of a log"
+
+
 def _other_seed(folder: Path) -> str:
     document = json.loads((folder / "n3.json").read_text())
     (folder / "n3.json").write_text(json.dumps({**document, "seed": 7}))
@@ -207,6 +226,7 @@ def _other_seed(folder: Path) -> str:
     "damage",
     [
         _no_document, _long_document, _linked_document, _linked_records, _pipe, _no_records, _damaged_records,
+        _linked_log, _part_of_a_record, _name_of_two_lines,
         _other_seed, _other_records, _garbage, _unfinished_step, _no_complete_step,
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ import pytest
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.trace.cause import classify
+from reprobuild.trace.command import TraceOptions, trace_command
 from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.line_comparison import Origin
@@ -380,6 +381,44 @@ def test_a_process_without_work_is_read_once(tmp_path: Path) -> None:
     assert find_divergence(first, second) is None
     (tmp_path / "2" / "rank_1.records").unlink()
     assert find_divergence(first, second) is None
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a b", "a\x1b[2J", "-" * 246 + "\u00e9"])
+def test_a_log_with_another_name_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.steps").touch()
+    with pytest.raises(InconclusiveError, match="is not a valid name of a log") as caught:
+        read_logs(tmp_path)
+    assert str(caught.value).isprintable()
+    assert caught.value.hint == "remove that file; `--save DIR` of another trace writes the logs"
+
+
+@pytest.mark.parametrize("suffix", ["records", "steps"])
+def test_a_log_from_elsewhere_has_no_other_name(suffix: str, tmp_path: Path) -> None:
+    """Many names of one file cost no bytes, and each would be read."""
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    assert len(read_logs(folder, foreign=True)) == 1
+    os.link(folder / f"main.{suffix}", tmp_path / "other")
+    assert len(read_logs(folder)) == 1
+    with pytest.raises(InconclusiveError, match="main is a file that has another name, too") as caught:
+        read_logs(folder, foreign=True)
+    assert caught.value.hint == "name a copy without hard links: `cp -r DIR COPY`"
+
+
+def test_logs_of_another_run_have_one_name_each(tmp_path: Path) -> None:
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    os.link(folder / "main.records", tmp_path / "other")
+    nothing: Any = None
+    with pytest.raises(InconclusiveError, match="main is a file that has another name, too"):
+        trace_command(tmp_path, ("true",), nothing, nothing, TraceOptions(against=folder))
+
+
+def test_a_part_of_a_record_behind_the_last_step_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path, [[operation("a", "b")]])
+    whole = (folder / "main.records").read_bytes()
+    for rest in (b"{", whole.splitlines()[1], b"!" * 100):
+        (folder / "main.records").write_bytes(whole + rest)
+        with pytest.raises(InconclusiveError, match="main was ended in the middle of step 1"):
+            read_logs(folder)["main"].verify()
 
 
 def test_a_missing_field_and_an_empty_one_can_have_one_digest(tmp_path: Path) -> None:
