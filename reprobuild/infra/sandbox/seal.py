@@ -46,10 +46,12 @@ def copy_own_program() -> int:
         with mmap.mmap(program.fileno(), size, prot=mmap.PROT_READ) as content:
             if content.find(_RELATIVE) >= 0:
                 raise OSError("it needs files relative to its own")
-        copy = _make_file()
-        rest = size
+        copy, rest = _make_file(), size
         while rest:
-            rest -= os.sendfile(copy, program.fileno(), None, rest)
+            written = os.sendfile(copy, program.fileno(), None, rest)
+            if not written:
+                raise OSError("its file became shorter")
+            rest -= written
     fcntl.fcntl(copy, _ADD_SEALS, _ALL_SEALS)
     return copy
 
