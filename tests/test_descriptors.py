@@ -17,6 +17,7 @@ from reprobuild.infra import atomic, directory_fd
 from reprobuild.infra.atomic import private_directory, write_file
 from reprobuild.infra.directory_fd import files_below, remove
 from tests.cluster.samples import as_nobody
+from tests.exchanges import MOMENTS, exchange
 
 # Put a link in the place of a directory just before its rights are changed.
 SWAPS = """
@@ -164,3 +165,62 @@ def test_a_lock_that_another_user_holds_for_ever_is_not_waited_for(
         process.send_signal(signal.SIGKILL)
     with private_directory(place) as own:
         assert list(place.iterdir()) == [own]
+
+
+@pytest.mark.parametrize("owner", [65534, 0])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_file_is_not_written_through_a_link_of_an_exchanged_directory(
+    moment: str, owner: int, place: Path
+) -> None:
+    """The very moment: the temporary directory is made, or opened, and another user exchanges it."""
+    victim, trap, path = place / "victim", place / "trap", place / "node.json"
+    victim.write_bytes(b"precious")
+    trap.mkdir()
+    (trap / "new").symlink_to(victim)
+    with exchange(moment, f"{atomic.PREFIX}node.json.", trap, owner):
+        if moment == "mkdir":
+            with pytest.raises(OSError, match=r"exists|exchanged") as caught:
+                write_file(path, b"certificate")
+            assert str(caught.value.filename).startswith(str(place))
+        else:
+            write_file(path, b"certificate")
+            assert path.read_bytes() == b"certificate"
+    assert victim.read_bytes() == b"precious"
+
+
+def test_another_user_s_directory_is_not_written_to(place: Path) -> None:
+    (place / "trap").mkdir()
+    with (
+        exchange("mkdir", f"{atomic.PREFIX}node.json.", place / "trap"),
+        pytest.raises(PermissionError, match="another user exchanged a directory") as caught,
+    ):
+        write_file(place / "node.json", b"certificate")
+    assert caught.value.filename == str(place)
+    assert not (place / "node.json").exists()
+
+
+def test_a_file_system_may_state_another_owner(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS does so for root, and a mount with an option for all owners."""
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    write_file(place / "node.json", b"certificate")
+    assert [path.name for path in place.iterdir()] == ["node.json"]
+
+
+def test_the_contents_of_an_exchanged_directory_are_not_removed(place: Path) -> None:
+    """Another user may rename a directory of the user's, and may not remove its files."""
+    mine = place / "mine"
+    mine.mkdir()
+    (mine / "work").write_bytes(b"precious")
+    with exchange("open", f"{atomic.PREFIX}node.json.", mine, owner=0) as away:
+        write_file(place / "node.json", b"certificate")
+    assert [path.read_bytes() for path in place.rglob("work")] == [b"precious"]
+    assert list(away[0].iterdir()) == []
+
+
+def test_a_link_at_the_path_of_a_file_is_replaced(place: Path) -> None:
+    (place / "victim").write_bytes(b"precious")
+    (place / "node.json").symlink_to(place / "victim")
+    write_file(place / "node.json", b"certificate")
+    assert not (place / "node.json").is_symlink()
+    assert (place / "node.json").read_bytes() == b"certificate"
+    assert (place / "victim").read_bytes() == b"precious"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import tempfile
+import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, NamedTuple
 
-from reprobuild.infra.directory_fd import remove
+from reprobuild.infra.directory_fd import make_directory, open_new_file, remove_opened
 from reprobuild.infra.flock import try_lock
 from reprobuild_portable.host import fcntl, host
 
@@ -38,22 +39,85 @@ def add_path_to_errors(place: Path) -> Iterator[None]:
         raise
 
 
+class PrivateDirectory(NamedTuple):
+    """A new directory of this process.
+
+    Another user may write to its parent, and exchange it. So its files are written and moved by descriptors.
+    """
+
+    path: Path
+    number: int  # the descriptor
+    above: int  # the descriptor of its parent
+
+    @contextlib.contextmanager
+    def open_new(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a new file in it for writing.
+
+        Raises:
+            OSError: it exists, or cannot be written; the error names the path.
+        """
+        with _complete_error_paths(self.path):
+            file = open_new_file(name, self.number)
+        with add_path_to_errors(self.path / name), file:
+            yield file
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a new file in it.
+
+        Raises:
+            OSError: as `open_new` does.
+        """
+        with self.open_new(name) as stream:
+            stream.write(content)
+
+    def move(self, name: str, target: str, folder: int) -> None:
+        """Move a file of it into an open directory, and replace a former one.
+
+        Raises:
+            OSError: it cannot be moved; the error names the path.
+        """
+        with _complete_error_paths(self.path):
+            host.replace(name, target, src_dir_fd=self.number, dst_dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _complete_error_paths(folder: Path) -> Iterator[None]:
+    """Name the path in each `OSError` that names a file of an open directory, or none."""
+    try:
+        yield
+    except OSError as err:
+        if err.errno is not None:
+            name = err.filename if isinstance(err.filename, str) else ""  # else it is a descriptor
+            err.filename = str(folder / name)
+        raise
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Write a file atomically.
 
-    Readers find the former content or the new one.
+    Readers find the former content or the new one. No link is followed, also if another user may write to the
+    directory.
 
     Raises:
         OSError: it cannot be written; it names the file.
     """
-    with private_directory(path.parent, f"{PREFIX}{path.name}.") as folder:
-        part = folder / "new"
-        part.write_bytes(content)
-        part.replace(path)
+    with open_private_directory(path.parent, f"{PREFIX}{path.name}.") as folder:
+        folder.write("new", content)
+        folder.move("new", path.name, folder.above)
 
 
 @contextlib.contextmanager
 def private_directory(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
+    """Yield the path of an empty private directory, and remove it afterwards.
+
+    If others may write to `parent`, use `open_private_directory`, which has the same arguments and errors.
+    """
+    with open_private_directory(parent, prefix) as folder:
+        yield folder.path
+
+
+@contextlib.contextmanager
+def open_private_directory(parent: Path, prefix: str = PREFIX) -> Iterator[PrivateDirectory]:
     """Yield an empty private directory, and remove it afterwards.
 
     Directories of killed processes whose names begin with `prefix` are removed first.
@@ -67,18 +131,23 @@ def private_directory(parent: Path, prefix: str = PREFIX) -> Iterator[Path]:
     """
     with add_path_to_errors(parent):
         parent.mkdir(parents=True, exist_ok=True)
-        folder, holder, dead = _make_locked(parent, prefix)
+        above = host.open(parent, host.O_RDONLY | host.O_DIRECTORY)
     try:
-        for number, leftover in dead:
-            with contextlib.suppress(OSError):  # of another user
-                remove(leftover)
-            host.close(number)
-        with add_path_to_errors(parent):
-            yield folder
+        with _complete_error_paths(parent):
+            folder, dead = _make_locked(parent, prefix, above)
+        try:
+            for number, name in dead:
+                with contextlib.suppress(OSError):  # of another user
+                    remove_opened(number, name, above)
+                host.close(number)
+            with add_path_to_errors(parent):
+                yield folder
+        finally:
+            with contextlib.suppress(OSError):  # the error of the block is the one to report
+                remove_opened(folder.number, folder.path.name, above)
+            host.close(folder.number)
     finally:
-        with contextlib.suppress(OSError):  # the error of the block is the one to report
-            remove(folder)
-        host.close(holder)
+        host.close(above)
 
 
 @contextlib.contextmanager
@@ -103,23 +172,47 @@ def atomic_directory(target: Path) -> Iterator[Path]:
             raise
 
 
-def _make_locked(parent: Path, prefix: str) -> tuple[Path, int, list[tuple[int, Path]]]:
-    """Return a new locked directory, and the abandoned ones.
+def _make_locked(parent: Path, prefix: str, above: int) -> tuple[PrivateDirectory, list[tuple[int, str]]]:
+    """Return a new locked directory, and the abandoned ones with their descriptors.
 
     The lock is held by a descriptor. While the parent is locked, every directory in it is locked since its
     creation.
     """
-    above = host.open(parent, host.O_RDONLY | host.O_DIRECTORY)
+    alone = _lock_directory(above)
     try:
-        alone = _lock_directory(above)
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        holder = host.open(folder, host.O_RDONLY | host.O_DIRECTORY)
-        if not (try_lock(holder, fcntl.LOCK_EX) and alone):  # some network file systems have no file locks
-            return folder, holder, []
-        others = [path for path in parent.iterdir() if path.name.startswith(prefix) and path != folder]
-        return folder, holder, [pair for path in others if (pair := _lock_abandoned(path)) is not None]
+        name = f"{prefix}{secrets.token_hex(8)}"
+        number = make_directory(name, above, 0o700)
+        try:
+            if not _is_own(number):
+                raise PermissionError(errno.EPERM, "another user exchanged a directory in it")
+            folder = PrivateDirectory(parent.absolute() / name, number, above)
+            # Some network file systems have no file locks.
+            is_locked = try_lock(number, fcntl.LOCK_EX) and alone
+            names = host.listdir(above) if is_locked else []
+        except BaseException:
+            host.close(number)
+            raise
+        others = [other for other in names if other.startswith(prefix) and other != name]
+        return folder, [
+            (file, other) for other in others if (file := _lock_abandoned(other, above)) is not None
+        ]
     finally:
-        host.close(above)
+        if alone:
+            fcntl.flock(above, fcntl.LOCK_UN)
+
+
+def _is_own(number: int) -> bool:
+    """Return whether an open directory belongs to this process.
+
+    Some network file systems state another owner for all files of a user.
+    """
+    owner = host.fstat(number).st_uid
+    if owner == host.geteuid():
+        return True
+    with open_new_file("owner", number) as file:
+        is_own = host.fstat(file.fileno()).st_uid == owner
+    host.unlink("owner", dir_fd=number)
+    return bool(is_own)
 
 
 def _lock_directory(number: int) -> bool:
@@ -141,16 +234,16 @@ def _lock_directory(number: int) -> bool:
             return True
 
 
-def _lock_abandoned(path: Path) -> tuple[int, Path] | None:
-    """Return an abandoned path of the caller, locked, or None.
+def _lock_abandoned(name: str, above: int) -> int | None:
+    """Return the descriptor of an abandoned path of the caller, locked, or None.
 
     A pipe of that name is not waited for.
     """
     try:
-        number = host.open(path, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK)
+        number = host.open(name, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK, dir_fd=above)
     except OSError:  # removed meanwhile, or not ours
         return None
     if host.fstat(number).st_uid == host.geteuid() and try_lock(number, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        return number, path
+        return number
     host.close(number)
     return None

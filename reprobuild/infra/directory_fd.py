@@ -1,4 +1,4 @@
-"""Walks and removal of directories by descriptor, safe against links.
+"""Walks, removal and new entries of directories by descriptor, safe against links.
 
 Others could write to these directories. Between the check of a path and its use, another process can put a
 link there. So each directory is opened from its parent, without following a link (openat(2)), and permissions
@@ -9,15 +9,79 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from reprobuild_portable.host import host
 
 _DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_NOFOLLOW | host.O_CLOEXEC
+_NEW = host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW | host.O_CLOEXEC
+_APPEND = host.O_WRONLY | host.O_CREAT | host.O_APPEND | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC
 _DEEPEST = 100  # each level holds a descriptor, and processes may have 1024
+
+
+def make_directory(name: str, above: int, mode: int = 0o777) -> int:
+    """Make a directory in an open one, and return its descriptor.
+
+    Raises:
+        OSError: it cannot be made, or another user exchanged it for a link meanwhile.
+    """
+    host.mkdir(name, mode, dir_fd=above)
+    return host.open(name, _DIRECTORY, dir_fd=above)
+
+
+@contextlib.contextmanager
+def open_new_directory(path: Path) -> Iterator[int]:
+    """Make a directory, and yield its descriptor; missing directories above it are made.
+
+    Another user may write to the directory above it, and exchange the new one.
+
+    Raises:
+        OSError: as `make_directory` does.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    above = host.open(path.parent, host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC)
+    try:
+        number = make_directory(path.name, above)
+    finally:
+        host.close(above)
+    try:
+        yield number
+    finally:
+        host.close(number)
+
+
+def open_new_file(name: str, above: int) -> IO[bytes]:
+    """Open a new file in an open directory for writing.
+
+    Raises:
+        FileExistsError: a file or a link has the name.
+    """
+    return os.fdopen(host.open(name, _NEW, 0o666, dir_fd=above), "wb")
+
+
+def replace_file(path: Path) -> IO[bytes]:
+    """Open a new file for writing; a former file or link of that name is removed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        host.unlink(path)
+    return os.fdopen(host.open(path, _NEW, 0o666), "wb")
+
+
+def append_to_file(path: Path) -> IO[bytes]:
+    """Open a file for writing at its end; a missing one is made.
+
+    Raises:
+        OSError: it is a link, or cannot be written.
+    """
+    return os.fdopen(host.open(path, _APPEND, 0o666), "ab")
 
 
 def remove(path: Path) -> None:
@@ -35,6 +99,23 @@ def remove(path: Path) -> None:
                 host.unlink(path.name, dir_fd=above)
         finally:
             host.close(above)
+
+
+def remove_opened(number: int, name: str, above: int) -> None:
+    """Remove an open file or directory of the user's from another open directory.
+
+    Another user may have exchanged the name: then its new file or directory stays, unless it is empty.
+
+    Raises:
+        OSError: a part of it cannot be removed; the rest is gone.
+    """
+    facts = host.fstat(number)
+    if stat.S_ISDIR(facts.st_mode):
+        _permit(number)
+        _empty_directory(number, 0, None)
+        host.rmdir(name, dir_fd=above)
+    elif os.path.samestat(host.stat(name, dir_fd=above, follow_symlinks=False), facts):
+        host.unlink(name, dir_fd=above)
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, int, int]]:
@@ -116,12 +197,17 @@ def open_directory(above: int, name: str) -> Iterator[int]:
     """
     number = _open(above, name)
     try:
-        facts = host.fstat(number)
-        if facts.st_uid == host.geteuid() and facts.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            host.fchmod(number, stat.S_IRWXU)
+        _permit(number)
         yield number
     finally:
         host.close(number)
+
+
+def _permit(number: int) -> None:
+    """Give the owner all permissions on an open directory of the caller."""
+    facts = host.fstat(number)
+    if facts.st_uid == host.geteuid() and facts.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        host.fchmod(number, stat.S_IRWXU)
 
 
 def _open(above: int, name: str) -> int:
@@ -141,10 +227,14 @@ def _open(above: int, name: str) -> int:
 
 def _remove_directory(above: int, name: str, depth: int, top: int | None) -> None:
     with open_directory(above, name) as number:
-        _remove_contents(number, depth, number if top is None else top)
-        while depth == 0 and _has_entries(number):  # directories moved up from too deep a level
-            _remove_contents(number, depth, number)
+        _empty_directory(number, depth, top)
     host.rmdir(name, dir_fd=above)
+
+
+def _empty_directory(number: int, depth: int, top: int | None) -> None:
+    _remove_contents(number, depth, number if top is None else top)
+    while depth == 0 and _has_entries(number):  # directories moved up from too deep a level
+        _remove_contents(number, depth, number)
 
 
 def _has_entries(number: int) -> bool:

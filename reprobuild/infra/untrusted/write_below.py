@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import BuildError, UsageError
+from reprobuild.infra.directory_fd import open_new_file
 from reprobuild.infra.untrusted.names import HOSTILE, check_name
 from reprobuild_portable.host import host, is_portable
 
 _DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC
-_NEW = host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW | host.O_CLOEXEC
 _WRITE = host.O_WRONLY | host.O_CREAT | host.O_NOFOLLOW | host.O_CLOEXEC
 # The kernel's errors for a link or a file in place of a directory.
 _NO_DIRECTORY = (errno.ELOOP, errno.ENOTDIR)
@@ -91,7 +91,7 @@ def open_below(top: Path, name: str, *, replace: bool = False, mode: int | None 
         if replace:
             with contextlib.suppress(FileNotFoundError):
                 host.unlink(last, dir_fd=number)
-        return os.fdopen(host.open(last, _NEW, 0o666, dir_fd=number), "wb")
+        return open_new_file(last, number)
 
 
 def write_below(top: Path, name: str, content: bytes, *, replace: bool = False) -> None:
@@ -123,10 +123,10 @@ def link_below(source: Path, top: Path, name: str) -> None:
         except FileExistsError:
             raise
         except OSError:  # another file system, or one without hard links
-            target = host.open(last, _NEW, 0o666, dir_fd=number)
+            target = open_new_file(last, number)
         else:
             return
-    with os.fdopen(target, "wb") as stream, source.open("rb") as original:
+    with target as stream, source.open("rb") as original:
         shutil.copyfileobj(original, stream)
         host.fchmod(stream.fileno(), stat.S_IMODE(host.fstat(original.fileno()).st_mode))
 
