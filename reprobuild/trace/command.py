@@ -15,6 +15,7 @@ from reprobuild.context import RunContext
 from reprobuild.engines.model import Engine, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import InconclusiveError, UsageError
+from reprobuild.infra.directory_fd import open_new_directory
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.run.options import RunOptions
@@ -201,6 +202,6 @@ def save_logs(run: TracedRun, target: Path) -> None:
     Raises:
         OSError: the directory is there, a log is a link, or the disk is full.
     """
-    target.mkdir(parents=True)
-    for log in run.logs.values():
-        log.copy(target)
+    with open_new_directory(target) as number:
+        for log in run.logs.values():
+            log.copy(number)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from reprobuild.errors import InconclusiveError
+from reprobuild.infra.directory_fd import open_new_file
 from reprobuild.infra.display import display_path
 from reprobuild.infra.untrusted.decode import json_decoder
 from reprobuild.infra.untrusted.regular_files import open_plain, read_plain
@@ -232,16 +233,17 @@ class ProcessLog:
         except (msgspec.DecodeError, UnicodeDecodeError, OSError, OverflowError, RecursionError) as err:
             raise _damaged(self.name) from err
 
-    def copy(self, target: Path) -> None:
-        """Write the files of this log into a directory, up to the last complete step.
+    def copy(self, target: int) -> None:
+        """Write the files of this log into an open directory, up to the last complete step.
 
         Raises:
-            OSError: a file is a link, or cannot be written.
+            OSError: a file is a link, is there already, or cannot be written.
         """
-        (target / f"{self.name}.steps").write_bytes(self._entries)
+        with open_new_file(f"{self.name}.steps", target) as steps:
+            steps.write(self._entries)
         with (
             open_plain(self._records, links=False)[0] as file,
-            (target / f"{self.name}.records").open("xb") as copy,
+            open_new_file(f"{self.name}.records", target) as copy,
         ):
             end = self._end(len(self) - 1) if len(self) else self._begin
             # A hole in a file has no end of a line.

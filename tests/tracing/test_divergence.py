@@ -15,7 +15,7 @@ import pytest
 
 from reprobuild.errors import InconclusiveError
 from reprobuild.trace.cause import classify
-from reprobuild.trace.command import TraceOptions, trace_command
+from reprobuild.trace.command import TraceOptions, save_logs, trace_command
 from reprobuild.trace.display import hide_in_findings
 from reprobuild.trace.divergence import Divergence, find_divergence
 from reprobuild.trace.line_comparison import Origin
@@ -25,6 +25,7 @@ from reprobuild.trace.strides import find_strides
 from reprobuild.trace.traced_run import TracedRun
 from reprobuild_runtime.trace.digests import digest_bytes
 from reprobuild_runtime.trace.log import TraceLog
+from tests.exchanges import MOMENTS, exchange
 
 Steps = Sequence[Sequence[Mapping[str, Any]]]
 
@@ -270,17 +271,37 @@ def test_a_log_that_changes_during_a_trace_is_refused(kind: str, tmp_path: Path)
     path.symlink_to("/etc/passwd") if kind == "link" else os.mkfifo(path)
     with pytest.raises(InconclusiveError, match="is not valid"):
         logs["main"].records(0)
-    (tmp_path / "copy").mkdir()
     with pytest.raises(OSError, match=r"."):
-        logs["main"].copy(tmp_path / "copy")
+        save_logs(TracedRun(folder=folder, logs=logs), tmp_path / "copy")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_logs_are_not_written_through_a_link_of_an_exchanged_directory(moment: str, tmp_path: Path) -> None:
+    """The very moment: the directory of a node is made, or opened, and another user exchanges it."""
+    folder = write(tmp_path / "1", [[operation("a", "b")]])
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    (shared / "trap").mkdir(parents=True)
+    victim.write_bytes(b"precious")
+    (shared / "trap" / "main.steps").symlink_to(victim)
+    run = TracedRun(folder=folder, logs=read_logs(folder))
+    with exchange(moment, "n1.trace", shared / "trap") as away:
+        if moment == "mkdir":
+            with pytest.raises(FileExistsError):
+                save_logs(run, shared / "n1.trace")
+        else:
+            save_logs(run, shared / "n1.trace")
+    assert victim.read_bytes() == b"precious"
+    if moment == "open":
+        assert sorted(path.name for path in away[0].iterdir()) == ["main.records", "main.steps"]
+    with pytest.raises(FileExistsError):
+        save_logs(run, shared / "n1.trace")
 
 
 def test_a_hole_in_a_log_is_not_copied(tmp_path: Path) -> None:
     folder = write(tmp_path / "1", [[operation("a", "b")]])
     whole = (folder / "main.records").read_bytes()
     os.truncate(folder / "main.records", 1 << 30)
-    (tmp_path / "copy").mkdir()
-    read_logs(folder)["main"].copy(tmp_path / "copy")
+    save_logs(TracedRun(folder=folder, logs=read_logs(folder)), tmp_path / "copy")
     assert (tmp_path / "copy" / "main.records").read_bytes() == whole
 
 
@@ -510,8 +531,7 @@ def test_a_log_from_elsewhere_is_compared_with_its_digests(tmp_path: Path) -> No
     with pytest.raises(InconclusiveError, match="main was ended in the middle of step 4") as ended:
         read_logs(folder)["main"].verify()
     assert ended.value.hint == "run the trace again, and let the command end by itself"
-    (tmp_path / "copy").mkdir()
-    read_logs(folder)["main"].copy(tmp_path / "copy")
+    save_logs(TracedRun(folder=folder, logs=read_logs(folder)), tmp_path / "copy")
     read_logs(tmp_path / "copy")["main"].verify()
 
 
