@@ -18,6 +18,7 @@ from reprobuild.infra.flock import machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.system import Artefact, Base, Deb
+from reprobuild.store import fetch as fetch_module
 from reprobuild.store.caches import Caches
 from reprobuild.store.fetch import fetch, list_artefacts
 from reprobuild.store.store import Store
@@ -294,6 +295,36 @@ def test_a_link_in_the_place_of_an_unfinished_download_leads_nothing_elsewhere(
     assert store.blob(wanted.sha256).read_bytes() == BODY
     assert outside.read_text() == "own"
     assert unfinished(store) == []
+
+
+@pytest.mark.parametrize(("kind", "ending"), [("server", ""), ("file", ""), ("cache", ".copy")])
+def test_a_link_that_takes_the_place_of_an_unfinished_download_is_not_written_through(
+    kind: str, ending: str, tmp_path: Path, served: Served, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The very moment: the path was looked at, and another member of a shared store puts a link there."""
+    local, cache, outside = tmp_path / "x-1-0.conda", tmp_path / "cache", tmp_path / "outside"
+    local.write_bytes(BODY)
+    outside.write_text("own")
+    cache.mkdir()
+    if kind == "cache":
+        (cache / local.name).write_bytes(BODY)
+    wanted = artefact(local.as_uri() if kind == "file" else served.give("/x", BODY), BODY, name=local.name)
+    honest = fetch_module._remove_unusable
+
+    def look(path: Path, size: int) -> None:
+        honest(path, size)
+        if path.name == f"{wanted.sha256}.{machine_name()}{ending}":
+            path.symlink_to(outside)
+
+    monkeypatch.setattr(fetch_module, "_remove_unusable", look)
+    if kind == "server":
+        with pytest.raises(OSError, match="symbolic links") as caught:
+            fetch([wanted], store, Net(), caches=Caches(conda=(cache,)))
+        assert str(caught.value.filename).startswith(str(store.root / "partial"))
+    else:
+        assert fetch([wanted], store, Net(), caches=Caches(conda=(cache,))) == 1
+        assert store.blob(wanted.sha256).read_bytes() == BODY
+    assert outside.read_text() == "own"
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "large", "largest"])

@@ -19,6 +19,7 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.infra.atomic import add_path_to_errors
+from reprobuild.infra.directory_fd import replace_file
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.system import Artefact
 
@@ -115,7 +116,7 @@ def _copy(path: Path, artefact: Artefact, part: Path) -> bool:
             return False
         digest = hashlib.sha256()
         part.parent.mkdir(parents=True, exist_ok=True)
-        with add_path_to_errors(part), part.open("wb") as target:
+        with add_path_to_errors(part), replace_file(part) as target:
             while rest > 0 and (chunk := _read(source, min(CHUNK, rest))):
                 target.write(chunk)
                 digest.update(chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -12,11 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.flock import try_lock
+from reprobuild.infra.atomic import PrivateDirectory, open_private_directory
+from reprobuild.infra.flock import machine_name, try_lock
 from reprobuild_portable.host import fcntl, host
 
 _PATIENCE, _POLL = 60, 0.1  # seconds
 _OPENED = ("in-use", "key")  # files that are opened without following a link
+_DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_CLOEXEC
+_CHOOSE = "or choose another directory with `--store`; the whole store may stand behind a link"
 
 
 class StoreDirectory:
@@ -84,10 +88,70 @@ class StoreDirectory:
                 if link is not None:
                     raise FetchError(
                         f"{link} in the store is a link, and no program puts one there",
-                        hint="remove the link, or choose another directory with `--store`; the whole store may stand "
-                        "behind a link",
+                        hint=f"remove the link, {_CHOOSE}",
                     )
             self._checked = True
+
+    @contextlib.contextmanager
+    def open_folder(self, *steps: str) -> Iterator[int]:
+        """Yield the descriptor of a directory in the store; a missing one is made.
+
+        No link in the store is followed: in a shared store, a member can put one there at any moment.
+
+        Args:
+            steps: the names of directories, each in the former one.
+
+        Raises:
+            FetchError: a link or a file is at the path of a directory.
+        """
+        try:
+            number = host.open(self.root, _DIRECTORY)
+        except FileNotFoundError:
+            self.make()
+            number = host.open(self.root, _DIRECTORY)
+        place = self.root
+        try:
+            for step in steps:
+                place /= step
+                lower = _enter(number, step, place)
+                host.close(number)
+                number = lower
+            yield number
+        finally:
+            host.close(number)
+
+    @contextlib.contextmanager
+    def open_scratch(self) -> Iterator[PrivateDirectory]:
+        """Yield a private directory inside the store, with its descriptor.
+
+        It is removed afterwards, with those of killed processes.
+        """
+        self._hold(make=True)
+        with open_private_directory(self.root / "tmp", prefix=f"{machine_name()}.") as folder:
+            yield folder
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Yield the path of an `open_scratch` directory, for programs that take no descriptor.
+
+        In a shared store, the sticky bit of `tmp` keeps members from exchanging it.
+        """
+        with self.open_scratch() as folder:
+            yield folder.path
+
+    @contextlib.contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """Yield a `scratch` directory for files of an image.
+
+        A shared store gives new files the rights and the group of its members. Here they get those that programs give
+        them, and the user's own group, because a namespace may have no other.
+        """
+        with self.scratch() as scratch:
+            folder = scratch / "w"
+            folder.mkdir()
+            if self.shared:
+                stop_inheritance(folder)
+            yield folder
 
     @property
     def shared(self) -> bool:
@@ -151,6 +215,28 @@ class StoreDirectory:
                 return False
             else:
                 return True
+
+
+def _enter(above: int, name: str, place: Path) -> int:
+    """Return the descriptor of a directory in an open one; a missing one is made.
+
+    `place` is its path.
+    """
+    try:
+        try:
+            return host.open(name, _DIRECTORY | host.O_NOFOLLOW, dir_fd=above)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):  # another process makes it
+                host.mkdir(name, dir_fd=above)
+            return host.open(name, _DIRECTORY | host.O_NOFOLLOW, dir_fd=above)
+    except OSError as err:
+        err.filename = str(place)
+        if err.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise FetchError(
+            f"{place} in the store is a link or a file, and no program puts one there",
+            hint=f"remove it, {_CHOOSE}",
+        ) from None
 
 
 def stop_inheritance(folder: Path) -> None:

@@ -134,7 +134,7 @@ def record_lock(lock: Lock, path: Path, store: Store, run: str = "", *, whole: b
     place = _record_path(path, store)
     try:
         store.make()
-        with hold_file_lock(place.with_suffix(".lock"), CancelToken()), store.scratch() as folder:
+        with hold_file_lock(place.with_suffix(".lock"), CancelToken()):
             former = _read_record(place)
             same = former is not None and former.digest == lock.digest
             runs: Mapping[str, Used] = former.runs if former is not None and same else {}
@@ -143,9 +143,7 @@ def record_lock(lock: Lock, path: Path, store: Store, run: str = "", *, whole: b
             )
             new = record_of(lock, path, {**runs, **used})
             if new != former:
-                part = folder / "kept"
-                part.write_bytes(msgspec.json.encode(new, order="deterministic"))
-                part.replace(place)
+                store.keep_file(place, msgspec.json.encode(new, order="deterministic"))
     except OSError as err:
         if err.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO
 
 from reprobuild.errors import BuildError
-from reprobuild.infra.atomic import add_path_to_errors
 from reprobuild.infra.tar.entries import CHUNK
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.tar.writing import TarWriter
@@ -116,11 +115,12 @@ def _store_missing(
         if _copy(source, None, size) not in missing:
             return ""
         source.seek(0)
-        with store.scratch() as folder:
-            part = folder / "taken"
-            with add_path_to_errors(part), part.open("wb") as target:
-                digest = _copy(source, target, size)
-            return store.adopt(part, digest) if digest in missing else ""  # changed since the first reading
+        with store.open_scratch() as scratch, scratch.open_new("taken") as target:
+            digest = _copy(source, target, size)
+            if digest not in missing:  # changed since the first reading
+                return ""
+            store.adopt_new(scratch, "taken", target, digest)
+            return digest
 
 
 def _is_hole(source: IO[bytes], size: int) -> bool:

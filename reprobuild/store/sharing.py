@@ -68,12 +68,12 @@ def share(store: Store, group: str) -> None:
     root = host.open(store.root, _DIRECTORY)
     try:
         place = _Place(store.root, root, number, host.fstat(root).st_uid)
-        _share(place)
+        _share(place, sticky=True)
         for name in _FOLDERS:
             with contextlib.suppress(FileExistsError):
                 host.mkdir(name, dir_fd=root)
             with _open_directory(place, name) as folder:
-                _share(folder)
+                _share(folder, sticky=name == "tmp")
                 for inner in sorted(_list_names(folder, directories=True)) if name in _NESTED else ():
                     with _open_directory(folder, inner) as deep:
                         _share(deep)
@@ -258,15 +258,17 @@ def _list_names(place: _Place, *, directories: bool) -> list[str]:
     return [entry.name for entry in children if kind(entry, follow_symlinks=False)]
 
 
-def _share(place: _Place) -> None:
+def _share(place: _Place, *, sticky: bool = False) -> None:
     """Give the group an open directory and the files in it.
+
+    In a `sticky` one, a member cannot exchange or remove what others made.
 
     Blobs are left out, because no user writes to them.
 
     Files that members made since the store was shared belong to the group already.
     """
     if host.fstat(place.number).st_uid == place.owner:
-        _open(place.number, place.path, place.group)
+        _open(place.number, place.path, place.group, 0o3770 if sticky else 0o2770)
     if "blobs" in place.path.parts[-2:]:
         return
     for name in _list_names(place, directories=False):
@@ -282,9 +284,9 @@ def _share(place: _Place) -> None:
             host.close(number)
 
 
-def _open(folder: int, path: Path, group: int) -> None:
+def _open(folder: int, path: Path, group: int, mode: int = 0o2770) -> None:
     os.fchown(folder, -1, group)
-    host.fchmod(folder, 0o2770)
+    host.fchmod(folder, mode)
     try:
         os.setxattr(folder, "system.posix_acl_default", _ACL)
     except OSError as err:

@@ -25,17 +25,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from msgspec import Struct
 
 from reprobuild.errors import FetchError
-from reprobuild.infra.atomic import private_directory
-from reprobuild.infra.flock import machine_name
+from reprobuild.infra.atomic import PrivateDirectory
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Sha256
 from reprobuild.store.blob_hash import hash_open, is_still
-from reprobuild.store.directory import StoreDirectory, stop_inheritance
+from reprobuild.store.directory import StoreDirectory
 from reprobuild.store.keyring import StoreKeyring, keyring
 from reprobuild.store.signature import is_private, make_key, read_key, sign, verify
 from reprobuild_portable.hashing import hash_file
@@ -202,30 +201,6 @@ class Store(StoreDirectory):
             )
         self._verified.add(sha256)
 
-    @contextlib.contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """Yield a private directory inside the store.
-
-        It is removed afterwards, with those of killed processes.
-        """
-        self._hold(make=True)
-        with private_directory(self.root / "tmp", prefix=f"{machine_name()}.") as folder:
-            yield folder
-
-    @contextlib.contextmanager
-    def workspace(self) -> Iterator[Path]:
-        """Yield a `scratch` directory for files of an image.
-
-        A shared store gives new files the rights and the group of its members. Here they get those that programs give
-        them, and the user's own group, because a namespace may have no other.
-        """
-        with self.scratch() as scratch:
-            folder = scratch / "w"
-            folder.mkdir()
-            if self.shared:
-                stop_inheritance(folder)
-            yield folder
-
     def adopt(self, path: Path, sha256: str | None = None) -> str:
         """Move a finished file into the store; return its sha256.
 
@@ -236,19 +211,33 @@ class Store(StoreDirectory):
             sha256: its hash, if the caller computed it while writing.
         """
         digest = sha256 or hash_file(path)
-        target = self.blob(digest)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        number = host.open(
-            path, host.O_RDONLY | host.O_NOFOLLOW
-        )  # members of a shared store write to `partial`, too
+        # Members of a shared store write to `partial`, too.
+        number = host.open(path, host.O_RDONLY | host.O_NOFOLLOW | host.O_NONBLOCK)
         try:
             host.fchmod(number, 0o444)
         finally:
             host.close(number)
-        path.replace(target)
+        with self.open_folder("blobs", self.blob(digest).parent.name) as folder:
+            host.replace(path, digest, dst_dir_fd=folder)
         self._verified.add(digest)
         self._blobs.add(digest)
         return digest
+
+    def adopt_new(self, scratch: PrivateDirectory, name: str, file: IO[bytes], sha256: str) -> None:
+        """Move a new file into the store.
+
+        Args:
+            scratch: an `open_scratch` directory.
+            name: of a file in it.
+            file: the file, open for writing; it is closed.
+            sha256: its hash (hex).
+        """
+        host.fchmod(file.fileno(), 0o444)
+        file.close()
+        with self.open_folder("blobs", self.blob(sha256).parent.name) as folder:
+            scratch.move(name, sha256, folder)
+        self._verified.add(sha256)
+        self._blobs.add(sha256)
 
     def add(self, content: bytes) -> str:
         """Keep bytes, and return their sha256.
@@ -262,10 +251,10 @@ class Store(StoreDirectory):
             if read_plain(self.blob(digest), len(content)) == content:
                 self._verified.add(digest)
                 return digest
-        with self.scratch() as folder:
-            path = folder / "blob"
-            path.write_bytes(content)
-            return self.adopt(path, digest)
+        with self.open_scratch() as scratch, scratch.open_new("blob") as file:
+            file.write(content)
+            self.adopt_new(scratch, "blob", file, digest)
+        return digest
 
     def recall(self, key: str) -> Any | None:
         """Return the value that `remember` kept under a key, or None.
@@ -328,8 +317,11 @@ class Store(StoreDirectory):
         if self._key is None:
             self._here[str(path)] = content
             return
-        with self.scratch() as folder:
-            part = folder / path.name
-            part.write_bytes(sign(self._key, path.name, content))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part.replace(path)
+        self.keep_file(path, sign(self._key, path.name, content))
+
+    def keep_file(self, path: Path, content: bytes) -> None:
+        """Write a file of the store, outside of `blobs`; no link in the store is followed."""
+        *above, name = path.relative_to(self.root).parts
+        with self.open_scratch() as scratch, self.open_folder(*above) as folder:
+            scratch.write(name, content)
+            scratch.move(name, name, folder)

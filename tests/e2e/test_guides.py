@@ -230,7 +230,7 @@ def test_for_operators(env: dict[str, str], tmp_path: Path) -> None:
     private = {**env, "XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_DATA_HOME": str(tmp_path / "data")}
     yours = {"GROUP": group, "STORE": tmp_path / "store"}
     run_guide(guide("operators"), tmp_path, {"here": here(private)}, yours)
-    assert (tmp_path / "store").stat().st_mode & 0o7777 == 0o2770
+    assert (tmp_path / "store").stat().st_mode & 0o7777 == 0o3770
 
 
 @pytest.mark.long

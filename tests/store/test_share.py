@@ -13,19 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from reprobuild.errors import UsageError
+from reprobuild.errors import FetchError, UsageError
+from reprobuild.image.layers.blobs import keep_layer
+from reprobuild.infra.flock import machine_name
 from reprobuild.infra.http.client import Net
 from reprobuild.lock.system import Artefact
 from reprobuild.realise.rootfs import provide_root
 from reprobuild.store import sharing
 from reprobuild.store.fetch import fetch
 from reprobuild.store.keyring import StoreKeyring
+from reprobuild.store.roots import record_lock
 from reprobuild.store.sharing import join, share
 from reprobuild.store.signature import sign, stored_key
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
+from tests.exchanges import MOMENTS, exchange
+from tests.image.made import Made, make_tar
 from tests.image.made import folder as directory
-from tests.image.made import make_tar
 
 ALICE, BOB, EVE = 12345, 12346, 12347
 
@@ -295,6 +299,77 @@ def test_a_link_that_takes_a_place_meanwhile_is_not_followed(
     with pytest.raises(UsageError, match="partial is a link or a file"):
         share(store, group)
     assert victim.stat().st_mode & 0o7777 == 0o700
+
+
+WRITES: dict[str, tuple[str, Callable[[Store, Path], object]]] = {
+    "add": ("blob", lambda store, _: store.add(b"of alice")),
+    "keep_signed": ("k", lambda store, _: store.remember("k", 1)),
+    "record_lock": ("kept", lambda store, above: record_lock(Made(above / "made").lock(), above / "lock", store)),
+    "keep_layer": (
+        "layer",
+        lambda store, _: keep_layer(lambda sink: [sink.write(b"x")][1:], "x", store, 1),  # type: ignore[arg-type]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", WRITES)
+def test_no_file_is_written_through_a_link_of_another_member(name: str, moment: str, place: Path) -> None:
+    """The very moment: the directory for unfinished work is made, or opened, and a member exchanges it."""
+    store = Store(place / "store")
+    share(store, grp.getgrgid(os.getgid()).gr_name)
+    part, task = WRITES[name]
+    victim, trap = place / "victim", store.root / "tmp" / "trap"
+    victim.write_bytes(b"precious")
+    victim.chmod(0o600)
+    trap.mkdir()
+    (trap / part).symlink_to(victim)
+    with exchange(moment, f"{machine_name()}.", trap):
+        if moment == "open" or name == "record_lock":  # which passes over a store that cannot be written to
+            task(store, place)
+        else:
+            with pytest.raises(PermissionError, match="another user exchanged a directory"):
+                task(store, place)
+    assert (victim.read_bytes(), victim.stat().st_mode & 0o777) == (b"precious", 0o600)
+    if moment == "open":
+        assert [path for path in (place / "store").rglob("*") if path.is_symlink()] == [
+            next(store.root.glob(f"tmp/*/{part}"))
+        ]
+
+
+@pytest.mark.parametrize("name", ["blobs", "made", "kept"])
+def test_no_file_is_moved_through_a_link_of_another_member(name: str, place: Path) -> None:
+    """The link is put there after the store was looked at."""
+    store, victim = Store(place / "store"), place / "victim"
+    share(store, grp.getgrgid(os.getgid()).gr_name)
+    store.add(b"first")
+    victim.mkdir()
+    folder = store.root / name
+    folder = folder / hashlib.sha256(b"of alice").hexdigest()[:2] if name == "blobs" else folder
+    if folder.exists():
+        folder.rename(place / "away")
+    folder.symlink_to(victim)
+    task = {"blobs": "add", "made": "keep_signed", "kept": "record_lock"}[name]
+    with pytest.raises(FetchError, match=f"{folder.name} in the store is a link or a file") as caught:
+        WRITES[task][1](store, place)
+    assert caught.value.hint == (
+        "remove it, or choose another directory with `--store`; the whole store may stand behind a link"
+    )
+    assert list(victim.iterdir()) == []
+
+
+def test_members_cannot_exchange_the_unfinished_work_of_another(place: Path) -> None:
+    """Most programs write there by path."""
+    store, group = Store(place / "store"), grp.getgrgid(os.getgid())
+    share(store, group.gr_name)
+
+    def exchanges(path: Path) -> Callable[[], object]:
+        return lambda: path.rename(path.with_name("away"))
+
+    with store.scratch() as folder:
+        assert does(BOB, group.gr_gid, exchanges(folder)) == errno.EPERM
+        assert does(BOB, group.gr_gid, exchanges(store.root / "tmp")) == errno.EPERM
+    assert does(BOB, group.gr_gid, lambda: (store.root / "tmp" / "x").mkdir()) == 0
 
 
 def test_the_document_names_store_and_group(place: Path) -> None:

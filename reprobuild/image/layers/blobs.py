@@ -161,12 +161,11 @@ def keep_layer(write: Callable[[LayerWriter], list[TarEntry]], title: str, store
 
     `write` writes the tar, and returns its listing.
     """
-    with store.scratch() as folder:
-        path = folder / "layer"
-        with path.open("wb") as target, LayerWriter(target, level) as sink:
+    with store.open_scratch() as scratch, scratch.open_new("layer") as target:
+        with LayerWriter(target, level) as sink:
             listing = write(sink)
             diff_id, blob, size = sink.finish()
-        store.adopt(path, blob)
+        store.adopt_new(scratch, "layer", target, blob)
     digest = store.add(encode_listing(listing))
     return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=digest)
 
@@ -183,13 +182,16 @@ def copy_layer(tar: str, title: str, store: Store, level: int = LEVEL, *, afresh
     path = store.verified(tar, title)
     known = None if afresh else recall_listing(tar, store)
     listing = known or keep_listing(tar, _list_entries(path, title), store)
-    with store.scratch() as folder, path.open("rb") as stream:
-        layer = folder / "layer"
-        with layer.open("wb") as target, LayerWriter(target, level, known=tar) as sink:
+    with (
+        store.open_scratch() as scratch,
+        path.open("rb") as stream,
+        scratch.open_new("layer") as target,
+    ):
+        with LayerWriter(target, level, known=tar) as sink:
             while chunk := stream.read(CHUNK):
                 sink.write(chunk)
             diff_id, blob, size = sink.finish()
-        store.adopt(layer, blob)
+        store.adopt_new(scratch, "layer", target, blob)
     return Layer(title=title, diff_id=diff_id, blob=blob, size=size, listing=listing)
 
 

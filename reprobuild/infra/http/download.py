@@ -13,6 +13,7 @@ from requests.structures import CaseInsensitiveDict
 from reprobuild.errors import FetchError
 from reprobuild.infra.atomic import add_path_to_errors
 from reprobuild.infra.cancel import CancelToken
+from reprobuild.infra.directory_fd import append_to_file
 from reprobuild.infra.http.model import CHUNK, OTHER, PACKED, PAGE, WrongSizeError
 from reprobuild.infra.http.retry import RetryableError, RetryPolicy
 from reprobuild.infra.http.stream import StreamInterruptedError, read_body
@@ -102,7 +103,7 @@ class Download:
         if total is not None and total > self._most:
             raise self._endless()
         self._etag = response.headers.get("ETag", "")
-        with add_path_to_errors(self._part), self._part.open("ab") as stream:
+        with add_path_to_errors(self._part), append_to_file(self._part) as stream:
             try:
                 for piece in read_body(
                     response, CHUNK, self._manners, self._manners.least_of_file, self._halt, decode=False

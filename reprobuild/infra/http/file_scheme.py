@@ -13,6 +13,7 @@ from pathlib import Path
 
 from reprobuild.errors import FetchError
 from reprobuild.infra.atomic import FULL, add_path_to_errors
+from reprobuild.infra.directory_fd import replace_file
 from reprobuild.infra.http.model import CHUNK, OTHER, NotFoundError, Page, WrongSizeError
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild_portable.hashing import hash_stream
@@ -104,7 +105,7 @@ def copy_local(url: str, part: Path, progress: Callable[[int], None], size: int,
     digest = hashlib.sha256()
     try:
         source, rest = open_plain(local_path(url), links=True)
-        with source, add_path_to_errors(part), part.open("wb") as target:
+        with source, add_path_to_errors(part), replace_file(part) as target:
             if rest > most or (size and rest != size):
                 raise WrongSizeError(
                     f"{local_path(url)} has {rest} bytes, and {size or most} are expected", hint=OTHER
