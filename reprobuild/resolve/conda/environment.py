@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from reprobuild.ecosystems.conda.package import Facts, activated_variables
+from reprobuild.ecosystems.conda.package import activated_variables
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.system import PREFIX, EnvVar
-from reprobuild.resolve.conda.files import Chosen
+from reprobuild.resolve.conda.freeze_lines import LocatedPackage
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.environment.environment import read_environment_rules
 from reprobuild.resolve.environment.triage import EnvDecision
-from reprobuild.snapshot.model import Snapshot, SourceLocation, Variable
+from reprobuild.snapshot.model import Snapshot, Variable
 from reprobuild_portable import secrets
 
 # The other variables of `conda activate` (the name and the depth of shells) belong to the session.
@@ -99,14 +99,11 @@ def _make_resolution(variable: Variable, why: str) -> Resolution:
     )  # fmt: skip
 
 
-def find_activation_variables(
-    chosen: dict[SourceLocation, Chosen], facts: dict[SourceLocation, Facts], context: ResolveContext
-) -> dict[str, str]:
+def find_activation_variables(packages: Iterable[LocatedPackage], context: ResolveContext) -> dict[str, str]:
     """Return {variable: package} of scripts that run at activation."""
     variables: dict[str, str] = {}
-    for place, choice in chosen.items():
-        path = context.store.verified(choice.file.sha256, choice.file.filename)
-        variables |= dict.fromkeys(
-            activated_variables(path, choice.file.filename, facts[place]), choice.file.filename
-        )
+    for package in packages:
+        file = package.choice.file
+        path = context.store.verified(file.sha256, file.filename)
+        variables |= dict.fromkeys(activated_variables(path, file.filename, package.facts), file.filename)
     return variables

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import is_named
+from reprobuild.ecosystems.conda.package import Facts
 from reprobuild.ecosystems.pypi.versions import same_version
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.lock.requirements import UNLISTED
@@ -17,31 +19,40 @@ from reprobuild.snapshot.model import CapturedCondaPackage, Requirement, Snapsho
 from reprobuild.snapshot.parsers.conda_list import PYPI
 
 
+class LocatedPackage(Struct, frozen=True, kw_only=True):
+    """A package of conda's lists, its file, and the facts in the file.
+
+    A list in flow style has several packages at one place, so a place identifies none of them.
+    """
+
+    captured: CapturedCondaPackage
+    choice: Chosen
+    facts: Facts
+
+
 class CoveredLines:
     """The lines of the freeze that conda's packages cover.
 
-    `others` are left for pip's own wheels. `replaced` are those of them that pip installed over a package, by its
-    place. `distributions` are {project: version} of the packages that no line replaces.
+    `others` are left for pip's own wheels. `replaced` are those of them that pip installed over a package, by the
+    package. `distributions` are {project: version} of the packages that no line replaces.
 
     Args:
-        distributions: {name: version} of each package, by its place.
-        packages: those of conda's lists.
+        packages: those of conda's lists that have a file.
         of_pip: the names of pip's packages in these lists.
         lines: those of the freeze, and of `list_unfrozen_lines`.
     """
 
     def __init__(
-        self, distributions: Mapping[SourceLocation, Mapping[str, str]], packages: Sequence[CapturedCondaPackage],
-        of_pip: Collection[str], lines: Sequence[Requirement],
-    ) -> None:  # fmt: skip
+        self, packages: Sequence[LocatedPackage], of_pip: Collection[str], lines: Sequence[Requirement]
+    ) -> None:
         by_name = {
             canonicalize_name(name): (package, version)
             for package in packages
-            for name, version in distributions.get(package.place, {}).items()
+            for name, version in package.facts.distributions.items()
         }
         self.others: list[Requirement] = []
-        self._covered: list[tuple[Requirement, CapturedCondaPackage]] = []
-        self.replaced: dict[SourceLocation, Requirement] = {}
+        self._covered: list[tuple[Requirement, LocatedPackage]] = []
+        self.replaced: dict[CapturedCondaPackage, Requirement] = {}
         self.distributions = {str(name): version for name, (_, version) in by_name.items()}
         for line in lines:
             name = canonicalize_name(line.name)
@@ -50,15 +61,15 @@ class CoveredLines:
                 self.others.append(line)
             elif line.kind in ("editable", "vcs") or name in of_pip or not _is_same_package(line, version):
                 self.others.append(line)
-                self.replaced[package.place] = line
+                self.replaced[package.captured] = line
                 self.distributions.pop(name)
             else:
                 self._covered.append((line, package))
 
-    def rulings(self, chosen: Mapping[SourceLocation, Chosen]) -> Iterator[Resolution]:
+    def rulings(self) -> Iterator[Resolution]:
         """Yield a resolution for each line covered by a conda package."""
         for line, package in self._covered:
-            reason = f"of conda: {chosen[package.place].file.filename} ({package.place})"
+            reason = f"of conda: {package.choice.file.filename} ({package.captured.place})"
             yield make_resolution(line, "pinned", reason, "conda")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
@@ -28,6 +29,7 @@ from reprobuild.resolve.conda.environment import find_activation_variables
 from reprobuild.resolve.conda.files import Chosen, CondaFiles, CondaRefusedError
 from reprobuild.resolve.conda.freeze_lines import (
     CoveredLines,
+    LocatedPackage,
     list_unfrozen_lines,
     resolve_package,
     resolve_pip_packages,
@@ -44,11 +46,19 @@ _GLIBC = re.compile(r"__glibc\s*>=?\s*(\d+)\.(\d+)")
 Glibc = tuple[int, int]
 
 
+class GlibcNeed(NamedTuple):
+    """The oldest glibc for a package, and the package's place and name."""
+
+    place: SourceLocation
+    name: str
+    glibc: Glibc
+
+
 class Conda(Struct, frozen=True, kw_only=True):
     """The conda packages of the image, and the lines left for wheels.
 
     `rulings` has one for each package of conda's lists, and one for each line of the freeze that a package of conda
-    covers; `lines` are the others. `needs` is the oldest glibc for each package, by its place, if it states one.
+    covers; `lines` are the others. `needs` is the oldest glibc for each package that states one.
     `activated` are {variable: package} that scripts of packages set when the environment is activated. `distributions`
     are {project: version} of the packages' projects that no line of `lines` replaces. `lost` has an error for each
     unavailable channel or file; then `packages` is empty.
@@ -58,7 +68,7 @@ class Conda(Struct, frozen=True, kw_only=True):
     rulings: tuple[Resolution, ...]
     lines: tuple[Requirement, ...]
     interpreter: Interpreter
-    needs: dict[SourceLocation, tuple[str, Glibc]] = {}
+    needs: tuple[GlibcNeed, ...] = ()
     activated: dict[str, str] = {}
     distributions: dict[str, str] = {}
     lost: tuple[FetchError, ...] = ()
@@ -68,15 +78,17 @@ class Conda(Struct, frozen=True, kw_only=True):
 
         `glibc` is that of the base.
         """
-        for place, (name, needed) in self.needs.items():
-            if needed > glibc:
-                reason = f"it needs glibc {needed[0]}.{needed[1]}, and the base has {glibc[0]}.{glibc[1]}"
-                yield resolve_package(place, name, "unresolved", reason, "newer-library")
+        for need in self.needs:
+            if need.glibc > glibc:
+                reason = (
+                    f"it needs glibc {need.glibc[0]}.{need.glibc[1]}, and the base has {glibc[0]}.{glibc[1]}"
+                )
+                yield resolve_package(need.place, need.name, "unresolved", reason, "newer-library")
 
     @property
     def glibc(self) -> tuple[Glibc, str]:
         """The oldest glibc for all packages, and the evidence."""
-        needs = ((needed, f"conda's {name}, {place}") for place, (name, needed) in self.needs.items())
+        needs = ((need.glibc, f"conda's {need.name}, {need.place}") for need in self.needs)
         return max(needs, default=((0, 0), "nothing tells one"))
 
 
@@ -118,31 +130,24 @@ def resolve_conda(
     if lost:
         names = {canonicalize_name(package.name) for package in packages}
         return Conda(
-            packages=(), rulings=(*resolve_pip_packages(snapshot, drop), *refused.values()), lost=lost,
+            packages=(), rulings=(*resolve_pip_packages(snapshot, drop), *refused), lost=lost,
             lines=tuple(line for line in lines if canonicalize_name(line.name) not in names),
             interpreter=_conda_interpreter(python, minor, None, packages),
         )  # fmt: skip
-    fetch([choice.file for choice in chosen.values()], context.store, context.net, context.progress)
-    with ThreadPoolExecutor(WORKERS) as pool:
-        read = list(pool.map(lambda choice: _package_facts(choice, context), chosen.values()))
-    facts = dict(zip(chosen, read, strict=True))
+    located = _read_packages(chosen, context)
     of_pip = {canonicalize_name(package.name) for package in snapshot.conda if package.channel == PYPI}
-    distributions = {place: package_facts.distributions for place, package_facts in facts.items()}
-    covered = CoveredLines(distributions, packages, of_pip, [*lines, *list_unfrozen_lines(snapshot, drop)])
+    covered = CoveredLines(located, of_pip, [*lines, *list_unfrozen_lines(snapshot, drop)])
     rulings = [
-        *resolve_pip_packages(snapshot, drop),
-        *(refused[package.place] for package in packages if package.place in refused),
-        *(_pin_package(package, chosen[package.place], facts[package.place], covered)
-          for package in packages if package.place in chosen),
-        *covered.rulings(chosen),
+        *resolve_pip_packages(snapshot, drop), *refused,
+        *(_pin_package(package, covered) for package in located), *covered.rulings(),
     ]  # fmt: skip
-    interpreter = _conda_interpreter(python, minor, chosen.get(python.place), packages)
+    of_python = next((choice for package, choice in chosen if package == python), None)
     return Conda(
-        packages=tuple(_conda_package(choice, facts[place]) for place, choice in chosen.items()),
-        rulings=tuple(rulings), lines=tuple(covered.others), interpreter=interpreter,
-        needs={place: (package_facts.index.name, needed) for place, package_facts in facts.items()
-               if (needed := _required_glibc(package_facts))},
-        activated=find_activation_variables(chosen, facts, context), distributions=covered.distributions,
+        packages=tuple(_conda_package(package) for package in located), rulings=tuple(rulings),
+        lines=tuple(covered.others), interpreter=_conda_interpreter(python, minor, of_python, packages),
+        needs=tuple(GlibcNeed(package.captured.place, package.facts.index.name, needed)
+                    for package in located if (needed := _required_glibc(package.facts))),
+        activated=find_activation_variables(located, context), distributions=covered.distributions,
     )  # fmt: skip
 
 
@@ -180,13 +185,13 @@ def _choose_files(
     meaning: ChannelResolver,
     platform: str,
     context: ResolveContext,
-) -> tuple[dict[SourceLocation, Chosen], dict[SourceLocation, Resolution], tuple[FetchError, ...]]:
-    """Return files, resolutions of refused packages, and errors.
+) -> tuple[list[tuple[CapturedCondaPackage, Chosen]], list[Resolution], tuple[FetchError, ...]]:
+    """Return packages with their files, resolutions of refused packages, and errors.
 
-    There is an error for each place that does not answer.
+    Each package has one of them. Equal errors, of a channel that does not answer, are one.
     """
-    chosen: dict[SourceLocation, Chosen] = {}
-    refused: dict[SourceLocation, Resolution] = {}
+    chosen: list[tuple[CapturedCondaPackage, Chosen]] = []
+    refused: list[Resolution] = []
     lost: dict[str, FetchError] = {}
     with context.store.scratch() as scratch:
         files = CondaFiles(meaning, platform, Repodata(context.net, scratch), context.net, context.store)
@@ -205,24 +210,35 @@ def _choose_files(
         with ThreadPoolExecutor(WORKERS) as pool:
             for package, result in zip(packages, pool.map(find, packages), strict=True):
                 if isinstance(result, Chosen):
-                    chosen[package.place] = result
+                    chosen.append((package, result))
                 elif isinstance(result, Resolution):
-                    refused[package.place] = result
+                    refused.append(result)
                 else:
                     lost.setdefault(str(result), result)
     return chosen, refused, tuple(lost.values())
 
 
-def _package_facts(chosen: Chosen, context: ResolveContext) -> Facts:
-    filename = chosen.file.filename
-    return read_facts(context.store.verified(chosen.file.sha256, filename), filename)
+def _read_packages(
+    chosen: Sequence[tuple[CapturedCondaPackage, Chosen]], context: ResolveContext
+) -> list[LocatedPackage]:
+    """Fetch the files of packages, and read their facts."""
+    fetch([choice.file for _, choice in chosen], context.store, context.net, context.progress)
+
+    def read(pair: tuple[CapturedCondaPackage, Chosen]) -> LocatedPackage:
+        file = pair[1].file
+        facts = read_facts(context.store.verified(file.sha256, file.filename), file.filename)
+        return LocatedPackage(captured=pair[0], choice=pair[1], facts=facts)
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(read, chosen))
 
 
-def _conda_package(chosen: Chosen, facts: Facts) -> CondaPackage:
+def _conda_package(package: LocatedPackage) -> CondaPackage:
+    index, choice = package.facts.index, package.choice
     return CondaPackage(
-        name=facts.index.name, version=facts.index.version, build=facts.index.build, subdir=chosen.subdir,
-        channel=chosen.channel, file=chosen.file,
-        distributions=tuple(sorted(_project_names(facts.distributions))),
+        name=index.name, version=index.version, build=index.build, subdir=choice.subdir,
+        channel=choice.channel, file=choice.file,
+        distributions=tuple(sorted(_project_names(package.facts.distributions))),
     )  # fmt: skip
 
 
@@ -239,14 +255,13 @@ def _required_glibc(facts: Facts) -> Glibc | None:
     return max(((int(match[1]), int(match[2])) for match in needs), default=None)
 
 
-def _pin_package(
-    package: CapturedCondaPackage, chosen: Chosen, facts: Facts, covered: CoveredLines
-) -> Resolution:
-    line = covered.replaced.get(package.place)
-    reason = chosen.reason
-    if "pre-link" in facts.scripts:
+def _pin_package(package: LocatedPackage, covered: CoveredLines) -> Resolution:
+    captured = package.captured
+    line = covered.replaced.get(captured)
+    reason = package.choice.reason
+    if "pre-link" in package.facts.scripts:
         reason += "; its script that conda runs before linking is not run"
     if line is not None:
         reason += f"; pip installed {line.name} over it ({line.place}), and conda's record of it goes"
-        return resolve_package(package.place, package.name, "excluded", reason, "conda")
-    return resolve_package(package.place, package.name, "pinned", reason, "conda")
+        return resolve_package(captured.place, captured.name, "excluded", reason, "conda")
+    return resolve_package(captured.place, captured.name, "pinned", reason, "conda")
