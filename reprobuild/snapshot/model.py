@@ -130,9 +130,10 @@ class CapturedCondaPackage(Struct, frozen=True, kw_only=True):
 class CondaRequest(Struct, frozen=True, kw_only=True):
     """A package that a file asks conda for.
 
-    `text` is the requirement in conda's form, without credentials; `version` is set if it is a version without
-    conditions. `channels` are those of the whole file. `is_open` is False for a Python and for installers that the
-    image has without conda, too.
+    `text` is the requirement in conda's form, without credentials, and fit to print; `digest` is the sha256 of the
+    whole requirement before that, or empty if a secret was removed from it. `version` is set if it is a version without
+    conditions. `channels` are those of the whole file, and `nodefaults` is whether they exclude all others. `is_open`
+    is False for a Python and for installers that the image has without conda, too.
     """
 
     place: SourceLocation
@@ -141,6 +142,8 @@ class CondaRequest(Struct, frozen=True, kw_only=True):
     version: str | None = None
     channels: tuple[str, ...] = ()
     is_open: bool = True
+    digest: str = ""
+    nodefaults: bool = False
 
 
 class ReportedValue(Struct, frozen=True, kw_only=True):

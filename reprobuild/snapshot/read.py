@@ -43,7 +43,9 @@ _BESIDE = re.compile(r"reprobuild\.yaml|import\.json|(?i:readme.*)|.*\.bundle|in
 # unknown.
 _ASIDE = re.compile(r"(?P<changes>.*\.patch)|.*\.untracked")
 # Fields that came later. They are left out of the digest if they are empty, so older snapshots keep theirs.
-_LATER = ("captured", "conda", "rpms", "reports", "apt_lists", "unlisted", "unfrozen", "imported")
+_LATER = (
+    "captured", "conda", "rpms", "reports", "apt_lists", "unlisted", "unfrozen", "imported", "conda_requests",
+)  # fmt: skip
 
 
 def read_snapshot(folder: Path) -> Snapshot:
@@ -100,7 +102,6 @@ def snapshot_digest(snapshot: Snapshot) -> str:
     facts = snapshot.imported  # what a lock can depend on
     fields["imported"] = (facts.started, facts.started_from) if facts and facts.started else ()
     fields["remarks"] = tuple(_restore_former_remark(remark) for remark in snapshot.remarks)
-    del fields["conda_requests"]  # the remarks have their lines
     content = {name: value for name, value in fields.items() if value or name not in _LATER}
     return hashlib.sha256(msgspec.json.encode(content | {"digest": ""})).hexdigest()
 

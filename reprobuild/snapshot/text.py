@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import re
 
 from reprobuild.errors import SnapshotError
@@ -48,6 +49,16 @@ def remark(
         understood=understood,
         lines=lines,
     )
+
+
+def hash_item(item: str) -> str:
+    """Return the sha256 of a whole item, or "" if a secret is in it.
+
+    A text for display is shortened and escaped, so two items can have one.
+    """
+    if secrets.redact(item) != item:
+        return ""
+    return hashlib.sha256(item.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def check_size(size: int, file: str) -> None:

@@ -158,3 +158,44 @@ def test_a_secret_and_two_of_one_name(tmp_path: Path) -> None:
     ) as caught:
         read(tmp_path, "a @ https://f.example.org/a-1-py3-none-any.whl\na @ https://g.example.org/a-2.zip")
     assert caught.value.hint == "keep the line of the environment that ran, or capture that environment alone"
+
+
+def digests(folder: Path, *files: str) -> list[str]:
+    found = []
+    for file in files:
+        (folder / "environment.yml").write_text(file)
+        found.append(read_snapshot(folder).digest)
+    return found
+
+
+LONG = ",".join(f"!=1.{number}" for number in range(300))
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        ("{variables: {A: b}, dependencies: [python=3.11, 'nala@']}", "<2", ">=2"),
+        (f"dependencies:\n- python=3.11\n- numpy >=1,{LONG},@\n", "<2", "<3"),
+        (f"{{dependencies: [python=3.11, 'numpy >=1,{LONG},@']}}", "<2", "<3"),
+        ('{variables: {A: b}, dependencies: [numpy, "a @"]}', r"\x1b", r"\\x1b"),
+        ("{channels: [@], variables: {A: b}, dependencies: [a]}", "c", "d"),
+    ],
+    ids=["variables", "long", "long flow", "escapes", "channels"],
+)  # fmt: skip
+def test_the_digest_covers_whole_requests(text: str, one: str, other: str, tmp_path: Path) -> None:
+    first, second, again = digests(tmp_path, *(text.replace("@", side) for side in (one, other, one)))
+    assert first != second
+    assert first == again
+
+
+def test_the_digest_depends_on_no_secret_of_a_request(tmp_path: Path) -> None:
+    rows = [f"dependencies:\n- python=3.11\n- numpy>=1 token=ghp_{letter * 36}\n" for letter in "ab"]
+    first, second = digests(tmp_path, *rows)
+    assert first == second
+    (tmp_path / "environment.yml").write_text(rows[0])
+    assert [request.digest == "" for request in read_snapshot(tmp_path).conda_requests] == [False, True]
+
+
+def test_a_file_that_asks_conda_for_nothing_keeps_its_digest(tmp_path: Path) -> None:
+    known = "3114ab4a49c2d68633c123bfdb5d0bb49b2a30e8de83b9bf65f6d1e7514b4762"
+    assert digests(tmp_path, "dependencies: [python=3.11.8=0, mkl=2024=0]\nvariables: {A: b}\n") == [known]

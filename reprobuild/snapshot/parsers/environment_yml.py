@@ -104,7 +104,8 @@ def read_requests(data: bytes, file: str) -> EnvironmentRequests:
     """
     reader = _read_document(data, file)
     channels = bound_channels(reader.channels, file)
-    requests = (replace(request, channels=channels) for request in reader.requests)
+    closed = "nodefaults" in reader.channels
+    requests = (replace(request, channels=channels, nodefaults=closed) for request in reader.requests)
     return EnvironmentRequests(tuple(requests), tuple(reader.pip_lines))
 
 
@@ -265,10 +266,11 @@ class _Reader:
     def _ask(self, item: yaml.ScalarNode, name: str, version: str | None) -> None:
         line = self._line(item)
         spec = secrets.strip_credentials(item.value)[0] if "://" in item.value else item.value
+        digest = text.hash_item(spec)
         if self._leak(line, item.value):
-            spec, version = name, None
-        place = SourceLocation(self.file, line)
-        self.requests.append(CondaRequest(place=place, text=display_text(spec), name=name, version=version))
+            spec, version, digest = name, None, ""
+        shown, place = display_text(spec), SourceLocation(self.file, line)
+        self.requests.append(CondaRequest(place=place, text=shown, name=name, version=version, digest=digest))
 
     def _read_pip_line(self, item: yaml.ScalarNode) -> None:
         line = self._line(item)
