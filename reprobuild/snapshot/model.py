@@ -272,7 +272,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     document of `reprobuild capture`: whole repositories, and original paths. `unlisted` are the lines that `pip freeze
     --all` adds to the freeze. `unfrozen` are names of distributions that the capture found in the environment and the
     freeze does not list. `imported` are the facts of `import.json`, None for a captured snapshot. `conda_requests` are
-    those of a file that does not say what conda installed.
+    those of a file that does not say what conda installed; `conda_beside` are those that a freeze beside the file does
+    not answer.
     """
 
     digest: str
@@ -292,6 +293,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     unfrozen: tuple[str, ...] = ()
     imported: ImportFacts | None = None
     conda_requests: tuple[CondaRequest, ...] = ()
+    conda_beside: tuple[CondaRequest, ...] = ()
 
     def __str__(self) -> str:
         """Return a line for `print`: all values, as `repr` has them, take pages."""

@@ -102,6 +102,7 @@ def snapshot_digest(snapshot: Snapshot) -> str:
     facts = snapshot.imported  # what a lock can depend on
     fields["imported"] = (facts.started, facts.started_from) if facts and facts.started else ()
     fields["remarks"] = tuple(_restore_former_remark(remark) for remark in snapshot.remarks)
+    del fields["conda_beside"]  # a lock does not depend on them
     content = {name: value for name, value in fields.items() if value or name not in _LATER}
     return hashlib.sha256(msgspec.json.encode(content | {"digest": ""})).hexdigest()
 
@@ -182,6 +183,14 @@ class _Held:
             self.found["requirements"] += section.lines
             self.found["conda_requests"] = list(section.requests)
             self.remarks = list(section.remarks)
+        elif "environment.yml" in self.first:
+            from reprobuild.snapshot.parsers import environment_yml_pip
+
+            file, data = self.first["environment.yml"]
+            beside = environment_yml_pip.list_requests_beside(
+                data, file, packages, self.found["requirements"]
+            )
+            self.found["conda_beside"] = list(beside)
         if packages and "requirements.txt" not in self.first:
             reason = "there is no freeze beside it: what was installed from directories and repositories is not known"
             self.remarks.append(text.remark(packages[0].place.file, 1, "", reason, understood=False))

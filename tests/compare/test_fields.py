@@ -24,7 +24,7 @@ _TREE = "how the work tree came about; its tree, which is compared, has all file
 _SAVED = "how the work tree was saved; its tree, which is compared, is what was saved"
 _READ = "read into the snapshot, whose fields are tried"
 _FOLDER = "a directory of that machine; what lies in it is compared"
-_REMARK = "a remark has the line, and the lines of remarks are compared"
+_DIGEST = "the digest of the whole request is compared"
 _OFFER = "what apt offers, which is another thing each day; the version is what is installed"
 
 # Fields that may differ without a word, and why.
@@ -46,8 +46,9 @@ SILENT: dict[Owner, str] = {
     (model.SystemPackage, "upgrade"): _OFFER,
     (model.RpmPackage, "text"): _TEXT,
     (model.CapturedCondaPackage, "text"): _TEXT,
-    (model.CondaRequest, "name"): _REMARK,
-    (model.CondaRequest, "version"): _REMARK,
+    (model.CondaRequest, "name"): _DIGEST,
+    (model.CondaRequest, "text"): _DIGEST,
+    (model.CondaRequest, "version"): _DIGEST,
     (model.ReportedValue, "name"): "the fields of a report have the facts that are of the environment",
     (model.ReportedValue, "value"): "the fields of a report have the facts that are of the environment",
     (model.ReportedValue, "lines"): _PLACE,
@@ -201,9 +202,11 @@ def full_snapshot() -> model.Snapshot:
         ),
         conda_requests=(
             model.CondaRequest(
-                place=place("environment.yml"), text="numpy=1.26", name="numpy", version="1.26", channels=("forge",)
+                place=place("environment.yml"), text="numpy=1.26", name="numpy", version="1.26", channels=("forge",),
+                digest="a" * 64,
             ),
         ),
+        conda_beside=(model.CondaRequest(place=place("conda.yml"), text="mkl", name="mkl", digest="b" * 64),),
         reports=(
             model.MachineReport(
                 file="collect-env.txt", kind="collect_env", facts=(fact,), python="3.11.2", torch="2.3", cuda="12",

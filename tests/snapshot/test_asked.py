@@ -199,3 +199,29 @@ def test_the_digest_depends_on_no_secret_of_a_request(tmp_path: Path) -> None:
 def test_a_file_that_asks_conda_for_nothing_keeps_its_digest(tmp_path: Path) -> None:
     known = "3114ab4a49c2d68633c123bfdb5d0bb49b2a30e8de83b9bf65f6d1e7514b4762"
     assert digests(tmp_path, "dependencies: [python=3.11.8=0, mkl=2024=0]\nvariables: {A: b}\n") == [known]
+
+
+def test_a_marker_beside_an_exact_build_of_conda_stays(tmp_path: Path) -> None:
+    rows = (
+        'foo==1.0; sys_platform == "win32"',
+        'foo==1.1; sys_platform == "linux"',
+        "bar[gpu]==2",
+        "six==1.16.0",
+    )
+    pip = "".join(f"    - {row}\n" for row in rows)
+    (tmp_path / "environment.yml").write_text(f"dependencies:\n  - python=3.11.8=0\n  - pip:\n{pip}")
+    found = read_snapshot(tmp_path)
+    assert [package.name for package in found.conda] == ["python"]
+    assert [(line.name, line.version, line.marker or "") for line in found.requirements] == [
+        ("foo", "1.0", 'sys_platform == "win32"'), ("foo", "1.1", 'sys_platform == "linux"'), ("bar", "2", ""),
+        ("six", "1.16.0", ""),
+    ]  # fmt: skip
+    (tmp_path / "conda-list.txt").write_text("python 3.11.8 0\nfoo 1.1 pypi_0 pypi\nsix 1.16.0 pypi_0 pypi\n")
+    found = read_snapshot(tmp_path)  # the list says what was installed
+    assert [line.name for line in found.requirements] == ["bar"]
+    assert [package.version for package in found.conda if package.name == "foo"] == ["1.1"]
+    (tmp_path / "conda-list.txt").unlink()
+    (tmp_path / "requirements.txt").write_text("foo==1.1\nbar==2\nsix==1.16.0\n")
+    reason = "a line for pip with a marker or extras: the freeze tells what was installed"
+    remarks = [remark.place.line for remark in read_snapshot(tmp_path).remarks if remark.reason == reason]
+    assert remarks == [4, 5, 6]

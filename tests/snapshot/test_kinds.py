@@ -82,6 +82,7 @@ def test_every_field_has_a_kind_and_no_name_two() -> None:
         "unfrozen",
         "imported",
         "conda_requests",
+        "conda_beside",
     } == set(Snapshot.__struct_fields__)
     names = [name for kind in KINDS for name in (kind.name, *kind.others)]
     assert len(names) == len(set(names))

@@ -204,8 +204,8 @@ def _list_unread_lines(side: Environment, without: Environment, called: str) -> 
         yield NotCompared(kind="file", reason=reason, names=tuple(dict.fromkeys(places)), grave=True)
 
 
-def _line_key(line: UnreadLine) -> tuple[str, str]:
-    return line.place.rpartition(":")[0], line.text
+def _line_key(line: UnreadLine) -> tuple[str, str, str]:
+    return line.kind, line.place.rpartition(":")[0], line.text
 
 
 def _compare_kind(

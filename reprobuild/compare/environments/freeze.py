@@ -9,8 +9,9 @@ from itertools import product
 import msgspec
 from packaging.markers import InvalidMarker, Marker
 
-from reprobuild.compare.environments.model import HIDDEN, Aspect, EnvironmentBuilder, normalise_name
+from reprobuild.compare.environments.model import HIDDEN, Aspect, EnvironmentBuilder, Weight, normalise_name
 from reprobuild.compare.environments.origin import INDEX, address_origin, file_origin
+from reprobuild.compare.environments.unread import is_whole
 from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, marker_environment
 from reprobuild.snapshot.capture_document import CaptureDocument
 from reprobuild.snapshot.model import Requirement, Snapshot
@@ -43,7 +44,7 @@ def drop_foreign_lines(
             gathered.doubt("python", ELSEWHERE, line.text, "note")
             continue
         if outcome is None:
-            gathered.doubt("python", UNDECIDED, line.text)
+            gathered.doubt("python", UNDECIDED, line.text, _weigh(line.text))
         requirements.append(line)
     return msgspec.structs.replace(snapshot, requirements=tuple(requirements))
 
@@ -81,7 +82,7 @@ def add_distributions(
         gathered.begin("python")
         for remark in snapshot.remarks:
             if remark.reason.startswith(OPTION):
-                gathered.doubt("python", PLACES, remark.text)
+                gathered.doubt("python", PLACES, remark.text, _weigh(remark.text))
         for line in snapshot.requirements:
             if line.kind != "leftover":
                 gathered.add("python", normalise_name(line.name), dict(_distribution_aspects(gathered, line)))
@@ -105,12 +106,17 @@ def _distribution_aspects(
     elif line.sha256:
         hashes = (line.sha256,)
     if line.kind == "index" and line.version is None:
-        gathered.doubt("python", OPEN, line.text)
+        gathered.doubt("python", OPEN, line.text, _weigh(line.text))
     yield "version", line.version
     yield "sha256", " ".join(sorted(hashes))
     yield "origin", _line_origin(line)
     if line.kind == "archive" and line.url and not line.url.endswith(".whl"):
         yield "subdirectory", line.subdirectory or "."
+
+
+def _weigh(text: str) -> Weight:
+    """Return the weight of a doubt: in equal texts that are shortened, a difference can hide."""
+    return "stated" if is_whole(text) else "hidden"
 
 
 def _line_origin(line: Requirement) -> str:

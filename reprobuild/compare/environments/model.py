@@ -103,11 +103,13 @@ class Doubt(Struct, frozen=True, kw_only=True):
 class UnreadLine(Struct, frozen=True):
     """A line of a snapshot that was not understood.
 
-    A file of an unknown kind is recorded with an empty `text`.
+    Two of them are equal if `kind`, the file and `text` are. An empty `text` equals no other: the line is shortened or
+    redacted, or a file of an unknown kind.
     """
 
     place: str
     text: str
+    kind: Literal["line", "request", "channels", "variables", "extras"] = "line"
 
 
 class RepositoryEvidence(Struct, frozen=True, kw_only=True):

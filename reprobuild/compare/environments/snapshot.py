@@ -20,16 +20,16 @@ from reprobuild.compare.environments.model import (
     Environment,
     EnvironmentBuilder,
     Kind,
-    UnreadLine,
     normalise_name,
     python_series,
     shorten_value,
 )
 from reprobuild.compare.environments.repositories import add_sources
+from reprobuild.compare.environments.unread import list_unread
 from reprobuild.snapshot.capture_document import CapturedGpu, CaptureDocument, Cpu, MachineFacts
-from reprobuild.snapshot.model import MachineReport, ParseNote, Snapshot
+from reprobuild.snapshot.model import MachineReport, Snapshot
 from reprobuild.snapshot.parsers.capture_json import load_capture
-from reprobuild.snapshot.parsers.conda_list import PYPI, VARIABLES, VARIABLES_CUT
+from reprobuild.snapshot.parsers.conda_list import PYPI, VARIABLES
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild_portable import secrets
 
@@ -119,36 +119,9 @@ def build_environment(
         name=name, form=form, known=gathered.known, unlisted=unlisted, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
         partial=frozenset() if captured and captured.machine else frozenset({"machine"}),
-        doubts=gathered.doubts, unread=tuple(_list_unread(snapshot, files)),
+        doubts=gathered.doubts, unread=tuple(list_unread(snapshot, files)),
         evidence=gathered.evidence,
     )  # fmt: skip
-
-
-def _list_unread(snapshot: Snapshot, files: Mapping[str, str]) -> Iterator[UnreadLine]:
-    """Yield the lines that were not understood, open requests for conda with their channels, and variables.
-
-    A list on one line has several requests, and its remark is on the line. Variables are equal only in equal files.
-    """
-    yield from (_parse_note(remark) for remark in snapshot.remarks if not remark.understood)
-    opened = [request for request in snapshot.conda_requests if request.is_open]
-    yield from (UnreadLine(str(request.place), request.text) for request in opened)
-    for file, names in sorted({(request.place.file, request.channels) for request in opened}):
-        yield UnreadLine(f"{file}: channels", " ".join(names))
-    for file in sorted({remark.place.file for remark in snapshot.remarks if remark.reason == VARIABLES}):
-        yield UnreadLine(f"{file}: variables", files.get(file, ""))
-    for entry in snapshot.imported.unused if snapshot.imported else ():
-        if entry.reason == VARIABLES_CUT:
-            yield UnreadLine(f"{entry.source}: variables", "")
-
-
-def _parse_note(remark: ParseNote) -> UnreadLine:
-    """Return a line that was not understood.
-
-    A shortened line, and a file that was not read, equal no other.
-    """
-    text = remark.text or remark.reason
-    alone = text.endswith(("…", "characters: too long to show)", ": not read"))
-    return UnreadLine(str(remark.place), "" if alone else text)
 
 
 def _add_lists(gathered: EnvironmentBuilder, snapshot: Snapshot, captured: CaptureDocument | None) -> None:

@@ -35,6 +35,7 @@ from reprobuild.snapshot.parsers.environment_yml_channels import (
     bound_channels,
     channel_name,
 )
+from reprobuild.snapshot.parsers.environment_yml_lines import CONDITIONAL, OF_PIP, PipLine, parse_pip_line
 from reprobuild_portable import secrets
 
 _LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
@@ -46,25 +47,14 @@ _FULL = re.compile(
 _REQUEST = re.compile(
     rf"(?:[^\s:]\S*::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?:\s*={{1,2}}\s*|\s+)(?P<version>{VERSION}?)(?:\.?\*)?"
 )
-_PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(\[[\w,. -]*\])?\s*===?\s*(?P<version>[0-9A-Za-z][\w.+!~-]*)")
 _INDENT = re.compile("[ -]*")
 # People do not ask for these by name, but every export of an environment with Python has them.
 _TELLING = frozenset({"ca-certificates", "openssl"})
 
 _STRANGE = "not what conda writes"
-# The reasons of remarks on lines without a version.
-OF_CONDA = "asked for: it does not say what was installed"
-OF_PIP = "a line for pip that pins no version: the freeze tells what was installed"
+OF_CONDA = "asked for: it does not say what was installed"  # of a line for conda without a version
 
 Read = tuple[tuple[CapturedCondaPackage, ...], tuple[ParseNote, ...]]
-
-
-class PipLine(NamedTuple):
-    """A line for pip, its number, and whether it pins a version."""
-
-    line: int
-    text: str
-    pinned: bool
 
 
 class EnvironmentRequests(NamedTuple):
@@ -274,12 +264,12 @@ class _Reader:
 
     def _read_pip_line(self, item: yaml.ScalarNode) -> None:
         line = self._line(item)
-        match = _PIN.fullmatch(item.value.partition(";")[0].strip())
-        self.pip_lines.append(PipLine(line, " ".join(item.value.split()), match is not None))
-        if match:
-            self._keep(item, match["name"], match["version"], channel=PYPI)
+        pip_line, pin = parse_pip_line(line, item.value)
+        self.pip_lines.append(pip_line)
+        if pin:
+            self._keep(item, pin.name, pin.version, channel=PYPI)
         elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
-            self._remark(line, OF_PIP)
+            self._remark(line, CONDITIONAL if pip_line.conditional else OF_PIP)
         else:
             self.unread.append((item, item))
 

@@ -16,8 +16,9 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, CondaRequest, ParseNote, Requirement
 from reprobuild.snapshot.parsers import pip_freeze
 from reprobuild.snapshot.parsers.conda_list import ASKED, PYPI
-from reprobuild.snapshot.parsers.conda_names import INTERPRETER
-from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, OF_PIP, PipLine, read_requests
+from reprobuild.snapshot.parsers.conda_names import INTERPRETER, TORCH, find_pypi_name
+from reprobuild.snapshot.parsers.environment_yml import OF_CONDA, read_requests
+from reprobuild.snapshot.parsers.environment_yml_lines import CONDITIONAL, OF_PIP, PipLine
 
 _FILE = "it names another file, which was not captured"
 # conda's packages of these are PyPI's, and an image has pip.
@@ -54,9 +55,12 @@ def read_pip_section(
     packages, requests = tuple(packages), read_requests(data, file)
     lists = any(package.place.file != file for package in packages)
     is_alone = not lists and all(package.channel == PYPI for package in packages)
-    rows = [line for line in requests.pip if is_alone or not line.pinned]
+    # A version with a marker and another one without it are of one distribution, so all are read as a freeze.
+    as_freeze = is_alone or (not lists and any(line.conditional for line in requests.pip))
+    rows = [line for line in requests.pip if as_freeze or not line.pinned]
+    if as_freeze:
+        packages = tuple(package for package in packages if package.channel != PYPI)
     if is_alone:
-        packages = ()
         rows += [
             PipLine(request.place.line, f"{request.name}=={request.version}", pinned=True)
             for request in requests.conda
@@ -67,7 +71,7 @@ def read_pip_section(
     lines = tuple(
         line
         for line in lines
-        if line.version or line.kind != "index" or _canonical_name(line) not in conda_names
+        if line.kind != "index" or (line.version and not lists) or _canonical_name(line) not in conda_names
     )
     known = {line.place.line for line in lines} | {remark.place.line for remark in unclear}
     conda_requests = [
@@ -78,6 +82,35 @@ def read_pip_section(
     }
     notes = _update_remarks(remarks, file, known, installers, lists=lists)
     return PipSection(packages, lines, (*notes, *unclear), () if lists else tuple(conda_requests))
+
+
+def list_requests_beside(
+    data: bytes, file: str, packages: Iterable[CapturedCondaPackage], freeze: Iterable[Requirement]
+) -> tuple[CondaRequest, ...]:
+    """Return the requests for conda that a freeze beside the file does not answer.
+
+    A freeze lists Python distributions only. A list of conda's answers all requests.
+
+    Args:
+        data: the bytes of the file.
+        file: its name.
+        packages: those of all lists of conda's.
+        freeze: the lines of the freeze.
+
+    Raises:
+        SnapshotError: as `read_requests`.
+    """
+    if any(package.place.file != file for package in packages):
+        return ()
+    known = {INTERPRETER, "pip", *map(_canonical_name, freeze)}
+    return tuple(
+        request for request in read_requests(data, file).conda if known.isdisjoint(_pypi_names(request.name))
+    )
+
+
+def _pypi_names(name: str) -> set[str]:
+    """Return the possible names on PyPI of a conda package."""
+    return {canonicalize_name(name), find_pypi_name(name), *({"torch"} if name in TORCH else ())}
 
 
 def _is_closed(request: CondaRequest) -> bool:
@@ -95,7 +128,7 @@ def _update_remarks(
     """Return the remarks without those on lines of the freeze; a package of conda alone is not understood."""
     notes: list[ParseNote] = []
     for remark in remarks:
-        if remark.place.file != file or remark.reason not in (OF_CONDA, OF_PIP):
+        if remark.place.file != file or remark.reason not in (OF_CONDA, OF_PIP, CONDITIONAL):
             notes.append(remark)
         elif remark.place.line in known:
             continue
