@@ -62,7 +62,7 @@ UNTYPED = {
     "image/layers/layers.py:layer_items": "what this program wrote into the recipe of a layer",
     "store/tar_listing.py:decode_listing": "the value of a line that is not UTF-8, converted to `Entry` at once",
     "resolve/builds/projects.py:tables": "pyproject.toml of a source: each value is tested where it is taken",
-    "snapshot/parsers/environment_yml.py:compose": "nodes of YAML; each scalar is read as a line of text",
+    "snapshot/parsers/environment_yml_nodes.py:compose": "nodes of YAML; each scalar is read as a line of text",
     "snapshot/importers/documents.py:load_value": "each value is tested, and becomes a line that the parsers read",
     "snapshot/importers/toml_documents.py:load_toml": "the same",
     "resolve/ages/evidence.py:_recall": "what this store remembers; the type is an argument",

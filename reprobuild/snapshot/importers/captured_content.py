@@ -17,9 +17,10 @@ from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.file_kinds import repeated_kind_error
 from reprobuild.snapshot.importers.draft import Draft
-from reprobuild.snapshot.parsers import env, environment_yml
+from reprobuild.snapshot.parsers import env
 from reprobuild.snapshot.parsers.conda_list import VARIABLES_CUT
 from reprobuild.snapshot.parsers.env_sorted import PEM
+from reprobuild.snapshot.parsers.environment_yml_nodes import compose, merged_mappings, scalar_nodes
 from reprobuild_portable import secrets
 
 LARGEST = 4 << 20  # bytes of a list: the rules need some seconds for one; a freeze with hashes has half of it
@@ -122,13 +123,13 @@ def _clean_environment(data: bytes, file: str) -> CleanContent:
 
     Its text stays if it has only a `prefix` on a line of its own.
     """
-    root = environment_yml.compose(data, file)
+    root = compose(data, file)
     left = list(_cut_nodes(root))
     clean = _written(root)
     rows = data.splitlines(keepends=True)
     plain = b"".join(row for row in rows if not row.startswith(b"prefix:"))
     with contextlib.suppress(SnapshotError):
-        if not left and (root is None or _written(environment_yml.compose(plain, file)) == clean):
+        if not left and (root is None or _written(compose(plain, file)) == clean):
             clean = plain
     rest = _clean_list(clean, file, gap="")
     return CleanContent(rest.data, left + rest.left)
@@ -142,22 +143,16 @@ def _written(root: yaml.Node | None) -> bytes:
 
 def _cut_nodes(root: yaml.Node | None) -> Iterator[OmittedPlace]:
     """Cut private keys and logins out of a tree of nodes, and yield each cut place."""
-    if isinstance(root, yaml.MappingNode):
-        if any(key.value == _VARIABLES for key, _ in root.value):
-            yield OmittedPlace(_VARIABLES, VARIABLES_CUT)
-        root.value = [pair for pair in root.value if pair[0].value not in (_PREFIX, _VARIABLES)]
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, yaml.ScalarNode):
-            clean = _clean_row(node.value)
-            if clean != node.value:
-                node.value = clean
-                yield OmittedPlace(f"line {node.start_mark.line + 1}", "it held a secret, which was cut out")
-        elif isinstance(node, yaml.SequenceNode):
-            waiting += reversed(node.value)
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [inner for pair in reversed(node.value) for inner in reversed(pair)]
+    mappings = list(merged_mappings(root))
+    if any(key.value == _VARIABLES for mapping in mappings for key, _ in mapping.value):
+        yield OmittedPlace(_VARIABLES, VARIABLES_CUT)
+    for mapping in mappings:
+        mapping.value = [pair for pair in mapping.value if pair[0].value not in (_PREFIX, _VARIABLES)]
+    for node in scalar_nodes(root):
+        clean = _clean_row(node.value)
+        if clean != node.value:
+            node.value = clean
+            yield OmittedPlace(f"line {node.start_mark.line + 1}", "it held a secret, which was cut out")
 
 
 def _clean_variables(data: bytes, file: str) -> CleanContent:

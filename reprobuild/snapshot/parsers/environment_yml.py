@@ -17,8 +17,7 @@ import yaml
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from reprobuild.infra.display import display_text, escape_text
-from reprobuild.infra.untrusted.yaml_documents import StrictLoader
+from reprobuild.infra.display import escape_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import CapturedCondaPackage, CondaRequest, ParseNote, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import (
@@ -29,17 +28,16 @@ from reprobuild.snapshot.parsers.conda_list import (
     make_package,
     merge_duplicates,
 )
-from reprobuild.snapshot.parsers.environment_yml_channels import (
-    HINT,
-    add_channels,
-    bound_channels,
-    channel_name,
-)
+from reprobuild.snapshot.parsers.environment_yml_channels import add_channels, bound_channels, channel_name
 from reprobuild.snapshot.parsers.environment_yml_lines import CONDITIONAL, OF_PIP, PipLine, parse_pip_line
+from reprobuild.snapshot.parsers.environment_yml_nodes import (
+    compose,
+    mapping_items,
+    merged_mappings,
+    scalar_nodes,
+)
 from reprobuild_portable import secrets
 
-_LIMIT = 1 << 18  # an export has some kilobytes, and YAML is slow to read
-_DEPTH = 8
 _FULL = re.compile(
     rf"(?:(?P<channel>[^\s:]\S*)::)?(?P<name>{NAME})={{1,2}}(?P<version>{VERSION})(?:=(?P<build>[0-9A-Za-z_][\w.+]*))?"
 )
@@ -52,6 +50,9 @@ _INDENT = re.compile("[ -]*")
 _TELLING = frozenset({"ca-certificates", "openssl"})
 
 _STRANGE = "not what conda writes"
+_SECRET = "a secret in a list that should hold none: not read"
+_SEVERAL = "several lines for pip in one item: write each as its own item"
+_NOT_WHOLE = "a request that is too long, or has characters that cannot be shown: not read"
 OF_CONDA = "asked for: it does not say what was installed"  # of a line for conda without a version
 
 Read = tuple[tuple[CapturedCondaPackage, ...], tuple[ParseNote, ...]]
@@ -62,13 +63,6 @@ class EnvironmentRequests(NamedTuple):
 
     conda: tuple[CondaRequest, ...]
     pip: tuple[PipLine, ...]
-
-
-class _Loader(StrictLoader):
-    """A composer of shallow trees of nodes without cycles."""
-
-    deepest = _DEPTH
-    tags = True  # nodes are read, and no objects are constructed
 
 
 def parse(data: bytes, file: str = "environment.yml") -> Read:
@@ -109,31 +103,11 @@ def _read_document(data: bytes, file: str) -> _Reader:
     return reader
 
 
-def compose(data: bytes, file: str) -> yaml.Node | None:
-    """Return the tree of an environment; None if the file is empty.
-
-    Raises:
-        SnapshotError: as `parse`, but for the versions.
-    """
-    if len(data) > _LIMIT:
-        raise text.parse_error(file, f"{len(data)} bytes are too many for an environment", HINT)
-    whole = text.decode(data, file)
-    try:
-        root: yaml.Node | None = yaml.compose(whole, Loader=_Loader) if whole.strip() else None
-    except yaml.MarkedYAMLError as err:
-        line = err.problem_mark.line + 1 if err.problem_mark else 1
-        raise text.parse_error(
-            SourceLocation(file, line), f"not an environment: {display_text(err.problem or '')}", HINT
-        ) from None
-    except (yaml.YAMLError, ValueError) as err:  # ValueError: an invalid date or number
-        raise text.parse_error(file, f"not YAML: {display_text(str(err))}", HINT) from None
-    return root
-
-
 class _Reader:
     """A reader of the keys that conda writes.
 
-    `known` are the lines with a result, and `hidden` those of variables, whose values are not kept. `unread` are the
+    `known` are the lines with a result, and `hidden` those of variables, whose values are not kept. `masked` are the
+    lines of values that have a secret only when YAML has read them: escaped, or over several lines. `unread` are the
     first and the last node of each part without a result: in flow style, a known line may have such parts.
     """
 
@@ -147,6 +121,7 @@ class _Reader:
         self.remarks: list[ParseNote] = []
         self.known: set[int] = set()
         self.hidden: set[int] = set()
+        self.masked: set[int] = set()
         self.unread: list[tuple[yaml.Node, yaml.Node]] = []
         self.leaks: dict[int, ParseNote | None] = {}
         self.export = False
@@ -156,13 +131,8 @@ class _Reader:
 
     def read(self, root: yaml.Node | None) -> None:
         """Read the keys of the document."""
-        items = list(_mapping_items(root))
-        self.hidden = {
-            at
-            for key, value in items
-            if key.value == "variables"
-            for at in range(self._line(key), self._end(value))
-        }
+        items = list(mapping_items(root))
+        self._hide(root)
         for key, value in items:
             line = self._line(key)
             if key.value == "dependencies" and isinstance(value, yaml.SequenceNode):
@@ -182,6 +152,20 @@ class _Reader:
                         self.known.add(at)
             else:
                 self.unread.append((key, value))
+
+    def _hide(self, root: yaml.Node | None) -> None:
+        """Find the lines whose text is not kept."""
+        self.hidden = {
+            at
+            for mapping in merged_mappings(root)
+            for key, value in mapping.value
+            if key.value == "variables"
+            for at in range(self._line(key), self._end(value))
+        }
+        for node in scalar_nodes(root):
+            source = self._source(node, node)
+            if ("\n" in source or "\\" in source) and secrets.redact(node.value) != node.value:
+                self.masked.update(range(self._line(node), self._end(node)))
 
     def _read_channels(self, value: yaml.Node) -> None:
         nodes = value.value if isinstance(value, yaml.SequenceNode) else [value] if value.value else []
@@ -208,7 +192,7 @@ class _Reader:
             return
         if not isinstance(item, yaml.MappingNode) or not item.value:
             self.unread.append((item, item))
-        for key, value in _mapping_items(item):
+        for key, value in mapping_items(item):
             if key.value == "pip" and isinstance(value, yaml.SequenceNode):
                 self._remark(self._line(key), "the packages of pip")
                 for node in value.value:
@@ -220,14 +204,18 @@ class _Reader:
                 self.unread.append((key, value))
 
     def _read_conda_package(self, item: yaml.ScalarNode) -> None:
+        channel, mark, rest = item.value.rpartition("::")
+        if "://" in channel:
+            channel = secrets.strip_credentials(channel)[0]
         match = _FULL.fullmatch(item.value)
-        if match and (match["build"] or self.export):
-            channel = match["channel"] and escape_text(secrets.strip_credentials(match["channel"])[0])
-            self._keep(item, match["name"], match["version"], build=match["build"], channel=channel)
-        elif named := re.match(NAME, item.value.rpartition("::")[2]):
-            request = _REQUEST.fullmatch(item.value)
-            self._ask(item, named[0], request["version"] if request else None)
-            self._remark(self._line(item), OF_CONDA)
+        named = re.match(NAME, rest)
+        if _has_secret(channel + mark + rest, channel, named[0] if named else rest):
+            self._refuse(item, _SECRET)
+        elif match and (match["build"] or self.export):
+            shown = escape_text(channel) if mark else None
+            self._keep(item, match["name"], match["version"], build=match["build"], channel=shown)
+        elif named:
+            self._ask(item, channel + mark + rest, named[0])
         else:
             self.unread.append((item, item))
 
@@ -245,6 +233,8 @@ class _Reader:
     def _shown(self, item: yaml.Node) -> str:
         """Return the row of its first item, and the text of each further item alone."""
         line = self._line(item)
+        if line in self.masked:
+            return str(item.value)
         indent = _INDENT.match(self.whole, self.starts[line - 1])
         if indent and indent.end() == item.start_mark.index and line not in self.hidden:
             return self.rows[line - 1].strip()
@@ -253,25 +243,44 @@ class _Reader:
     def _source(self, first: yaml.Node, last: yaml.Node) -> str:
         return self.whole[first.start_mark.index : last.end_mark.index]
 
-    def _ask(self, item: yaml.ScalarNode, name: str, version: str | None) -> None:
-        line = self._line(item)
-        spec = secrets.strip_credentials(item.value)[0] if "://" in item.value else item.value
-        digest = text.hash_item(spec)
-        if self._leak(line, item.value):
-            spec, version, digest = name, None, ""
-        shown, place = display_text(spec), SourceLocation(self.file, line)
-        self.requests.append(CondaRequest(place=place, text=shown, name=name, version=version, digest=digest))
+    def _ask(self, item: yaml.ScalarNode, spec: str, name: str) -> None:
+        """Keep a request for conda, or refuse it: a part of it would ask for another package."""
+        is_whole = len(spec) <= text.LONGEST_ROW and secrets.GONE not in spec and escape_text(spec) == spec
+        if not is_whole or secrets.redact(spec) != spec:
+            self._refuse(item, _SECRET if is_whole else _NOT_WHOLE)
+            return
+        request, line = _REQUEST.fullmatch(item.value), self._line(item)
+        version = request["version"] if request else None
+        self.requests.append(
+            CondaRequest(
+                place=SourceLocation(self.file, line), text=spec, name=name, version=version,
+                digest=text.hash_item(spec),
+            )
+        )  # fmt: skip
+        self._remark(line, OF_CONDA)
 
     def _read_pip_line(self, item: yaml.ScalarNode) -> None:
         line = self._line(item)
+        bare = secrets.strip_credentials(item.value)[0] if "://" in item.value else item.value
         pip_line, pin = parse_pip_line(line, item.value)
-        self.pip_lines.append(pip_line)
-        if pin:
-            self._keep(item, pin.name, pin.version, channel=PYPI)
-        elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
-            self._remark(line, CONDITIONAL if pip_line.conditional else OF_PIP)
+        if len(item.value.strip().splitlines()) > 1:  # pip reads each one
+            self._refuse(item, _SEVERAL)
+        elif _has_secret(bare, *(pin or ())):
+            self._refuse(item, _SECRET)
         else:
-            self.unread.append((item, item))
+            self.pip_lines.append(pip_line)
+            if pin:
+                self._keep(item, pin.name, pin.version, channel=PYPI)
+            elif re.match(r"-e |-r |--|[A-Za-z0-9]", item.value):
+                self._remark(line, CONDITIONAL if pip_line.conditional else OF_PIP)
+            else:
+                self.unread.append((item, item))
+
+    def _refuse(self, item: yaml.ScalarNode, reason: str) -> None:
+        """Add the remark on an item that is not read. A secret in it may need the value that YAML makes of it."""
+        lines = range(self._line(item), self._end(item))
+        self.remarks.append(text.remark(self.file, lines.start, item.value, reason, understood=False))
+        self.known.update(lines)
 
     def _keep(
         self,
@@ -282,18 +291,13 @@ class _Reader:
         build: str | None = None,
         channel: str | None = None,
     ) -> None:
-        line = self._line(item)
-        if leak := self._leak(line, item.value):
-            self.remarks.append(leak)
-        else:
-            self.found.append(
-                make_package(self.file, line, self._shown(item), name, version, build=build, channel=channel)
-            )
+        line, shown = self._line(item), self._shown(item)
+        self.found.append(make_package(self.file, line, shown, name, version, build=build, channel=channel))
         self.known.add(line)
 
     def _remark(self, line: int, reason: str) -> None:
         if line not in self.known and self.rows[line - 1].strip():
-            row = "" if line in self.hidden else self.rows[line - 1]
+            row = "" if line in self.hidden or line in self.masked else self.rows[line - 1]
             self.remarks.append(text.remark(self.file, line, row, reason))
             self.known.add(line)
 
@@ -308,7 +312,8 @@ class _Reader:
             elif line in ("---", "..."):
                 yield text.remark(self.file, number, line, "a mark of YAML")
             else:
-                yield text.remark(self.file, number, line, _STRANGE, understood=False)
+                shown = "" if number in self.hidden or number in self.masked else line
+                yield text.remark(self.file, number, shown, _STRANGE, understood=False)
         for first, last in self.unread:
             lines = range(self._line(first), self._end(last))
             if not self.known.isdisjoint(lines):
@@ -316,13 +321,13 @@ class _Reader:
 
     def _part_remark(self, part: str, lines: range) -> ParseNote:
         """Return the remark on a part of lines; without the rest of a row, its secret may not be recognised."""
-        shown = "…" if any(self._leak(line, part) for line in lines) else part
+        secret = not self.masked.isdisjoint(lines) or any(self._leak(line, part) for line in lines)
+        shown = "…" if secret else part
         return text.remark(self.file, lines.start, shown, _STRANGE, understood=False)
 
 
-def _mapping_items(node: yaml.Node | None) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-    if isinstance(node, yaml.MappingNode):
-        yield from node.value
+def _has_secret(*values: str) -> bool:
+    return any(map(secrets.secret_value, values))
 
 
 def _is_export(dependencies: yaml.SequenceNode) -> bool:

@@ -114,6 +114,9 @@ def test_secrets_of_an_environment_of_conda_stay_out(
         '{dependencies: [python=3.11.4=h1_0], variables: {DB_PASSWORD: correcthorsebattery}, prefix: /home/joe}',
         f'"variables":\n  A: "{TOKEN}"\ndependencies:\n- python=3.11.4=h1_0\nprefix:\n  /home/joe\n',
         f"dependencies:\n- python=3.11.4=h1_0\n# {TOKEN}\n",
+        '{dependencies: [python=3.11.4=h1_0], <<: {variables: {DB_PASSWORD: correcthorsebattery}}}',
+        'dependencies: [python=3.11.4=h1_0]\n<<: [{a: b}, {<<: {"variables": {A: correcthorsebattery}}}]\n',
+        'dependencies: [python=3.11.4=h1_0]\n!!merge x: {prefix: /home/joe, name: e}\n',
     ],
 )  # fmt: skip
 def test_other_spellings_of_an_environment_stay_out(content: str, tmp_path: Path) -> None:
