@@ -66,11 +66,11 @@ def print_json_error(
     It is not printed after the answer. `refused` are captured lines.
     """
     if _line.asked and not _line.printed:
-        from reprobuild_portable.secrets.redact import without_logins  # small commands must start quickly
+        from reprobuild_portable.secrets.redact import cut_secrets  # small commands must start quickly
 
         def clean(value: object) -> object:
-            return without_logins(value) if isinstance(value, str) else value
+            return cut_secrets(value) if isinstance(value, str) else value
 
-        error = {"code": code, "message": without_logins(message), "hint": without_logins(hint)}
+        error = {"code": code, "message": cut_secrets(message), "hint": cut_secrets(hint)}
         lines = [{name: clean(value) for name, value in line.items()} for line in refused]
         print_json({"error": {**error, "refused": lines} if lines else error})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import threading
 import time
@@ -21,6 +22,8 @@ from reprobuild.infra.escape import escape_text
 
 FIRST, AGAIN = 30.0, 60.0  # seconds of silence before the first such line, and before each further one
 _LONGEST_LINE = 20_000  # characters
+# A word as long as a token of a vendor, but no digest.
+_LONG_WORD = re.compile(r"(?<![\w-])(?![0-9a-f]+(?![\w-]))[\w-]{20}")
 _PULSE = 0.5
 _WARNING = "warning: "
 
@@ -106,16 +109,18 @@ def is_redrawable() -> bool:
 
 
 def sanitise_text(text: str) -> str:
-    """Escape what a terminal or a CI server acts on, and redact logins in addresses.
+    """Escape what a terminal or a CI server acts on, and redact secrets and logins in addresses.
 
     Others chose the names of files. Each error, hint, note and step goes through here, so that a log never
     has a login.
     """
     text = "\n".join(map(_shorten_line, text.split("\n")))
-    if any(mark in text for mark in ("@", "://", "%40")):  # else the import would cost more than the rest
-        from reprobuild_portable.secrets.redact import without_logins
+    if _LONG_WORD.search(text) or any(
+        mark in text for mark in ("@", "://", "%40")
+    ):  # else the import would cost more than the rest
+        from reprobuild_portable.secrets.redact import cut_secrets
 
-        text = without_logins(text)
+        text = cut_secrets(text)
     return escape_text(text, lines=True)
 
 

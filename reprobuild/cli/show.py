@@ -12,6 +12,7 @@ from reprobuild.cli import common, documents
 from reprobuild.cli.mistakes import is_secret
 from reprobuild.cli.overrides import confirming_options, make_decisions, typed_options
 from reprobuild.config.services import read_services
+from reprobuild.infra.display import display_document, display_message
 from reprobuild.report.code import find_code
 from reprobuild.report.readiness import render_readiness
 from reprobuild.report.text import render_snapshot
@@ -24,6 +25,9 @@ from reprobuild.resolve.sources.captured_checks import list_file_errors
 from reprobuild.resolve.vendor.hints import find_origin
 from reprobuild.snapshot.importers.import_snapshot import open_snapshot
 from reprobuild.snapshot.read import read_snapshot
+
+# Values of variables and reports, and the bytes of patches: a reader of snapshots keeps none with a secret.
+_SEARCHED = frozenset({"value", "content"})
 
 
 @click.command()
@@ -45,7 +49,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
     questions = list_questions(snapshot, decisions)
     rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:
-        documents.print_json(
+        document = display_document(
             {
                 **msgspec.to_builtins(snapshot),
                 "rulings": msgspec.to_builtins(rulings),
@@ -55,13 +59,20 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
                 "questions": msgspec.to_builtins(questions),
                 "errors": [{"message": str(err), "hint": err.hint} for err in errors],
                 "other_pip": msgspec.to_builtins(find_other_pip(snapshot)),
-            }
+            },
+            _SEARCHED,
         )
+        documents.print_json(document)
     else:
-        common.print_report(render_snapshot(snapshot, decisions.drop, origin))
-        common.print_report(render_triage(rulings))
+        _print_lines(render_snapshot(snapshot, decisions.drop, origin))
+        _print_lines(render_triage(rulings))
         user_options = typed_options(click.get_current_context())
         if any(map(is_secret, user_options)):
             user_options = []
         user_options += confirming_options(directory, decisions_path)
-        common.print_report(render_readiness(questions, directory, user_options, errors))
+        _print_lines(render_readiness(questions, directory, user_options, errors))
+
+
+def _print_lines(text: str) -> None:
+    """Print a report without the secrets that names and paths of another party may have."""
+    common.print_report("\n".join(map(display_message, text.split("\n"))))

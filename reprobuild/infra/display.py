@@ -6,6 +6,8 @@ It has no terminal escapes and no secrets, one line, and a bounded length.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import Any
 
 from reprobuild.infra.escape import UNSEEN as UNSEEN
 from reprobuild.infra.escape import escape_text as escape_text
@@ -26,6 +28,31 @@ def display_text(text: str) -> str:
         return f"({len(text)} characters: too long to show)"
     plain = escape_text(secrets.redact(text))
     return plain if len(plain) <= _SHOWN else plain[:_SHOWN] + "…"
+
+
+def display_message(text: str) -> str:
+    """Return a message safe to print, whole but for secrets and logins.
+
+    `display_text` cuts more: it would cut the words after the name of a secret.
+    """
+    return escape_text(secrets.cut_secrets(text))
+
+
+def display_document(value: Any, read: Collection[str] = ()) -> Any:
+    """Return a JSON document without secrets in its keys and strings.
+
+    Args:
+        value: of dicts, lists and plain values.
+        read: keys whose values stay, because they were searched before.
+    """
+    if isinstance(value, str):
+        return secrets.cut_secrets(value) if len(value) <= _LONGEST else display_text(value)
+    if isinstance(value, dict):
+        return {
+            display_document(key): inner if key in read else display_document(inner, read)
+            for key, inner in value.items()
+        }
+    return [display_document(inner, read) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def display_path(path: str) -> str:

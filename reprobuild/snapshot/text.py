@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import hashlib
 import re
+from functools import lru_cache
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import display_text
+from reprobuild.infra.display import display_message, display_text
 from reprobuild.snapshot.model import ParseNote, SourceLocation
 from reprobuild_portable import secrets
 
@@ -45,7 +46,7 @@ def remark(
     return ParseNote(
         place=SourceLocation(file, line),
         text=display_text(text.strip()),
-        reason=reason,
+        reason=_display_reason(reason),
         understood=understood,
         lines=lines,
     )
@@ -59,6 +60,11 @@ def hash_item(item: str) -> str:
     if secrets.redact(item) != item:
         return ""
     return hashlib.sha256(item.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@lru_cache(maxsize=256)  # most are constants
+def _display_reason(reason: str) -> str:
+    return display_message(reason)
 
 
 def check_size(size: int, file: str) -> None:

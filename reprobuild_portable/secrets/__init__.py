@@ -9,6 +9,7 @@ from __future__ import annotations
 from reprobuild_portable.secrets.files import secret_file as secret_file
 from reprobuild_portable.secrets.files import secret_name_of_file as secret_name_of_file
 from reprobuild_portable.secrets.judges import SecretRule as SecretRule
+from reprobuild_portable.secrets.redact import cut_secrets as cut_secrets
 from reprobuild_portable.secrets.redact import redact as redact
 from reprobuild_portable.secrets.redact import secret_query as secret_query
 from reprobuild_portable.secrets.redact import strip_credentials as strip_credentials

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import SnapshotError
-from reprobuild.infra.display import escape_text
+from reprobuild.infra.display import display_error, escape_text
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
 from reprobuild.infra.untrusted.regular_files import open_plain
@@ -74,7 +74,7 @@ def parse(data: bytes, shown: str = FILE) -> CaptureDocument:
         _check_files(document.repositories)
         return document
     except (msgspec.DecodeError, ValueError, RecursionError) as err:  # the last: nested brackets
-        raise SnapshotError(f"{shown}: {escape_text(str(err))}", hint=DAMAGED) from None
+        raise SnapshotError(f"{shown}: {display_error(err)}", hint=DAMAGED) from None
 
 
 def select_facts(document: CaptureDocument) -> CaptureFacts:

@@ -73,7 +73,10 @@ def parse(data: bytes, file: str = "conda-list.txt") -> Read:
         bare, cut = secrets.strip_credentials(line) if "://" in line else (line, False)
         if note := _extra_row_remark(file, number, bare):
             remarks.append(note)
-        elif package := _parse_row(file, number, bare):
+        elif (package := _parse_row(file, number, bare)) and _has_secret(package):
+            reason = "a secret in a list that should hold none: not read"
+            remarks.append(text.remark(file, number, unquote(bare), reason, understood=False))
+        elif package:
             packages.append(package)
             if cut:
                 remarks.append(text.remark(file, number, bare, "the address held a credential, removed"))
@@ -167,6 +170,12 @@ def parse_package_url(
         file, number, line, match["name"], match["version"], build=match["build"],
         channel=channel if known else None, url=url, **_hash_fields(digest),
     )  # fmt: skip
+
+
+def _has_secret(package: CapturedCondaPackage) -> bool:
+    """Return whether a package has a secret, also a percent-encoded one."""
+    values = (package.name, package.version, package.build or "", package.channel or "", package.url or "")
+    return any(map(secrets.secret_value, (*values, *map(unquote, values))))
 
 
 def _hash_fields(digest: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from msgspec import UNSET
 from packaging.requirements import InvalidRequirement
@@ -287,8 +288,11 @@ class _Reader:
             )
 
     def _keep(self, number: int, line: str, **fields: object) -> None:
-        if any(secrets.secret_value(value) for value in fields.values() if isinstance(value, str)):
-            self._remark(number, line, "a secret where a requirement should be: not read", understood=False)
+        values = [value for value in fields.values() if isinstance(value, str)]
+        if any(map(secrets.secret_value, (*values, *map(unquote, values)))):
+            self._remark(
+                number, unquote(line), "a secret where a requirement should be: not read", understood=False
+            )
             return
         place = SourceLocation(self.file, number)
         self.hashes.above = len(self.requirements)
