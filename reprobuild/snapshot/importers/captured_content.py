@@ -17,13 +17,14 @@ from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.file_kinds import repeated_kind_error
 from reprobuild.snapshot.importers.draft import Draft
+from reprobuild.snapshot.importers.list_allowance import MOST_BYTES as LARGEST
+from reprobuild.snapshot.importers.list_allowance import ListAllowance
 from reprobuild.snapshot.parsers import env
 from reprobuild.snapshot.parsers.conda_list import VARIABLES_CUT
 from reprobuild.snapshot.parsers.env_sorted import PEM
 from reprobuild.snapshot.parsers.environment_yml_nodes import compose, merged_mappings, scalar_nodes
 from reprobuild_portable import secrets
 
-LARGEST = 4 << 20  # bytes of a list: the rules need some seconds for one; a freeze with hashes has half of it
 ENVIRONMENT, _DIFF = "environment.yml", "*.diff"
 _PREFIX, _VARIABLES = "prefix", "variables"
 _ROUNDS = 4  # a dump without a secret can read otherwise than before, and show the next one
@@ -71,7 +72,7 @@ def put_captured(draft: Draft, file: str, kind: str, data: bytes, place: str = "
         draft.leave("the file", f"the same as {first}")
         draft.source = origin
         return
-    clean = _CLEANERS.get(kind, _clean_list)(data, place or origin)
+    clean = _CLEANERS.get(kind, _clean_list)(data, place or origin, draft.lists)
     draft.put(file, clean.data)
     draft.source = place or origin
     for field, reason in clean.left:
@@ -79,15 +80,23 @@ def put_captured(draft: Draft, file: str, kind: str, data: bytes, place: str = "
     draft.source = origin
 
 
-def _clean_list(data: bytes, file: str, gap: str = GAP) -> CleanContent:
-    """Return a list without the secrets of its rows; a whole cut row becomes `gap`."""
+def _clean_list(data: bytes, file: str, allowance: ListAllowance, gap: str = GAP) -> CleanContent:
+    """Return a list without the secrets of its rows; a whole cut row becomes `gap`.
+
+    Raises:
+        SnapshotError: it is not text, or is too large, alone or with the other lists of the import.
+    """
     if len(data) > LARGEST:
         raise SnapshotError(
             f"{display_text(file)}: {len(data)} bytes are more than the {LARGEST >> 20} MiB that a list may have",
             hint="look at what wrote it; or take a snapshot where the job runs: `reprobuild capture -o DIR`",
         )
+    allowance.count_bytes(len(data), file)
     rows, left = text.decode_lines(data, file), []
     for at, row in enumerate(rows):
+        if _HASH.fullmatch(row):
+            continue
+        allowance.count_row(file)
         if len(row) > text.LONGEST_ROW and _LONG_HASHES.fullmatch(row):
             rows[at] = row.replace(" --hash=", " \\\n    --hash=")  # as pip-compile writes them
             left.append(OmittedPlace(f"line {at + 1}", "it is written as several lines, one for each hash"))
@@ -95,6 +104,7 @@ def _clean_list(data: bytes, file: str, gap: str = GAP) -> CleanContent:
             rows[at] = gap
             left.append(OmittedPlace(f"line {at + 1}", "it is longer than a line of a list"))
         elif (clean := _clean_row(row)) != row:
+            allowance.count_cut(file)
             rows[at] = clean
             left.append(OmittedPlace(f"line {at + 1}", "it held a secret, which was cut out"))
     left += _clean_found(rows, gap)
@@ -102,7 +112,7 @@ def _clean_list(data: bytes, file: str, gap: str = GAP) -> CleanContent:
 
 
 def _clean_row(row: str) -> str:
-    return row if _HASH.fullmatch(row) else secrets.redact(secrets.without_logins(row))
+    return secrets.redact(secrets.without_logins(row))
 
 
 def _clean_found(rows: list[str], gap: str = "") -> list[OmittedPlace]:
@@ -118,20 +128,22 @@ def _clean_found(rows: list[str], gap: str = "") -> list[OmittedPlace]:
     return left
 
 
-def _clean_environment(data: bytes, file: str) -> CleanContent:
+def _clean_environment(data: bytes, file: str, allowance: ListAllowance) -> CleanContent:
     """Return an `environment.yml` without `prefix`, `variables` and logins of addresses.
 
     Its text stays if it has only a `prefix` on a line of its own.
     """
     root = compose(data, file)
     left = list(_cut_nodes(root))
+    for _ in left:
+        allowance.count_cut(file)
     clean = _written(root)
     rows = data.splitlines(keepends=True)
     plain = b"".join(row for row in rows if not row.startswith(b"prefix:"))
     with contextlib.suppress(SnapshotError):
         if not left and (root is None or _written(compose(plain, file)) == clean):
             clean = plain
-    rest = _clean_list(clean, file, gap="")
+    rest = _clean_list(clean, file, allowance, gap="")
     return CleanContent(rest.data, left + rest.left)
 
 
@@ -155,7 +167,7 @@ def _cut_nodes(root: yaml.Node | None) -> Iterator[OmittedPlace]:
             yield OmittedPlace(f"line {node.start_mark.line + 1}", "it held a secret, which was cut out")
 
 
-def _clean_variables(data: bytes, file: str) -> CleanContent:
+def _clean_variables(data: bytes, file: str, allowance: ListAllowance) -> CleanContent:
     """Return a dump of variables without the values of secrets, as a capture writes it.
 
     Raises:
@@ -226,7 +238,7 @@ def _clean_records(data: bytes, file: str) -> CleanContent:
     return CleanContent(b"\0".join(records) if left else data, left)
 
 
-def _refuse_secret(data: bytes, file: str) -> CleanContent:
+def _refuse_secret(data: bytes, file: str, allowance: ListAllowance) -> CleanContent:
     """Return a document as it is, if it holds no secret.
 
     Raises:
@@ -241,11 +253,11 @@ def _refuse_secret(data: bytes, file: str) -> CleanContent:
     return CleanContent(data, [])
 
 
-def _keep(data: bytes, file: str) -> CleanContent:
+def _keep(data: bytes, file: str, allowance: ListAllowance) -> CleanContent:
     return CleanContent(data, [])
 
 
-_CLEANERS: dict[str, Callable[[bytes, str], CleanContent]] = {
+_CLEANERS: dict[str, Callable[[bytes, str, ListAllowance], CleanContent]] = {
     ENVIRONMENT: _clean_environment, "env.txt": _clean_variables, "env.nul": _clean_variables,
     "capture.json": _refuse_secret,
     _DIFF: _keep,  # `read_snapshot` refuses one with a secret

@@ -16,6 +16,7 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.import_facts import DataFingerprint, ImportFacts, UnusedField, ValueOrigin
+from reprobuild.snapshot.importers.list_allowance import ListAllowance
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.people import without_home
 from reprobuild_portable import secrets
@@ -42,7 +43,8 @@ _MD5 = re.compile(r"(?P<md5>[0-9a-f]{32})(?P<directory>\.dir)?")
 class Draft:
     """The lines of a snapshot as an importer adds them.
 
-    `captured` has the name and the content of the captured file of each kind; `requires_python` the range of Python.
+    `captured` has the name and the content of the captured file of each kind; `lists` the bounds on all of them;
+    `requires_python` the range of Python.
     """
 
     def __init__(self, format_name: str, source: str) -> None:
@@ -63,6 +65,7 @@ class Draft:
         self._sources: set[str] = set()  # those that gave a line or a file, or are named as not used
         self._size_of_variables = self._size_of_changes = self._size_of_packed = 0
         self.captured: dict[str, tuple[str, bytes]] = {}
+        self.lists = ListAllowance()
         self._started = ("", "")
         self.requires_python = ""
 

@@ -17,6 +17,7 @@ from reprobuild.snapshot.importers import (
     captured_content,
     documents,
     draft,
+    list_allowance,
     poetry_lock,
     sacred,
     slurm,
@@ -288,7 +289,7 @@ def test_captured_files_of_one_kind_are_searched_once(
     """The letters of a name can have thousands of cases."""
     cleaned: list[str] = []
 
-    def clean(data: bytes, file: str) -> captured_content.CleanContent:
+    def clean(data: bytes, file: str, _: object) -> captured_content.CleanContent:
         cleaned.append(file)
         return captured_content.CleanContent(data, [])
 
@@ -316,6 +317,69 @@ def test_diffs_and_texts_are_refused_together(tmp_path: Path, monkeypatch: pytes
     assert (
         err.value.hint == "unpack it, and import it without the large ones: an image depends only on `*.diff`"
     )
+
+
+def archive_of(folder: Path, files: dict[str, str]) -> Path:
+    with zipfile.ZipFile(folder / "run.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return folder / "run.zip"
+
+
+def test_the_lists_of_an_import_are_refused_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each list alone is within the bound on a list: eleven of them took 79 s."""
+    monkeypatch.setattr(list_allowance, "MOST_BYTES", 1 << 20)
+    rows = "click==8.1.7\n" + f"# {'a' * 3000}\n" * 70
+    path = archive_of(
+        tmp_path, dict.fromkeys(("apt-packages.txt", "modules.txt", "requirements.txt"), rows * 2)
+    )
+    with pytest.raises(
+        SnapshotError, match=r"requirements\.txt: with it, the lists of this import have more than 1 MiB"
+    ) as err:
+        import_into(path, tmp_path / "out")
+    assert err.value.hint == (
+        "unpack it, and import it without the large ones; or take a snapshot where the job runs: "
+        "`reprobuild capture -o DIR`"
+    )
+
+
+def test_the_rows_of_all_lists_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules need up to a millisecond for a row, but no time for one that is a hash."""
+    monkeypatch.setattr(list_allowance, "MOST_ROWS", 10)
+    hashes = "".join(f" \\\n    --hash=sha256:{number:064x}" for number in range(20))
+    path = archive_of(
+        tmp_path, {"modules.txt": "gcc/12.2\n" * 4, "requirements.txt": f"click==8.1.7{hashes}\n"}
+    )
+    assert import_into(path, tmp_path / "out").format == "a snapshot in an archive"
+    path = archive_of(tmp_path, {"modules.txt": "gcc/12.2\n" * 5, "requirements.txt": "click==8.1.7\n" * 6})
+    with pytest.raises(
+        SnapshotError, match=r"requirements\.txt: with it, the lists of this import have more than 10 rows"
+    ) as err:
+        import_into(path, tmp_path / "out2")
+    assert err.value.hint == (
+        "import it without the lists that an image does not need; a full system has some thousands of packages"
+    )
+
+
+@pytest.mark.parametrize(
+    ("second", "row"),
+    [
+        ("requirements.txt", "p{0} @ https://a:b{0}@h.example/p{0}.whl\n"),
+        ("environment.yml", "  - pip:\n    - p{0} @ https://a:b{0}@h.example/p{0}.whl\n"),
+    ],
+)
+def test_the_secrets_of_all_lists_are_counted(
+    second: str, row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_allowance, "MOST_CUT", 5)
+    first = "".join(f"https://a:b{number}@h.example/noarch/p{number}-1-0.conda\n" for number in range(3))
+    rows = "dependencies:\n" * second.endswith("yml") + "".join(map(row.format, range(3)))
+    path = archive_of(tmp_path, {"conda-explicit.txt": f"@EXPLICIT\n{first}", second: rows})
+    with pytest.raises(
+        SnapshotError, match=rf"{second}: with it, more than 5 rows of this import have a secret"
+    ) as err:
+        import_into(path, tmp_path / "out")
+    assert err.value.hint == "take the secrets out of the list, and import it again"
 
 
 def test_a_value_of_many_rows_is_joined_once() -> None:
