@@ -18,7 +18,11 @@ KEYGEN_TIME = 60.0  # seconds that a check of a signature may take
 # `ssh-keygen -Y` came with OpenSSH 8.1 (that of RHEL 8 is 8.0), and `find-principals` with 8.2.
 NEW_KEYGEN = "install OpenSSH 8.2 or newer"
 TOO_OLD = "the bundle is signed, and this ssh-keygen is too old to look at signatures"
-_KEY = re.compile(rb"\s*(?:sk-)?(?:ssh|ecdsa)-\S+\s+\S")
+# A key without a name before it: names of signers can begin like the types of keys, which sshd(8) lists.
+_KEY = re.compile(
+    rb"\s*(?:ssh-(?:ed25519|rsa|dss)|ecdsa-sha2-nistp(?:256|384|521)|sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
+    rb"\s+AAAA[A-Za-z0-9+/]*={0,2}(?:\s|\Z)"
+)
 _LARGEST = 1 << 20  # bytes of a file of signers that are looked at
 _TOO_OLD = re.compile(r"(?:unknown|illegal|invalid|unrecognized) option\W+Y\b|Unsupported operation for -Y")
 
@@ -58,10 +62,10 @@ def check_signature(manifest: bytes, signature: bytes, signers: str, keygen: Key
         )
     try:
         if signers and _lacks_names(signers):
-            quoted = shlex.quote(escape_text(signers))
             raise RefusedError(
                 "%s names no signer: each line needs a name before its key" % escape_text(signers),
-                "`sed 's/^/NAME /' %s > %s.named` writes a file with NAME" % (quoted, quoted),
+                "`sed 's/^/NAME /' %s > %s` writes a file with NAME"
+                % tuple(shlex.quote(escape_text(path)) for path in (signers, _new_name(signers))),
             )
         with tempfile.TemporaryDirectory() as folder:
             place = os.path.join(folder, SIGNATURE)
@@ -81,6 +85,12 @@ def _lacks_names(signers: str) -> bool:
         lines = stream.read(_LARGEST).splitlines()
     keys = [line for line in lines if line.strip() and not line.startswith(b"#")]
     return bool(keys) and all(_KEY.match(line) for line in keys)
+
+
+def _new_name(signers: str) -> str:
+    """Return a name for a file beside another that no file has."""
+    named = [signers + ".named", *("%s.named-%d" % (signers, number) for number in range(2, 100))]
+    return next((name for name in named if not os.path.lexists(name)), signers + ".named-new")
 
 
 def _verify_signer(manifest: bytes, signature: str, signers: str, keygen: Keygen) -> str:

@@ -99,6 +99,30 @@ def test_a_key_without_a_name_is_no_signer(form: str, results: Results, tmp_path
     assert keys.read_text() == form.format(kind=kind, key=key)
 
 
+def test_the_hint_on_a_key_without_a_name_overwrites_no_file(results: Results, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(" ".join(make_key(tmp_path / "key", "x").split()[2:]))
+    file = tmp_path / "b.tar"
+    results.bundle(file, key=tmp_path / "key")
+    (tmp_path / "keys.named").write_text("of the user")
+    (tmp_path / "keys.named-2").symlink_to(tmp_path / "absent")
+    with pytest.raises(DistributionError) as caught:
+        take(file, tmp_path / "o", tmp_path / "s", keys)
+    subprocess.run(["sh", "-c", caught.value.hint.split("`")[1]], cwd=tmp_path, check=True)
+    assert (tmp_path / "keys.named").read_text() == "of the user"
+    assert not (tmp_path / "absent").exists()
+    assert (tmp_path / "keys.named-3").read_text() == f"NAME {keys.read_text()}"
+
+
+@pytest.mark.parametrize("name", ["ssh-ops@x", "ecdsa-team", "ssh-ed25519", "sk-ssh-x", "ssh-rsa,b"])
+def test_a_name_of_a_signer_can_begin_like_a_key(name: str, results: Results, tmp_path: Path) -> None:
+    kind, key = make_key(tmp_path / "key", "x").split()[2:]
+    file, signers = tmp_path / "b.tar", tmp_path / "signers"
+    results.bundle(file, key=tmp_path / "key")
+    signers.write_text(f"{name} {kind} {key}\n")
+    assert take(file, tmp_path / "o", tmp_path / "s", signers).signer == name.partition(",")[0]
+
+
 def test_a_signature_of_something_else(results: Results, tmp_path: Path) -> None:
     signers = tmp_path / "signers"
     signers.write_text(make_key(tmp_path / "key", "ann@example.org"))
