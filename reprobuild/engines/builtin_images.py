@@ -29,6 +29,8 @@ from reprobuild.infra.untrusted.strings import Line, Sha256, Value
 from reprobuild_portable.host import fcntl
 
 FOLDER = "reprobuild-images"
+# Linux takes the options of a mount in one page, 4096 bytes (mount(2)): 29 for each layer, and those of a container
+MOST_LAYERS = 127
 MOST_WORKERS = 4  # more wait for the disk
 
 
@@ -89,8 +91,14 @@ class UnpackedImages(Struct, frozen=True):
 
         Raises:
             BuildError: a layer is damaged.
-            EngineError: a layer cannot be unpacked.
+            EngineError: a layer cannot be unpacked, or there are too many.
         """
+        count = len({layer_name(diff_id) for _, _, diff_id in layout.layers})
+        if count > MOST_LAYERS:
+            raise EngineError(
+                f"{layout.folder} has {count} layers, and the built-in engine takes at most {MOST_LAYERS}",
+                hint="choose another engine with --engine, or build the image again from its lock",
+            )
         records = self._records
         with records.locked():
             named = records.find(reference)

@@ -115,29 +115,33 @@ def _find_user(user: str, layers: Sequence[Path]) -> tuple[int, int]:
     if user in ("", "caller"):
         return 0, 0  # root in the container is the caller
     if match := _USER.fullmatch(user):
-        uid, gid = int(match[1]), int(match[2] or 0)
-        if max(uid, gid) > _LARGEST_ID:
-            raise EngineError(
-                f"{user} is no user of Linux: a number is at most {_LARGEST_ID}",
-                hint="name it by number with --user UID:GID",
-            )
-        return uid, gid
+        return _check_numbers(match)
     name, _, group = user.partition(":")
     for path in [layer for layer in reversed(layers) if os.path.lexists(layer / "etc/passwd")][:1]:
         for line in _read_passwd(path):
             fields = line.split(":")
-            if (
-                len(fields) > 3
-                and fields[0] == name
-                and not group
-                and fields[2].isdecimal()
-                and fields[3].isdecimal()
-            ):
-                return int(fields[2]), int(fields[3])
+            is_user = len(fields) > 3 and fields[0] == name and not group
+            if is_user and (match := _USER.fullmatch(f"{fields[2]}:{fields[3]}")):
+                return _check_numbers(match)
     raise EngineError(
         f"the image's user {ascii(user)[:100]} has no number in its /etc/passwd",
         hint="name it by number with --user UID:GID",
     )
+
+
+def _check_numbers(match: re.Match[str]) -> tuple[int, int]:
+    """Return the numbers of a user and a group; the kernel takes larger ones for others.
+
+    Raises:
+        EngineError: one is too large.
+    """
+    uid, gid = int(match[1]), int(match[2] or 0)
+    if max(uid, gid) > _LARGEST_ID:
+        raise EngineError(
+            f"{match[0]} is no user of Linux: a number is at most {_LARGEST_ID}",
+            hint="name it by number with --user UID:GID",
+        )
+    return uid, gid
 
 
 def _read_passwd(layer: Path) -> list[str]:

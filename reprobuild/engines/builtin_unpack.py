@@ -24,6 +24,7 @@ from reprobuild.infra.sandbox import namespaces
 from reprobuild.infra.tar.entries import CHUNK, normalise_name
 from reprobuild.infra.untrusted.budget import MOST_PATHS, Allowance
 from reprobuild.infra.untrusted.layers import layer_members
+from reprobuild.infra.untrusted.names import check_name
 from reprobuild.infra.walk import walk
 
 WHITEOUT, OPAQUE, OF_AUFS = ".wh.", ".wh..wh..opq", ".wh..wh."
@@ -97,12 +98,21 @@ def _advise_room(layers: Path) -> str:
 
 
 def _refuse_repeats(layout: Layout, number: int, allowance: Allowance) -> None:
-    """Refuse a layer that the checks of an image refuse, and one with a name twice."""
+    """Refuse a layer that the checks of an image refuse, and one with a name twice.
+
+    A name has one form: tar takes `a//x` and `a/./x` for `a/x`, too.
+    """
     names: set[str] = set()
     origin = f"layer {number + 1} of {layout.folder}"
     with open_layer(layout, number, allowance=allowance) as stream:
         for info, _ in layer_members(stream, origin, allowance):
             name = normalise_name(info.name)
+            if name:
+                check_name(name, origin)
+            if name == OPAQUE and number:
+                raise EngineError(
+                    f"{origin} hides all files of the layers below it, which overlays ignore", hint=_HINT
+                )
             if name in names:
                 raise EngineError(
                     f"{origin} has {ascii(name)[:200]} twice, of which engines may take either", hint=_HINT

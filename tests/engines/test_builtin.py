@@ -19,14 +19,16 @@ from typing import Any
 import pytest
 import zstandard
 
-from reprobuild.engines import builtin, builtin_job
+from reprobuild.engines import builtin, builtin_images, builtin_job
 from reprobuild.engines.builtin_images import UnpackedImages, layer_name
 from reprobuild.engines.cdi import Description, find_edits
 from reprobuild.engines.model import DEFAULT_NETWORK, Finished, Limit, Port, Task
-from reprobuild.errors import EngineError, ReproError
+from reprobuild.errors import BuildError, EngineError, ReproError
 from reprobuild.image.layers.blobs import Layer
+from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.infra.sandbox import container, launch
+from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.recipe.runtime_config import RuntimeConfig
 from reprobuild.store.store import Store
 from tests.conftest import PROGRAM, Built
@@ -419,6 +421,45 @@ def test_a_name_twice_in_a_layer(members: list[Member], env: Mapping[str, str], 
     assert failed.value.hint == AGAIN
 
 
+@pytest.mark.parametrize("name", ["a//x", "a/./x", "b/../a/x"])
+def test_a_name_in_two_forms_in_a_layer(name: str, env: Mapping[str, str], tmp_path: Path) -> None:
+    """tar takes both for one file, and the second wins; the digest of an image refuses it, too."""
+    members: list[Member] = [("a", FOLDER, ""), ("a/x", FILE, "1"), (name, FILE, "2")]
+    image = make_image(tmp_path, "reprobuild-test/forms:1", members)
+    with pytest.raises(BuildError, match="holds the unsafe path"):
+        layout_digest(read_layout(image.layout))
+    with pytest.raises(BuildError, match="holds the unsafe path") as failed:
+        builtin.load(image.layout, image.reference, image.digests, env)
+    assert failed.value.hint == HOSTILE
+
+
+@pytest.mark.parametrize("name", [".wh..wh..opq", "./.wh..wh..opq"])
+def test_an_opaque_marker_at_the_root_of_a_layer(name: str, env: Mapping[str, str], tmp_path: Path) -> None:
+    """The kernel ignores it; the digest of an image refuses it, too."""
+    image = make_image(tmp_path, "reprobuild-test/opaque:1", [(name, FILE, ""), ("a", FILE, "a")])
+    with pytest.raises(BuildError, match="a layer holds an opaque marker at its root"):
+        layout_digest(read_layout(image.layout))
+    with pytest.raises(EngineError, match="hides all files of the layers below it") as failed:
+        builtin.load(image.layout, image.reference, image.digests, env)
+    assert failed.value.hint == AGAIN
+
+
+def test_more_layers_than_the_kernel_takes(
+    env: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of all layers stand in one page of options."""
+    monkeypatch.setattr(builtin_images, "MOST_LAYERS", 3)
+    same: list[Member] = [("same", FILE, "")]
+    fits = make_image(tmp_path / "fits", "reprobuild-test/layers:3", [("1", FILE, "")], same, same)
+    builtin.load(fits.layout, fits.reference, fits.digests, env)
+    image = make_image(
+        tmp_path, "reprobuild-test/layers:4", *([(str(number), FILE, "")] for number in range(3))
+    )
+    with pytest.raises(EngineError, match="has 4 layers, and the built-in engine takes at most 3") as failed:
+        builtin.load(image.layout, image.reference, image.digests, env)
+    assert failed.value.hint == AGAIN
+
+
 @pytest.mark.parametrize(
     ("members", "program"),
     [
@@ -514,6 +555,26 @@ def test_users(env: Mapping[str, str], tmp_path: Path) -> None:
     assert sh(image, env, "true", user="5:6").code == 0  # as the hint says
     with pytest.raises(EngineError, match="4294967295 is no user of Linux"):
         sh(image, env, "true", user="4294967295")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ("4294967295:0", "4294967295:0 is no user of Linux"), ("0:4294967295", "0:4294967295 is no user of Linux"),
+        (f"{'9' * 5000}:0", "the image's user 'ada' has no number"),
+        ("\u00b2:0", "the image's user 'ada' has no number"),
+    ],
+)  # fmt: skip
+def test_a_number_of_a_user_that_linux_does_not_have(
+    numbers: str, message: str, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    """4294967295 means no change, and the command would run as root of the container."""
+    members: list[Member] = [("etc/passwd", FILE, f"ada:x:{numbers}::/:/bin/sh\n")]
+    image = make_image(tmp_path, "reprobuild-test/user-large:1", members, user="ada")
+    builtin.load(image.layout, image.reference, image.digests, env)
+    with pytest.raises(EngineError, match=message) as failed:
+        sh(image, env, "true")
+    assert failed.value.hint == "name it by number with --user UID:GID"
 
 
 def test_the_loopback_answers_and_each_container_has_its_own(loaded: Tiny, env: Mapping[str, str]) -> None:
