@@ -13,9 +13,9 @@ from typing import Any
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.documents import load_document
-from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import leave_requirement
+from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, leave_requirement
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
 
@@ -27,6 +27,7 @@ _UNUSED = {
 }
 EXPLICIT = "conda-explicit.txt"
 PLATFORMS = ("linux-64", "linux-aarch64")  # the first that the lock has
+_EXPLICIT_LINE = re.compile(r"[a-z][a-z0-9+.-]{0,20}://[!\"$-~]+(?:#(?:[0-9a-f]{32}|sha256:[0-9a-f]{64}))?")
 # The layout of PyPI's files and of its mirrors, whose index has them, by the hash of their content
 _INDEX_FILE = re.compile(r"https://[^/]+/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+")
 
@@ -154,9 +155,13 @@ def _pixi_packages(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _add_conda(draft: Draft, address: str, md5: str, sha256: str, field: str) -> None:
+    line = address + (f"#{md5}" if md5 else f"#sha256:{sha256}" * bool(sha256))
+    if not _EXPLICIT_LINE.fullmatch(line):
+        leave_requirement(draft, field, "its address or its hash is not valid")
+        return
     if not draft.has(EXPLICIT):
         draft.add(EXPLICIT, "@EXPLICIT", "the platform")
-    draft.add(EXPLICIT, address + (f"#{md5}" if md5 else f"#sha256:{sha256}" * bool(sha256)), field)
+    draft.add(EXPLICIT, line, field)
 
 
 def _add_pypi(draft: Draft, source: ImportSource, package: dict[str, Any], address: str, field: str) -> None:
@@ -166,15 +171,15 @@ def _add_pypi(draft: Draft, source: ImportSource, package: dict[str, Any], addre
         string(package, "sha256"),
     )
     if not name:
-        draft.leave(field, "it has no name")
+        leave_requirement(draft, field, "it has no name")
     elif address.startswith("git+"):
         bare, _, commit = address.partition("#")
-        draft.add(REQUIREMENTS, f"{name} @ {bare.partition('?')[0]}@{commit}", field)
+        add_direct(draft, name, f"{bare.partition('?')[0]}@{commit}", field)
     elif "://" not in address:
         add_directory(
             draft, source, name, version or "0", address, field, editable=package.get("editable") is True
         )
     elif _INDEX_FILE.fullmatch(address) and version:
-        draft.add_pin(name, version, field, hashes=[sha256] * bool(sha256))
+        add_pinned(draft, name, version, field, hashes=[sha256] * bool(sha256))
     else:
-        draft.add(REQUIREMENTS, f"{name} @ {address}" + f"#sha256={sha256}" * bool(sha256), field)
+        add_direct(draft, name, address + f"#sha256={sha256}" * bool(sha256), field)

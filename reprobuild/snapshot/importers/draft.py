@@ -35,7 +35,7 @@ _MINOR = re.compile(r"(?:CPython |Python )?(?P<version>3\.\d{1,3})")
 _CARET = re.compile(r"\^(3(?:\.\d{1,3}){0,2})")
 _RANGE = re.compile(r"(?:(?:~=|[=!<>]=|[<>])\d[0-9.*]{0,20},?){1,10}")
 _MACHINE = re.compile(r"(?P<system>Linux|linux)-.*?(?P<machine>x86_64|aarch64|ppc64le|s390x).*")
-_PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._,-]*\])?===?[A-Za-z0-9][A-Za-z0-9.+!*_-]*")
+PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._,-]*\])?===?[A-Za-z0-9][A-Za-z0-9.+!*_-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MD5 = re.compile(r"(?P<md5>[0-9a-f]{32})(?P<directory>\.dir)?")
 
@@ -157,7 +157,7 @@ class Draft:
         self, name: str, version: str, field: str, *, marker: str = "", hashes: Iterable[str] = ()
     ) -> None:
         """Add a pinned distribution, with the sha256 (hex) of each of its files."""
-        if not _PIN.fullmatch(f"{name}=={version}"):
+        if not PIN.fullmatch(f"{name}=={version}"):
             self.leave(field, "it has no valid name and version")
             return
         known = dict.fromkeys(sha256.lower() for sha256 in hashes)

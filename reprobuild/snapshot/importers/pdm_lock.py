@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_project_python
+from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
@@ -56,15 +56,11 @@ def _add_package(draft: Draft, source: ImportSource, package: dict[str, Any]) ->
         f"package {string(package, 'name')}",
     )
     marker = string(package, "marker")
-    condition = f" ; {marker}" * bool(marker)
     if string(package, "git"):
-        draft.add(
-            REQUIREMENTS,
-            f"{name} @ git+{string(package, 'git')}@{string(package, 'revision')}{condition}",
-            field,
-        )
+        address = f"git+{string(package, 'git')}@{string(package, 'revision')}"
+        add_direct(draft, name, address, field, marker=marker)
     elif string(package, "url"):
-        draft.add(REQUIREMENTS, f"{name} @ {string(package, 'url')}{condition}", field)
+        add_direct(draft, name, string(package, "url"), field, marker=marker)
     elif string(package, "path"):
         add_directory(
             draft,
@@ -78,4 +74,4 @@ def _add_package(draft: Draft, source: ImportSource, package: dict[str, Any]) ->
     else:
         sums = (string(file, "hash") for file in tables(package, "files"))
         sha256 = [value.removeprefix("sha256:") for value in sums if value.startswith("sha256:")]
-        draft.add_pin(name, version, field, marker=marker, hashes=sha256)
+        add_pinned(draft, name, version, field, marker=marker, hashes=sha256)

@@ -9,9 +9,14 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from reprobuild.snapshot.importers.documents import load_document
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
 from reprobuild.snapshot.importers.people import without_home
+from reprobuild.snapshot.importers.project_requirements import (
+    add_direct,
+    add_pinned,
+    leave_requirement,
+)
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
 
@@ -69,8 +74,7 @@ def _add_installed(draft: Draft, source: ImportSource, entry: dict[str, Any], fi
         fragment = "&".join(
             [f"egg={name}"] * editable + [f"subdirectory={subdirectory}"] * bool(subdirectory)
         )
-        line = f"-e {repository}" if editable else f"{name} @ {repository}"
-        draft.add(REQUIREMENTS, line + f"#{fragment}" * bool(fragment), field)
+        add_direct(draft, name, repository + f"#{fragment}" * bool(fragment), field, editable=editable)
     elif directory is not None:
         add_directory(
             draft, source, name, version, without_home(unquote(urlsplit(url).path)), field,
@@ -78,8 +82,8 @@ def _add_installed(draft: Draft, source: ImportSource, entry: dict[str, Any], fi
         )  # fmt: skip
     elif archive:
         sha256 = string(table(archive, "hashes"), "sha256") or string(archive, "hash").removeprefix("sha256=")
-        draft.add(REQUIREMENTS, f"{name} @ {url}" + f"#sha256={sha256}" * bool(sha256), field)
+        add_direct(draft, name, url + f"#sha256={sha256}" * bool(sha256), field)
     elif name and version:
-        draft.add_pin(name, version, field)
+        add_pinned(draft, name, version, field)
     else:
-        draft.leave(field, "it has no name and version")
+        leave_requirement(draft, field, "it has no name and version")

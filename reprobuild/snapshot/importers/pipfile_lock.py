@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from reprobuild.snapshot.importers.documents import load_document
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 
@@ -50,13 +51,17 @@ def _file(source: ImportSource) -> str | None:
 
 def _add_package(draft: Draft, source: ImportSource, name: str, entry: dict[str, Any]) -> None:
     field, marker = f"default.{name}", string(entry, "markers")
-    condition = f" ; {marker}" * bool(marker)
     if string(entry, "git"):
-        line = f"git+{string(entry, 'git')}@{string(entry, 'ref')}"
-        editable = entry.get("editable") is True
-        draft.add(REQUIREMENTS, f"-e {line}#egg={name}" if editable else f"{name} @ {line}{condition}", field)
+        address, editable = (
+            f"git+{string(entry, 'git')}@{string(entry, 'ref')}",
+            entry.get("editable") is True,
+        )
+        if editable:
+            add_direct(draft, name, f"{address}#egg={name}", field, editable=True)
+        else:
+            add_direct(draft, name, address, field, marker=marker)
     elif string(entry, "file"):
-        draft.add(REQUIREMENTS, f"{name} @ {string(entry, 'file')}{condition}", field)
+        add_direct(draft, name, string(entry, "file"), field, marker=marker)
     elif string(entry, "path"):
         add_directory(
             draft, source, name, "0", string(entry, "path"), field, editable=entry.get("editable") is True
@@ -64,6 +69,6 @@ def _add_package(draft: Draft, source: ImportSource, name: str, entry: dict[str,
     elif string(entry, "version").startswith("=="):
         sums = [value for value in entry.get("hashes") or () if isinstance(value, str)]
         sha256 = [value.removeprefix("sha256:") for value in sums if value.startswith("sha256:")]
-        draft.add_pin(name, string(entry, "version").lstrip("="), field, marker=marker, hashes=sha256)
+        add_pinned(draft, name, string(entry, "version").lstrip("="), field, marker=marker, hashes=sha256)
     else:
         draft.leave(field, "it has no version, no repository and no file")

@@ -10,9 +10,9 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.snapshot.importers.draft import LONGEST_ROW, REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_project_python
+from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
@@ -66,22 +66,20 @@ def _add_package(
     name, version = string(package, "name"), string(package, "version")
     origin = table(package, "source")
     kind, url = string(origin, "type"), string(origin, "url")
-    condition = f" ; {marker}" * bool(marker)
     if kind == "git":
         subdirectory = string(origin, "subdirectory")
-        line = f"{name} @ git+{url}@{string(origin, 'resolved_reference')}"
-        draft.add(
-            REQUIREMENTS, line + f"#subdirectory={subdirectory}" * bool(subdirectory) + condition, field
-        )
+        address = f"git+{url}@{string(origin, 'resolved_reference')}"
+        fragment = f"#subdirectory={subdirectory}" * bool(subdirectory)
+        add_direct(draft, name, address + fragment, field, marker=marker)
     elif kind == "url":
-        draft.add(REQUIREMENTS, f"{name} @ {url}{condition}", field)
+        add_direct(draft, name, url, field, marker=marker)
     elif kind in ("directory", "file"):
         editable = kind == "directory" and package.get("develop") is True
         add_directory(draft, source, name, version, url, field, editable=editable)
     else:
         sums = (string(file, "hash") for file in files)
         sha256 = [value.removeprefix("sha256:") for value in sums if value.startswith("sha256:")]
-        draft.add_pin(name, version, field, marker=marker, hashes=sha256)
+        add_pinned(draft, name, version, field, marker=marker, hashes=sha256)
 
 
 def _own_marker(package: dict[str, Any]) -> str:

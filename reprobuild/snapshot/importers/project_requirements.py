@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -10,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
-from reprobuild.snapshot.importers.draft import A_LOGIN, REQUIREMENTS, Draft, hides_login
+from reprobuild.snapshot.importers.draft import A_LOGIN, PIN, REQUIREMENTS, Draft, hides_login
 from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource
 
@@ -24,6 +25,8 @@ DESCRIPTION = "it describes the project"
 EXTRA = "an extra of the project, which is installed only on demand: write its requirements into a requirements.txt"
 GROUP = "a group for development, which pip does not install: write its requirements into a requirements.txt"
 LARGEST = 1 << 20  # bytes of a file: the requirements in one need some seconds
+_NOT_VALID = "its name, its version, its address or its marker is not valid"
+_COMMENT = re.compile(r"(?:^|\s)#")
 _MOST = 2000  # requirements: the largest projects name some hundred, and each takes milliseconds
 _LONGEST = 1000  # characters of a requirement: `Draft.add` refuses longer ones
 _CAPTURED = {"import.json", "capture.json", "env.txt", "env.nul"}  # files that only a snapshot has
@@ -95,12 +98,50 @@ def parse_requirement(row: str) -> Requirement | None:
 def add_requirement(draft: Draft, row: object, field: str) -> None:
     """Add a requirement, or a line that a lock asks for if it cannot be read."""
     stated = row.strip() if isinstance(row, str) else ""
-    if not parse_requirement(stated):
+    if not parse_requirement(stated) or not is_plain(stated):
         leave_requirement(draft, field, "it is no requirement")
     elif hides_login(stated):
         leave_requirement(draft, field, A_LOGIN)
     else:
         draft.add(REQUIREMENTS, without_home(stated), field)
+
+
+def add_direct(
+    draft: Draft, name: str, address: str, field: str, *, marker: str = "", editable: bool = False
+) -> None:
+    """Add a distribution with its address, or a line that a lock asks for if a part of it is not valid.
+
+    Args:
+        address: of an archive, a directory or a repository, with its fragment.
+        marker: of the environments that have it; empty for all.
+        editable: whether it is an editable install, which has no marker.
+    """
+    line = f"{name} @ {address}" + f" ; {marker}" * bool(marker)
+    parsed = parse_requirement(line)
+    if len(line) > _LONGEST:
+        leave_requirement(draft, field, f"it has more than {_LONGEST} characters")
+    elif parsed is None or (parsed.name, parsed.url) != (name, address) or not is_plain(line):
+        leave_requirement(draft, field, _NOT_VALID)
+    else:
+        draft.add(REQUIREMENTS, f"-e {address}" if editable else line, field)
+
+
+def add_pinned(
+    draft: Draft, name: str, version: str, field: str, *, marker: str = "", hashes: Iterable[str] = ()
+) -> None:
+    """Add a distribution with its version, or a line that a lock asks for if a part of it is not valid."""
+    condition = f" ; {marker}" * bool(marker)
+    is_short = len(name) + len(condition) < _LONGEST  # `Draft.add` refuses longer ones
+    parsed = parse_requirement(f"{name}==0{condition}")
+    if PIN.fullmatch(f"{name}=={version}") and (not is_short or (parsed and is_plain(condition))):
+        draft.add_pin(name, version, field, marker=marker, hashes=hashes)
+    else:
+        leave_requirement(draft, field, _NOT_VALID)
+
+
+def is_plain(line: str) -> bool:
+    """Return whether no part of a line is a comment or another line to pip."""
+    return line.isprintable() and not _COMMENT.search(line)
 
 
 def leave_requirement(draft: Draft, field: str, reason: str) -> None:

@@ -9,9 +9,9 @@ from packaging.pylock import Package, Pylock, PylockUnsupportedVersionError, Pyl
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
-from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_project_python
+from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml
 
@@ -67,20 +67,13 @@ def _file(source: ImportSource) -> str | None:
 def _add_package(draft: Draft, source: ImportSource, package: Package) -> None:
     field = f"packages {package.name}"
     marker = str(package.marker or "")
-    condition = f" ; {marker}" * bool(marker)
     if package.vcs and package.vcs.url:
-        draft.add(
-            REQUIREMENTS,
-            f"{package.name} @ {package.vcs.type}+{package.vcs.url}@{package.vcs.commit_id}{condition}",
-            field,
-        )
+        address = f"{package.vcs.type}+{package.vcs.url}@{package.vcs.commit_id}"
+        add_direct(draft, package.name, address, field, marker=marker)
     elif package.archive and package.archive.url:
         sha256 = package.archive.hashes.get("sha256", "")
-        draft.add(
-            REQUIREMENTS,
-            f"{package.name} @ {package.archive.url}" + f"#sha256={sha256}" * bool(sha256) + condition,
-            field,
-        )
+        address = package.archive.url + f"#sha256={sha256}" * bool(sha256)
+        add_direct(draft, package.name, address, field, marker=marker)
     elif package.directory:
         add_directory(
             draft, source, package.name, str(package.version or "0"), package.directory.path, field,
@@ -91,4 +84,4 @@ def _add_package(draft: Draft, source: ImportSource, package: Package) -> None:
     else:
         files = [*(package.wheels or ()), *([package.sdist] if package.sdist else ())]
         hashes = [file.hashes["sha256"] for file in files if "sha256" in file.hashes]
-        draft.add_pin(package.name, str(package.version), field, marker=marker, hashes=hashes)
+        add_pinned(draft, package.name, str(package.version), field, marker=marker, hashes=hashes)
