@@ -39,7 +39,6 @@ def requests(folder: Path, text: str, one: str, other: str, freeze: str = "") ->
         ),
         ("{channels: [@], dependencies: [python=3.11, numpy]}", "a, b", "a b", "environment.yml: channels"),
         ("{channels: [@], dependencies: [python=3.11, numpy]}", "a, b", "b, a", "environment.yml: channels"),
-        ('{dependencies: [python=3.11, "foo @"]}', r"\x1b", r"\\x1b", "environment.yml:1"),
         ("{dependencies: [python=3.11, {pip: ['foo@==1']}]}", "", "[gpu]", "environment.yml:1"),
         ("dependencies: [a=1=0, {pip: ['foo@==1']}]", "", "[gpu]", "environment.yml:1"),
     ],
@@ -47,6 +46,11 @@ def requests(folder: Path, text: str, one: str, other: str, freeze: str = "") ->
 def test_other_requests_are_in_doubt(text: str, one: str, other: str, place: str, tmp_path: Path) -> None:
     expected = [(place,)] * (1 if one == "" else 2)
     assert requests(tmp_path, text, one, other) == expected
+
+
+def test_an_escaped_character_is_not_the_text_of_its_escape(tmp_path: Path) -> None:
+    found = requests(tmp_path, '{dependencies: [python=3.11, "foo @"]}', r"\x1b", r"\\x1b")
+    assert [places[0] for places in found] == ["environment.yml:1"] * 2
 
 
 def test_a_channel_and_a_request_may_not_change_places(tmp_path: Path) -> None:
