@@ -193,7 +193,7 @@ def test_the_digest_depends_on_no_secret_of_a_request(tmp_path: Path) -> None:
     first, second = digests(tmp_path, *rows)
     assert first == second
     (tmp_path / "environment.yml").write_text(rows[0])
-    assert [request.digest == "" for request in read_snapshot(tmp_path).conda_requests] == [False, True]
+    assert [request.name for request in read_snapshot(tmp_path).conda_requests] == ["python"]
 
 
 def test_a_file_that_asks_conda_for_nothing_keeps_its_digest(tmp_path: Path) -> None:
