@@ -111,7 +111,7 @@ def check_metric(metric: Metric) -> Metric:
 
 
 def _add_group(pattern: str) -> str:
-    """Return an expression with a group for the number: around what repeats at its end, or behind its text."""
+    """Return an expression with a group for the number: its repeated end, or the place behind its text."""
     if match := _REPEATED_END.search(pattern):
         return f"{pattern[: match.start()]}({match[0]})"
     return f"{pattern}([-+.e0-9]+)" if _PLAIN_TEXT.fullmatch(pattern) else "loss=([-+.e0-9]+)"

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from reprobuild.errors import FetchError, UsageError
-from reprobuild.image.layers.blobs import keep_layer
+from reprobuild.image.layers.blobs import LayerWriter, keep_layer
 from reprobuild.infra.flock import machine_name
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.lock.system import Artefact
 from reprobuild.realise.rootfs import provide_root
 from reprobuild.store import sharing
@@ -301,14 +302,16 @@ def test_a_link_that_takes_a_place_meanwhile_is_not_followed(
     assert victim.stat().st_mode & 0o7777 == 0o700
 
 
+def write_layer(sink: LayerWriter) -> list[TarEntry]:
+    sink.write(b"x")
+    return []
+
+
 WRITES: dict[str, tuple[str, Callable[[Store, Path], object]]] = {
     "add": ("blob", lambda store, _: store.add(b"of alice")),
     "keep_signed": ("k", lambda store, _: store.remember("k", 1)),
     "record_lock": ("kept", lambda store, above: record_lock(Made(above / "made").lock(), above / "lock", store)),
-    "keep_layer": (
-        "layer",
-        lambda store, _: keep_layer(lambda sink: [sink.write(b"x")][1:], "x", store, 1),  # type: ignore[arg-type]
-    ),
+    "keep_layer": ("layer", lambda store, _: keep_layer(write_layer, "x", store, 1)),
 }  # fmt: skip
 
 

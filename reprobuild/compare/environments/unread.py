@@ -1,4 +1,4 @@
-"""Lines of a snapshot that are not understood, or that ask for packages and do not say what was installed."""
+"""Lines of a snapshot without a meaning, and requests for packages without the installed versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def list_unread(snapshot: Snapshot, files: Mapping[str, str]) -> Iterator[Unread
 
 
 def is_whole(text: str) -> bool:
-    """Return whether a text for display is neither shortened nor redacted."""
+    """Return whether a text for display has its whole original."""
     return secrets.GONE not in text and not text.endswith(("…", "characters: too long to show)"))
 
 
@@ -62,7 +62,7 @@ def _list_requests(requests: list[CondaRequest]) -> Iterator[UnreadLine]:
 
 
 def _list_extras(snapshot: Snapshot) -> Iterator[UnreadLine]:
-    """Yield the extras that an environment.yml asks pip for: it does not say what they brought."""
+    """Yield the extras of lines for pip: their packages are unknown."""
     for line in snapshot.requirements:
         match = _EXTRAS.match(line.text)
         if match and is_environment(line.place.file):
