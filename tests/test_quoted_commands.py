@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from reprobuild.cli.main import _print_error
+from reprobuild.infra.shell_words import quote_path
+from reprobuild.report.readiness import render_readiness
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for room in ("reprobuild", "reprobuild_runtime") for path in (ROOT / room).rglob("*.py"))
@@ -20,7 +26,7 @@ COMMAND = re.compile(
     rf"|\breprobuild [a-z][a-z-]*(?: [^\s;,)]*{MARK}[^\s;,)]*| --?[a-z-]+(?= ))+"
     rf"|(?<![\w-])--[a-z][a-z-]*[ =][^\s`]*{MARK}[^\s`;,)]*"
 )
-QUOTING = {"shlex.quote", "shlex.join"}
+QUOTING = {"shlex.quote", "shlex.join", "quote_path"}
 ALTERING = {"safe_text", "display_line", "display_text", "redact", "secrets.redact", "ascii", "repr"}
 
 # Values that are our own, or quoted before: by `FILE: EXPRESSION`.
@@ -188,6 +194,44 @@ def test_no_row_is_left_over() -> None:
 )
 def test_the_control(source: str, found: list[str]) -> None:
     assert [value for _, value in unquoted(source)][: len(found) or None] == found
+
+
+def test_a_path_in_a_command_is_no_option() -> None:
+    """`quote_path` writes `./-x`; `shlex.quote` does not."""
+    rows = [
+        path.name
+        for path in FILES
+        if path.parts[-2] not in ("sandbox",)
+        for name in ("shlex.quote(str(", "shlex.quote(escape_text(str(", "shlex.quote(display_text(str(")
+        if name in path.read_text()
+    ]
+    assert rows == ["script.py"]  # of `bisect`: a directory of a program that it writes
+
+
+def test_a_path_with_a_hyphen_in_the_next_command() -> None:
+    command = render_readiness((), Path("-x")).partition("next: ")[2]
+    assert command == "reprobuild from-snapshot ./-x -o frozen"
+    assert (quote_path("-x"), quote_path(Path("a/-x")), quote_path("a b")) == ("./-x", "a/-x", "'a b'")
+
+
+@pytest.mark.parametrize(
+    "name", ["z\nerror: z", "z'\nerror: z' ", "'\n'", "\\n\n\\", "-\n", "a'b'\n$(id)`id`"]
+)
+def test_a_line_break_in_a_quoted_word_is_displayed_in_one_line(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name could forge a line of the output. The displayed word still names the file, in bash."""
+    _print_error("it failed", f"run it again:\n`reprobuild show {shlex.quote(name)} -x 'a b'` or don't", 1)
+    *_, first, second = capsys.readouterr().err.strip().splitlines()
+    assert first.strip() == "hint: run it again:", first
+    word = second.strip().removeprefix("`reprobuild show ").partition(" -x 'a b'` or don't")[0]
+    said = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, text=True, check=True)
+    assert said.stdout == name
+    said = subprocess.run(
+        ["bash", "-c", f"printf %s {quote_path(name)}"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == ("./" * name.startswith("-") + name)
+    assert "\n" not in quote_path(name)
 
 
 def test_no_quoted_command_is_shortened_or_redacted() -> None:

@@ -22,6 +22,7 @@ from reprobuild.cli import console, documents, progress, streams
 from reprobuild.cli.interrupt import install_signal_handlers
 from reprobuild.cli.remedies import find_remedy, has_remedy
 from reprobuild.errors import ReproError, UsageError
+from reprobuild.infra.shell_words import escape_breaks
 from reprobuild.infra.suggest import did_you_mean
 
 NAME = "reprobuild"
@@ -285,7 +286,7 @@ def _print_error(message: str, hint: str, code: int, refused: Sequence[Mapping[s
     text = _LIKE_OURS.sub("\n  | ", progress.sanitise_text(message))
     console.print_report(f"error: {text}", sys.stderr)
     if hint:
-        console.print_report(f"\nhint: {progress.sanitise_text(hint)}", sys.stderr)
+        console.print_report(f"\nhint: {progress.sanitise_text(escape_breaks(hint))}", sys.stderr)
     try:
         documents.print_json_error(message, hint, code, refused)
     except OSError as err:

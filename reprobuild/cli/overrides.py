@@ -25,6 +25,7 @@ from reprobuild.config.overrides import (
 from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
 from reprobuild.infra.git.addresses import read_origin
+from reprobuild.infra.shell_words import as_path
 from reprobuild.resolve.as_of import parse_past_moment
 from reprobuild.resolve.override_secrets import refuse_secrets, secret_decisions
 from reprobuild.resolve.override_words import check_words
@@ -175,6 +176,13 @@ def _confirmation_hint(directory: Path, path: Path) -> str:
     """Return the way to confirm a file of overrides."""
     context = click.get_current_context(silent=True)
     verb = context.info_name if context else "lock"
-    words = ["reprobuild", str(verb), str(directory), "--decisions", str(path), *typed_options(context)]
+    words = [
+        "reprobuild",
+        str(verb),
+        as_path(directory),
+        "--decisions",
+        as_path(path),
+        *typed_options(context),
+    ]
     command = shlex.join(map(secrets.without_logins, words))
     return f"read it, and to follow it run: {command}"

@@ -9,6 +9,7 @@ import msgspec
 
 from reprobuild.cli import common, documents
 from reprobuild.errors import FetchError
+from reprobuild.infra.shell_words import as_path
 from reprobuild.report.store import render_gc_result, render_store_check
 from reprobuild.store import gc as collect
 from reprobuild.store.sharing import join as join_with
@@ -47,7 +48,7 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
         documents.print_json(msgspec.to_builtins(result))
     else:
         options = [*(["--all"] if empty else []), *(["--store", str(store)] if store else [])]
-        command = ["reprobuild", "store", "gc", *map(str, locks), *options]
+        command = ["reprobuild", "store", "gc", *map(as_path, locks), *options]
         common.print_report(render_gc_result(result, command))
 
 

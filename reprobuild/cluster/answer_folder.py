@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import os
-import shlex
 import uuid
 from pathlib import Path
 
 from reprobuild.context import RunContext
 from reprobuild.errors import UsageError
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.infra.writers import find_writers
 
@@ -32,7 +32,7 @@ def name_folder(out: Path, context: RunContext) -> Path:
     if writers := owner or find_writers(above):
         raise UsageError(
             f"{above} can be written to by {writers}, who could change the answers of nodes",
-            hint=f"close it: `chmod go-w {shlex.quote(str(above))}`; if it is not yours, copy the output directory",
+            hint=f"close it: `chmod go-w {quote_path(above)}`; if it is not yours, copy the output directory",
         )
     start = datetime.datetime.fromtimestamp(context.now, datetime.timezone.utc)
     return above / f"{start:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reprobuild.cluster.kubernetes_job import KubernetesJob, container_names, job_time_limit
 from reprobuild.cluster.kubernetes_pods_json import PODS
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.pipeline.verify_options import VerifyOptions
 
 FILE, FOLDER = "job.json", "pods"
@@ -39,7 +40,7 @@ def shell_commands(job: KubernetesJob, out: Path, checks: VerifyOptions, store: 
         kubectl=f"kubectl --namespace {job.namespace}" if job.namespace else "kubectl",
         name=job.name, file=FILE, seconds=job_time_limit(job) + LATE, folder=FOLDER, pods=PODS,
         selector=f"app.kubernetes.io/instance={job.name}", containers=" ".join(container_names(job)),
-        out=shlex.quote(str(out)), nodes=job.nodes,
+        out=quote_path(out), nodes=job.nodes,
         options="".join(f" {word}" for word in _verify_options(checks, store)),
     )  # fmt: skip
 
@@ -49,6 +50,6 @@ def _verify_options(checks: VerifyOptions, store: Path | None) -> Sequence[str]:
         *(["--cpu-only"] if checks.cpu_only else []),
         *(["--thorough"] if checks.thorough else []),
         *([] if checks.controls else ["--no-controls"]),
-        *(["--store", shlex.quote(str(store))] if store else []),
+        *(["--store", quote_path(store)] if store else []),
         *(word for name in checks.probes for word in ("--probe", shlex.quote(name))),
     ]

@@ -6,7 +6,6 @@ They are the files of an output directory, the inputs of its lock, and texts for
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -30,6 +29,7 @@ from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.layer_sizes import read_layer_sizes
 from reprobuild.image.oci.read import Layout, read_layout
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.untrusted.regular_files import has_content, read_plain
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.lock.sealed import require_sealed
@@ -331,6 +331,6 @@ def _require_sif(out: Path, sha256: str) -> Path:
     if not sha256 or path.is_symlink() or not path.is_file():
         raise DistributionError(
             f"{out} holds no SIF",
-            hint=f"write it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))} --format sif`",
+            hint=f"write it: `reprobuild build {quote_path(out / LOCK)} -o {quote_path(out)} --format sif`",
         )
     return path

@@ -6,7 +6,6 @@ the record and the archive.
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -31,6 +30,7 @@ from reprobuild.image.choices.record import (
 )
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import NotFoundError
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import Text
 from reprobuild.infra.untrusted.write_below import open_below, refuse_link, write_below
@@ -81,7 +81,7 @@ def list_choices(out: Path, known: StoreKeyring) -> tuple[ChoiceFile, ...]:
         if not is_accepted(file, known):
             raise DistributionError(
                 f"the choices {file.name} were not saved here, and are code that is not handed to others",
-                hint=f"accept them with `reprobuild run {shlex.quote(str(out))} --trust-choices {file.digest} -- CMD`, "
+                hint=f"accept them with `reprobuild run {quote_path(out)} --trust-choices {file.digest} -- CMD`, "
                 f"or remove {file.record}",
             )
         try:

@@ -9,6 +9,7 @@ from reprobuild.distribute.bundle import BundleResult
 from reprobuild.distribute.choices import TOO_MANY
 from reprobuild.distribute.pull import PullResult
 from reprobuild.distribute.unbundle import BundleCheck, UnbundleResult
+from reprobuild.infra.shell_words import quote_path
 
 
 def render_bundled(done: BundleResult) -> str:
@@ -67,13 +68,13 @@ def _render_signer(done: BundleCheck | UnbundleResult) -> str:
 
 def render_pulled(pulled: PullResult) -> str:
     """Return the summary of a pull."""
-    check = f"check it here: reprobuild verify {shlex.quote(str(pulled.out))}"
+    check = f"check it here: reprobuild verify {quote_path(pulled.out)}"
     certificates = [
         referrer.file for referrer in pulled.referrers if referrer.kind == "certificate" and referrer.file
     ]
-    against = [f"{check} --against {shlex.quote(str(pulled.out / file))}" for file in certificates]
+    against = [f"{check} --against {quote_path(pulled.out / file)}" for file in certificates]
     choices = [
-        f"choices of compilers, which are code: reprobuild run {shlex.quote(str(pulled.out))} "
+        f"choices of compilers, which are code: reprobuild run {quote_path(pulled.out)} "
         f"--trust-choices {PurePosixPath(choice.file).stem} -- CMD"
         for choice in pulled.choices
         if choice.file

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from reprobuild.image.oci.read import Layout, open_layer
 from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.proc import ProcessFailedError, feed
 from reprobuild.infra.sandbox import namespaces
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.tar.entries import CHUNK, normalise_name
 from reprobuild.infra.untrusted.budget import MOST_PATHS, Allowance
 from reprobuild.infra.untrusted.layers import layer_members
@@ -92,7 +92,7 @@ def unpack_layer(layout: Layout, number: int, target: Path, members: Allowance, 
 
 def _advise_room(layers: Path) -> str:
     return (
-        f"make room or free inodes there (`df -h {shlex.quote(str(layers))}`, and with -i), or let XDG_CACHE_HOME "
+        f"make room or free inodes there (`df -h {quote_path(layers)}`, and with -i), or let XDG_CACHE_HOME "
         "name a directory with more; the layers that are complete stay"
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.shell_words import quote_path
 
 _MOST_NAMES = 1000  # of a directory
 _MOST_CHARACTERS = 1 << 20  # of the names that are compared with a word: some seconds at worst
@@ -54,4 +55,4 @@ def suggest_path(path: Path, is_meant: Callable[[Path], bool] = lambda _: True) 
     except OSError:
         return ""
     close = find_close(path.name, names)
-    return f"did you mean `{escape_text(shlex.quote(str(path.parent / close)))}`?" if close else ""
+    return f"did you mean `{escape_text(quote_path(path.parent / close))}`?" if close else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from reprobuild.image.engine_name import local_name
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.infra.display import display_error
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.suggest import suggest_path
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.json_documents import refuse_repeated_keys
@@ -55,7 +55,7 @@ def _read_record(out: Path) -> Image:
     except (msgspec.MsgspecError, ValueError, RecursionError) as err:
         raise UsageError(
             f"{out / IMAGE} is damaged, or of another version of reprobuild: {display_error(err)}",
-            hint=f"make it again: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
+            hint=f"make it again: `reprobuild build {quote_path(out / LOCK)} -o {quote_path(out)}`"
             if (out / LOCK).is_file()
             else _BUILD,
         ) from None
@@ -68,9 +68,7 @@ def _record_error(out: Path, err: OSError) -> UsageError:
         hint = "check its permissions" if isinstance(err, PermissionError) else _BUILD
         return UsageError(f"{out / IMAGE} cannot be read: {err.strerror}", hint=hint)
     if not out.exists():
-        inside = (
-            f"name the output directory: `{shlex.quote(str(out.parent))}`" if _is_output(out.parent) else ""
-        )
+        inside = f"name the output directory: `{quote_path(out.parent)}`" if _is_output(out.parent) else ""
         return UsageError(
             f"there is no directory {out}", hint=inside or suggest_path(out, _is_output) or _BUILD
         )
@@ -82,11 +80,7 @@ def _record_error(out: Path, err: OSError) -> UsageError:
             if beside else "name the directory that -o named; `reprobuild unbundle FILE` makes one of a bundle",
         )  # fmt: skip
     begun = (out / LOCK).is_file()
-    hint = (
-        f"build it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
-        if begun
-        else _BUILD
-    )
+    hint = f"build it: `reprobuild build {quote_path(out / LOCK)} -o {quote_path(out)}`" if begun else _BUILD
     return UsageError(f"{out} holds no image", hint=hint)
 
 
@@ -111,7 +105,7 @@ def read_image(out: Path) -> tuple[Lock, Image]:
     if not whole:
         raise UsageError(
             f"the lock, the image and {IMAGE} of {out} do not belong together: a build into it was interrupted",
-            hint=f"finish it: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`",
+            hint=f"finish it: `reprobuild build {quote_path(out / LOCK)} -o {quote_path(out)}`",
         )
     return lock, image
 
@@ -185,9 +179,7 @@ def _misstated_error(out: Path) -> UsageError:
 
 
 def _rebuild_hint(out: Path) -> str:
-    return (
-        f"make it of the lock: `reprobuild build {shlex.quote(str(out / LOCK))} -o {shlex.quote(str(out))}`"
-    )
+    return f"make it of the lock: `reprobuild build {quote_path(out / LOCK)} -o {quote_path(out)}`"
 
 
 def _tree_key(image: Image) -> str:

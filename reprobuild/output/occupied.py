@@ -7,11 +7,11 @@ lost, for example a Dockerfile where the option is `-o .`.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from reprobuild.errors import UsageError
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.output.directory import BADGE, CLUSTER_RESULT, IMAGE, LOCK, REPORT, VERDICT
 
@@ -41,7 +41,7 @@ def refuse_files_of_others(out: Path, *, requirements: bool = False) -> None:
     if names:
         raise UsageError(
             f"{out} has files that reprobuild did not write, and that its output would replace: {', '.join(names)}",
-            hint=f"name a new directory: -o {shlex.quote(str(out / 'frozen'))}; or move these files away",
+            hint=f"name a new directory: -o {quote_path(out / 'frozen')}; or move these files away",
         )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext
 from reprobuild.errors import LockError
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.lock.file import read_lock, write_new_lock
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import LOCK
@@ -77,7 +77,7 @@ def _make_lock(
     if strange is not None:
         context.say(
             f"lock: {path} is not known to be made here, so a new one is made, and it is kept as {aside}; "
-            f"to follow it: --lock {shlex.quote(str(aside))}"
+            f"to follow it: --lock {quote_path(aside)}"
         )
     lock = resolve_snapshot(snapshot, decisions, context.resolve_context(captured))
     if strange is not None:

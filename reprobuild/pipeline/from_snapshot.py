@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from reprobuild.config.overrides import Decisions
@@ -13,6 +12,7 @@ from reprobuild.image.layers.layers import layers_ahead
 from reprobuild.image.layers.plan import LayerPlan, plan_large_wheels
 from reprobuild.image.model import NATIVE, Image
 from reprobuild.infra.display import display_text
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, SNAPSHOT
@@ -58,14 +58,14 @@ def build_from_snapshot(
     if out.exists() and captured.exists() and out.samefile(captured):
         raise UsageError(
             f"{display_text(str(out))} is the snapshot, and the image would be written into it",
-            hint=f"name another directory: -o {shlex.quote(display_text(str(out)))}-frozen",
+            hint=f"name another directory: -o {quote_path(display_text(str(out)))}-frozen",
         )
     if nested := find_own_snapshot(captured):
         context.say(describe_own_snapshot(nested))
         captured = nested
     elif needs_import(captured):
         import_into(captured, out / SNAPSHOT, replace=True)
-        context.say(f"imported {shlex.quote(str(captured))} to {shlex.quote(str(out / SNAPSHOT))}")
+        context.say(f"imported {quote_path(captured)} to {quote_path(out / SNAPSHOT)}")
         captured = out / SNAPSHOT
     snapshot = read_snapshot(captured)
     _report_unknown_lines(snapshot, captured, context)
@@ -121,7 +121,7 @@ def _report_unknown_lines(snapshot: Snapshot, captured: Path, context: RunContex
     if unknown:
         context.say(
             f"left out: {len(unknown)} lines that are not understood, the first {unknown[0].place}; "
-            f"`reprobuild show {shlex.quote(str(captured))}` lists them"
+            f"`reprobuild show {quote_path(captured)}` lists them"
         )
 
 

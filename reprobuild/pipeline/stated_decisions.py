@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.overrides import Decisions
 from reprobuild.errors import LockError, UsageError
 from reprobuild.infra.display import display_text
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.lock.model import Lock
 from reprobuild.resolve.as_of import parse_moment
 from reprobuild.resolve.override_secrets import refuse_secrets
@@ -66,7 +67,7 @@ def refuse_other_decisions(
             f"{path} does not have the decisions that you state:\n"
             + "\n".join(f"  {text}" for text in [*texts[:_SHOWN], *more]),
             hint="leave them out to follow the lock, or make a new lock with them: "
-            f"`reprobuild lock {shlex.quote(str(captured))} -o {shlex.quote(str(path))}` and the same options",
+            f"`reprobuild lock {quote_path(captured)} -o {quote_path(path)}` and the same options",
         )
 
 

@@ -22,6 +22,7 @@ from reprobuild.errors import DriftError, RoundTripError, UsageError
 from reprobuild.image.choices.caches import INDUCTOR
 from reprobuild.image.model import Image
 from reprobuild.infra.atomic import write_file
+from reprobuild.infra.shell_words import as_path
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import (
@@ -179,7 +180,7 @@ def _workload_note(former: Certificate, out: Path, against: Path | None) -> str:
     """Return the note that a certificate has a workload, and this check has none."""
     note = f"{former.path} has a workload, and this check has none: its outputs are not compared"
     options = repeat_options(former.verdict)
-    words = shlex.join(["reprobuild", "verify", str(out), "--against", str(against)])
+    words = shlex.join(["reprobuild", "verify", as_path(out), "--against", as_path(str(against))])
     return f"{note}. Repeat it: `{words} {options}`" if options else note
 
 

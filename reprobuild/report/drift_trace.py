@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.shell_words import as_path
 from reprobuild.verify.verdict import DriftTrace, Verdict
 
 _LONGEST = 2000  # characters of a command
@@ -39,7 +40,7 @@ def trace_lines(verdict: Verdict, out: Path) -> list[str]:
         for name in drifting
         if name.startswith("workload output ")
     ]
-    words = ["reprobuild", "trace", str(out), "--seed", str(work.seed)]
+    words = ["reprobuild", "trace", as_path(out), "--seed", str(work.seed)]
     words += [word for place in work.volumes for word in ("-v", f"DIR:{place}")]
     words += [word for name in work.secrets for word in ("--secret", name)]
     words += [word for name, value in work.variables.items() for word in ("-e", f"{name}={value}")]

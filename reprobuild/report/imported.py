@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from pathlib import Path
 
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.snapshot.import_facts import ImportFacts
 
 
@@ -25,7 +25,7 @@ def render_import(facts: ImportFacts, out: Path) -> str:
         lines.append(f"  not used: {len(facts.unused)} fields, each with its reason in import.json")
         reasons = Counter(f"{field.reason}" for field in facts.unused)
         lines += [f"    {count} x {reason}" for reason, count in reasons.most_common()]
-    shown = shlex.quote(str(out))
+    shown = quote_path(out)
     return "\n".join([*lines, f"wrote {shown}; next: reprobuild show {shown}"])
 
 

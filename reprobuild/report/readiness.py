@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.shell_words import as_path, escape_breaks
 from reprobuild.resolve.readiness import SnapshotQuestion
 from reprobuild.resolve.sources.captured_checks import FileError
 
@@ -24,7 +25,8 @@ def render_readiness(
         user_options: options of the user that answered questions; the next command repeats them.
         errors: errors of the snapshot's files, which no option answers.
     """
-    command = shlex.join(["reprobuild", "from-snapshot", str(path), "-o", "frozen", *user_options])
+    words = ["reprobuild", "from-snapshot", as_path(path), "-o", "frozen", *user_options]
+    command = escape_breaks(shlex.join(words))
     if not questions and not errors:
         return f"can be frozen: yes, if indexes and archives still have each version; next: {command}"
     answer = "no" if errors else "not yet"

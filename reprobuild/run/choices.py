@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from reprobuild.image.choices.platform import ChoicePlatform, VisibleGpus, find_
 from reprobuild.image.choices.record import CHOICES, ChoiceFile, is_accepted, read_choices, remember_accepted
 from reprobuild.infra.atomic import private_directory
 from reprobuild.infra.display import display_error
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.untrusted.strings import Sha256, is_valid
 from reprobuild.infra.untrusted.write_below import refuse_link
 from reprobuild.lock.model import Lock
@@ -68,7 +68,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
             if options.choices == STRICT:
                 raise UsageError(
                     f"--choices strict: {self.out} has no saved choices",
-                    hint=f"save those of a run: `reprobuild run {shlex.quote(str(self.out))} --save-choices -- CMD`",
+                    hint=f"save those of a run: `reprobuild run {quote_path(self.out)} --save-choices -- CMD`",
                 )
             yield None
             return
@@ -108,8 +108,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         if not self.image:
             raise UsageError(
                 f"--save-choices: {self.out} holds no layers, so that the choices cannot name the image",
-                hint=f"make them: `reprobuild build {shlex.quote(str(self.out / LOCK))} "
-                f"-o {shlex.quote(str(self.out))}`",
+                hint=f"make them: `reprobuild build {quote_path(self.out / LOCK)} -o {quote_path(self.out)}`",
             )
 
     def _find_caches(self, task: Task, frozen: Mapping[str, str]) -> dict[str, CompilerCache]:
@@ -148,7 +147,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
             elif not self._is_trusted(file, trusted):
                 reasons.append(
                     f"choices {file.name} were not saved here, and they are code: `reprobuild run "
-                    f"{shlex.quote(str(self.out))} --trust-choices {file.digest} -- CMD` accepts them"
+                    f"{quote_path(self.out)} --trust-choices {file.digest} -- CMD` accepts them"
                 )
             else:
                 return file

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
 from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import Image
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.lock.model import Lock
 from reprobuild.recipe.image_config import image_config
 from reprobuild.run.options import RunOptions
@@ -113,7 +113,7 @@ def _refuse_options(run_options: RunOptions, options: Sequence[str]) -> None:
 def _find_squashfs(out: Path, image: Image, context: RunContext) -> Path:
     """Return the squashfs to start, after comparing it with `image.json`."""
     squashfs = (out / single_file_name("sqsh")).absolute()
-    lock, place = shlex.quote(str(out / "reprobuild.lock")), shlex.quote(str(out))
+    lock, place = quote_path(out / "reprobuild.lock"), quote_path(out)
     remedy = f"write it: reprobuild build {lock} -o {place} --format squashfs; or choose --engine apptainer"
     if not image.sqsh or not squashfs.is_file():
         raise UsageError(f"pyxis starts {squashfs}, which is not there", hint=remedy)

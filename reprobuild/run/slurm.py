@@ -19,6 +19,7 @@ from reprobuild.errors import UsageError
 from reprobuild.image.choices.record import read_choices
 from reprobuild.infra import proc
 from reprobuild.infra.proc.signals import GRACE_SECONDS
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.output.directory import read_image
 from reprobuild.run.options import AUTO, OFF, STRICT, RunOptions, make_volume_absolute
 from reprobuild.run.pyxis import pyxis_command
@@ -80,7 +81,7 @@ def _refuse_choices(out: Path, run_options: RunOptions) -> None:
     if run_options.save_choices or run_options.choices == STRICT or run_options.trusted_choices:
         raise UsageError(
             "pyxis starts the containers, so that no choices of compilers are saved or used",
-            hint=f"let each rank run itself: srun reprobuild run {shlex.quote(str(out))} --save-choices -- CMD",
+            hint=f"let each rank run itself: srun reprobuild run {quote_path(out)} --save-choices -- CMD",
         )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from pathlib import Path
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.suggest import suggest_path
 
 RECIPE = (
@@ -45,7 +45,7 @@ def refuse_unreadable(path: Path) -> None:
         raise SnapshotError(
             f"`{escape_text(str(path))}` cannot be read by this user",
             hint="a snapshot is private: let its owner copy it, or open it: "
-            f"`chmod -R g+rX {shlex.quote(escape_text(str(path)))}`",
+            f"`chmod -R g+rX {quote_path(escape_text(str(path)))}`",
         ) from None
 
 
@@ -82,8 +82,8 @@ def output_error(path: Path) -> SnapshotError:
     ]
     return SnapshotError(
         f"`{shown}` is an output directory, and no snapshot" + "".join(f"; {part}" for part in parts),
-        hint=f"name its snapshot; `reprobuild show {shlex.quote(escape_text(str(snapshot)))}` shows it"
+        hint=f"name its snapshot; `reprobuild show {quote_path(escape_text(str(snapshot)))}` shows it"
         if snapshot.is_dir()
-        else f"name the snapshot that it was made of; `reprobuild verify {shlex.quote(escape_text(str(path)))}` "
+        else f"name the snapshot that it was made of; `reprobuild verify {quote_path(escape_text(str(path)))}` "
         "checks its image",
     )

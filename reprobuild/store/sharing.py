@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shlex
 import stat
 import struct
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reprobuild.errors import UsageError
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.writers import find_writers
 from reprobuild.store.signature import NAME, is_private, make_key, stored_key
 from reprobuild.store.store import Store
@@ -87,7 +87,7 @@ def _refuse_other_owner(root: Path) -> None:
         if host.geteuid() not in (0, owner):
             raise UsageError(
                 f"{root} belongs to {_owner(owner)}, who alone can share it",
-                hint=f"to use what its group shares: `reprobuild store join {shlex.quote(str(root))}`",
+                hint=f"to use what its group shares: `reprobuild store join {quote_path(root)}`",
             )
 
 
@@ -150,7 +150,7 @@ def key_note(store: Store) -> str:
         )
     return (
         f"{store.root} has a key that you did not join: what it remembers does not count; to trust each of its "
-        f"writers as yourself: `reprobuild store join {shlex.quote(str(store.root))}`"
+        f"writers as yourself: `reprobuild store join {quote_path(store.root)}`"
         + "".join(f"; {note}" for note in (_exposure(store.root),) if note)
     )
 
@@ -204,8 +204,8 @@ def check_writers(store: Store) -> None:
             if who:
                 raise UsageError(
                     f"{path} can be written to by {who}, and is not shared with `reprobuild store share`",
-                    hint=f"close it: `chmod go-w {shlex.quote(str(path))}`, or share it with a group: "
-                    f"`reprobuild store share --group NAME --store {shlex.quote(str(store.root))}`",
+                    hint=f"close it: `chmod go-w {quote_path(path)}`, or share it with a group: "
+                    f"`reprobuild store share --group NAME --store {quote_path(store.root)}`",
                 )
 
 

@@ -16,6 +16,7 @@ from reprobuild.engines.model import Engine, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import InconclusiveError, UsageError
 from reprobuild.infra.directory_fd import open_new_directory
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.lock.model import Lock
 from reprobuild.output.directory import engine_name, read_image
 from reprobuild.run.options import RunOptions
@@ -175,7 +176,7 @@ def no_steps_error(out: Path, arguments: tuple[str, ...]) -> InconclusiveError:
     """Return the error of a command that has no steps."""
     return InconclusiveError(
         "the command has no steps of PyTorch, so there is nothing to compare",
-        hint=f"name a file that it writes: `reprobuild trace {shlex.quote(str(out))} --output-file FILE -- "
+        hint=f"name a file that it writes: `reprobuild trace {quote_path(out)} --output-file FILE -- "
         f"{shlex.join(hide_argument_secrets(arguments))}`; or its printed steps: --steps 'epoch [0-9]+'",
     )
 

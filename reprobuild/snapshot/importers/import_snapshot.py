@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import re
-import shlex
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 from reprobuild.errors import SnapshotError, UsageError
 from reprobuild.infra.atomic import atomic_directory
 from reprobuild.infra.display import display_text, escape_text
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.untrusted.regular_files import open_plain
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
@@ -179,7 +179,7 @@ def _unknown_error(path: Path, supplements: list[str]) -> SnapshotError:
     if _is_own_lock(path):
         return SnapshotError(
             f"`{shown}` is a lock of reprobuild, and no snapshot",
-            hint=f"build its image: `reprobuild build {shlex.quote(str(path))} -o OUT`",
+            hint=f"build its image: `reprobuild build {quote_path(path)} -o OUT`",
         )
     names = ", ".join(importer.name for importer in IMPORTERS)
     return SnapshotError(
