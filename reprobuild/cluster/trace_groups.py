@@ -6,7 +6,7 @@ Nodes of one platform must have the same records. Between platforms differences 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -206,22 +206,63 @@ def _describe(document: TracedNode) -> str:
 
 def _sort_variants(folder: Path, platform: str, nodes: Sequence[str]) -> _Side:
     """Compare the nodes of one platform; those with the commonest records come first."""
+    unreadable: dict[str, MissingNode] = {}
     variants: list[_Variant] = []
-    others, unreadable = [], []
+    others = _assign_nodes(variants, _read_logs(folder, nodes, unreadable))
+    if others:  # the first nodes may all differ, and a majority may come after them
+        commonest = _find_commonest(_read_logs(folder, nodes, unreadable))
+        variants = [variant._replace(nodes=[]) for variant in commonest if len(variant.nodes) > 1]
+        others = _assign_nodes(variants, _read_logs(folder, nodes, unreadable))
+    variants.sort(key=lambda variant: -len(variant.nodes))
+    return _Side(platform, tuple(variants), tuple(others), tuple(unreadable.values()))
+
+
+def _read_logs(folder: Path, nodes: Sequence[str], unreadable: dict[str, MissingNode]) -> Iterator[_Variant]:
+    """Yield the records of each node; add the nodes without valid ones to `unreadable`."""
     for node in nodes:
+        if node in unreadable:
+            continue
         try:
             document, logs = read_traced_node(folder, node)
         except (OSError, InconclusiveError) as err:
-            unreadable.append(_unreadable(node, err))
+            unreadable[node] = _unreadable(node, err)
             continue
-        if variant := next((variant for variant in variants if _is_same(variant, logs)), None):
-            variant.nodes.append(node)
+        yield _Variant(logs, document.steps, [node])
+
+
+def _assign_nodes(variants: list[_Variant], answers: Iterable[_Variant]) -> list[str]:
+    """Add each node to the variant with its records, or as a new variant; return the nodes beyond the eighth."""
+    others = []
+    for answer in answers:
+        if variant := _find_same(variants, answer):
+            variant.nodes.extend(answer.nodes)
         elif len(variants) < _MOST_VARIANTS:
-            variants.append(_Variant(logs, document.steps, [node]))
+            variants.append(answer)
         else:
-            others.append(node)
-    variants.sort(key=lambda variant: -len(variant.nodes))
-    return _Side(platform, tuple(variants), tuple(others), tuple(unreadable))
+            others.extend(answer.nodes)
+    return others
+
+
+def _find_commonest(answers: Iterable[_Variant]) -> list[_Variant]:
+    """Return the variants that may have more than a ninth of the nodes, however many others there are.
+
+    A node with other records than all eight cancels one node of each (Misra and Gries 1982).
+    """
+    variants: list[_Variant] = []
+    for answer in answers:
+        if variant := _find_same(variants, answer):
+            variant.nodes.extend(answer.nodes)
+        elif len(variants) < _MOST_VARIANTS:
+            variants.append(answer)
+        else:
+            for known in variants:
+                known.nodes.pop()
+            variants = [known for known in variants if known.nodes]
+    return variants
+
+
+def _find_same(variants: Sequence[_Variant], answer: _Variant) -> _Variant | None:
+    return next((variant for variant in variants if _is_same(variant, answer.logs)), None)
 
 
 def _is_same(variant: _Variant, logs: Mapping[str, ProcessLog]) -> bool:

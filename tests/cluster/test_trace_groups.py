@@ -89,6 +89,19 @@ def test_a_command_that_drifts_has_as_many_results_as_nodes(tmp_path: Path) -> N
     assert "n08, n09, n10, n11: each other than all of these" in render_traces(compare_traces(tmp_path))
 
 
+@pytest.mark.parametrize("odd", [9, 20])
+def test_a_majority_is_found_behind_nodes_that_all_differ(odd: int, tmp_path: Path) -> None:
+    for number in range(odd):
+        record(tmp_path, f"a{number:02}", f"a {number}")
+    honest = tuple(f"n{number:02}" for number in range(odd + 1))
+    for node in honest:
+        record(tmp_path, node, "a b")
+    (group,) = compare_traces(tmp_path).groups
+    assert (group.same, group.has_majority) == (honest, True)
+    assert len(group.odd) == 7
+    assert group.others == tuple(f"a{number:02}" for number in range(7, odd))
+
+
 def test_platforms_may_differ(tmp_path: Path) -> None:
     for node in ("n1", "n2", "n3"):
         record(tmp_path, node, "a b")
