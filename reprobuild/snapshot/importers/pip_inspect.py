@@ -80,7 +80,7 @@ def _add_installed(draft: Draft, source: ImportSource, entry: dict[str, Any], fi
             draft, source, name, version, without_home(unquote(urlsplit(url).path)), field,
             editable=bool(directory.get("editable")),
         )  # fmt: skip
-    elif archive:
+    elif "archive_info" in direct:  # its hash may be missing
         sha256 = string(table(archive, "hashes"), "sha256") or string(archive, "hash").removeprefix("sha256=")
         add_direct(draft, name, url + f"#sha256={sha256}" * bool(sha256), field)
     elif name and version:

@@ -110,6 +110,16 @@ def test_a_report_of_pip_gives_the_lines_of_its_freeze(tmp_path: Path) -> None:
     assert json.loads(report.stdout)["environment"]["platform_machine"] == (python.machine or "x86_64")
 
 
+@pytest.mark.parametrize("archive", [{}, {"hash": "sha256=" + "a" * 64}])
+def test_an_archive_of_a_report_is_no_version_of_an_index(archive: dict[str, str], tmp_path: Path) -> None:
+    url = "https://files.example/six-1.17.0-py2.py3-none-any.whl"
+    metadata = {"name": "six", "version": "1.17.0"}
+    installed = [{"metadata": metadata, "direct_url": {"url": url, "archive_info": archive}}]
+    (tmp_path / "pip-inspect.json").write_text(json.dumps({"version": "1", "installed": installed}))
+    line = lines(tmp_path / "pip-inspect.json")["six"]
+    assert (line.kind, (line.url or "").partition("#")[0]) == ("archive", url)
+
+
 def test_a_snapshot_in_an_archive_is_that_snapshot(tmp_path: Path) -> None:
     snapshot = ROOT / "examples" / "cpu-train" / "snapshot"
     with tarfile.open(tmp_path / "repro.tar.gz", "w:gz") as archive:
