@@ -151,6 +151,24 @@ def test_channels_of_the_machine_come_after_those_of_the_file(
     }  # fmt: skip
 
 
+def test_nodefaults_leaves_out_the_channels_of_the_machine(
+    channels: Path, around: ResolveContext, tmp_path: Path
+) -> None:
+    with (tmp_path / "home" / ".condarc").open("a") as stream:
+        stream.write("channels:\n  - pytorch\n")
+    names = ["conda-forge", "nodefaults"]
+    assert versions(solve(tmp_path, around, ["python=3.11", "nala"], channels=names))["nala"] == "1.0"
+    with pytest.raises(LockError, match="No candidates were found for extra"):
+        solve(tmp_path, around, ["python=3.11", "extra"], channels=names)
+    with pytest.raises(LockError, match="the file excludes the channels of this machine") as caught:
+        solve(tmp_path, around, ["python=3.11"], channels=["nodefaults"])
+    assert caught.value.hint == "name the channels of its packages: --channel NAME"
+    snapshot = read_snapshot(tmp_path / "snapshot")
+    decisions = Decisions(as_of="2023-01-01", channels=("conda-forge",))
+    solved = solve_conda_requests(snapshot, decisions, "linux/amd64", around)
+    assert versions(solved)["python"] == "3.11.8"
+
+
 def test_packages_on_one_line_have_places_of_their_own(around: ResolveContext, tmp_path: Path) -> None:
     folder = tmp_path / "snapshot"
     folder.mkdir()

@@ -96,13 +96,19 @@ def _order_places(
 ) -> list[Channel]:
     """Return the channels by priority: the file's own before those of this machine, as conda has it.
 
-    A channel of the user comes first, unless it is the address of one of the file's.
+    A channel of the user comes first, unless it is the address of one of the file's. With `nodefaults` in the file,
+    those of this machine are left out.
     """
     named = [match["channel"] for request in requests if (match := _OF_CHANNEL.fullmatch(request.text))]
     file_channels = list(dict.fromkeys((*requests[0].channels, *named)))
     first = [name for name in decided if not any(name.endswith(f"/{channel}") for channel in file_channels)]
     resolver = make_channel_resolver(channels, context.services)
-    names = (*first, *file_channels, *channels.order) or ("defaults",)
+    names = (*first, *file_channels)
+    if not requests[0].nodefaults:
+        names = (*names, *channels.order) or ("defaults",)
+    if not names:
+        raise LockError("the file excludes the channels of this machine (`nodefaults`), and names no other",
+                        hint="name the channels of its packages: --channel NAME")  # fmt: skip
     places = [place for name in names for place in resolver.list_channels(name)]
     if not places:
         folders = [folder for name in file_channels for folder in resolver.withheld(name)]
