@@ -72,6 +72,28 @@ LOGIN_RULES: tuple[SecretRule, ...] = (
         is_real_login,
         near="[pPsShH]:/(?:[^/]|//)",
     ),
+    SecretRule(  # without a scheme
+        "url-relative",
+        ("@",),
+        r"(?:(?<![\w:/\\])|(?<=\\[nrt]))//[^\s/:@'\"<>]{1,100}:([^\s/@:\"'<>$(){}\[\],;=]{6,100})@(?=[\w\[])",
+        looks_chosen,
+        near="//[^/@:]{1,100}:[^/@:]{6,100}@",
+    ),
+    SecretRule(  # https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app
+        "oauth-login",
+        ("x-oauth-basic", "x-access-token:"),
+        r"(?<![\w-])(?:x-access-token:(?=[\w-])|(?=[\w-]{8,400}:x-oauth-basic(?![\w-])))([\w-]{8,400})",
+        looks_chosen,
+        near=NUMBER,
+    ),
+    SecretRule(  # `HTTP_AUTH=user:password`
+        "auth-login",
+        ("auth=", "login="),
+        r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrt]))(?:[A-Z][A-Z0-9_]{0,60}_)?(?:AUTH|LOGIN)="
+        r"(?P<before>[\"']?(?!(?:sha\d|md5))[^\s:\"'$=/]{1,60}:)(?P<secret>[^\s\"'`;|&<>()\\,/@]{8,200})",
+        _chosen_login,
+        near=NUMBER,
+    ),
     SecretRule(
         "url-token",
         ("@",),

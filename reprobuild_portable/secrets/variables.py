@@ -85,6 +85,8 @@ def secret_variable(name: str, value: str) -> str | None:
         or _find_encoded_rule(value)
         or _find_index_rule(name, value)
     )
+    if rule is None and name.endswith(("AUTH", "LOGIN")) and secret_value(f"{name}={value}") == "auth-login":
+        return "login"
     if rule is None and _WEAK_NAME.search(name) and re.fullmatch(r"[A-Za-z0-9+/_=-]{20,512}", value):
         return "generated" if not value.startswith("/") and looks_generated(value) else None
     return rule

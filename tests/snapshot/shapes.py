@@ -123,6 +123,8 @@ CONTEXTS = {
     "oracle-address": "jdbc:oracle:thin:ada/{a16}@db.example:1522:x", "url-quoted": "amqp://ada:{a12}'{a4}@h.example/x",
     "option": "tool --password {a16} x",
     "connection-encoded": "mssql+pyodbc:///?odbc_connect=DRIVER%3DX%3BUID%3Dsa%3BPWD%3D{a16}",
+    "url-relative": "//ada:{a16}@h.example/x", "oauth-login": "{a36}:x-oauth-basic",
+    "auth-login": "HTTP_AUTH=ada:{a16}",
     "host-login": "ada:{a16}@proxy.example:3128", "header-scheme": "ApiKey {a43}==",
     "header-honeycomb": "x-honeycomb-team={a22}", "twilio": "AC0123456789abcdef0123456789abcdef:{h32}",
     "client-password": "cqlsh -u ada -p {p16} h.example", "archive-rar": "unrar x -p{p16} a.rar",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import random
 import re
 import time
@@ -186,6 +187,13 @@ def test_an_encoded_password_is_no_template(value: str) -> None:
         ("SOME_AUTH", ALNUM, "generated"),
         ("SOME_AUTH", "/var/run/user/1000/keyring-x", None),
         ("SOME_AUTH", "kerberos", None),
+        ("HTTP_AUTH", f"ada:{ALNUM[:16]}", "login"),
+        ("HTTP_AUTH", "auth1.example.com:8080", None),
+        ("HTTP_AUTH", f"sha256:{'0123456789abcdef' * 4}", None),
+        ("RUN_LOGIN", "module.name:function_1", None),
+        ("RUN_URL", f"//ada:{ALNUM[:16]}@h.example/x", "url-relative"),
+        ("RUN_URL", "//cdn.example:8080/@scope/x1", None),
+        ("RUN_URL", f"x-access-token:{ALNUM}@github.com", "oauth-login"),
         ("SETTINGS", '{"password": "tiger"}', "password"),
         ("OPTIONS", "--verbose --api-key=tiger", "key"),
         ("XLA_FLAGS", "--xla_gpu_deterministic_ops=true", None),
@@ -737,12 +745,13 @@ def test_a_long_value_takes_no_more_than_its_length(part: str) -> None:
     """Eight times the length takes about eight times as long: a passage that is squared would take 64 times."""
     text = ",".join(part.format(number, number) for number in range(40_000))
     times = {}
-    for length in (20_000, 160_000):
+    for length in (20_000, 160_000) * 3:
         began = time.process_time()
         for _ in range(160_000 // length):
             secrets.secret_variable("NOTE", text[:length])
             secrets.redact(text[:length])
-        times[length] = time.process_time() - began
+        # Other work on the machine only adds time.
+        times[length] = min(times.get(length, math.inf), time.process_time() - began)
     assert times[160_000] < 4 * times[20_000] + 0.2, times
 
 
