@@ -69,6 +69,9 @@ def test_variables_lead_below_the_mount() -> None:
     assert table["triton"].variables("triton") == {
         "TRITON_CACHE_DIR": f"{MOUNT}/triton", "TRITON_CACHE_AUTOTUNING": "1",
     }  # fmt: skip
+    assert table["inductor"].variables("inductor") == {
+        "TORCHINDUCTOR_CACHE_DIR": f"{MOUNT}/inductor", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+    }  # fmt: skip
     variable = table["tunableop"].variables("tunableop")["PYTORCH_TUNABLEOP_FILENAME"]
     assert variable == f"{MOUNT}/tunableop/tunableop_results%d.csv"
     assert matches(table["tunableop"].measured, "tunableop_results0.csv")
