@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from reprobuild.config.services import read_services, request_distances
+from reprobuild.config.services import Service, read_services, request_distances
 from reprobuild.ecosystems.conda.conda_config import read_channels
 from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
@@ -60,7 +60,8 @@ class RunContext(Struct, frozen=True, kw_only=True):
     `env` is the user's environment. `net` is the one HTTP client of the run. `say` is called with each step when it
     begins, so that a person sees progress; an empty text ends the last one. `progress` shows how much of a step is
     done. `now` is in seconds since 1970. `caches` are the user's caches, from which files are taken. `doubted` are
-    sources that the user did not name. `clock` measures the stages.
+    sources that the user did not name. `services` are the public services, with the addresses of the site. `clock`
+    measures the stages.
     """
 
     store: Store
@@ -73,6 +74,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     caches: Caches = Caches()
     indexes: IndexSettings = field(default_factory=IndexSettings)
     doubted: frozenset[str] = frozenset()
+    services: Mapping[str, Service] = field(default_factory=read_services)
     clock: StageClock = field(default_factory=StageClock)
 
     def resolve_context(self, captured: Path = Path()) -> ResolveContext:
@@ -80,7 +82,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
         return ResolveContext(
             store=self.store, net=self.net, indexes=self.indexes.read(self.env, self.net), env=self.env,
             folder=self.folder, captured=captured, say=self.say, now=self.now, progress=self.progress,
-            doubted=self.doubted,
+            doubted=self.doubted, services=self.services,
         )  # fmt: skip
 
     @property
@@ -89,9 +91,11 @@ class RunContext(Struct, frozen=True, kw_only=True):
         return datetime.datetime.fromtimestamp(self.now, datetime.timezone.utc).date()
 
 
-def open_client(env: Mapping[str, str], *, offline: bool = False) -> Net:
+def open_client(
+    env: Mapping[str, str], services: Mapping[str, Service] | None = None, *, offline: bool = False
+) -> Net:
     """Return the HTTP client of a run, with the logins of netrc and of registries, and the site's authorities."""
-    services = read_services({})
+    services = read_services() if services is None else services
     return Net(
         offline=offline,
         distances=request_distances(services),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 from pathlib import Path
 
@@ -21,10 +23,10 @@ from reprobuild.config.overrides import (
     parse_bake,
     read_decisions,
 )
-from reprobuild.config.services import read_services
+from reprobuild.config.services import read_services, read_site_services
 from reprobuild.errors import UsageError
 from reprobuild.infra.git.addresses import read_origin
-from tests.conftest import reprobuild
+from tests.conftest import EXAMPLE, reprobuild
 from tests.test_cli import Said as Said
 from tests.test_cli import said as said
 
@@ -446,11 +448,75 @@ def test_a_service_may_be_put_elsewhere() -> None:
     )
     with pytest.raises(UsageError, match="there is no service named 'torch'") as caught:
         read_services({"torch": "x"})
-    assert caught.value.hint.startswith("the services are: ")
+    assert "\nthe services are: " in caught.value.hint
     assert "torch-index" in caught.value.hint
-    with pytest.raises(UsageError, match="the address of the service docker-hub is none: Invalid") as caught:
+    with pytest.raises(
+        UsageError, match="the address of the service docker-hub is not valid: Invalid"
+    ) as caught:
         read_services({"docker-hub": "https://[x"})
     assert caught.value.hint == "write it as https://HOST[:PORT]/PATH"
+
+
+def test_a_site_names_the_addresses_of_services_in_a_file(tmp_path: Path) -> None:
+    assert read_site_services({}) == read_services()
+    path = tmp_path / "services.yaml"
+    path.write_text("# our mirrors\ntorch-index: http://mirror.test/{local}\n")
+    services = read_site_services({"REPROBUILD_SERVICES": str(path)})
+    assert services == read_services({"torch-index": "http://mirror.test/{local}"})
+    path.write_text("")
+    assert read_site_services({"REPROBUILD_SERVICES": str(path)}) == read_services()
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("torch: https://a.test/\n", "there is no service named 'torch'", "the services are: "),
+        ("torch-indx: https://a.test/\n", "there is no service named 'torch-indx'", "did you mean `torch-index`?"),
+        ("docker-hub: https://[x\n", "the address of the service docker-hub is not valid: Invalid", "write it as "),
+        ("docker-hub: 3\n", "Expected `str`, got `int`", "write one `NAME: URL` in each line; "),
+        ("- docker-hub\n", "Expected `object`, got `array`", "`reprobuild doctor` lists the names"),
+        ("a: [", "is not YAML: ", "write one `NAME: URL` in each line; `reprobuild doctor` lists the names"),
+        ("\x00", "is not YAML: ", "write one `NAME: URL` in each line; "),
+        ("#" * 70_000, "cannot be read: it has more than 65536 bytes", "ask those who maintain this machine"),
+    ],
+)  # fmt: skip
+def test_a_file_of_services_that_is_wrong(text: str, message: str, hint: str, tmp_path: Path) -> None:
+    path = tmp_path / "services.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_site_services({"REPROBUILD_SERVICES": str(path)})
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_a_file_of_services_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not an absolute path") as caught:
+        read_site_services({"REPROBUILD_SERVICES": "services.yaml"})
+    assert caught.value.hint == "give the whole path"
+    with pytest.raises(UsageError, match="cannot be read: No such file or directory") as caught:
+        read_site_services({"REPROBUILD_SERVICES": str(tmp_path / "gone")})
+    assert caught.value.hint == "unset REPROBUILD_SERVICES, or ask those who maintain this machine"
+
+
+def test_commands_use_the_file_of_services(tmp_path: Path) -> None:
+    path = tmp_path / "services.yaml"
+    path.write_text("docker-hub: http://127.0.0.1:9/\nkeyserver: http://127.0.0.1:9/\n")
+    env = {**os.environ, "REPROBUILD_SERVICES": str(path), "XDG_CACHE_HOME": str(tmp_path)}
+    own = ("--service", "keyserver=http://127.0.0.1:7/")  # an option goes before the file
+    shown = reprobuild("doctor", "--json", *own, env=env).stdout
+    seen = {row["name"]: row["seen"] for row in json.loads(shown)["findings"]}
+    assert seen["service docker-hub"].startswith("http://127.0.0.1:9/")
+    assert seen["service keyserver"].startswith("http://127.0.0.1:7/")
+    path.write_text("other: x\n")
+    for words in (
+        ("doctor",),
+        ("show", EXAMPLE / "snapshot"),
+        ("pull", "a.test/b:1", "-o", tmp_path / "out"),
+    ):
+        done = reprobuild(*words, env=env)
+        assert done.returncode == 2
+        assert f"error: {path}: there is no service named 'other'" in done.stderr
 
 
 def test_what_belongs_to_one_machine_and_credentials_are_not_recorded() -> None:

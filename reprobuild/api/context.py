@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from reprobuild.config.services import read_site_services
 from reprobuild.context import IndexSettings, RunContext, open_client
 from reprobuild.ecosystems.pypi.pip_config import Asking
 from reprobuild.store.caches import Caches, user_caches
@@ -44,7 +45,8 @@ def open_context(
         doubted: names of sources that no user confirmed: they get no login.
 
     Raises:
-        UsageError: other users may write to the store, or `REPROBUILD_STORE` names no directory.
+        UsageError: other users may write to the store, `REPROBUILD_STORE` names no directory, or the file of
+            `REPROBUILD_SERVICES` is not valid.
     """
     env = without_relative_directories(os.environ)
     if os.name == "nt":
@@ -52,10 +54,11 @@ def open_context(
     place = Store(find_store(store, env, missing=sharing), keyring(env), doubt)
     if not sharing:
         check_writers(place)
+    services = read_site_services(env)
     return RunContext(
-        store=place, net=open_client(env, offline=offline), env=env, doubted=doubted, folder=Path(folder), say=say,
-        progress=progress, now=int(time.time()), caches=user_caches(env) if caches else Caches(),
-        indexes=IndexSettings(pip),
+        store=place, net=open_client(env, services, offline=offline), env=env, doubted=doubted, folder=Path(folder),
+        say=say, progress=progress, now=int(time.time()), caches=user_caches(env) if caches else Caches(),
+        indexes=IndexSettings(pip), services=services,
     )  # fmt: skip
 
 

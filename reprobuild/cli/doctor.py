@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from reprobuild.cli import common, console, documents
-from reprobuild.config.services import read_services
+from reprobuild.config.services import change_addresses
 from reprobuild.doctor.code import cuda_code
 from reprobuild.doctor.compatibility import judge_fit
 from reprobuild.doctor.diagnose import diagnose, probe_network, read_subject
@@ -42,7 +42,7 @@ def command(
     """
     context = common.make_context(store, offline=offline, caches=False)
     subject = read_subject(image) if image else None
-    probed = read_services(common.parse_pairs("--service", services))
+    probed = change_addresses(context.services, common.parse_pairs("--service", services))
     asking = "" if image or offline else f", and asking its indexes and {len(probed)} services"
     context.say(f"looking at this machine{asking}")
     host = inspect_host(context.env, default_directories(context.env, context.store.root, Path.cwd() / out))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 from reprobuild.cli import common, documents
 from reprobuild.cli.mistakes import is_secret
 from reprobuild.cli.overrides import confirming_options, make_decisions, typed_options
-from reprobuild.config.services import read_services
+from reprobuild.config.services import change_addresses, read_site_services
 from reprobuild.infra.display import display_document, display_message
 from reprobuild.report.code import find_code
 from reprobuild.report.readiness import render_readiness
@@ -45,7 +46,7 @@ def command(directory: Path, decisions_path: Path | None, as_json: bool, **optio
         snapshot = read_snapshot(captured)
         decisions, _ = make_decisions(directory, decisions_path, follow=False, **options)
         errors = list_file_errors(snapshot, captured, decisions.drop)
-    origin = find_origin(snapshot, read_services(decisions.services))
+    origin = find_origin(snapshot, change_addresses(read_site_services(os.environ), decisions.services))
     questions = list_questions(snapshot, decisions)
     rulings = triage_snapshot(snapshot, decisions).rulings
     if as_json:

@@ -1,4 +1,4 @@
-"""Addresses of services from one data file, with overrides.
+"""Addresses of services from one data file, with overrides of a site and of a user.
 
 No configuration of a machine states these addresses.
 """
@@ -7,13 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import UsageError
-from reprobuild.infra.untrusted.decode import decode_toml
+from reprobuild.infra.display import display_error
+from reprobuild.infra.suggest import did_you_mean
+from reprobuild.infra.untrusted.decode import decode_toml, decode_value
+from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.infra.untrusted.strings import Label, Line
+from reprobuild.infra.untrusted.yaml_documents import load_yaml
+
+SITE_FILE = "REPROBUILD_SERVICES"  # the file with the addresses of a site
+_LARGEST = 1 << 16  # bytes of that file
+_FORM = "write one `NAME: URL` in each line; `reprobuild doctor` lists the names"
 
 
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,31 +43,77 @@ class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     links: bool = False
 
 
-def read_services(overrides: Mapping[str, str]) -> dict[str, Service]:
-    """Return every service by name, with the user's addresses applied.
+def read_services(addresses: Mapping[str, str] | None = None) -> dict[str, Service]:
+    """Return every service by name, with its public address, or with one of `addresses`.
 
     Raises:
-        UsageError: an override names an unknown service, or its address is not valid.
+        UsageError: see `change_addresses`.
     """
-    shipped = decode_toml(
-        files("reprobuild.config").joinpath("services.toml").read_bytes(), dict[str, Service]
-    )
-    for name, url in overrides.items():
-        if name not in shipped:
+    raw = files("reprobuild.config").joinpath("services.toml").read_bytes()
+    return change_addresses(decode_toml(raw, dict[str, Service]), addresses or {})
+
+
+def read_site_services(env: Mapping[str, str]) -> dict[str, Service]:
+    """Return every service, with the addresses in the file that `REPROBUILD_SERVICES` names.
+
+    Raises:
+        UsageError: the file cannot be read, is not valid, or names an unknown service.
+    """
+    services = read_services()
+    if not (named := env.get(SITE_FILE)):
+        return services
+    if not Path(named).is_absolute():
+        raise UsageError(f"{SITE_FILE} is {named}: not an absolute path", hint="give the whole path")
+    try:
+        raw = load_yaml(read_plain(Path(named), _LARGEST).decode()) or {}
+        addresses = decode_value(raw, dict[Label, Line])
+    except OSError as err:
+        raise UsageError(
+            f"{SITE_FILE} is {named}, which cannot be read: {err.strerror}",
+            hint=f"unset {SITE_FILE}, or ask those who maintain this machine",
+        ) from None
+    except msgspec.ValidationError as err:
+        raise UsageError(f"{named}: {display_error(err)}", hint=_FORM) from None
+    except ValueError as err:
+        raise UsageError(f"{named} is not YAML: {err}", hint=_FORM) from None
+    return change_addresses(services, addresses, f"{named}: ")
+
+
+def change_addresses(
+    services: Mapping[str, Service], addresses: Mapping[str, str], place: str = ""
+) -> dict[str, Service]:
+    """Return services with other addresses of some.
+
+    Args:
+        services: by name.
+        addresses: by the name of the service.
+        place: begins the message of an error.
+
+    Raises:
+        UsageError: an address is of an unknown service, or is not valid.
+    """
+    changed = dict(services)
+    for name, url in addresses.items():
+        if name not in changed:
             raise UsageError(
-                f"there is no service named {name!r}", hint="the services are: " + ", ".join(sorted(shipped))
+                f"{place}there is no service named {name!r}",
+                hint="\n".join(
+                    filter(
+                        None, [did_you_mean(name, changed), f"the services are: {', '.join(sorted(changed))}"]
+                    )
+                ),
             )
         try:
             urlsplit(url)
         except ValueError as err:
             raise UsageError(
-                f"the address of the service {name} is none: {err}",
+                f"{place}the address of the service {name} is not valid: {err}",
                 hint="write it as https://HOST[:PORT]/PATH",
             ) from None
-        shipped[name] = msgspec.structs.replace(
-            shipped[name], url=url, status="given by the user", distance=0
+        changed[name] = msgspec.structs.replace(
+            changed[name], url=url, status="given by the user", distance=0
         )
-    return shipped
+    return changed
 
 
 def fill_address(service: Service, **values: str | None) -> str:

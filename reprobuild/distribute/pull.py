@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reprobuild.config.services import read_services
+from reprobuild.config.services import change_addresses
 from reprobuild.context import RunContext
 from reprobuild.distribute.attachments import default_image_name
 from reprobuild.distribute.choices import PulledChoices, fetch_choices
@@ -109,7 +109,7 @@ def pull(
             `out` holds another image, or files that no pull left there.
     """
     reference = parse_reference(text, "REF")
-    net, hub = context.net, read_services(services)["docker-hub"].url
+    net, hub = context.net, change_addresses(context.services, services)["docker-hub"].url
     store = context.store
     with convert_errors():
         remote_image = find_image(reference, platform, net, store, hub).image

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.compare.images.explain import LABEL
-from reprobuild.config.services import read_services
+from reprobuild.config.services import change_addresses
 from reprobuild.context import RunContext
 from reprobuild.distribute.attachments import (
     EMPTY,
@@ -132,7 +132,7 @@ def push(
         list_choices(out, context.store.known),
     )  # before anything is sent
     refuse_secret_files(lock, make_source_finder(out, lock, context.store))
-    net, hub = context.net, read_services(services)["docker-hub"].url
+    net, hub = context.net, change_addresses(context.services, services)["docker-hub"].url
     count = _Count(context)
     with convert_errors():
         repository = OciRepository(reference, net, hub, count.show_progress)

@@ -69,7 +69,7 @@ def render_from_network(sealed: SealedLock, store: Store, snapshot: Path | None)
         "debian-security": "debian-security-snapshot",
         "ubuntu": "ubuntu-snapshot",
     }
-    services = read_services({})
+    services = read_services()
     moments = {archive: services[service].url for archive, service in names.items()}
     plan = make_plan(sealed, store, moments, read_changes(snapshot) if snapshot else {})
     texts = render_online(sealed, plan)

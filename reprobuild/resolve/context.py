@@ -23,7 +23,7 @@ class ResolveContext(Struct, frozen=True, kw_only=True):
     `folder` is the base of relative paths in the decisions, `captured` the directory of the snapshot; `say` logs each
     step. `now` is in seconds since 1970; `key_folders` are directories with keys of archives; `progress` is called with
     (bytes so far, bytes in all or 0) while wheels are fetched. `doubted` are sources that the user did not name.
-    `services` are the public services, with the addresses of the decisions.
+    `services` are the public services, with the addresses of the site and of the decisions.
     """
 
     store: Store
@@ -37,4 +37,4 @@ class ResolveContext(Struct, frozen=True, kw_only=True):
     key_folders: tuple[Path, ...] = FOLDERS
     progress: Progress = ignore_progress
     doubted: frozenset[str] = frozenset()
-    services: Mapping[str, Service] = field(default_factory=lambda: read_services({}))
+    services: Mapping[str, Service] = field(default_factory=read_services)

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.config.profiles import DEFAULT, suggest_profiles
-from reprobuild.config.services import Service, read_services
+from reprobuild.config.services import Service, change_addresses
 from reprobuild.ecosystems.pypi.requires import with_requires
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError, LockError
@@ -85,7 +85,7 @@ def resolve_snapshot(snapshot: Snapshot, decisions: Decisions, context: ResolveC
     refuse_secrets(decisions)
     check_words_early(decisions, snapshot)
     check_availability(list_file_errors(snapshot, context.captured, decisions.drop), (), ())
-    services = read_services(decisions.services)
+    services = change_addresses(context.services, decisions.services)
     context = msgspec.structs.replace(context, services=services)
     try:
         lock = _resolve(snapshot, decisions, context)

@@ -18,7 +18,7 @@ def make_channel_resolver(channels: Channels, services: Mapping[str, Service]) -
         channels: the settings of this machine.
         services: with the user's addresses.
     """
-    shipped = read_services({})
+    shipped = read_services()
     return ChannelResolver(
         channels,
         services[_PUBLIC].url,

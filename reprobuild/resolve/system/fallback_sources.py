@@ -79,7 +79,7 @@ class _Kept(Struct, frozen=True):
 def list_further_archives(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) -> list[str]:
     """Return what decides the archives of a lock, beside its release and this machine's apt."""
     archives = [*ppas_of(snapshot.apt_lists), *decisions.archives]
-    usual = read_services({})
+    usual = read_services()
     services = [
         f"{name} {service.url}" for name, service in context.services.items() if service != usual.get(name)
     ]
