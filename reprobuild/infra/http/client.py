@@ -47,7 +47,14 @@ from reprobuild.infra.http.request import Response as Response
 from reprobuild.infra.http.retry import RateLimiter, freshness_seconds
 from reprobuild.infra.http.retry import RetryableError as RetryableError
 from reprobuild.infra.http.retry import RetryPolicy as RetryPolicy
-from reprobuild.infra.http.status import PARTS, check_status, drain_connection, is_private, is_temporary
+from reprobuild.infra.http.status import (
+    PARTS,
+    check_status,
+    drain_connection,
+    is_private,
+    is_temporary,
+    refuse_stacked_encodings,
+)
 from reprobuild.infra.http.stream import StreamInterruptedError, read_body
 from reprobuild.infra.http.thread_session import ThreadSession
 
@@ -305,6 +312,7 @@ class Net:
         return response
 
     def _content(self, response: requests.Response, url: str, most: int) -> bytes:
+        refuse_stacked_encodings(response, url)
         chunks, size, begun = [], 0, time.monotonic()
         try:
             for piece in read_body(

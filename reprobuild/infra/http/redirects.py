@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Callable
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
@@ -21,13 +22,15 @@ _STAYS = "the registry must name its token server by the address where it answer
 
 
 class NoRedirectSession(requests.Session):
-    """A session that ignores redirections.
+    """A session that ignores redirections and cookies.
 
-    Even if it does not follow one, `send` of requests would read its body to the end.
+    Even if it does not follow a redirection, `send` of requests would read its body to the end. A cookie may stand for
+    a login, and a jar would send it to each port and scheme of its host.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self._settings: dict[tuple[Any, ...], Any] = {}
 
     def get_redirect_target(self, resp: requests.Response) -> None:

@@ -20,6 +20,7 @@ from reprobuild_portable.secrets.words import GONE
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 # A part of a file, or no more parts of it.
 PARTS = (206, 416)
+_COMPRESSIONS = ("gzip", "x-gzip", "deflate", "br", "zstd")  # those that urllib3 expands
 _ODD = "the server, or a proxy before it, is broken; name another address with --service"
 _SENT = "the server, or a proxy before it, does not take what was sent; its own log says why"
 
@@ -71,12 +72,26 @@ def check_status(
     raise FetchError(f"{address} answered HTTP {status}", hint=_SENT if sent else "try again later")
 
 
+def refuse_stacked_encodings(response: requests.Response, url: str) -> None:
+    """Refuse a compressed answer with several encodings.
+
+    A few bytes may take hours to expand. With one encoding that is unknown, urllib3 gives no content at all.
+
+    Raises:
+        FetchError: it is such an answer.
+    """
+    encodings = [part.strip().lower() for part in response.headers.get("Content-Encoding", "").split(",")]
+    if len(encodings) > 1 and any(encoding in _COMPRESSIONS for encoding in encodings):
+        raise FetchError(f"{url} answers with several content encodings", hint=_ODD)
+
+
 def drain_connection(response: requests.Response) -> None:
     """Keep the connection of an answer without body for reuse.
 
-    Closing the answer would close it.
+    Closing the answer would close it. An answer in chunks may have a body of any length, whatever its headers say.
     """
-    if response.request.method == "HEAD" or response.headers.get("Content-Length") == "0":
+    is_empty = response.headers.get("Content-Length") == "0" and "Transfer-Encoding" not in response.headers
+    if response.request.method == "HEAD" or is_empty:
         response.raw.drain_conn()
 
 
