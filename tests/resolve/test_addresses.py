@@ -231,3 +231,42 @@ def test_the_bound_of_a_fetch_counts_what_it_adds(tmp_path: Path, monkeypatch: p
     with pytest.raises(EngineError, match="the remote sent more than 0 MiB") as caught:
         watch()
     assert not isinstance(caught.value, ProcessFailedError)  # after which `fetch_remote` tries again
+
+
+def test_the_bound_of_a_fetch_counts_directories_of_any_depth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a reference is a path, as long as the remote likes."""
+    monkeypatch.setattr(program, "MOST", 1 << 20)
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    watch = program._watch_size(folder, "fetch x")
+    watch()
+    names = [folder / "/".join("d" * depth) for depth in range(1, 1500)]
+    for name in names:
+        name.mkdir()
+    with pytest.raises(EngineError, match="the remote sent more than 1 MiB"):
+        watch()
+    for name in reversed(names):  # `rmtree` of Python 3.11 goes no thousand directories deep
+        name.rmdir()
+
+
+def test_a_fetching_git_has_a_bound_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git keeps a tag or a tree of a pack in memory as a whole."""
+    (tmp_path / "bin").mkdir()
+    git = tmp_path / "bin/git"
+    git.write_text(f"#!{sys.executable} -IS\n{LIMITED}")
+    git.chmod(0o755)
+    env = {**ENV, "PATH": str(git.parent)}
+    monkeypatch.setattr(program, "_MEMORY", 300 << 20)
+    for url, words in (("https://example.org/x.git", "had 314572800"), (str(tmp_path), "had -1")):
+        with pytest.raises(EngineError) as caught:
+            program.fetch(tmp_path / "scratch" / words, url, "main", env=env, purpose="fetch x")
+        assert words in str(caught.value)
+
+
+LIMITED = """
+import resource, sys
+if "fetch" in sys.argv:
+    sys.exit(f"had {resource.getrlimit(resource.RLIMIT_DATA)[0]}")
+"""

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,8 @@ SILENCE = 180  # seconds without progress output, for any transport
 TOO_SLOW = "Operation too slow"  # libcurl's text
 # The bytes that a remote may send, or a half of the free space: git has no limit for a fetch.
 MOST = 16 << 30
+_MEMORY = 4 << 30  # bytes: git keeps each tag and tree of a pack in memory as a whole
+_BLOCK = 4096  # bytes of a directory's block and inode, which some file systems do not state
 _LARGE = "clone it by hand, and name the clone with --source NAME=PATH"
 _KEPT = 64 << 10  # of git's output
 _LACKING = " missing"
@@ -219,6 +222,7 @@ def _fetch(
         cwd=repository,
         terminal=True,
         watch=None if local else _watch_size(repository, purpose),
+        memory=0 if local else _MEMORY,
     )  # ssh asks for the passphrase of a key
     if code:
         raise exit_error(argv, purpose, code, _without_progress(bytes(output)))
@@ -236,12 +240,19 @@ def _watch_size(repository: Path, purpose: str) -> Callable[[], None]:
 
 
 def _measure(repository: Path) -> int:
-    """Return the bytes of a repository's files, some of which come and go."""
-    size = 0
-    for folder, _, names in os.walk(repository):
-        for name in names:
-            with contextlib.suppress(OSError):
-                size += Path(folder, name).lstat().st_size
+    """Return the bytes that a repository takes on the disk.
+
+    Its files come and go. Names of references are directories, as deep as the remote likes.
+    """
+    size, folders = 0, [str(repository)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    facts = entry.stat(follow_symlinks=False)
+                    is_folder = stat.S_ISDIR(facts.st_mode)
+                    size += max(facts.st_size, _BLOCK) if is_folder else facts.st_size
+                    folders += [entry.path] if is_folder else []
     return size
 
 

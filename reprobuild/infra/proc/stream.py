@@ -7,6 +7,7 @@ import os
 import queue
 import selectors
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -95,6 +96,7 @@ def stream(
     hint: str = "",
     handing: SignalForwarding | None = None,
     watch: Watch | None = None,
+    memory: int = 0,
 ) -> int:
     """Run a program, pass on its output; return its code.
 
@@ -115,6 +117,7 @@ def stream(
         hint: the remedy when it is absent.
         handing: the way in which it gets this program's signals; without it it gets none.
         watch: called each `WATCH_SECONDS`, whether there is output or not. If it raises, the program is killed at once.
+        memory: the maximum bytes of data of each of its processes, on Linux; 0 is unlimited.
 
     Raises:
         ProcessTimeoutError: it ran past `timeout`, or was silent for `silence`.
@@ -139,6 +142,8 @@ def stream(
         except OSError as err:
             raise start_error(err, argv, env, purpose, cwd, EngineError, hint) from None
         begun.begin(child)
+        if memory:
+            _limit_memory(child.pid, memory)
         deadline = time.monotonic() + timeout if timeout else None
         grace = GRACE_SECONDS
 
@@ -164,6 +169,15 @@ def stream(
                 end_program(child, grace, tree=terminal)
     passed = deadline is not None and time.monotonic() >= deadline
     raise timeout_error(argv, purpose, timeout if passed else silence, silent=not passed)
+
+
+def _limit_memory(process: int, most: int) -> None:
+    """Limit the data of a process that has just begun, and of those that it will start."""
+    if sys.platform == "linux":
+        import resource  # not on Windows
+
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            resource.prlimit(process, resource.RLIMIT_DATA, (most, most))
 
 
 class StartedProgram:
