@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import requests
 
 from reprobuild.ecosystems.oci_registry.logins import Logins
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.http.download import _parse_range
 from reprobuild.infra.http.model import NotFoundError
 from reprobuild.infra.http.retry import RetryPolicy
 from tests.resolve.served import Reply, Served
@@ -111,3 +113,16 @@ def test_chunks_behind_an_empty_answer_are_not_read(method: str) -> None:
     with endless("201 Created") as (url, sent):
         assert net.send("PUT", url, good=(201,)).status == 201
         assert sent[0] < MOST_CHUNKS
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "٣", "-1", "x"])
+def test_an_odd_length_is_no_length(length: str) -> None:
+    assert _parse_range(answer({"Content-Length": length})) == (0, None)
+    assert _parse_range(answer({"Content-Range": f"bytes 0-1/{length}"}, 206)) == (-1, None)
+
+
+def answer(headers: dict[str, str], status: int = 200) -> requests.Response:
+    response = requests.Response()
+    response.status_code = status
+    response.headers.update(headers)
+    return response

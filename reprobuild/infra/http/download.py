@@ -18,7 +18,8 @@ from reprobuild.infra.http.model import CHUNK, OTHER, PACKED, PAGE, WrongSizeErr
 from reprobuild.infra.http.retry import RetryableError, RetryPolicy
 from reprobuild.infra.http.stream import StreamInterruptedError, read_body
 
-_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+_RANGE = re.compile(r"bytes (?:([0-9]{1,15})-[0-9]{1,15}|\*)/([0-9]{1,15}|\*)")
 _REST = "run the command again: it goes on where this one stopped"
 
 
@@ -169,4 +170,4 @@ def _parse_range(response: requests.Response) -> tuple[int, int | None]:
             return int(match[1]), None if match[2] == "*" else int(match[2])
         return -1, None
     length = headers.get("Content-Length", "")
-    return 0, int(length) if length.isascii() and length.isdigit() else None
+    return 0, int(length) if _LENGTH.fullmatch(length) else None
