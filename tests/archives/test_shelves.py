@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -375,3 +376,22 @@ def test_when_files_were_first_seen(served: Served) -> None:
     with pytest.raises(FetchError, match="answered something else") as caught:
         seen.list_times("tool", "3")
     assert caught.value.hint == "try again later, or give the files with `--deb`"
+
+
+def test_lines_between_paragraphs_cost_no_memory() -> None:
+    """An index of line breaks alone is some bytes in an archive."""
+    content = (
+        b"\n" * (8 << 20)
+        + stanza("tool", "1.0-1").encode()
+        + b"\n\n\n"
+        + stanza("other", "2").encode()
+        + b"\n"
+    )
+    tracemalloc.start()
+    try:
+        index = SystemIndex("debian", "made", [PackagesFile(uri="http://made.test/", content=content)])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert [candidate.version for candidate in index.versions("tool")] == ["1.0-1"]
+    assert [candidate.version for candidate in index.versions("other")] == ["2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 from debian.deb822 import Packages
@@ -19,6 +19,7 @@ from reprobuild.lock.system import Artefact, dpkg_name
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*(/[A-Za-z0-9_][A-Za-z0-9.+~%:_-]*)*")
 _PRIORITIES = ("required", "important", "standard", "optional")
 _MULTI_ARCH = ("same", "foreign", "allowed")
+_BREAKS = re.compile(rb"\n*")
 _FIRST = re.compile(rb"^Package: *(\S+)", re.MULTILINE)
 _ARCHITECTURE = re.compile(rb"\nArchitecture: *(\S+)")
 _PROVIDES = re.compile(rb"^Provides: *(.+)", re.MULTILINE)
@@ -139,7 +140,7 @@ class SystemIndex:
         return ()
 
     def _read(self, file: PackagesFile) -> None:
-        for stanza in file.content.split(b"\n\n"):
+        for stanza in _split_stanzas(file.content):
             match = _FIRST.search(stanza)
             if not match:
                 continue
@@ -250,3 +251,14 @@ def _parse_candidate(file: PackagesFile, stanza: bytes, native: str) -> Candidat
             url=f"{where.rstrip('/')}/{quote(path, safe='/+~%:')}" if where else "",
         ),
     )
+
+
+def _split_stanzas(content: bytes) -> Iterator[bytes]:
+    """Yield the paragraphs of an index, however many empty lines are between them."""
+    place = 0
+    while place < len(content):
+        if (end := content.find(b"\n\n", place)) < 0:
+            end = len(content)
+        yield content[place:end]
+        breaks = _BREAKS.match(content, end)
+        place = breaks.end() if breaks else len(content)
