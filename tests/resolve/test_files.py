@@ -616,6 +616,30 @@ def test_a_link_that_is_no_address_is_passed_over(served: Served) -> None:
     assert [item.filename for item in found] == ["pkg-1.0-py2.py3-none-any.whl"]
 
 
+@pytest.mark.parametrize("port", ["99999", "x"])
+def test_a_file_with_a_bad_port_hides_no_other(port: str, index: Index) -> None:
+    index.add("tool-1.0-py3-none-any.whl", url=f"http://files.test:{port}/tool-1.0-py3-none-any.whl")
+    index.add("tool-2.0-py3-none-any.whl")
+    assert taken(lists(index.url), "tool==2.0") == "tool-2.0-py3-none-any.whl"
+    wheel, ruling = lock(lists(index.url), "tool==3.0")
+    assert wheel is None
+    assert ruling.reason == "tool 3.0 is on no index of this machine; there is 2.0"
+
+
+def test_the_pages_in_memory_are_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reprobuild.ecosystems.pypi.simple_api._MOST_KEPT", 2500)
+    index, names = Index(served), ["a", "b", "c", "d"]
+    for name in names:
+        index.add(f"{name}-1.0-py3-none-any.whl", **{"x-note": "x" * 1000})
+    files = lists(index.url)
+    for name in names:
+        assert taken(files, f"{name}==1.0") == f"{name}-1.0-py3-none-any.whl"
+    kept = [page for page in files._pages._pages.values() if page]
+    assert sum(len(page.content) for page in kept) <= 2500
+    assert len(kept) == 2
+    assert taken(files, "a==1.0") == "a-1.0-py3-none-any.whl"  # it is fetched again
+
+
 def test_a_page_of_links_with_one_that_is_no_address(served: Served) -> None:
     name = "pkg-1.0-py3-none-any.whl"
     url = served.give("/links", f'<a href="https://[x/{name}">a</a> <a href="{name}">b</a>'.encode())

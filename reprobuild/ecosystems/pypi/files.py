@@ -13,8 +13,6 @@ import msgspec
 from msgspec import Struct
 from packaging.tags import Tag
 from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
     canonicalize_name,
     parse_sdist_filename,
 )
@@ -28,7 +26,7 @@ from reprobuild.ecosystems.pypi.versions import same_version as same_version
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.file_scheme import local_hash, local_size
-from reprobuild.infra.http.model import split_credentials
+from reprobuild.infra.http.model import parse_credentials
 from reprobuild.infra.untrusted.strings import FileName, is_valid
 from reprobuild.infra.untrusted.wheels import parse_wheel_filename
 from reprobuild.lock.system import Artefact
@@ -337,13 +335,13 @@ def _parse_distribution(project: str, file: ListedFile, index: str, rank: int) -
             build = raw_build if raw_build else None
         else:
             name, version = parse_sdist_filename(file.filename)
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        url = parse_credentials(urllib.parse.urldefrag(file.url).url)[0]
+    except ValueError:  # of a name or a version, or of a port that is no number
         return None
     if canonicalize_name(name) != project:
         return None
     return IndexDistribution(
-        filename=file.filename, version=str(version),
-        url=split_credentials(urllib.parse.urldefrag(file.url).url)[0], sha256=file.hashes.get("sha256"),
+        filename=file.filename, version=str(version), url=url, sha256=file.hashes.get("sha256"),
         size=file.size, rank=rank, index=index, tags=tags, build=build, requires_python=file.requires_python,
         yanked=file.yanked, hashes=file.hashes,
     )  # fmt: skip

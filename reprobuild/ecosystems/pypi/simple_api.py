@@ -6,6 +6,7 @@ by `mousebender`.
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 import shlex
@@ -39,6 +40,7 @@ from reprobuild.infra.http.model import (
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 # Bounds of a page. One with 30,000 files has some 10 MiB, and `mousebender` reads 1 MiB in a second.
 LARGEST = 64 << 20
+_MOST_KEPT = 256 << 20  # bytes of all pages in memory
 _LARGEST_READ = 16 << 20  # of the links to the wanted files
 _LARGEST_HEAD = 1 << 20
 _ANCHOR = re.compile(r"(?=<a\s)")
@@ -87,7 +89,7 @@ class Pages:
         self._net = net
         self._memory = memory
         self._silent = silent
-        self._pages: dict[str, Page | None] = {}
+        self._pages: dict[str, Page | None] = {}  # the newest ones, up to `_MOST_KEPT`
         self._links: dict[str, list[ListedFile]] = {}
         self._refused: set[str] = set()
         self._lost: dict[str, FetchError] = {}  # by address of a place or a page; it is not fetched again
@@ -162,18 +164,31 @@ class Pages:
         return index.ruled or any(pattern.fullmatch(index.url.rstrip("/")) for pattern in self._silent)
 
     def _page(self, index: PackageIndex, url: str, project: str) -> Page | None:
-        if url not in self._pages:
-            try:
-                self._pages[url] = self._net.page(url, accept=simple.ACCEPT_SUPPORTED, most=LARGEST)
-            except NotFoundError:
-                self._pages[url] = None
-            except AccessDeniedError as err:
-                if not isinstance(err, ForbiddenError) or not self._is_silent(index):
-                    message = f"the index {index.url} gives no list of the files of {project}: {err}"
-                    raise FetchError(message, hint=f"{_LOGIN} {project}=URL") from None
-                self._pages[url] = None
-                self._refused.add(url)
-        return self._pages[url]
+        with contextlib.suppress(KeyError):
+            return self._pages[url]
+        page: Page | None = None
+        try:
+            page = self._net.page(url, accept=simple.ACCEPT_SUPPORTED, most=LARGEST)
+        except NotFoundError:
+            pass
+        except AccessDeniedError as err:
+            if not isinstance(err, ForbiddenError) or not self._is_silent(index):
+                message = f"the index {index.url} gives no list of the files of {project}: {err}"
+                raise FetchError(message, hint=f"{_LOGIN} {project}=URL") from None
+            self._refused.add(url)
+        self._pages[url] = page
+        self._forget_oldest()
+        return page
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest pages above `_MOST_KEPT`; each is fetched again if it is needed again."""
+        pages = [(url, len(page.content)) for url, page in list(self._pages.items()) if page]
+        total = sum(size for _, size in pages)
+        for url, size in pages[:-1]:
+            if total <= _MOST_KEPT:
+                break
+            self._pages.pop(url, None)
+            total -= size
 
     def _of_links(self, index: PackageIndex) -> list[ListedFile]:
         if index.url not in self._links:
