@@ -89,9 +89,9 @@ def test_every_value_rule_has_a_shape() -> None:
 @pytest.mark.parametrize("rule", SHAPES)
 @pytest.mark.parametrize("before", ["", "x = ", "\\n", "see "])
 def test_each_shape_is_found_and_cut_alike(rule: str, before: str) -> None:
-    """Fifty drawn ones: what a search finds in a variable and a line is cut, and nothing of it stays."""
+    """Fifteen drawn texts: what a search finds in a variable and a line is cut, and nothing of it stays."""
     source = random.Random(f"{rule} {before}")
-    for _ in range(50):
+    for _ in range(15):
         text, parts = fill(SHAPES[rule], source)
         if before == "\\n" and rule in LINES:
             continue
@@ -108,7 +108,7 @@ LINES = {"assigned-entry", "assigned-setting", "aws-secret-value", "client-setti
 @pytest.mark.parametrize("shape", MORE)
 def test_what_is_written_in_another_way_is_found_too(shape: str) -> None:
     source = random.Random(shape)
-    for _ in range(50):
+    for _ in range(15):
         text, parts = fill(MORE[shape], source)
         assert secrets.secret_variable("RUN_NOTE", text) is not None, text
         assert secrets.find(text.encode()), text
