@@ -51,7 +51,7 @@ def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lo
     except (BuildError, LockError, UsageError) as err:
         raise DistributionError(f"the bundle holds no output directory: {err}", hint=HOSTILE) from None
     missing = [digest for _, digest, _ in layout.layers if not layout.blob(digest).is_file()]
-    if image.layout != LAYOUT or layout.config_digest != image.config or missing:
+    if layout.config_digest != image.config or missing:
         raise DistributionError(
             "the image of the bundle is not the one that its image.json names", hint=HOSTILE
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 from msgspec import Struct
 
 from reprobuild.infra.untrusted.strings import (
     Digest,
-    FileName,
     Label,
     OptionalDigest,
     OptionalSha256,
@@ -14,7 +15,7 @@ from reprobuild.infra.untrusted.strings import (
     Size,
 )
 
-LAYOUT = "image"
+LAYOUT: Final = "image"  # the only name: what is checked is what the engines load
 NATIVE = "native"  # the builder that is part of this program
 
 
@@ -28,7 +29,7 @@ class Image(Struct, frozen=True, kw_only=True):
     and `image.sqsh` beside the layout, empty if they were not requested.
     """
 
-    layout: FileName
+    layout: Literal["image"]
     reference: Reference
     tree: Digest
     config: Digest

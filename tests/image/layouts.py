@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import zstandard
 
-from reprobuild.image.model import Image
+from reprobuild.image.model import LAYOUT, Image
 from reprobuild.image.oci.read import Layout, read_layout
 from reprobuild.image.oci.write import CONFIG, LAYER, MANIFEST, encode
 from reprobuild.infra.tar.entries import TarEntry
@@ -68,6 +68,6 @@ def _packed(tar: bytes, packing: Packing) -> bytes:
 def image_of(layout: Layout) -> Image:
     """Return the record of a layout; no digest of the tree is needed here."""
     return Image(
-        layout=layout.folder.name, reference=layout.reference, tree="", config=layout.config_digest,
+        layout=LAYOUT, reference=layout.reference, tree="", config=layout.config_digest,
         manifest=layout.manifest, layers=len(layout.layers),
     )  # fmt: skip

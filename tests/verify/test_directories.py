@@ -161,6 +161,17 @@ def test_a_record_with_two_trees_is_refused(out: Path) -> None:
         read_image(out)
 
 
+def test_a_layout_of_another_name_is_refused(out: Path) -> None:
+    """The honest image would be checked there, and the engines load that in `image`."""
+    shutil.copytree(out / "image", out / "other")
+    honest = lying(out)
+    (out / IMAGE).write_bytes(msgspec.json.encode(honest).replace(b'"layout":"image"', b'"layout":"other"'))
+    with pytest.raises(
+        UsageError, match=r"image\.json is damaged.*Invalid enum value 'other' - at `\$\.layout`"
+    ):
+        read_image(out)
+
+
 def test_a_configuration_that_is_another_is_refused(out: Path) -> None:
     _, image = read_image(out)
     (out / IMAGE).write_bytes(
