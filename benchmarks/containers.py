@@ -80,7 +80,7 @@ def _later(results: Path, image: Image, env: Mapping[str, str], folder: Path) ->
     runc = shutil.which("runc")
     if runc is None:
         raise NotRunError("there is no runc on PATH")
-    builtin.load(results / "image", NAME, (image.config, image.manifest), env)
+    builtin.load(results / "image", NAME, image.digests, env)
     images = UnpackedImages.open_user_cache(env)
     lowest = images.directories(images.find(NAME))[0]
     bundle = folder / "bundle"

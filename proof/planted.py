@@ -53,7 +53,7 @@ class Planted:
         """
         _, image = read_image(self.results)
         engine = find_engine(None, os.environ)
-        engine.load(self.results / "image", image.reference, (image.config, image.manifest), os.environ)
+        engine.load(self.results / "image", image.reference, image.digests, os.environ)
         index, shards = map(int, shard.split("/"))
         scripts = [script for script in (*FAULTS, *CLEAN) if only in script.name][index - 1 :: shards]
         for script in scripts:

@@ -16,19 +16,21 @@ import os
 import re
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from reprobuild.engines.apptainer_cache import Cache, CachedSif
 from reprobuild.engines.apptainer_gpus import check_gpus, gpu_options, visible_gpu_variables
+from reprobuild.engines.image_records import check_digests
 from reprobuild.engines.limits import limits_of_caller
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.output_files import keep_directory, read_directory
 from reprobuild.errors import EngineError
 from reprobuild.image.formats.single_file import write_sif
 from reprobuild.image.formats.squashfs_write import find_program
+from reprobuild.image.model import ImageDigests
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.proc import comma_separated, interact, stream
@@ -92,7 +94,7 @@ def find_usable_program(env: Mapping[str, str]) -> str:
 
 
 def load(
-    layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str], progress: Progress = ignore_progress
+    layout: Path, reference: str, digests: ImageDigests, env: Mapping[str, str], progress: Progress = ignore_progress
 ) -> bool:  # fmt: skip
     """Write an OCI layout as a SIF into the cache.
 
@@ -101,11 +103,7 @@ def load(
     find_usable_program(env)
     cache = Cache.open_user_cache(env)
     image = read_layout(layout)
-    if not {image.manifest, image.config_digest} & set(digests):
-        raise EngineError(
-            f"{layout} holds {image.manifest}, not {' or '.join(digests)}",
-            hint="it was built again meanwhile: run the command again",
-        )
+    check_digests(image, digests)
     with cache.locked():
         sif, named = cache.find_by_manifest(image.manifest), cache.find(reference)
         is_intact = sif is not None and cache.is_complete(sif)

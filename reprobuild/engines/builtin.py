@@ -21,10 +21,12 @@ from reprobuild.engines.builtin_images import UnpackedImages
 from reprobuild.engines.builtin_job import container_hostname, make_job
 from reprobuild.engines.builtin_unpack import has_whiteouts
 from reprobuild.engines.gpu import gpu_error
+from reprobuild.engines.image_records import check_digests
 from reprobuild.engines.limits import REFUSED
 from reprobuild.engines.model import Finished, Sink, Streams, Task
 from reprobuild.engines.output_files import keep_directory, read_directory
 from reprobuild.errors import EngineError
+from reprobuild.image.model import ImageDigests
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra.proc import interact, stream
 from reprobuild.infra.proc import run as run_program
@@ -60,15 +62,11 @@ def find_obstacle() -> str:
 
 
 def load(
-    layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str], progress: Progress = ignore_progress
+    layout: Path, reference: str, digests: ImageDigests, env: Mapping[str, str], progress: Progress = ignore_progress
 ) -> bool:  # fmt: skip
     """Unpack the layers of an OCI layout that the cache lacks."""
     images, image = UnpackedImages.open_user_cache(env), read_layout(layout)
-    if not {image.manifest, image.config_digest} & set(digests):
-        raise EngineError(
-            f"{layout} holds {image.manifest}, not {' or '.join(digests)}",
-            hint="it was built again meanwhile: run the command again",
-        )
+    check_digests(image, digests)
     return images.add(image, reference, progress)
 
 

@@ -14,7 +14,7 @@ import signal
 import tarfile
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -36,6 +36,7 @@ from reprobuild.engines.output_files import Pieces, directory_tar, keep_tar, rea
 from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
 from reprobuild.image.formats.docker_archive import write_docker_archive
+from reprobuild.image.model import ImageDigests
 from reprobuild.image.oci.read import layout_size, open_blob, read_layout
 from reprobuild.image.oci.write import LAYOUT_VERSION
 from reprobuild.infra.cancel import CancelToken
@@ -100,17 +101,20 @@ def version(env: Mapping[str, str]) -> str | None:
 
 
 def load(
-    layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str], progress: Progress = ignore_progress
+    layout: Path, reference: str, digests: ImageDigests, env: Mapping[str, str], progress: Progress = ignore_progress
 ) -> bool:  # fmt: skip
     """Load an OCI layout into the daemon.
 
-    A daemon with the classic image store gets a `docker save` archive instead.
+    A daemon with the classic image store gets a `docker save` archive instead. It knows images by their configurations,
+    and one with containerd's image store by their manifests.
     """
     with open_client(env) as client:
+        containerd = has_containerd_store(client.info())
+        digest = digests.manifest if containerd else digests.config
         with contextlib.suppress(docker.errors.ImageNotFound):
-            if client.images.get(reference).id in digests:
+            if client.images.get(reference).id == digest:
                 return False
-        write = _write_layout_tar if has_containerd_store(client.info()) else _write_docker_archive
+        write = _write_layout_tar if containerd else _write_docker_archive
         with contextlib.closing(_stream_writes(lambda stream: write(layout, reference, stream))) as content:
             sent = _report_sent(content, layout_size(layout), progress)
             for line in cast(Any, client.api).load_image(sent) or ():
@@ -119,9 +123,9 @@ def load(
                         f"Docker cannot load the image: {line['error']}", hint="see the daemon's log"
                     )
         image_id = client.images.get(reference).id
-        if image_id not in digests:
+        if image_id != digest:
             raise EngineError(
-                f"Docker loaded {reference} as {image_id}, not as {' or '.join(digests)}",
+                f"Docker loaded {reference} as {image_id}, not as {digest}",
                 hint="another image has this name; choose one with --tag",
             )
     return True

@@ -20,6 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.errors import EngineError
+from reprobuild.image.model import ImageDigests
+from reprobuild.image.oci.read import Layout
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Digest
@@ -115,6 +117,22 @@ class ImageRecords(Struct, Generic[Record], frozen=True):
         part = path.with_name(path.name + PART)
         part.write_bytes(content)
         part.replace(path)
+
+
+def check_digests(layout: Layout, digests: ImageDigests) -> None:
+    """Refuse a layout of another image.
+
+    Both digests are compared, each with its own: one JSON file must not pass as manifest and as configuration.
+
+    Raises:
+        EngineError: it has another manifest or configuration.
+    """
+    if layout.digests != digests:
+        raise EngineError(
+            f"{layout.folder} holds {layout.manifest} with {layout.config_digest}, "
+            f"not {digests.manifest} with {digests.config}",
+            hint="it was built again meanwhile: run the command again",
+        )
 
 
 def open_user_directory(env: Mapping[str, str], name: str, contents: str) -> Path:

@@ -5,12 +5,13 @@ The registry of this package lists the engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
+from reprobuild.image.model import ImageDigests
 from reprobuild.infra.cancel import CancelToken
 from reprobuild.infra.progress import Progress, ignore_progress
 
@@ -147,7 +148,7 @@ class Engine(Protocol):
         ...
 
     def load(
-        self, layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str],
+        self, layout: Path, reference: str, digests: ImageDigests, env: Mapping[str, str],
         progress: Progress = ignore_progress,
     ) -> bool:  # fmt: skip
         """Load an OCI layout into the engine under a reference.
@@ -155,7 +156,7 @@ class Engine(Protocol):
         Return False if the engine had it already.
 
         Args:
-            digests: the config and manifest digests (`sha256:...`), by either of which an engine may know it.
+            digests: of the layout; the one by which the engine knows images is compared, and never the other.
             progress: shows the bytes that are sent, if the engine gets them from here.
         """
         ...

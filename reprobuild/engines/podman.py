@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reprobuild.engines import gpu
@@ -22,6 +22,7 @@ from reprobuild.engines.output_files import directory_tar, keep_tar, read_files,
 from reprobuild.engines.podman_options import container_options, gpu_options
 from reprobuild.errors import EngineError
 from reprobuild.image.engine_name import encode_named_index
+from reprobuild.image.model import ImageDigests
 from reprobuild.image.oci.read import open_blob, read_layout
 from reprobuild.infra import proc
 from reprobuild.infra.proc.session import clean_up
@@ -100,13 +101,13 @@ def podman_error(code: int, stderr: str, message: str) -> EngineError:
 
 
 def load(
-    layout: Path, reference: str, digests: Sequence[str], env: Mapping[str, str], progress: Progress = ignore_progress
+    layout: Path, reference: str, digests: ImageDigests, env: Mapping[str, str], progress: Progress = ignore_progress
 ) -> bool:  # fmt: skip
     """Load an OCI layout from its directory.
 
     Podman knows an image by the digest of its configuration.
     """
-    if _find_image_id(reference, env) in digests:
+    if _find_image_id(reference, env) == digests.config:
         return False
     name = f"reprobuild-{uuid.uuid4().hex}"
     try:
@@ -116,9 +117,9 @@ def load(
                 env, "load", "--quiet", "--input", name, purpose="load the image into podman", cwd=Path(folder)
             )  # fmt: skip
         image_id = _find_image_id(name, env)
-        if image_id not in digests:
+        if image_id != digests.config:
             raise EngineError(
-                f"podman loaded {reference} as {image_id}, not as {' or '.join(digests)}",
+                f"podman loaded {reference} as {image_id}, not as {digests.config}",
                 hint="is the layout of another build? Make it again with `reprobuild build`",
             )
         run_podman(env, "tag", image_id.removeprefix("sha256:"), reference, purpose="name the image")

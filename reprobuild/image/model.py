@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -17,6 +17,13 @@ from reprobuild.infra.untrusted.strings import (
 
 LAYOUT: Final = "image"  # the only name: what is checked is what the engines load
 NATIVE = "native"  # the builder that is part of this program
+
+
+class ImageDigests(NamedTuple):
+    """The digests ("sha256:...") of an image. Each engine knows it by one of them."""
+
+    config: str
+    manifest: str
 
 
 class Image(Struct, frozen=True, kw_only=True):
@@ -39,3 +46,8 @@ class Image(Struct, frozen=True, kw_only=True):
     sif: OptionalDigest = ""
     sqsh: OptionalDigest = ""
     builder: Label = NATIVE
+
+    @property
+    def digests(self) -> ImageDigests:
+        """The digests by which engines know it."""
+        return ImageDigests(config=self.config, manifest=self.manifest)

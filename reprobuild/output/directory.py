@@ -126,7 +126,7 @@ def remember_tree(image: Image, store: Store) -> None:
 def read_config_digest(out: Path, image: Image) -> str:
     """Return the digest of the image's configuration, read from its layout; empty without a layout.
 
-    An engine loads an image whose manifest or whose configuration is the stated one. So both must be.
+    Most engines compare one of an image's two digests. So both must be the stated ones.
 
     Raises:
         UsageError: image.json states another one.

@@ -55,9 +55,7 @@ def load_trial_image(lock: Lock, name: str, engine: Engine, context: RunContext)
             reference=name,
             progress=context.progress,
         )
-        engine.load(
-            folder / image.layout, name, (image.config, image.manifest), context.env, context.progress
-        )
+        engine.load(folder / image.layout, name, image.digests, context.env, context.progress)
     return sealed
 
 

@@ -145,9 +145,7 @@ def examine(lock: Lock, image: Image, out: Path, context: RunContext, checks: Ve
     name = engine_name(lock, image, out, context.store, context.say)
     context.say(f"loading {name} into {engine.NAME}, if it is not there yet")
     with context.clock.measure("load"):
-        loaded = engine.load(
-            out / "image", name, (image.config, image.manifest), context.env, context.progress
-        )
+        loaded = engine.load(out / "image", name, image.digests, context.env, context.progress)
     if loaded:
         context.say(f"loaded {name} into {engine.NAME}")
     choices = _WorkChoices(lock, image, out, context, checks)

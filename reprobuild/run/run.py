@@ -83,7 +83,7 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
     with choices.open(ready.task, image_variables(lock), context.env) as session:
         task = session.mount(ready.task) if session else ready.task
         say(f"loading {name} into {engine.NAME}, if it is not there yet")
-        engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
+        engine.load(out / "image", name, image.digests, context.env, context.progress)
         context.store.release()  # the command may go on for days
         context.say("")  # the command's own output follows
         code = engine.attach(name, task, context.env, sink)

@@ -163,7 +163,7 @@ def open_containers(
     engine = find_engine(options.engine, context.env, gpus=task.gpus)
     name = engine_name(lock, image, out, context.store, context.say)
     context.say(f"loading {name} into {engine.NAME}, if it is not there yet")
-    engine.load(out / "image", name, (image.config, image.manifest), context.env, context.progress)
+    engine.load(out / "image", name, image.digests, context.env, context.progress)
 
     def make_task(words: tuple[str, ...]) -> Task:
         return prepare(lock, words, options, site).task

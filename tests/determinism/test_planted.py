@@ -20,7 +20,7 @@ from tests.determinism.planted import CLEAN, CLEAN_FOLDER, FAULTS, FAULTS_FOLDER
 def judge(built_example: Built) -> Callable[[Script], list[WorkComparison]]:
     """Return a function that runs a script in the image, as `verify --workload` does."""
     image, engine = built_example.image, find_engine("docker", os.environ)
-    engine.load(built_example.out / "image", image.reference, (image.config, image.manifest), os.environ)
+    engine.load(built_example.out / "image", image.reference, image.digests, os.environ)
 
     def run(script: Script) -> list[WorkComparison]:
         folder = FAULTS_FOLDER if script in FAULTS else CLEAN_FOLDER

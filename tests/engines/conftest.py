@@ -22,6 +22,7 @@ import pytest
 from reprobuild.engines import builtin, docker, podman
 from reprobuild.engines.model import Engine
 from reprobuild.image.layers.blobs import Layer, LayerWriter
+from reprobuild.image.model import ImageDigests
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
@@ -152,7 +153,7 @@ class Tiny:
 
     layout: Path
     reference: str
-    digests: tuple[str, str]
+    digests: ImageDigests
 
 
 def programs() -> dict[str, Path]:
@@ -180,7 +181,9 @@ def make_tiny(
         folder / "image", store, layers, image_json(layers, config, "linux/amd64", CREATED),
         "linux/amd64", reference,
     )  # fmt: skip
-    return Tiny(layout=folder / "image", reference=reference, digests=(written.config, written.manifest))
+    return Tiny(
+        layout=folder / "image", reference=reference, digests=ImageDigests(written.config, written.manifest)
+    )
 
 
 def make_layer(store: Store, title: str, files: Mapping[str, bytes]) -> Layer:

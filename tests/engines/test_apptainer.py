@@ -17,6 +17,7 @@ from reprobuild.engines.apptainer_cache import FOLDER, Cache
 from reprobuild.engines.model import Finished, Streams, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import BuildError, EngineError
+from reprobuild.image.model import ImageDigests
 from tests.choices.samples import check_engine
 from tests.conftest import apptainer_environment
 from tests.engines.conftest import Tiny, make_tiny
@@ -62,8 +63,7 @@ def test_load_once(apptainer_env: Env, tmp_path: Path) -> None:
     image = make_tiny(tmp_path, "name:1", {"big": bytes(range(256)) * 10_000})
     assert apptainer.load(image.layout, "name:1", image.digests, env) is True
     assert apptainer.load(image.layout, "name:1", image.digests, env) is False
-    assert apptainer.load(image.layout, "name:1", image.digests[:1], env) is False
-    assert apptainer.load(image.layout, "other/name:1", image.digests[1:], env) is True
+    assert apptainer.load(image.layout, "other/name:1", image.digests, env) is True
     (written,) = sifs(env)
     assert (Path(env["XDG_CACHE_HOME"]) / FOLDER).stat().st_mode & 0o77 == 0
     assert image.digests[1] == f"sha256:{written.stem}"
@@ -109,8 +109,8 @@ def test_another_image_of_the_same_name_is_replaced(apptainer_env: Env, tmp_path
 
 
 def test_an_image_that_is_not_the_one_meant(apptainer_env: Env, tiny: Tiny) -> None:
-    with pytest.raises(EngineError, match=r"holds sha256:.*, not sha256:abc or x") as failed:
-        apptainer.load(tiny.layout, tiny.reference, ["sha256:abc", "x"], apptainer_env)
+    with pytest.raises(EngineError, match=r"holds sha256:.*, not sha256:def with sha256:abc") as failed:
+        apptainer.load(tiny.layout, tiny.reference, ImageDigests("sha256:abc", "sha256:def"), apptainer_env)
     assert failed.value.hint == "it was built again meanwhile: run the command again"
 
 

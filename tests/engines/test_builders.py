@@ -76,7 +76,7 @@ def test_each_builder_makes_the_native_tree(engine: Running, small: Small, tmp_p
     assert made.config["created"] == native.config["created"]
     assert kept(engine, small) == before
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
-    assert engine.module.load(out / "image", image.reference, (image.config, image.manifest), engine.env)
+    assert engine.module.load(out / "image", image.reference, image.digests, engine.env)
     engine.client("rmi", image.reference)
 
 

@@ -25,6 +25,7 @@ from reprobuild.engines.cdi import Description, find_edits
 from reprobuild.engines.model import DEFAULT_NETWORK, Finished, Limit, Port, Task
 from reprobuild.errors import BuildError, EngineError, ReproError
 from reprobuild.image.layers.blobs import Layer
+from reprobuild.image.model import ImageDigests
 from reprobuild.image.oci.read import layout_digest, read_layout
 from reprobuild.image.oci.write import image_json, write_layout
 from reprobuild.infra.sandbox import container, launch
@@ -233,7 +234,9 @@ def make_image(folder: Path, name: str, *layers: list[Member], **config: Any) ->
     written = write_layout(
         folder / "image", store, made, image_json(made, runtime, "linux/amd64", CREATED), "linux/amd64", name
     )
-    return Tiny(layout=folder / "image", reference=name, digests=(written.config, written.manifest))
+    return Tiny(
+        layout=folder / "image", reference=name, digests=ImageDigests(written.config, written.manifest)
+    )
 
 
 FILE, LINK, HARD, FOLDER, DEVICE = (

@@ -162,7 +162,7 @@ def test_variables_are_exactly_as_captured(
         (tmp_path / "Dockerfile").write_text(texts["Dockerfile"])
         write_context(awkward, store, tmp_path, texts)
         layout = build(tmp_path, tmp_path / "image", f"docker.io/library/{reference}")
-    docker.load(layout.folder, reference, (layout.config_digest, layout.manifest), os.environ)
+    docker.load(layout.folder, reference, layout.digests, os.environ)
     task = Task(arguments=("env", "-0"), environment={"REPROBUILD_SEED": "7"})
     done = docker.run(reference, task, os.environ)
     assert done.code == 0, done.stderr.decode()

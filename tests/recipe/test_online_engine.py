@@ -141,7 +141,7 @@ def expected(online: Online) -> str:
 
 
 def test_docker_runs_it_like_the_frozen_image(online: Online, layout: Layout, expected: str) -> None:
-    docker.load(layout.folder, REFERENCE, (layout.config_digest, layout.manifest), os.environ)
+    docker.load(layout.folder, REFERENCE, layout.digests, os.environ)
     task = Task(arguments=("python", "-c", PROGRAM), environment={"REPROBUILD_SEED": "7"})
     done = docker.run(REFERENCE, task, os.environ)
     assert done.code == 0, done.stderr.decode()

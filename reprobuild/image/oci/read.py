@@ -16,6 +16,7 @@ from reprobuild.errors import BuildError
 from reprobuild.image.layering.merge import Tree, merge
 from reprobuild.image.layering.packed import MAKE_AGAIN as MAKE_AGAIN
 from reprobuild.image.layering.packed import open_packed as open_packed
+from reprobuild.image.model import ImageDigests
 from reprobuild.image.oci.members import DirectoryFiles
 from reprobuild.image.oci.open import UNREADABLE, read_oci
 from reprobuild.image.tree_digest import tree_digest
@@ -41,6 +42,11 @@ class Layout(Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
     runtime: RuntimeConfig
     layers: tuple[tuple[str, str, str], ...]
+
+    @property
+    def digests(self) -> ImageDigests:
+        """The digests by which engines know it."""
+        return ImageDigests(config=self.config_digest, manifest=self.manifest)
 
     def allowance(self) -> Allowance:
         """Return the bound on the contents of its layers.
