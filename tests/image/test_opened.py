@@ -347,12 +347,13 @@ def test_a_layer_that_is_another_one(layout: Path, tmp_path: Path) -> None:
         (b'{"config":{},"rootfs":{"diff_ids":["md5:1"]}}', "is no sha256 digest"),
         (b'{"config":{},"rootfs":{"diff_ids":[null]}}', "damaged image"),
         (b'{"config":{},"rootfs":{"diff_ids":["sha256:%s"]}}' % (b"0" * 64), "damaged image"),
+        (b'{"config":{},"rootfs":{"diff_ids":[]},"layers":[]}', "the key 'layers' of another kind of document"),
         (b'{"a":' + b"[" * (DEEPEST_JSON + 1) + b"]" * (DEEPEST_JSON + 1) + b"}", "nested deeper"),
         (b"[" * 100_000, "damaged image"),
         (b"\xff", "damaged image"),
         (b'{"a":"' + b"x" * LARGEST_JSON + b'"}', "is larger than"),
     ],
-    ids=range(15),
+    ids=range(16),
 )  # fmt: skip
 def test_a_strange_configuration(image: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "layout").mkdir()

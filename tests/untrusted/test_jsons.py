@@ -27,6 +27,13 @@ EVIL = '{"Entrypoint": ["evil"]}'
         (MANIFEST, '{"layers": [], "LAYERS": []}', "'LAYERS', which"),
         (INDEX, '{"manifests": [{"platform": {"OS": "x"}}]}', "'OS', which"),
         (SAVED, '[{"config": "x"}]', "'config', which"),
+        (CONFIG, '{"rootfs": {}, "layers": []}', "'layers' of another kind"),
+        (CONFIG, '{"rootfs": {}, "\\u004cayers": []}', "'layers' of another kind"),
+        (CONFIG, '{"rootfs": {}, "manifests": []}', "'manifests' of another kind"),
+        (MANIFEST, '{"layers": [], "rootfs": {}}', "'rootfs' of another kind"),
+        (MANIFEST, '{"layers": [], "manifests": []}', "'manifests' of another kind"),
+        (INDEX, '{"manifests": [], "layers": []}', "'layers' of another kind"),
+        (INDEX, '{"manifests": [], "rootf\u017f": {}}', "'rootfs' of another kind"),
         (CONFIG, '{"config": {"StopTimeout": NaN}}', "the value NaN"),
         (CONFIG, '{{"{}": [{}]}}'.format("k" * 60_000, ",".join("0" * 300)), "the places of values"),
         (CONFIG, '{{"{}": [{}]}}'.format("k" * 60_000, ",".join(["{}"] * 300)), "the places of values"),
@@ -59,3 +66,5 @@ def test_what_builders_write_is_read() -> None:
         "manifests": [{"platform": {"os": "linux", "os.version": "1"}, "annotations": {"os": "", "OS": ""}}]
     }
     assert parse_image_json(json.dumps(index).encode(), INDEX) == index
+    repositories = {"layers": {"latest": "0"}, "rootfs": {"latest": "0"}}  # names of images
+    assert parse_image_json(json.dumps(repositories).encode(), {}) == repositories

@@ -48,6 +48,8 @@ MANIFEST = _fields(
 INDEX = _fields(
     "schemaVersion mediaType artifactType annotations", manifests=_DESCRIPTOR, subject=_DESCRIPTOR
 )
+# Each belongs to one kind of document, and makes it that kind.
+_MARKS = {"rootfs", "layers", "manifests"}
 SAVED = _fields("Config RepoTags Layers Parent LayerSources")
 
 
@@ -64,6 +66,7 @@ def parse_image_json(raw: bytes, fields: Fields) -> Any:
     value = json.loads(raw.decode("utf-8"), object_pairs_hook=_make_object, parse_constant=_refuse_constant)
     _check_places(value)
     _check_keys(value, fields)
+    _check_kind(value, fields)
     return value
 
 
@@ -111,6 +114,17 @@ def _check_places(value: Any) -> None:
             total += length
             if total > MOST_PLACES:
                 raise ValueError(f"the places of values in its JSON have more than {MOST_PLACES} characters")
+
+
+def _check_kind(value: Any, fields: Fields) -> None:
+    """Refuse a document that is of two kinds: each kind could name other layers.
+
+    https://github.com/advisories/GHSA-77vh-xpmg-72qh
+    """
+    if fields.keys().isdisjoint(_MARKS) or not isinstance(value, dict):
+        return
+    if other := sorted({_fold(key) for key in value} & _MARKS - fields.keys()):
+        raise ValueError(f"its JSON has the key {other[0]!r} of another kind of document")
 
 
 def _fold(key: str) -> str:
