@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +309,16 @@ def test_there_is_none(tmp_path: Path) -> None:
     for path in (tmp_path / "absent", tmp_path):
         assert refused(path).startswith("there is no certificate ")
     os.mkfifo(tmp_path / "pipe")
-    assert refused(tmp_path / "pipe").endswith("is no plain file, and no output directory")
+    assert refused(tmp_path / "pipe").endswith("pipe cannot be read: it is no plain file")
+
+
+@pytest.mark.parametrize("target", ["/proc/self/mem", "/proc/kmsg"])
+def test_a_link_to_a_file_of_the_kernel_is_not_waited_for(target: str, tmp_path: Path) -> None:
+    """They count as plain files: one gives errors, the other waits for messages without end."""
+    (tmp_path / "verdict.json").symlink_to(target)
+    started = time.monotonic()
+    refused(tmp_path)
+    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(
@@ -339,7 +349,7 @@ def test_a_file_without_end(tmp_path: Path) -> None:
     path = tmp_path / "verdict.json"
     with path.open("wb") as stream:
         stream.truncate(33 << 20)
-    assert refused(path).endswith("has more than 8 MB: no certificate does")
+    assert refused(path).endswith("cannot be read: it has more than 8 MB")
 
 
 def test_a_damaged_certificate(tmp_path: Path) -> None:

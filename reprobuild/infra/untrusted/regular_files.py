@@ -91,7 +91,7 @@ def read_plain(path: Path, largest: int, *, links: bool = True) -> bytes:
     """
     stream, size = open_plain(path, links=links)
     with stream:
-        data = stream.read(min(size, largest) + 1)
+        data = stream.read(min(size, largest) + 1) or b""  # None: a file of /proc that waits for more
         while len(data) > size and len(data) <= largest and (more := stream.read(_PIECE)):
             data += more  # it grew, or is a file of /proc without a size
     if len(data) > largest:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from reprobuild.errors import UsageError
 from reprobuild.infra.untrusted.decode import decode_json
+from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.verify.verdict import VERSION, Verdict
 from reprobuild.verify.workload.conditions import WorkRecord
 
@@ -50,14 +51,12 @@ def read_certificate(path: Path) -> Certificate:
     """
     if path.is_dir():
         path = path / NAME
-    if not path.exists():
-        raise UsageError(f"there is no certificate {path}", hint=AGAIN)
-    if not path.is_file():
-        raise UsageError(f"{path} is no plain file, and no output directory", hint=AGAIN)
-    with path.open("rb") as stream:
-        data = stream.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise UsageError(f"{path} has more than {LARGEST >> 20} MB: no certificate does", hint=AGAIN)
+    try:
+        data = read_plain(path, LARGEST)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"there is no certificate {path}", hint=AGAIN) from None
+    except OSError as err:
+        raise UsageError(f"{path} cannot be read: {err.strerror}", hint=AGAIN) from None
     return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=read_verdict(data, path))
 
 
