@@ -364,6 +364,24 @@ def test_a_damaged_certificate(tmp_path: Path) -> None:
         assert f"{path} is a damaged certificate: " in refused(path)
 
 
+KEY = "k" * 4000
+
+
+@pytest.mark.parametrize("part", ["fingerprint", "start"])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({KEY: {KEY: {KEY: {KEY: {KEY: [0] * 1500}}}}}, "the names in a part of it have more than 200000 characters"),
+        ({KEY: {KEY: {KEY: {KEY: {KEY: [0] * 100_000}}}}}, "a part of it has more than 2000 values"),
+        ({"a": [{}] * 100_000}, "a part of it has more than 2000 values"),
+    ],
+)  # fmt: skip
+def test_a_platform_of_very_many_names_is_refused(part: str, value: Any, why: str, tmp_path: Path) -> None:
+    """Each name repeats the keys above its value: a hundred kilobytes were gigabytes of them."""
+    path = written(tmp_path / "verdict.json", make_verdict(smoke=(make_smoke(**{part: value}),)))
+    assert refused(path) == f"{path} is a damaged certificate: {why}"
+
+
 def test_a_certificate_of_one_device_twice(tmp_path: Path) -> None:
     path = written(tmp_path / "verdict.json", make_verdict(smoke=(make_smoke(), make_smoke())))
     assert refused(path) == f"{path} is a damaged certificate: one device stands in it twice"

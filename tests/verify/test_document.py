@@ -87,6 +87,8 @@ def test_modes_that_there_are_not() -> None:
         ({"controls": [control("cpu a"), control("cpu a")]}, "a name stands in it twice"),
         ({"device": "cuda"}, "it was asked about cpu and answers about cuda"),
         ({"fingerprint": {"a": list(range(5000))}}, "a part of it has more than 2000 values"),
+        ({"start": {"a": [[]] * 5000}}, "a part of it has more than 2000 values"),
+        ({"start": {"a" * 4000: [0] * 100}}, "the names in a part of it have more than 200000 characters"),
     ],
 )
 def test_a_document_that_contradicts_itself(fields: dict[str, Any], why: str) -> None:

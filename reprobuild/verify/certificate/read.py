@@ -14,6 +14,7 @@ from msgspec import Struct
 from reprobuild.errors import UsageError
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
+from reprobuild.verify.determinism.document import find_excess
 from reprobuild.verify.verdict import VERSION, Verdict
 from reprobuild.verify.workload.conditions import WorkRecord
 
@@ -106,6 +107,9 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
         verdict = decode_json(data, Verdict)
         if len({smoke.device for smoke in verdict.smoke}) < len(verdict.smoke):
             raise ValueError("one device stands in it twice")
+        for part in (part for smoke in verdict.smoke for part in (smoke.fingerprint, smoke.start)):
+            if excess := find_excess(part):
+                raise ValueError(excess)
         return verdict
     except _NOT_READ as err:
         raise UsageError(f"{path} is a damaged certificate: {_escape_error(err)}", hint=AGAIN) from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -24,6 +25,8 @@ FORMAT = 2
 LARGEST = 8 << 20
 # Limits for the parts and depth of values without a form of their own: fingerprint and start.
 MOST_PARTS, DEEPEST, LONGEST = 2000, 6, 4000
+# The names of all values of such a part: each repeats the keys above its value. Those of a GPU have 750 characters.
+MOST_CHARACTERS = 200_000
 
 Device = Literal["cpu", "cuda"]
 ModeName = Literal["default", "profile", "strict", "warn"]
@@ -190,19 +193,36 @@ def _find_contradiction(document: Document, device: Device) -> str:
         if len(set(names)) < len(names):
             return "a name stands in it twice"
     for part in (document.start, document.fingerprint):
-        if sum(1 for _ in _list_parts(part)) > MOST_PARTS:
-            return f"a part of it has more than {MOST_PARTS} values"
+        if excess := find_excess(part):
+            return excess
+    return ""
+
+
+def find_excess(part: Mapping[str, Any]) -> str:
+    """Return why a fingerprint or start is larger than any machine's, or an empty string.
+
+    A few kilobytes can be gigabytes of names: `flatten_fingerprint` is for a value that passed this.
+
+    Raises:
+        ValueError: see `_list_parts`.
+    """
+    if sum(1 for _ in islice(_list_parts(part), MOST_PARTS + 1)) > MOST_PARTS:
+        return f"a part of it has more than {MOST_PARTS} values"
+    if sum(len(name) for name, _ in flatten_fingerprint(part)) > MOST_CHARACTERS:
+        return f"the names in a part of it have more than {MOST_CHARACTERS} characters"
     return ""
 
 
 def _list_parts(value: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield the parts of a value of free form.
+    """Yield the parts of a value of free form: keys, values, and those that hold others.
 
     Raises:
         ValueError: it is deeper, or a text in it longer, than in any output of the determinism tests.
     """
     if depth > DEEPEST:
         raise ValueError(f"more than {DEEPEST} levels")
+    if isinstance(value, (dict, list)):
+        yield value
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _list_parts(key, depth + 1)
