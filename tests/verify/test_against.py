@@ -12,7 +12,14 @@ import pytest
 
 from reprobuild.errors import UsageError
 from reprobuild.verify.certificate.compare import compare_against
-from reprobuild.verify.certificate.read import Certificate, read_certificate, refuse_failed, refuse_other
+from reprobuild.verify.certificate.read import (
+    LARGEST,
+    Certificate,
+    read_certificate,
+    read_verdict,
+    refuse_failed,
+    refuse_other,
+)
 from reprobuild.verify.determinism.document import read_document
 from reprobuild.verify.determinism.judge import judge_smoke
 from reprobuild.verify.verdict import Against, Smoke, Verdict, WorkComparison
@@ -362,6 +369,57 @@ def test_a_damaged_certificate(tmp_path: Path) -> None:
         assert old in whole
         path.write_bytes(whole.replace(old, new))
         assert f"{path} is a damaged certificate: " in refused(path)
+
+
+# --- what is written of it is read again --------------------------------------------------------
+
+
+def rewritten(against: Against) -> int:
+    """Return the size of a verdict file with a comparison; it is read again."""
+    verdict = make_verdict(against=against)
+    data = msgspec.json.format(msgspec.json.encode(verdict))
+    assert len(data) < LARGEST
+    assert read_verdict(data, "verdict.json") == verdict
+    return len(data)
+
+
+def test_long_texts_of_a_certificate_are_shortened() -> None:
+    long = "x" * 4000
+    then = make_smoke(
+        start={f"{number}{long[:3900]}": long for number in range(10)}, fingerprint={long: {long: long}}
+    )
+    found = compared(then=make_verdict(smoke=(then,)))
+    (draws,) = found.failed
+    assert (draws.then or "").endswith("... (79090 characters)")
+    assert f"{long[:1000]}... (8001 characters)" in names(found.beside)[-1]
+    rewritten(found)
+
+
+@pytest.mark.parametrize("character", ["x", "\u20ac", "\x01"])
+def test_very_many_differences_are_counted(character: str) -> None:
+    count = 20_000
+    works = tuple(
+        WorkComparison(name=f"{number}{character * 250}", verdict="identical", detail=character * 64)
+        for number in range(count)
+    )
+    found = compared(then=make_verdict(comparisons=works))
+    *kept, last = found.unmatched
+    assert (last.name, last.then, last.now) == (f"and {count - len(kept)} more", None, None)
+    assert found.verdict == "inconclusive"
+    rewritten(found)
+
+
+def test_a_failure_is_found_among_very_many_differences() -> None:
+    """What is not listed counts, too."""
+    names_of_work = [f"{number}{'x' * 250}" for number in range(5000)]
+    one, two = (
+        tuple(WorkComparison(name=name, verdict="identical", detail=digest * 64) for name in names_of_work)
+        for digest in "12"
+    )
+    found = compared(make_verdict(comparisons=two), make_verdict(comparisons=one))
+    assert (found.verdict, found.compared > 5000) == ("differ", True)
+    assert len(found.failed) < 5000
+    rewritten(found)
 
 
 KEY = "k" * 4000

@@ -8,7 +8,9 @@ Digests are comparable only between equal platforms: on another one they are exp
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from reprobuild.verify.certificate.read import Certificate
 from reprobuild.verify.determinism.document import ModeName
@@ -22,6 +24,10 @@ from reprobuild.verify.workload.conditions import Mount, WorkRecord
 MODES: tuple[ModeName, ...] = ("strict", "profile")
 WORK = "your work"
 START, REFUSED = "draws before anything is seeded", "refused"  # answers that are not digests
+# What a verdict file keeps of a comparison: the file must stay one that `read_verdict` takes.
+LONGEST = 1000  # characters of a name or value; digests have 64
+LARGEST_LIST = 1 << 19  # bytes of the differences of one kind
+_SPACE = 100  # bytes of indentation for each
 
 
 class _Found:
@@ -109,10 +115,30 @@ def compare_against(now: Verdict, earlier: Certificate, *, same_platform: bool =
         certificate=f"sha256:{earlier.sha256}", made=then.made, compared=comparison.compared,
         verdict="differ" if comparison.failed else "inconclusive" if unknown else
                 "other-platform" if comparison.platform else "same",
-        platform=tuple(comparison.platform), failed=tuple(comparison.failed), other=tuple(comparison.other),
-        unmatched=tuple(comparison.unmatched), beside=tuple(comparison.beside),
-        mounts=tuple(comparison.mounts), same_platform=same_platform,
+        platform=_bound(comparison.platform), failed=_bound(comparison.failed), other=_bound(comparison.other),
+        unmatched=_bound(comparison.unmatched), beside=_bound(comparison.beside),
+        mounts=_bound(comparison.mounts), same_platform=same_platform,
     )  # fmt: skip
+
+
+def _bound(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
+    """Return differences with shortened texts, as many as a verdict file keeps; one more counts the others."""
+    bounded: list[Deviation] = []
+    size = 0
+    for item in deviations:
+        texts = {"name": _shorten(item.name), "then": _shorten(item.then), "now": _shorten(item.now)}
+        short = msgspec.structs.replace(item, **texts)
+        size += len(msgspec.json.encode(short)) + _SPACE
+        if size > LARGEST_LIST:
+            rest = f"and {len(deviations) - len(bounded)} more"
+            return (*bounded, Deviation(scope=item.scope, name=rest, then=None, now=None))
+        bounded.append(short)
+    return tuple(bounded)
+
+
+def _shorten(text: str | None) -> str | None:
+    """Return a text as it is, or its beginning and length."""
+    return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"
 
 
 def _compare_mounts(then: WorkRecord | None, now: WorkRecord | None) -> Iterator[Deviation]:
