@@ -12,7 +12,7 @@ from reprobuild.lock.system import EnvVar
 from reprobuild.report.html.markup import LONGEST, attribute_text, text
 from reprobuild.report.html.page import render_html
 from reprobuild.report.html.run import job_command
-from reprobuild.verify.verdict import RoundTripDifference
+from reprobuild.verify.verdict import RoundTripDifference, WorkComparison
 from tests.conftest import ROOT
 from tests.report.samples import HOSTILE, IMAGE, LONG, Page, full_page, large_page
 from tests.verify.samples import OTHER_TORCHES, make_lock, make_smoke, make_verdict, ruling, wheel
@@ -156,6 +156,21 @@ def test_more_rows_than_anybody_reads_are_counted() -> None:
     differences = (RoundTripDifference(list="l", captured="c", image="", reason="r", code="decision"),) * 2345
     content = render_html(make_lock(), IMAGE, make_verdict(differences=differences))
     assert "And 347 more, in the files beside this page." in content
+
+
+@pytest.mark.parametrize("part", ["notes", "open", "facts", "details"])
+def test_lists_without_end_are_counted_too(part: str) -> None:
+    """A verdict of 0.7 MB was a page of 12 MB."""
+    many = ("",) * 200_000
+    more = {
+        "notes": {"notes": many},
+        "open": {"smoke": (make_smoke(open=many),)},
+        "facts": {"smoke": (make_smoke(fingerprint={"a": [0] * 200_000}),)},
+        "details": {"comparisons": (WorkComparison(name="w", verdict="drift", details=many),)},
+    }[part]
+    content = render_html(make_lock(), IMAGE, make_verdict(**more))
+    assert re.search(r"And 198,\d{3} more, in the files beside this page\.", content)
+    assert len(content) < LIMIT
 
 
 def test_the_page_has_the_probes() -> None:
