@@ -25,6 +25,7 @@ from reprobuild.errors import EngineError
 from reprobuild.image.formats.squashfs_write import find_program
 from reprobuild.infra import proc
 from reprobuild.infra.sandbox.namespaces import can_mount_overlay, check_namespaces
+from reprobuild_portable import secrets
 
 # Programs of package managers; the first one found counts. Homebrew may be beside another one.
 _MANAGERS = {"apt-get": "apt", "dnf": "dnf", "yum": "yum", "zypper": "zypper", "apk": "apk", "pacman": "pacman",
@@ -107,7 +108,12 @@ def _read_complaint(name: str, program: str, env: Mapping[str, str]) -> str:
 
 
 def _shorten(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)[:_LONGEST]
+    """Return a text of another program in one short line, without the logins of addresses.
+
+    `docker` repeats the address of DOCKER_HOST in its error.
+    """
+    plain = secrets.without_logins(text)  # first: a part of a login is not found
+    return "".join(c if c.isprintable() else " " for c in plain)[:_LONGEST]
 
 
 def _squashfs_version(env: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import reprobuild
 from tests.doctor.test_fitting import certificate, copied, lock_of
+from tests.doctor.test_host import programs
 
 ALONE = {**os.environ, "PATH": "/nonexistent", "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
 
@@ -61,3 +62,11 @@ def test_what_cannot_be_judged(tmp_path: Path) -> None:
     done = reprobuild("doctor", "--offline", "--service", "no-such=https://made.test/")
     assert done.returncode == 2
     assert "there is no service named 'no-such'" in done.stderr
+
+
+def test_an_error_of_docker_has_no_login_in_json(tmp_path: Path) -> None:
+    env = programs(tmp_path / "bin", docker='echo "cannot connect to $DOCKER_HOST" >&2; exit 1')
+    env = {**os.environ, **env, "DOCKER_HOST": "tcp://ada:hunter2xQ81kd@127.0.0.1:1"}
+    done = reprobuild("doctor", "--offline", "--store", tmp_path / "store", "--json", env=env)
+    assert "cannot connect to tcp://127.0.0.1:1" in done.stdout, done.stderr
+    assert "hunter2x" not in done.stdout

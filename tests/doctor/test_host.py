@@ -96,6 +96,14 @@ def test_another_machine(other: Path, tmp_path: Path) -> None:
     assert found.subordinate is True
 
 
+@pytest.mark.parametrize("before", ["cannot connect to", "x" * 280])  # the second is cut within the login
+def test_an_error_of_docker_has_no_login(before: str, other: Path, tmp_path: Path) -> None:
+    env = programs(tmp_path / "bin", docker=f'echo "{before} $DOCKER_HOST" >&2; exit 1')
+    host = inspect_host({**env, "DOCKER_HOST": "tcp://ada:hunter2xQ81kd@127.0.0.1:1"}, {}, other)
+    (docker,) = [engine for engine in host.engines if engine.name == "docker"]
+    assert docker.complaint == f"{before} tcp://127.0.0.1:1"[:300]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
