@@ -20,7 +20,7 @@ from reprobuild.bisect.sources import SourceChanges
 from reprobuild.compare.environments.entries import compare_entries
 from reprobuild.compare.environments.model import Kind
 from reprobuild.compare.environments.ranking import rank_difference
-from reprobuild.infra.untrusted.wheels import parse_wheel_filename
+from reprobuild.infra.untrusted.wheels import read_wheel_tag_parts
 from reprobuild.lock.fields import display_variable
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Interpreter, Source, Wheel
@@ -195,8 +195,8 @@ def _belongs(slot: Slot, slots: tuple[Slots, Slots], pair: tuple[Interpreter, ..
 
 def _is_universal(wheel: Wheel) -> bool:
     """Return whether a wheel is for every Python 3."""
-    tags = parse_wheel_filename(wheel.file.filename)[3]
-    return any(tag.interpreter == "py3" or tag.abi == "abi3" for tag in tags)
+    tags = read_wheel_tag_parts(wheel.file.filename)
+    return "py3" in tags.interpreters or "abi3" in tags.abis
 
 
 def _cycles(groups: _Groups, links: Sequence[tuple[Slot, Slot]]) -> list[list[Slot]]:

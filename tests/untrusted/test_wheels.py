@@ -5,22 +5,32 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from itertools import product
 from pathlib import Path
 
 import msgspec
+import packaging.tags
 import packaging.utils
 import pytest
 from packaging.utils import InvalidWheelFilename
 
 import reprobuild
+from reprobuild.bisect.atoms import _is_universal
+from reprobuild.doctor.preflight.glibc import check_glibc
 from reprobuild.ecosystems.pypi.files import _parse_distribution
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.errors import LockError
-from reprobuild.infra.untrusted.wheels import MOST_TAGS, parse_wheel_filename, read_wheel_filename
+from reprobuild.infra.untrusted.wheels import (
+    MOST_TAGS,
+    WheelTagParts,
+    parse_wheel_filename,
+    read_wheel_filename,
+    read_wheel_tag_parts,
+)
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.python import Wheel
 from reprobuild.snapshot.parsers.pip_freeze_url import _file_version
-from tests.verify.samples import artefact, make_lock, wheel
+from tests.verify.samples import artefact, deb, make_lock, wheel
 
 ALL = ".".join("a" * 40)
 BOMB = f"first-1-{ALL}-{ALL}-{ALL}.whl"  # 64,000 tags
@@ -97,6 +107,31 @@ def test_a_lock_of_names_at_the_bound_is_read_without_making_tags(tmp_path: Path
     start = time.process_time()
     read_lock(tmp_path / "lock")
     assert time.process_time() - start < 2  # with tags: 3 s and more
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_of_tags_are_those_of_the_tags(name: str) -> None:
+    theirs = outcome(lambda name: packaging.utils.parse_wheel_filename(name)[3], name)
+    parts = outcome(read_wheel_tag_parts, name)
+    if isinstance(theirs, frozenset):
+        assert isinstance(parts, WheelTagParts)
+        tags = product(parts.interpreters, parts.abis, parts.platforms)
+        parts = frozenset(packaging.tags.Tag(*tag) for tag in tags)
+    assert parts == theirs
+
+
+def test_a_check_of_such_a_lock_makes_no_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock of 64 MiB can have 100,000 such names."""
+    part = ".".join(f"a{number}" for number in range(16))
+    platforms = ".".join(f"manylinux_2_{number}_x86_64" for number in range(8, 16))
+    (first,) = built(f"first-1-{part}-{'.'.join('abcd')}-{platforms}.whl", 1)
+    base = msgspec.structs.replace(make_lock().base, packages=(deb("libc6", "2.7-1"),))
+    made: list[tuple[str, ...]] = []
+    monkeypatch.setattr(packaging.tags, "Tag", lambda *tag: made.append(tag))
+    with pytest.raises(LockError, match=r"needs glibc 2\.8, and the base has 2\.7"):
+        check_glibc(make_lock(base=base, wheels=(first,)))
+    assert not _is_universal(first)
+    assert set(made) == {("py3", "none", "any")}  # of another name, for its version
 
 
 def test_a_freeze_and_an_index_with_such_names() -> None:

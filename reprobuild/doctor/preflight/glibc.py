@@ -10,7 +10,7 @@ import re
 from packaging.utils import InvalidWheelFilename
 
 from reprobuild.errors import LockError
-from reprobuild.infra.untrusted.wheels import parse_wheel_filename
+from reprobuild.infra.untrusted.wheels import read_wheel_tag_parts
 from reprobuild.lock.model import Lock
 from reprobuild.lock.python import Wheel
 
@@ -51,13 +51,13 @@ def _glibc_of_wheel(wheel: Wheel) -> tuple[int, int] | None:
     None means that the wheel runs with every glibc.
     """
     try:
-        tags = parse_wheel_filename(wheel.file.filename)[3]
+        platforms = read_wheel_tag_parts(wheel.file.filename).platforms
     except InvalidWheelFilename:
         return None
     versions = []
-    for tag in tags:
-        modern = _GLIBC.match(tag.platform)
-        legacy = [glibc for name, glibc in _LEGACY.items() if tag.platform.startswith(name)]
+    for platform in platforms:
+        modern = _GLIBC.match(platform)
+        legacy = [glibc for name, glibc in _LEGACY.items() if platform.startswith(name)]
         if modern:
             versions.append((int(modern[1]), int(modern[2])))
         elif legacy:

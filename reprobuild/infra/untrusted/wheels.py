@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
+from msgspec import Struct
 from packaging.tags import Tag
 from packaging.utils import BuildTag, InvalidWheelFilename, NormalizedName
 from packaging.utils import parse_wheel_filename as _parse
@@ -17,6 +18,14 @@ from reprobuild.infra.untrusted.names import LONGEST_NAME
 # Names of real wheels stand for one tag, or some dozen: some interpreters times some versions of a platform.
 MOST_TAGS = 512
 _PLAIN = "py3-none-any"
+
+
+class WheelTagParts(Struct, frozen=True, kw_only=True):
+    """The parts of a wheel's tags; each combination of them is a tag."""
+
+    interpreters: frozenset[str]
+    abis: frozenset[str]
+    platforms: frozenset[str]
 
 
 def read_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTag]:
@@ -38,6 +47,20 @@ def read_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTa
         raise InvalidWheelFilename(str(err).replace(f"{head}-{_PLAIN}", filename[:-4])) from None
     _check_tags([part.split(".") for part in tags], filename[:-4])
     return read
+
+
+def read_wheel_tag_parts(filename: str) -> WheelTagParts:
+    """Return the parts of a wheel's tags, in lower case.
+
+    They are fewer than the tags, which a lock of many wheels would take minutes to make.
+
+    Raises:
+        InvalidWheelFilename: see `read_wheel_filename`.
+    """
+    read_wheel_filename(filename)
+    tags = filename.removesuffix(".whl").lower().rsplit("-", 3)[1:]
+    interpreters, abis, platforms = (frozenset(part.split(".")) for part in tags)
+    return WheelTagParts(interpreters=interpreters, abis=abis, platforms=platforms)
 
 
 def parse_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]]:
