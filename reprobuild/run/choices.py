@@ -132,7 +132,6 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
         reasons = []
         trusted = _read_trusted(self.options.trusted_choices, files)
         for file in files:
-            differences = list_differences(file.saved.platform, platform)
             if file.saved.lock != self.lock.digest:
                 reasons.append(
                     f"choices {file.name} are of another image, with the lock {file.saved.lock[:12]}"
@@ -142,7 +141,7 @@ class ChoiceUse(Struct, frozen=True, kw_only=True):
                 reasons.append(
                     f"choices {file.name} are of another image with the same lock, {file.saved.image[:19]}; {here}"
                 )
-            elif differences:
+            elif differences := list_differences(file.saved.platform, platform):
                 reasons.append(f"choices {file.name} are of another platform: {'; '.join(differences)}")
             elif not self._is_trusted(file, trusted):
                 reasons.append(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from reprobuild.engines.model import Task
 from reprobuild.errors import BuildError, UsageError
 from reprobuild.image.choices import archive as archives
+from reprobuild.image.choices import platform as platforms
 from reprobuild.image.choices import record
 from reprobuild.image.choices.archive import ChoiceArchive, hash_files, pack, unpack
 from reprobuild.image.choices.caches import MOUNT, find_caches, matches, read_caches
@@ -29,7 +32,10 @@ from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.writing import TarWriter
 from reprobuild.lock.model import Lock
 from reprobuild.run.choice_session import ChoiceSession, refuse_without_caches
+from reprobuild.run.choices import ChoiceUse
+from reprobuild.run.options import RunOptions
 from reprobuild.store.keyring import StoreKeyring
+from reprobuild_portable import secrets
 from tests.choices.samples import IMAGE, PLATFORM, save_choices
 from tests.verify.samples import conda_package, make_lock, wheel
 
@@ -208,6 +214,56 @@ def test_secrets_are_neither_recorded_nor_shown(tmp_path: Path) -> None:
     assert "MKL_CBWR" in shown
     assert "wJalrXUtn" not in shown
     assert "hunter2x" not in shown
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the texts in which secrets are searched."""
+    texts: list[str] = []
+
+    def redact(text: str) -> str:
+        texts.append(text)
+        return secrets.redact(text)
+
+    monkeypatch.setattr(
+        platforms, "secrets", SimpleNamespace(redact=redact, secret_variable=secrets.secret_variable)
+    )
+    return texts
+
+
+def test_the_shown_differences_are_few(searched: list[str]) -> None:
+    """Secrets in all texts of 100 records would be searched for a minute."""
+    full = msgspec.structs.replace(
+        PLATFORM, cpu="two", flags=tuple(f"f{number:04}" for number in range(2000)), gpus=("g" * 200,) * 100,
+        variables={f"A{number:02}": "v" * 200 for number in range(100)},
+        packages={f"p{number:03}": "x" * 200 for number in range(500)},
+    )  # fmt: skip
+    lines = list_differences(full, PLATFORM)
+    assert lines[-1] == "581 more variables and packages"  # torch is missing there
+    assert len(lines) == 24
+    assert sum("and 95 more when they were saved, none here" in line for line in lines) == 1
+    shown = describe_platform(full)
+    assert shown.endswith(f", A19={'v' * 200}, 80 more variables")
+    assert len(searched) < 100
+    assert max(map(len, searched)) < 1100
+
+
+def test_platforms_of_other_images_are_not_compared(tmp_path: Path, searched: list[str]) -> None:
+    lock = make_lock()
+    for number in range(3):
+        save_choices(tmp_path / "out", platform=msgspec.structs.replace(PLATFORM, threads=number + 5))
+        save_choices(
+            tmp_path / "out", platform=msgspec.structs.replace(PLATFORM, threads=number + 8), lock=lock.digest
+        )
+    reasons: list[str] = []
+    use = ChoiceUse(
+        out=tmp_path / "out", lock=lock, image=f"sha256:{'3' * 64}", known=StoreKeyring(None), say=reasons.append,
+        options=RunOptions(),
+    )  # fmt: skip
+    assert use.find_used(Task(arguments=("true",)), {}, {"PATH": ""}) is None
+    assert sum("are of another image, with the lock 111111111111" in reason for reason in reasons) == 3
+    assert sum("are of another image with the same lock" in reason for reason in reasons) == 3
+    assert searched == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +39,8 @@ _MOST_VARIABLES = 100
 _MOST_PACKAGES = 500
 _LARGEST_NODE = 1 << 16  # characters; a node has some 40 lines
 _SECRET = "(secret)"
-_SHOWN = 5
+_SHOWN = 5  # GPUs, instruction sets
+_MOST_SHOWN = 20  # variables and packages
 
 
 class ChoicePlatform(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -141,36 +142,54 @@ def _find_packages(lock: Lock) -> Iterator[tuple[str, str]]:
 
 def describe_platform(platform: ChoicePlatform) -> str:
     """Return a platform's facts for people, without secrets."""
-    machine = platform.cpu or platform.machine
-    variables = [f"{name}={_hide_secret(name, value)}" for name, value in sorted(platform.variables.items())]
-    facts = [secrets.redact(text) for text in (machine, *platform.gpus)]
-    return ", ".join((facts[0], f"{platform.threads} processors", *facts[1:], *variables))
+    machine = secrets.redact(platform.cpu or platform.machine)
+    names = sorted(platform.variables)
+    variables = [f"{name}={_hide_secret(name, platform.variables[name])}" for name in names[:_MOST_SHOWN]]
+    more = [f"{len(names) - _MOST_SHOWN} more variables"] if len(names) > _MOST_SHOWN else []
+    gpus = [_join_names(platform.gpus)] if platform.gpus else []
+    return ", ".join((machine, f"{platform.threads} processors", *gpus, *variables, *more))
 
 
 def list_differences(saved: ChoicePlatform, here: ChoicePlatform) -> tuple[str, ...]:
-    """Return the differences between the platform of saved choices and this one, as lines without secrets."""
+    """Return the differences between the platform of saved choices and this one, as lines without secrets.
+
+    A record can have hundreds of long texts, and a search for secrets in each takes a millisecond. So they are compared
+    first, and the first of them are searched and shown.
+    """
     lines = [
         f"{title}: {_show(old)} when they were saved, {_show(new)} here"
         for title, old, new in (
             ("architecture", saved.machine, here.machine),
             ("processor", saved.cpu, here.cpu),
             ("processors that the run may use", saved.threads, here.threads),
-            ("GPUs", ", ".join(saved.gpus), ", ".join(here.gpus)),
-            ("driver", saved.driver, here.driver),
         )
         if old != new
     ]
+    if ", ".join(saved.gpus) != ", ".join(here.gpus):
+        old_gpus, new_gpus = (_join_names(platform.gpus) or "none" for platform in (saved, here))
+        lines.append(f"GPUs: {old_gpus} when they were saved, {new_gpus} here")
+    if saved.driver != here.driver:
+        lines.append(f"driver: {_show(saved.driver)} when they were saved, {_show(here.driver)} here")
     missing, more = sorted({*saved.flags} - {*here.flags}), sorted({*here.flags} - {*saved.flags})
-    sets = [_join(title, names) for title, names in (("missing here", missing), ("only here", more)) if names]
+    sets = [
+        f"{title} {_join_names(names)}"
+        for title, names in (("missing here", missing), ("only here", more))
+        if names
+    ]
     if sets:
         lines.append(f"instruction sets: {'; '.join(sets)}")
-    for old_table, new_table in ((saved.variables, here.variables), (saved.packages, here.packages)):
-        lines += [
-            f"{name}: {_show(old_table.get(name, ''), name)} when they were saved, "
-            f"{_show(new_table.get(name, ''), name)} here"
-            for name in sorted(old_table.keys() | new_table.keys())
-            if old_table.get(name) != new_table.get(name)
-        ]
+    tables = [
+        (name, old_table.get(name, ""), new_table.get(name, ""))
+        for old_table, new_table in ((saved.variables, here.variables), (saved.packages, here.packages))
+        for name in sorted(old_table.keys() | new_table.keys())
+        if old_table.get(name) != new_table.get(name)
+    ]
+    lines += [
+        f"{name}: {_show(old, name)} when they were saved, {_show(new, name)} here"
+        for name, old, new in tables[:_MOST_SHOWN]
+    ]
+    if len(tables) > _MOST_SHOWN:
+        lines.append(f"{len(tables) - _MOST_SHOWN} more variables and packages")
     return tuple(lines)
 
 
@@ -191,8 +210,6 @@ def _hide_secret(name: str, value: str) -> str:
     return _SECRET if secrets.secret_variable(name, value) else secrets.redact(value)
 
 
-def _join(title: str, names: list[str]) -> str:
-    shown = ", ".join(map(secrets.redact, names[:_SHOWN])) + (
-        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    )
-    return f"{title} {shown}"
+def _join_names(names: Sequence[str]) -> str:
+    shown = secrets.redact(", ".join(names[:_SHOWN]))
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
