@@ -21,7 +21,7 @@ from reprobuild_portable.host import host
 _DIRECTORY = host.O_RDONLY | host.O_DIRECTORY | host.O_NOFOLLOW | host.O_CLOEXEC
 _NEW = host.O_WRONLY | host.O_CREAT | host.O_EXCL | host.O_NOFOLLOW | host.O_CLOEXEC
 _APPEND = host.O_WRONLY | host.O_CREAT | host.O_APPEND | host.O_NOFOLLOW | host.O_NONBLOCK | host.O_CLOEXEC
-_DEEPEST = 100  # each level holds a descriptor, and processes may have 1024
+DEEPEST = 100  # each level holds a descriptor, and processes may have 1024
 
 
 def make_directory(name: str, above: int, mode: int = 0o777) -> int:
@@ -145,8 +145,8 @@ def _files_below(number: int, above: str, depth: int) -> Iterator[tuple[str, int
             finally:
                 host.close(file)
     for name in (name for name, is_directory in children if is_directory):
-        if depth == _DEEPEST:
-            raise OSError(errno.ELOOP, f"more than {_DEEPEST} directories stand in each other", above[:100])
+        if depth == DEEPEST:
+            raise OSError(errno.ELOOP, f"more than {DEEPEST} directories stand in each other", above[:100])
         with contextlib.ExitStack() as stack:
             try:
                 lower = stack.enter_context(open_directory(number, name))
@@ -254,7 +254,7 @@ def _remove_contents(number: int, depth: int, top: int) -> None:
         try:
             if not is_directory:
                 host.unlink(name, dir_fd=number)
-            elif depth < _DEEPEST:
+            elif depth < DEEPEST:
                 _remove_directory(number, name, depth + 1, top)
             else:
                 with open_directory(number, name):  # else it could not be moved

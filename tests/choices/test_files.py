@@ -454,6 +454,50 @@ def test_a_hostile_archive_is_refused(tmp_path: Path, entries: tuple[TarEntry, .
     assert not (tmp_path / "a").exists()
 
 
+def many(tmp_path: Path, *paths: str) -> ChoiceArchive:
+    """Write an archive of empty files, as its record states it."""
+    entries = (msgspec.structs.replace(FILE, path=path, size=0) for path in paths)
+    return msgspec.structs.replace(hostile(tmp_path, *entries), files=len(paths), content=0)
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        ([f"inductor/{number}/{'d/' * 97}x" for number in range(200)], "has 1079 directories for 11 files"),
+        (["x", f"inductor/{'d/' * 100}x"], "has a file in 101 nested directories"),
+        ([f"inductor/{'d/' * 2000}x"], "has a file in 2001 nested directories"),
+    ],
+)
+def test_directories_without_number_are_refused(tmp_path: Path, paths: list[str], message: str) -> None:
+    """A few hundred bytes named 37,000 directories, and deeper ones than a run can read again."""
+    archive = many(tmp_path, *paths)
+    assert archive.size < 2000
+    (tmp_path / "into").mkdir()
+    with pytest.raises(BuildError, match=message) as caught:
+        unpack((tmp_path / "archive").open, archive, tmp_path / "into", 0, "it")
+    assert caught.value.hint == HARM
+    assert sum(path.is_dir() for path in (tmp_path / "into").rglob("*")) < 1100
+
+
+def test_directories_of_ordinary_caches_are_unpacked(tmp_path: Path) -> None:
+    """The deepest that a run reads again, and several directories of its own for each of many files."""
+    deepest = f"inductor/{'d/' * 99}x"
+    archive = many(tmp_path, deepest, *(f"inductor/{number}/a/b/c/x" for number in range(1500)))
+    (tmp_path / "into").mkdir()
+    hashes = unpack((tmp_path / "archive").open, archive, tmp_path / "into", 0, "it")
+    assert deepest in hashes
+    assert hashes == hash_files(tmp_path / "into", kept)
+
+
+def test_names_in_an_archive_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = many(tmp_path, "a" * 99, "bb")
+    monkeypatch.setattr(archives, "MOST_CHARACTERS", 100)
+    (tmp_path / "into").mkdir()
+    with pytest.raises(BuildError, match="has more than 100 characters of paths") as caught:
+        unpack((tmp_path / "archive").open, archive, tmp_path / "into", 0, "it")
+    assert caught.value.hint == HARM
+
+
 def test_a_name_twice_is_refused(tmp_path: Path) -> None:
     archive = msgspec.structs.replace(hostile(tmp_path, FILE, FILE), files=2, content=2)
     (tmp_path / "into").mkdir()

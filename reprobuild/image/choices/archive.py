@@ -11,6 +11,7 @@ from typing import IO
 from msgspec import Struct
 
 from reprobuild.errors import BuildError, UsageError
+from reprobuild.image.choices.directory_count import DirectoryCount
 from reprobuild.image.layering.packed import open_packed
 from reprobuild.image.layers.blobs import LayerWriter
 from reprobuild.infra.directory_fd import files_below
@@ -132,7 +133,7 @@ def unpack(
         origin: the archive's name for the user.
 
     Raises:
-        BuildError: it is damaged, is another archive, or has more or other files than it states.
+        BuildError: it is damaged, is another archive, has more or other files than it states, or too many directories.
     """
     hashes: dict[str, str] = {}
     for name, stream in read_files(open_archive, archive, origin):
@@ -168,9 +169,10 @@ def read_files(
         origin: the archive's name for the user.
 
     Raises:
-        BuildError: it is damaged, is another archive, or has more or other files than it states.
+        BuildError: it is damaged, is another archive, has more or other files than it states, or too many directories.
     """
-    count = content = 0
+    count = content = characters = 0
+    directories = DirectoryCount(origin)
     again = f"get {archive.sha256}.tar.zst again from its maker, remove it, or run with --choices off"
     bound = _Bound(archive)
     with open_packed(
@@ -180,9 +182,14 @@ def read_files(
             if opened is None:
                 raise BuildError(f"{origin} has {info.name!r}, which is no file", hint=HOSTILE)
             check_name(info.name, origin)
-            count, content = count + 1, content + info.size
+            directories.add(info.name)
+            count, content, characters = count + 1, content + info.size, characters + len(info.name)
             if count > min(archive.files, MOST_FILES) or content > min(archive.content, LARGEST):
                 raise BuildError(f"{origin} has more files than its record states", hint=HOSTILE)
+            if characters > MOST_CHARACTERS:
+                raise BuildError(
+                    f"{origin} has more than {MOST_CHARACTERS} characters of paths", hint=HOSTILE
+                )
             yield info.name, opened
     if (count, content) != (archive.files, archive.content):
         raise BuildError(f"{origin} has other files than its record states", hint=HOSTILE)
