@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from reprobuild.engines.model import Task
-from reprobuild.errors import UsageError
-from reprobuild.image.choices.archive import hash_files, pack, unpack
+from reprobuild.errors import BuildError, UsageError
+from reprobuild.image.choices.archive import ChoiceArchive, hash_files, pack, read_files, unpack
 from reprobuild.image.choices.caches import MOUNT, CompilerCache, matches
 from reprobuild.image.choices.generated import find_new_code, identify_code
 from reprobuild.image.choices.measurements import (
@@ -137,7 +137,7 @@ class ChoiceSession:
         They replace those of the same platform, and those of other images.
 
         Raises:
-            UsageError: see `hash_files`, or there are choices of too many platforms.
+            UsageError: see `hash_files`; there are choices of too many platforms; or no run could use these.
             BuildError: the directory of choices is a link.
             OSError: the output directory cannot be written.
         """
@@ -155,6 +155,7 @@ class ChoiceSession:
         refuse_too_many(folder, len(files) - len(former) + 1)
         with private_directory(self._folder.parent) as scratch:
             archive = pack(self._folder, state.hashes, scratch / "archive", self._lock.epoch)
+            _check_archive(scratch / "archive", archive)
             saved = SavedChoices(
                 lock=self._lock.digest,
                 image=self._image,
@@ -187,6 +188,10 @@ class ChoiceSession:
 
     def _is_kept(self, path: str) -> bool:
         name, _, below = path.partition("/")
+        if (
+            not below
+        ):  # a command can put a file in the place of a cache's directory, which the next run makes
+            return False
         return name in self._caches and not matches(self._caches[name].left_out, below)
 
     def _group(self, path: str) -> str:
@@ -202,6 +207,22 @@ class ChoiceSession:
             compiled=sum(path.startswith(above) for path in state.compiled),
             files=sum(path.startswith(above) for path in state.hashes),
         )
+
+
+def _check_archive(path: Path, archive: ChoiceArchive) -> None:
+    """Read an archive as the next run does: a command can choose names that an archive must not have.
+
+    Raises:
+        UsageError: it would be refused.
+    """
+    try:
+        for _ in read_files(path.open, archive, "its archive"):
+            pass
+    except BuildError as err:
+        raise UsageError(
+            f"no run could use the caches of this one: {err}",
+            hint="run without --save-choices, or let the command make no such files in its caches",
+        ) from None
 
 
 def _remove_former(former: Sequence[ChoiceFile], all_files: Sequence[ChoiceFile], file: ChoiceFile) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from reprobuild.errors import UsageError
 from reprobuild.image.choices import measurements
 from reprobuild.image.choices.caches import read_caches
 from reprobuild.image.choices.measurements import read_measured_file, read_measured_files
+from reprobuild.image.choices.record import ChoiceFile
 from reprobuild.run.choice_session import ChoiceSession, Misses
 from reprobuild.store.keyring import StoreKeyring
 from tests.choices.samples import IMAGE, PLATFORM
@@ -137,3 +139,71 @@ def test_misses_name_a_few_and_count_the_rest() -> None:
     assert not Misses(measured=(), compiled=())
     text = str(Misses(measured=("a\x1b[2J", *"bcd"), compiled=("e.so", "f.so")))
     assert text == "4 new measurements, 2 newly compiled files; a\\x1b[2J; b; c; d; e.so; and 1 more"
+
+
+def saved_by(tmp_path: Path, change: Callable[[Path], None]) -> ChoiceFile | None:
+    """Return the choices of a run whose command changed its caches so; a second run must be able to use them."""
+    (tmp_path / "out").mkdir()
+    caches = {name: read_caches()[name] for name in ("inductor", "extensions")}
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first = ChoiceSession(make_lock(), IMAGE, tmp_path / "first", caches, PLATFORM, None)
+    change(tmp_path / "first")
+    saved = first.save(tmp_path / "out", StoreKeyring(None))
+    second = ChoiceSession(make_lock(), IMAGE, tmp_path / "second", caches, PLATFORM, saved)
+    assert not second.find_misses()
+    return saved
+
+
+def test_a_file_in_the_place_of_a_cache_is_not_saved(tmp_path: Path) -> None:
+    """An archive with it would break each later run, which makes the directory."""
+
+    def replace(folder: Path) -> None:
+        (folder / "extensions").rmdir()
+        (folder / "extensions").write_text("x")
+
+    def replace_and_add(folder: Path) -> None:
+        replace(folder)
+        (folder / "inductor/a.so").write_text("code")
+
+    for number, change in enumerate((replace, replace_and_add)):
+        (tmp_path / str(number)).mkdir()
+        saved = saved_by(tmp_path / str(number), change)
+        assert (saved.saved.archive.files if saved else 0) == number
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("inductor/.wh.x/a.so", "its archive holds 'inductor/.wh.x/a.so', which engines take for different"),
+        ("inductor/.wh..wh.plnk", "its archive holds"),
+        (f"inductor/{'/'.join(f'd{number}' * 2 for number in range(99))}/a.so", ""),
+    ],
+)
+def test_no_archive_is_saved_that_a_run_would_refuse(tmp_path: Path, path: str, message: str) -> None:
+    def add(folder: Path) -> None:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("x")
+
+    if not message:
+        assert saved_by(tmp_path, add) is not None
+        return
+    with pytest.raises(
+        UsageError, match=re.escape(f"no run could use the caches of this one: {message}")
+    ) as caught:
+        saved_by(tmp_path, add)
+    hint = "run without --save-choices, or let the command make no such files in its caches"
+    assert caught.value.hint == hint
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_directories_without_number_are_not_saved(tmp_path: Path) -> None:
+    def add(folder: Path) -> None:
+        for number in range(12):
+            deep = folder / "inductor" / str(number) / "/".join("d" * 97)
+            deep.mkdir(parents=True)
+            (deep / "a.so").touch()
+
+    with pytest.raises(UsageError, match="its archive has 1079 directories for 11 files"):
+        saved_by(tmp_path, add)
+    assert list((tmp_path / "out").iterdir()) == []
