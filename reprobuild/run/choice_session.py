@@ -26,7 +26,7 @@ from reprobuild.image.choices.record import (
     CacheSize,
     ChoiceFile,
     SavedChoices,
-    encode_choices,
+    make_choice_file,
     read_choices,
     refuse_too_many,
     remember_accepted,
@@ -163,7 +163,7 @@ class ChoiceSession:
                 platform=self._platform,
                 caches={name: self._size(name, state) for name in self._caches},
             )
-            file = ChoiceFile(saved=saved, document=encode_choices(saved), folder=folder)
+            file = make_choice_file(saved, folder)
             with (
                 (scratch / "archive").open("rb") as source,
                 open_below(out, f"{CHOICES}/{file.archive.name}", replace=True) as target,

@@ -326,6 +326,64 @@ def test_no_record_is_saved_that_could_not_be_read(tmp_path: Path, monkeypatch: 
     assert [file.digest for file in read_choices(out)] == [first.digest]
 
 
+# Of a lock, whose versions and names have up to 255 letters, and whose lists have any length.
+LONG = "2.13.0+" + "a" * 195
+NVIDIA = "nvidia-cublas-" + "c" * 200
+
+
+@pytest.mark.parametrize(
+    ("lock", "number"),
+    [
+        (make_lock(wheels=(wheel("torch", LONG),)), 1),
+        (make_lock(wheels=(), conda=(conda_package("pytorch", "2" * 250, "torch"),)), 1),
+        (make_lock(wheels=tuple(wheel(f"nvidia-cublas-cu{number}", "1") for number in range(600))), 500),
+        (make_lock(wheels=tuple(wheel(f"{NVIDIA}{number}", LONG) for number in range(600))), 79),
+    ],
+)
+def test_a_record_of_any_lock_can_be_read(tmp_path: Path, lock: Lock, number: int) -> None:
+    for name in ("first", "out"):
+        (tmp_path / name).mkdir()
+    platform = platform_of(tmp_path, lock=lock)
+    session = ChoiceSession(
+        lock, IMAGE, tmp_path / "first", {"inductor": read_caches()["inductor"]}, platform, None
+    )
+    (tmp_path / "first/inductor/a.so").write_text("code")
+    saved = session.save(tmp_path / "out", StoreKeyring(None))
+    assert saved is not None
+    assert read_choices(tmp_path / "out") == (saved,)
+    assert saved.saved.platform == platform
+    assert len(platform.packages) == number
+
+
+def test_packages_that_are_cut_or_left_out_still_differ(tmp_path: Path) -> None:
+    """Their hashes stand for them."""
+    many = tuple(wheel(f"nvidia-cublas-cu{number}", "1") for number in range(600))
+    for first, second, name in (
+        (_wheel_of(LONG, "a" * 64), _wheel_of(LONG, "b" * 64), "torch"),
+        (_wheel_of(f"{LONG}1", "a" * 64), _wheel_of(f"{LONG}2", "a" * 64), "torch"),
+        (make_lock(wheels=many), make_lock(wheels=(*many[:-1], wheel(many[-1].name, "2"))), "_more"),
+    ):
+        old, new = (platform_of(tmp_path, lock=lock).packages for lock in (first, second))
+        assert [key for key in old if old[key] != new[key]] == [name]
+
+
+def test_no_record_is_saved_that_is_too_large(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "first").mkdir()
+    platform = msgspec.structs.replace(PLATFORM, flags=tuple("f" * 40 + str(n) for n in range(1900)))
+    session = ChoiceSession(
+        make_lock(), IMAGE, tmp_path / "first", {"inductor": read_caches()["inductor"]}, platform, None
+    )
+    (tmp_path / "first/inductor/a.so").write_text("code")
+    with pytest.raises(
+        UsageError, match="no run could read the record of these choices: it has more than 65536"
+    ) as caught:
+        session.save(tmp_path / "out", StoreKeyring(None))
+    hint = "run without --save-choices: the lock or this machine has facts that a record cannot hold"
+    assert caught.value.hint == hint
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def _wheel_of(version: str, sha256: str) -> Lock:
     torch = wheel("torch", version)
     return make_lock(
@@ -482,7 +540,7 @@ def test_directories_without_number_are_refused(tmp_path: Path, paths: list[str]
 def test_directories_of_ordinary_caches_are_unpacked(tmp_path: Path) -> None:
     """The deepest that a run reads again, and several directories of its own for each of many files."""
     deepest = f"inductor/{'d/' * 99}x"
-    archive = many(tmp_path, deepest, *(f"inductor/{number}/a/b/c/x" for number in range(1500)))
+    archive = many(tmp_path, deepest, *(f"inductor/{number}/a/b/c/x" for number in range(300)))
     (tmp_path / "into").mkdir()
     hashes = unpack((tmp_path / "archive").open, archive, tmp_path / "into", 0, "it")
     assert deepest in hashes

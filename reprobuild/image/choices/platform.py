@@ -37,6 +37,10 @@ _MOST_FLAGS = 2000  # a processor has some 150
 _MOST_GPUS = 100
 _MOST_VARIABLES = 100
 _MOST_PACKAGES = 500
+_MOST_CHARACTERS = 32 << 10  # of all packages; a record has at most 64 KiB
+_REST = "_more"  # the packages beyond these bounds; no package has this name
+_DIGITS = 12
+_LEFT = _LONGEST - _DIGITS - 1
 _LARGEST_NODE = 1 << 16  # characters; a node has some 40 lines
 _SECRET = "(secret)"
 _SHOWN = 5  # GPUs, instruction sets
@@ -96,7 +100,7 @@ def find_platform(
         variables={
             name: _shorten(_hide_secret(name, variables[name])) for name in VARIABLES if name in variables
         },
-        packages=dict(sorted(_find_packages(lock))),
+        packages=_bound_packages(dict(sorted(_find_packages(lock)))),
     )
 
 
@@ -140,6 +144,29 @@ def _find_packages(lock: Lock) -> Iterator[tuple[str, str]]:
             yield name, number
 
 
+def _bound_packages(packages: Mapping[str, str]) -> dict[str, str]:
+    """Return packages as a record can have them.
+
+    A lock can have longer versions, and any number of packages. A hash stands for each cut text, and for the packages
+    beyond a bound, so that different packages stay different.
+    """
+    bounded: dict[str, str] = {}
+    characters = 0
+    for name, version in packages.items():
+        short = version if len(version) <= _LONGEST else f"{version[:_LEFT]} {_hash(version)}"
+        characters += len(name) + len(short)
+        if len(bounded) == _MOST_PACKAGES - 1 or characters > _MOST_CHARACTERS:
+            rest = {name: version for name, version in packages.items() if name not in bounded}
+            bounded[_REST] = f"{len(rest)} packages {_hash(msgspec.json.encode(rest).decode())}"
+            break
+        bounded[name] = short
+    return bounded
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
 def describe_platform(platform: ChoicePlatform) -> str:
     """Return a platform's facts for people, without secrets."""
     machine = secrets.redact(platform.cpu or platform.machine)
@@ -153,8 +180,8 @@ def describe_platform(platform: ChoicePlatform) -> str:
 def list_differences(saved: ChoicePlatform, here: ChoicePlatform) -> tuple[str, ...]:
     """Return the differences between the platform of saved choices and this one, as lines without secrets.
 
-    A record can have hundreds of long texts, and a search for secrets in each takes a millisecond. So they are compared
-    first, and the first of them are searched and shown.
+    A record can have hundreds of long texts, and a search for secrets in each takes a millisecond. So the texts are
+    compared first, and only those that are shown are searched.
     """
     lines = [
         f"{title}: {_show(old)} when they were saved, {_show(new)} here"

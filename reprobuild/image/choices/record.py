@@ -143,12 +143,9 @@ def _read_records(folder: Path) -> Iterator[ChoiceFile]:
 
 
 def _read_record(folder: Path, name: str) -> bytes:
-    """Return the bytes of a record; no link is followed."""
+    """Return the bytes of a record, or more than it may have; no link is followed."""
     with open_within(folder.parent, f"{folder.name}/{name}")[0] as stream:
-        document = stream.read(LARGEST_RECORD + 1)
-    if len(document) > LARGEST_RECORD:
-        raise ValueError(f"it has more than {LARGEST_RECORD} bytes")
-    return document
+        return stream.read(LARGEST_RECORD + 1)
 
 
 def parse_choices(document: bytes) -> SavedChoices:
@@ -157,9 +154,28 @@ def parse_choices(document: bytes) -> SavedChoices:
     Raises:
         msgspec.MsgspecError, ValueError, RecursionError: it is not a record.
     """
+    if len(document) > LARGEST_RECORD:
+        raise ValueError(f"it has more than {LARGEST_RECORD} bytes")
     saved = decode_json(document, SavedChoices)
     refuse_repeated_keys(document)
     return saved
+
+
+def make_choice_file(saved: SavedChoices, folder: Path) -> ChoiceFile:
+    """Return new choices of a directory; nothing is written.
+
+    Raises:
+        UsageError: their record could not be read again.
+    """
+    document = encode_choices(saved)
+    try:
+        parse_choices(document)
+    except (msgspec.MsgspecError, ValueError) as err:
+        raise UsageError(
+            f"no run could read the record of these choices: {display_error(err)}",
+            hint="run without --save-choices: the lock or this machine has facts that a record cannot hold",
+        ) from None
+    return ChoiceFile(saved=saved, document=document, folder=folder)
 
 
 def remember_accepted(file: ChoiceFile, known: StoreKeyring) -> None:
