@@ -6,10 +6,12 @@ the record and the archive.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import IO
 
 import msgspec
 from msgspec import Struct
@@ -38,6 +40,7 @@ from reprobuild.lock.system import Artefact
 from reprobuild.store.fetch import fetch
 from reprobuild.store.keyring import StoreKeyring
 from reprobuild.store.store import Store
+from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_stream
 
 TYPE = "application/vnd.reprobuild.choices"
 RECORD_TYPE = f"{TYPE}+json"
@@ -98,11 +101,18 @@ def list_choices(out: Path, known: StoreKeyring) -> tuple[ChoiceFile, ...]:
 def send_choices(
     repository: OciRepository, files: Sequence[ChoiceFile], subject: Descriptor
 ) -> tuple[Descriptor, ...]:
-    """Attach saved choices to an image; return the descriptor of each manifest."""
+    """Attach saved choices to an image; return the descriptor of each manifest.
+
+    Raises:
+        DistributionError: an archive is another one since `list_choices` searched it, or the registry is broken.
+        FetchError: the registry cannot be reached, or refuses.
+    """
     descriptors = []
     for file in files:
-        archive = file.saved.archive
-        repository.put(file.archive, f"sha256:{archive.sha256}", archive.size)
+        digest = f"sha256:{file.saved.archive.sha256}"
+        if not repository.has(digest):
+            with _open_searched(file) as stream:
+                repository.put(stream, digest, file.saved.archive.size, missing=True)
         repository.put(file.document, digest_of(file.document), len(file.document))
         content = _encode_manifest(file, subject)
         if not repository.has_manifest(digest_of(content)):
@@ -111,6 +121,36 @@ def send_choices(
             Descriptor(media_type=MANIFEST, digest=digest_of(content), size=len(content), artifact_type=TYPE)
         )
     return tuple(descriptors)
+
+
+@contextlib.contextmanager
+def _open_searched(file: ChoiceFile) -> Iterator[IO[bytes]]:
+    """Yield the archive in which secrets were searched.
+
+    Other users may write to the directory, and exchange the file for another one of this user. So the bytes are
+    compared and sent through one descriptor.
+    """
+    archive = file.saved.archive
+    try:
+        stream = file.open_archive()
+    except OSError:
+        raise _exchange_error(file) from None
+    with stream:
+        try:
+            sha256 = hash_stream(stream, LARGEST_OWN_HOLE)
+        except OSError:
+            raise _exchange_error(file) from None
+        if (sha256, stream.tell()) != (archive.sha256, archive.size):
+            raise _exchange_error(file)
+        stream.seek(0)
+        yield stream
+
+
+def _exchange_error(file: ChoiceFile) -> DistributionError:
+    return DistributionError(
+        f"{file.archive} is not the archive in which secrets were searched, and is not sent",
+        hint=f"look which program writes to {file.folder}, and push again",
+    )
 
 
 def _encode_manifest(file: ChoiceFile, subject: Descriptor) -> bytes:

@@ -7,9 +7,10 @@ interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
@@ -31,15 +32,14 @@ from reprobuild.distribute.registry_errors import convert_errors
 from reprobuild.distribute.secret_files import make_source_finder, refuse_secret_files
 from reprobuild.ecosystems.oci_registry.reference import Reference, parse_reference
 from reprobuild.ecosystems.oci_registry.repository import MANIFEST, Descriptor, OciRepository
-from reprobuild.errors import DistributionError
+from reprobuild.errors import BuildError, DistributionError
 from reprobuild.image.layering.packed import parse_digest
 from reprobuild.image.model import Image
 from reprobuild.image.oci.open import LARGEST_JSON
-from reprobuild.image.oci.read import read_layout
+from reprobuild.image.oci.read import Layout, open_blob, read_layout
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.model import Lock
-from reprobuild_portable.hashing import LARGEST_OWN_HOLE, hash_file
 
 _BROKEN = "build it again: `reprobuild build OUT/reprobuild.lock -o OUT`"
 
@@ -137,9 +137,9 @@ def push(
     with convert_errors():
         repository = OciRepository(reference, net, hub, count.show_progress)
         content, parts = _read_manifest(out / image.layout, image)
-        _refuse_unnamed(out / image.layout, lock)
+        layout = _read_named_layout(out / image.layout, lock)
         subject = Descriptor(media_type=MANIFEST, digest=image.manifest, size=len(content))
-        _send_blobs(repository, out / image.layout, parts, count, context)
+        _send_blobs(repository, layout, parts, count, context)
         if not repository.has_manifest(image.manifest):
             repository.put_manifest(content, MANIFEST, image.manifest)
         sent_choices = send_choices(repository, choices, subject)
@@ -172,19 +172,21 @@ def _read_manifest(layout: Path, image: Image) -> tuple[bytes, list[Descriptor]]
     return content, list(parts.values())
 
 
-def _refuse_unnamed(layout: Path, lock: Lock) -> None:
-    """Refuse an image that does not name its lock.
+def _read_named_layout(folder: Path, lock: Lock) -> Layout:
+    """Return a layout whose image names its lock.
 
-    A machine that pulls it could not identify the right lock.
+    A machine that pulls another one could not identify the right lock.
     """
-    if read_layout(layout).runtime.labels.get(LABEL) != f"sha256:{lock.digest}":
+    layout = read_layout(folder)
+    if layout.runtime.labels.get(LABEL) != f"sha256:{lock.digest}":
         raise DistributionError(
-            f"the image in {layout} does not name its lock in the label {LABEL}", hint=_BROKEN
+            f"the image in {folder} does not name its lock in the label {LABEL}", hint=_BROKEN
         )
+    return layout
 
 
 def _send_blobs(
-    repository: OciRepository, layout: Path, parts: list[Descriptor], count: _Count, context: RunContext
+    repository: OciRepository, layout: Layout, parts: list[Descriptor], count: _Count, context: RunContext
 ) -> None:
     missing = [descriptor for descriptor in parts if not repository.has(descriptor.digest)]
     count.there += len(parts) - len(missing)
@@ -192,20 +194,19 @@ def _send_blobs(
     if missing:
         context.say(f"sending {len(missing)} of {len(parts)} blobs, {count.total / 1e6:.1f} MB")
     for descriptor in missing:
-        path = layout / "blobs" / "sha256" / parse_digest(descriptor.digest)
-        if _hash(path) != descriptor.digest:
-            raise DistributionError(f"{path} is not there, or damaged", hint=_BROKEN)
-        count.done(
-            repository.put(path, descriptor.digest, path.stat().st_size, missing=True), descriptor.size
-        )
+        with _open_blob(layout, descriptor.digest) as (stream, size):
+            count.done(repository.put(stream, descriptor.digest, size, missing=True), descriptor.size)
 
 
-def _hash(path: Path) -> str:
-    """Return the digest of a regular file; empty if it is not there, or cannot be read."""
+@contextlib.contextmanager
+def _open_blob(layout: Layout, digest: str) -> Iterator[tuple[IO[bytes], int]]:
+    """Yield a blob that has the right bytes, and its size."""
     try:
-        return f"sha256:{hash_file(path, LARGEST_OWN_HOLE)}" if path.is_file() else ""
-    except OSError:
-        return ""
+        with open_blob(layout, parse_digest(digest)) as opened:
+            yield opened
+    except BuildError:
+        path = layout.blob(parse_digest(digest))
+        raise DistributionError(f"{path} is not there, or damaged", hint=_BROKEN) from None
 
 
 def _attach_files(

@@ -20,7 +20,7 @@ from reprobuild.distribute.pull import PullResult, pull
 from reprobuild.distribute.push import push
 from reprobuild.distribute.text import render_pulled
 from reprobuild.distribute.unbundle import unbundle
-from reprobuild.ecosystems.oci_registry.repository import MANIFEST
+from reprobuild.ecosystems.oci_registry.repository import MANIFEST, OciRepository
 from reprobuild.errors import BuildError, DistributionError, UsageError
 from reprobuild.image.choices.record import ChoiceFile, read_choices
 from reprobuild.output.directory import read_image
@@ -381,3 +381,74 @@ def test_a_bundle_carries_choices(
     (brought,) = read_choices(tmp_path / "there")
     assert brought.document == file.document
     assert brought.archive.read_bytes() == file.archive.read_bytes()
+
+
+# --- another writer of the directory ------------------------------------------------------------------
+
+
+def exchange(path: Path, private: Path) -> None:
+    """Do what another writer of the directory can: replace a file by a link to a file of the user."""
+    private.write_bytes(b"private " * 1000)
+    path.unlink()
+    path.symlink_to(private)
+
+
+@pytest.mark.parametrize("kind", ["choices", "layer"])
+def test_a_file_that_is_exchanged_after_its_check_is_not_sent(
+    kind: str, out: Path, held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checked bytes are sent through the descriptor by which they were read."""
+    file = save_choices(out)
+    layers = sorted((out / "image/blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+    path = file.archive if kind == "choices" else layers[-1]
+    digest, content = sha256(path.read_bytes()), path.read_bytes()
+    put, exchanged = OciRepository.put, []
+
+    def exchange_first(
+        repository: OciRepository, source: Any, wanted: str, *words: Any, **named: Any
+    ) -> bool:
+        if wanted == digest:
+            exchange(path, tmp_path / "private")
+            exchanged.append(path)
+        return put(repository, source, wanted, *words, **named)
+
+    monkeypatch.setattr(OciRepository, "put", exchange_first)
+    send(out, held)
+    assert exchanged == [path]
+    assert held.blobs[digest] == content
+    held.check()
+
+
+def rewrite(path: Path, private: Path) -> None:
+    """Replace a file by another one."""
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[:-1] + b"x")
+
+
+@pytest.mark.parametrize("change", [exchange, rewrite, lambda path, _: path.unlink()])
+def test_an_archive_that_is_exchanged_after_the_search_is_not_sent(
+    change: Callable[[Path, Path], None],
+    out: Path,
+    held: Held,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = save_choices(out)
+    has = OciRepository.has
+    before: list[int] = []
+
+    def change_first(repository: OciRepository, digest: str) -> bool:
+        if digest == f"sha256:{file.saved.archive.sha256}":
+            change(file.archive, tmp_path / "private")
+            before.append(len(held.sizes("POST")))
+        return has(repository, digest)
+
+    monkeypatch.setattr(OciRepository, "has", change_first)
+    with pytest.raises(
+        DistributionError, match="is not the archive in which secrets were searched"
+    ) as caught:
+        send(out, held)
+    assert caught.value.hint == f"look which program writes to {out / 'choices'}, and push again"
+    assert before == [len(held.sizes("POST"))]
+    assert "1" not in held.manifests

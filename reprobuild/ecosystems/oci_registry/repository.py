@@ -14,8 +14,7 @@ import io
 import json
 import urllib.parse
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
@@ -99,11 +98,15 @@ class OciRepository:
         """Return whether a manifest exists."""
         return self._exists(f"{self._root}/manifests/{digest}")
 
-    def put(self, content: Path | bytes, digest: str, size: int, *, missing: bool = False) -> bool:
+    def put(self, content: IO[bytes] | bytes, digest: str, size: int, *, missing: bool = False) -> bool:
         """Send a missing blob; return whether it was sent.
 
-        `missing`: it is known to be missing. It is sent in one piece ("Pushing a blob in chunks"), and
-        resumed after an interruption.
+        It is sent in one piece ("Pushing a blob in chunks"), and resumed after an interruption.
+
+        Args:
+            content: a file is an open one, whose bytes the caller has checked: its path can lead to another one since.
+            digest, size: of the content.
+            missing: it is known to be missing.
 
         Raises:
             FetchError: the registry cannot be reached, or refuses. DistributionError: it violates the protocol.
@@ -111,8 +114,8 @@ class OciRepository:
         """
         if not missing and self.has(digest):
             return False
-        with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as stream:
-            place = Upload(self._net, f"{self._root}/blobs/uploads/", stream, size, self._sent).finished()
+        stream = io.BytesIO(content) if isinstance(content, bytes) else content
+        place = Upload(self._net, f"{self._root}/blobs/uploads/", stream, size, self._sent).finished()
         try:
             self._net.send("PUT", _with_digest(place, digest), good=(201, 204))
         except NotFoundError:  # an answer was lost, and this is the second attempt
