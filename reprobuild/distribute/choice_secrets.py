@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 from typing import IO
@@ -18,6 +19,7 @@ _CHUNK, _OVERLAP = 1 << 20, 1 << 12  # of compiled code; no token is longer than
 _MOST_PATHS = 1000  # that are searched at once
 # Every byte of a text in ASCII, Latin-1 or UTF-8.
 _TEXT = bytes(code for code in range(256) if code >= 32 or code in b"\t\n\f\r\x1b")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _MOST_CONTROL = 0.02  # of the bytes of a text
 # Words in compiled code, in UTF-8 and both forms of UTF-16; tokens are not shorter.
 _WORDS = re.compile(rb"[\t -~]{20,}|(?:[\t -~]\0){20,}|(?:\0[\t -~]){20,}")
@@ -87,16 +89,27 @@ def _secret_error(file: ChoiceFile, reason: str) -> DistributionError:
 
 
 def _list_texts(stream: IO[bytes], most: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield parts of a file to search, each with whether it is the whole file: a text, or words of code.
+    """Yield parts of a file to search, each with whether it is the whole file.
+
+    A text is one part, and the words of code are others. A text with NULs has both.
 
     Args:
         stream: the file.
         most: so many bytes of a text are enough.
     """
     head = stream.read(_HEAD)
-    if _is_text(head):
-        yield head + stream.read(max(0, most - len(head))), True
+    if not _is_text(head):
+        yield from _list_words(head, stream)
         return
+    text = head + stream.read(max(0, most - len(head)))
+    yield text, True
+    # It can begin in UTF-16 and go on in ASCII, or the other way.
+    if b"\0" in text or text.startswith(_UTF16):
+        yield from _list_words(b"", io.BytesIO(text))
+
+
+def _list_words(head: bytes, stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the words of code in any encoding, of one piece after another."""
     before = b""
     while chunk := head + stream.read(_CHUNK):
         head = b""
@@ -107,7 +120,7 @@ def _list_texts(stream: IO[bytes], most: int) -> Iterator[tuple[bytes, bool]]:
 
 def _is_text(head: bytes) -> bool:
     """Return whether a file is a text, by its first bytes; a text may have a few control characters."""
-    if b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if b"\0" not in head or head.startswith(_UTF16):
         return True
     fewer, more = sorted((head[::2].count(0), head[1::2].count(0)))
     is_wide = fewer == 0 and more > 0.9 * (len(head) // 2)  # UTF-16 without a mark

@@ -252,6 +252,12 @@ TOKEN = "ghp_" + "wJalrXUtnFEMIK7MDENGbPxRfiCYzz123456"
         (f"a\0b\nx = '{TOKEN}'\n".encode(), ":2"),  # a text with a NUL
         (f"first\nx = '{TOKEN}'\n".encode("utf-16"), ":2"),
         (f"first\nx = '{TOKEN}'\n".encode("utf-16-be"), ":2"),
+        # It begins in one encoding, and the token is in another one.
+        (b"\0\1" * 4096 + TOKEN.encode() + b"\n", ""),
+        (b"\1\0" * 4096 + TOKEN.encode() + b"\n", ""),
+        (b"\xff\xfe\1\1" + f"x = '{TOKEN}'\n".encode(), ""),
+        (b"\xfe\xff" + "text\n".encode("utf-16-be") + TOKEN.encode("utf-16-le"), ""),
+        (b"text\n" * 2000 + TOKEN.encode("utf-16-le"), ""),
     ],
 )
 def test_a_secret_in_any_kind_of_file_is_seen(out: Path, content: bytes, place: str) -> None:
