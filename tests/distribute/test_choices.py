@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -265,6 +267,23 @@ def test_a_secret_in_any_kind_of_file_is_seen(out: Path, content: bytes, place: 
     with pytest.raises(DistributionError, match=rf"inductor/ab/cab\.so{place} looks like a secret") as caught:
         list_choices(out, keyring())
     assert caught.value.hint == f"remove {file.record}, or hand the image over without its choices"
+
+
+def test_words_of_code_are_found_in_each_encoding() -> None:
+    words = ("a short word", "one of 20 characters", "tabs\tcount as letters too")
+    encodings = ("utf-8", "utf-16-le", "utf-16-be")
+    code = b"\1\xff".join(b"\0\0\1".join(word.encode(name) for word in words) for name in encodings)
+    found = list(choice_secrets._find_words(code))
+    assert sorted(found) == sorted(3 * [words[1].encode(), words[2].encode()])
+
+
+def test_code_without_words_is_searched_quickly() -> None:
+    """Choices can have 8 GiB of it, and a few kilobytes when they are packed."""
+    began = time.process_time()
+    for unit in (b"\0", b"\0a" * 18 + b"\1\1", b"a" * 19 + b"\1"):
+        code = io.BytesIO(b"\0\1\2\3" * 2048 + unit * ((16 << 20) // len(unit)))
+        assert {text for text, _ in choice_secrets._list_texts(code, 1 << 20)} == {b""}
+    assert time.process_time() - began < 3  # a regular expression needs 12 s
 
 
 def test_a_secret_in_a_name_of_a_file_is_seen_and_not_shown(out: Path) -> None:
