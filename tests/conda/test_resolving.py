@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zstandard
+from msgspec import structs
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
@@ -123,6 +125,51 @@ def test_md5_alone_is_compared_and_the_file_hashed_once(
     )  # fmt: skip
     again = solve(tmp_path, lines, (), file="conda-explicit.txt", offline=True)  # all is remembered
     assert [one.file.sha256 for one in again.packages] == [one.file.sha256 for one in first.packages]
+
+
+def relist(channel: Path, filename: str, **stated: str | None) -> None:
+    """Change what the list of a channel states of a file; None removes a field."""
+    path = channel / "linux-64" / "repodata.json"
+    document = json.loads(path.read_text())
+    entries = document["packages.conda" if filename.endswith(".conda") else "packages"]
+    entries[filename] = {
+        key: value for key, value in (entries[filename] | stated).items() if value is not None
+    }
+    path.write_text(json.dumps(document))
+    packed = zstandard.ZstdCompressor().compress(path.read_bytes())
+    path.with_name("repodata.json.zst").write_bytes(packed)
+
+
+@pytest.mark.parametrize("stated", ["captured", "absent", "true"])
+def test_an_md5_without_an_address_is_compared_with_the_bytes(
+    stated: str, channel: Path, server: Served, tmp_path: Path
+) -> None:
+    captured = hashlib.md5((channel / "linux-64" / BINARY.filename).read_bytes()).hexdigest()
+    write_package(
+        structs.replace(BINARY, files={"bin/other": b"other\n"}, placeholders={}, executable=()), channel
+    )
+    index_channel(channel)
+    if stated != "true":
+        relist(channel, BINARY.filename, md5=captured if stated == "captured" else None)
+    rows = f"python 3.11.2 h1_0 conda-forge\n{BINARY.filename}#{captured}\n"
+    found = solve(tmp_path, rows, (serve(server, channel),))
+    assert unresolved(found) == [("binary", "conda-changed")]
+    assert captured in ruling(found, "binary").reason
+    assert "binary" not in {one.name for one in found.packages}
+
+
+def test_the_bytes_of_an_md5_are_compared_with_the_sha256_of_the_list(
+    channel: Path, server: Served, tmp_path: Path
+) -> None:
+    content = (channel / "linux-64" / BINARY.filename).read_bytes()
+    rows = f"python 3.11.2 h1_0 conda-forge\n{BINARY.filename}#{hashlib.md5(content).hexdigest()}\n"
+    found = solve(tmp_path, rows, (serve(server, channel),))
+    assert (unresolved(found), found.packages[-1].file.size) == ([], len(content))
+    assert found.packages[-1].file.sha256 == hashlib.sha256(content).hexdigest()
+    relist(channel, BINARY.filename, sha256="0" * 64)
+    found = solve(tmp_path, rows, (serve(server, channel),), store="other")
+    assert unresolved(found) == [("binary", "conda-changed")]
+    assert "is another file than its list states" in ruling(found, "binary").reason
 
 
 def test_what_cannot_be_the_captured_package_has_a_ruling(

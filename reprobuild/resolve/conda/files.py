@@ -160,18 +160,28 @@ class CondaFiles:
         self._compare(package, best, place)
         url = f"{place.url}/{subdir}/{best.filename}"
         reason = f"{best.filename} from {place.url}" + ("" if package.build else ", its only build there")
-        if best.sha256:
-            file = Artefact(filename=best.filename, sha256=best.sha256, size=best.size, url=url)
-        else:
-            try:
-                file = self._fetch_file(best.filename, url, package, best.md5)
-            except NotFoundError:
-                rest = [entry for entry in self._named(package, places) if entry.filename != best.filename]
-                problem = f"{place.url} lists {best.filename}, and has no such file"
-                raise CondaRefusedError(
-                    "conda-package", problem + describe_near_packages(package, rest)
-                ) from None
+        try:
+            file = self._lock_listed(package, best, url)
+        except NotFoundError:
+            rest = [entry for entry in self._named(package, places) if entry.filename != best.filename]
+            problem = f"{place.url} lists {best.filename}, and has no such file"
+            raise CondaRefusedError(
+                "conda-package", problem + describe_near_packages(package, rest)
+            ) from None
         return Chosen(file=file, channel=place.name, subdir=subdir, reason=reason)
+
+    def _lock_listed(self, package: CapturedCondaPackage, entry: RepodataEntry, url: str) -> Artefact:
+        """Return the file of an entry; its list's word counts only where the line has no hash."""
+        if entry.sha256 and (package.sha256 or not package.md5):
+            return Artefact(filename=entry.filename, sha256=entry.sha256, size=entry.size, url=url)
+        # A list may state the captured md5 beside the sha256 of another file: only bytes prove an md5.
+        file = self._fetch_file(entry.filename, url, package, entry.md5)
+        if entry.sha256 and file.sha256 != entry.sha256:
+            raise CondaRefusedError(
+                "conda-changed",
+                f"{url} is another file than its list states: sha256 {file.sha256}, not {entry.sha256}",
+            )
+        return file
 
     def _search(
         self, package: CapturedCondaPackage, places: Sequence[Channel]
