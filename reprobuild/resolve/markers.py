@@ -65,7 +65,8 @@ def _rule_repeated_line(line: Requirement, first: Requirement | None) -> Resolut
     if first is None:
         return None
     places = [
-        (item.kind, item.url, item.commit, item.path, item.sha256, item.hashes) for item in (first, line)
+        (item.kind, item.url, item.commit, item.path, item.sha256, item.hashes, item.digests)
+        for item in (first, line)
     ]
     if places[0] == places[1] and same_version(first.version, line.version):
         return make_resolution(line, "excluded", f"it repeats {first.place}", "marker")

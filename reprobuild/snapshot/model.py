@@ -42,7 +42,8 @@ class Requirement(Struct, frozen=True, kw_only=True):
     as captured (`git+https`). `path` is the local directory of an editable install without a known remote, or a local
     file or directory. `version_from` is the place of the version of a `conda` line, if it is not in the line itself.
     `hashes` are the accepted sha256 (hex) of its file, of an archive only if they are several or contradict `sha256`;
-    `marker` is the environment marker of the line, as `packaging` writes it.
+    `marker` is the environment marker of the line, as `packaging` writes it. `digests` are the other hashes of an
+    archive that its address states, as `sha512:HEX`.
     """
 
     place: SourceLocation
@@ -58,6 +59,7 @@ class Requirement(Struct, frozen=True, kw_only=True):
     version_from: SourceLocation | UnsetType = UNSET  # UNSET is not written: digests of older snapshots stay
     hashes: tuple[str, ...] | UnsetType = UNSET
     marker: str | UnsetType = UNSET
+    digests: tuple[str, ...] | UnsetType = UNSET
 
 
 class SystemPackage(Struct, frozen=True, kw_only=True):

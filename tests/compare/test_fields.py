@@ -136,7 +136,10 @@ def full_snapshot() -> model.Snapshot:
             requirement(
                 "archive", "packed", version="1", url="https://h.example/a.zip", sha256="3" * 64, subdirectory="a"
             ),
-            requirement("archive", "bare", version="1", url="https://h.example/a.whl"),
+            requirement(
+                "archive", "bare", version="1", url="https://h.example/a.whl",
+                digests=(f"md5:{'1' * 32}", f"sha512:{'2' * 128}"),
+            ),
             requirement("archive", "local", version="1", path="/a/local-1.whl"),
             requirement("vcs", "cloned", url="git+https://h.example/r", commit="c" * 40, subdirectory="a"),
             requirement("vcs", "moving", url="git+https://h.example/r"),

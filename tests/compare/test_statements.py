@@ -72,6 +72,12 @@ def test_an_archive_and_the_hash_of_its_file(tmp_path: Path) -> None:
     assert [name for name, _, _ in shown(found)] == ["foo"]
 
 
+def test_an_archive_and_two_other_hashes_of_its_file(tmp_path: Path) -> None:
+    address = "foo @ https://w.example.org/foo-1-py3-none-any.whl#md5="
+    found = freezes(tmp_path, f"{address}{ZEROS[:32]}", f"{address}{ONES[:32]}")
+    assert shown(found) == [("foo", f"md5 {ZEROS[:32]}", f"md5 {ONES[:32]}")]
+
+
 # --- channels of conda -----------------------------------------------------------------------
 
 

@@ -12,11 +12,12 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.retry import RetryPolicy
 from reprobuild.lock.python import Sdist
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.python.archives import download_file
-from reprobuild.resolve.python.resolve import LineContext, ResolvedLines
+from reprobuild.resolve.python.archives import download_file, hash_blob
+from reprobuild.resolve.python.resolve import LineContext, ResolvedLines, resolve_requirements
 from reprobuild.store.store import Store
+from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
-from tests.resolve.test_files import AROUND, Index, lists, lock, resolved, sha256, taken
+from tests.resolve.test_files import AROUND, TARGET, Index, lists, lock, resolved, sha256, taken
 
 WHEEL = "tool-1.0-py3-none-any.whl"
 BYTES = b"the bytes of a file"
@@ -27,7 +28,11 @@ HASH = hashlib.sha256(BYTES).hexdigest()
 def around(tmp_path: Path) -> LineContext:
     """Files are fetched for real, and stay in a store."""
     store, net = Store(tmp_path / "store"), Net(manners=RetryPolicy(tries=1))
-    return msgspec.structs.replace(AROUND, bring=lambda url, name: download_file(url, name, store, net))
+    return msgspec.structs.replace(
+        AROUND,
+        bring=lambda url, name: download_file(url, name, store, net),
+        hash_file=lambda digest, algorithm: hash_blob(store, digest, algorithm),
+    )
 
 
 def one(found: ResolvedLines) -> tuple[str, str, str]:
@@ -67,6 +72,51 @@ def test_without_a_hash_the_address_is_asked_and_that_is_said(served: Served, ar
     assert wheel.file == Artefact(filename=WHEEL, sha256=HASH, size=len(BYTES), url=url)
     said = "the freeze tells no hash of it, so it is what stood there when the lock was made"
     assert one(found) == ("pinned", "", f"{WHEEL} from its own address; {said}")
+
+
+ALGORITHMS = ["md5", "sha1", "sha224", "sha384", "sha512"]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_another_hash_than_sha256_is_compared_with_the_bytes(
+    algorithm: str, served: Served, around: LineContext
+) -> None:
+    url = served.give(f"/elsewhere/{WHEEL}", BYTES)
+    true, false = (hashlib.new(algorithm, content).hexdigest() for content in (BYTES, b"another file"))
+    found = resolved(lists(), f"tool @ {url}#{algorithm}={true}", around=around)
+    assert one(found) == ("pinned", "", f"{WHEEL} from its own address")
+    assert [wheel.file.sha256 for wheel in found.wheels] == [HASH]
+    found = resolved(lists(), f"tool @ {url}#{algorithm}={false}", around=around)
+    assert found.wheels == ()
+    assert one(found) == (
+        "unresolved", "other-hash",
+        f"{WHEEL} from its own address has the {algorithm} {true[:12]}, which is none of its hashes",
+    )  # fmt: skip
+    found = resolved(lists(), f"tool @ {url}#sha256={HASH}&{algorithm}={false}", around=around)
+    assert one(found)[:2] == ("unresolved", "other-hash")
+    line = requirement(f"tool @ {url}#{algorithm}={true} --hash=sha256:{'e' * 64}")
+    found = resolve_requirements([line], lists(), TARGET, around)
+    assert one(found)[:2] == ("unresolved", "other-hash")
+
+
+def test_what_an_index_states_of_another_hash_proves_nothing(served: Served, around: LineContext) -> None:
+    md5 = hashlib.md5(BYTES).hexdigest()
+    index = Index(served)
+    index.add(WHEEL, hashes={"sha256": sha256("another file"), "md5": md5})
+    served.give(f"/files/{WHEEL}", b"another file")
+    for place in (f"{served.url}/gone", "file:///gone"):
+        found = resolved(lists(index.url), f"tool @ {place}/{WHEEL}#md5={md5}", around=around)
+        assert one(found)[:2] == ("unresolved", "other-hash")
+    served.give(f"/files/{WHEEL}", BYTES)
+    found = resolved(lists(index.url), f"tool @ file:///gone/{WHEEL}#md5={md5}", around=around)
+    assert one(found) == ("pinned", "", f"{WHEEL} from {index.url}")
+    assert [wheel.file.sha256 for wheel in found.wheels] == [HASH]
+    index = Index(served, root="/other")
+    index.add(OUT)  # no file of that name
+    assert one(resolved(lists(index.url), f"tool @ file:///gone/{WHEEL}#md5={md5}", around=around)) == (
+        "unresolved", "archive-line",
+        "it was installed from one file, and no index of this machine has that very file",
+    )  # fmt: skip
 
 
 def test_an_index_that_lists_the_very_address_tells_its_hash(served: Served) -> None:

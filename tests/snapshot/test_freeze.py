@@ -200,6 +200,24 @@ c==1.0 \\
     assert b"hashes" not in msgspec.json.encode(found[-1])  # so that digests of older snapshots stay
 
 
+@pytest.mark.parametrize("place", ["https://example.org", "file:///sw"])
+def test_every_hash_of_an_address_is_kept_or_told(place: str) -> None:
+    md5, sha512 = HASH[:32], HASH * 2
+    data = f"""
+a @ {place}/a-1.0-py3-none-any.whl#md5={md5.upper()}&sha512={sha512}&subdirectory=x
+b @ {place}/b-1.0.zip#sha256={HASH.upper()}
+c @ {place}/c-1.0.zip#md5={HASH}&sha256={md5}
+""".encode()
+    found, remarks = pip_freeze.parse(data)
+    assert [(one.sha256, one.digests or None) for one in found] == [
+        (None, (f"md5:{md5}", f"sha512:{sha512}")), (HASH, None), (None, None),
+    ]  # fmt: skip
+    assert [(one.place.line, one.understood, one.reason) for one in remarks] == [
+        (4, False, "its address states no valid md5 and no valid sha256: not compared")
+    ]
+    assert b"digests" not in msgspec.json.encode(found[1])  # so that digests of older snapshots stay
+
+
 def test_one_name_for_several_environments() -> None:
     linux, darwin = "a==1.0+cpu ; sys_platform == 'linux'", "a==1.0 ; sys_platform == 'darwin'"
     found, remarks = pip_freeze.parse(f"{linux}\n{darwin}\na\n{linux} --hash=sha256:{HASH}".encode())

@@ -9,7 +9,14 @@ from itertools import product
 import msgspec
 from packaging.markers import InvalidMarker, Marker
 
-from reprobuild.compare.environments.model import HIDDEN, Aspect, EnvironmentBuilder, Weight, normalise_name
+from reprobuild.compare.environments.model import (
+    DIGESTS,
+    HIDDEN,
+    Aspect,
+    EnvironmentBuilder,
+    Weight,
+    normalise_name,
+)
 from reprobuild.compare.environments.origin import INDEX, address_origin, file_origin
 from reprobuild.compare.environments.unread import is_whole
 from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, marker_environment
@@ -109,6 +116,9 @@ def _distribution_aspects(
         gathered.doubt("python", OPEN, line.text, _weigh(line.text))
     yield "version", line.version
     yield "sha256", " ".join(sorted(hashes))
+    stated = dict(digest.split(":", 1) for digest in line.digests or ())
+    for algorithm in DIGESTS:
+        yield algorithm, stated.get(algorithm)
     yield "origin", _line_origin(line)
     if line.kind == "archive" and line.url and not line.url.endswith(".whl"):
         yield "subdirectory", line.subdirectory or "."

@@ -61,13 +61,18 @@ Aspect = Literal[
     "changes",
     "channel",  # of a conda package: the possible ones, separated by blanks
     "sha256",  # the possible ones of the file, separated by blanks; of an interpreter, its archive
-    "md5",  # of a conda package, whose lists have no other
+    "md5",  # of a conda package, or in the address of an archive
+    "sha1",  # this and the next: in the address of an archive
+    "sha224",
+    "sha384",
+    "sha512",
     "sha256 of .tar.bz2",  # many builds exist as .conda, too, and the two files differ
     "md5 of .tar.bz2",
 ]
 ASPECTS: tuple[Aspect, ...] = get_args(Aspect)  # in display order
 Aspects = dict[Aspect, str]
-HASHES: tuple[Aspect, ...] = ("sha256", "md5", "sha256 of .tar.bz2", "md5 of .tar.bz2")
+DIGESTS: tuple[Aspect, ...] = ("md5", "sha1", "sha224", "sha384", "sha512")
+HASHES: tuple[Aspect, ...] = ("sha256", *DIGESTS, "sha256 of .tar.bz2", "md5 of .tar.bz2")
 # A fact of the list of system packages, by a name that no package has.
 ARCHITECTURE = "architecture of the packages"
 Facts = dict[str, Aspects]

@@ -2,15 +2,17 @@
 
 Examples are `name @ https://.../x.whl#sha256=...` and `name @ file:///.../x.tar.gz`.
 
-With a hash, that exact file is locked, wherever it is. Without one, the content at the address may have changed: it is
+With a sha256, that exact file is locked, wherever it is. With another hash, the file is fetched and compared when the
+lock is made. Without one, the content at the address may have changed: it is
 fetched when the lock is made, and its hash is locked from then on. A file of the captured machine without a hash cannot
 be identified elsewhere, so an index's file of its name is a replacement.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
@@ -27,14 +29,17 @@ from reprobuild.lock.system import Artefact
 from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.rulings import BUILT, describe_yank, rule_missing_hash
 from reprobuild.snapshot.model import Requirement
-from reprobuild.store.store import Store
+from reprobuild.store.store import CHUNK, Store
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]*")
 _SUFFIX = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|tar|zip)$")
+_MOST_PLACES = 4  # that are asked for one file
 _UNHASHED = "the freeze tells no hash of it, so it is what stood there when the lock was made"
 _NO_HASH_HERE = "the freeze tells no hash of it, so nobody can tell whether it is the same"
 
 Answer = tuple["Wheel | Sdist | None", Resolution]
+HashFile = Callable[[str, str], str]
+"""Returns another hash of a file that was fetched, by its sha256 and the algorithm."""
 
 
 def download_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
@@ -53,7 +58,18 @@ def download_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
     return Artefact(filename=filename, sha256=sha256, size=size, url=url)
 
 
-def resolve_archive(line: Requirement, files: FileLists, target: WheelTarget, bring: Bring) -> Answer:
+def hash_blob(store: Store, sha256: str, algorithm: str) -> str:
+    """Return another hash of a file in the store."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with store.verified(sha256, sha256).open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def resolve_archive(
+    line: Requirement, files: FileLists, target: WheelTarget, bring: Bring, hash_file: HashFile
+) -> Answer:
     """Lock the file that a line names.
 
     Args:
@@ -61,6 +77,7 @@ def resolve_archive(line: Requirement, files: FileLists, target: WheelTarget, br
         files: the files of the indexes, which may include it.
         target: the target that a wheel must fit.
         bring: fetches a file of unknown hash.
+        hash_file: returns another hash of such a file.
     """
     address = line.url or line.path or ""
     filename = unquote(address.partition("?")[0].replace("\\", "/").rpartition("/")[2])
@@ -70,6 +87,8 @@ def resolve_archive(line: Requirement, files: FileLists, target: WheelTarget, br
         if line.sha256 and line.sha256 not in line.hashes:
             reason = f"its address names the sha256 {line.sha256[:12]}, which is none of its hashes"
             return None, make_resolution(line, "unresolved", reason, "other-hash")
+    if line.digests:
+        return _lock_by_digests(line, filename, known, target, bring, hash_file)
     if line.sha256:
         return _lock_by_hash(line, filename, line.sha256, (files, known), target)
     if line.url is None:
@@ -110,6 +129,43 @@ def _lock_by_hash(
     file = Artefact(filename=filename, sha256=sha256, size=0, url=line.url)
     item_there = archive_distribution(line.name, filename, line.url, sha256)
     return _lock_distribution(line, file, item_there, f"{filename} from its own address", target)
+
+
+def _lock_by_digests(
+    line: Requirement, filename: str, known: Sequence[IndexDistribution], target: WheelTarget, bring: Bring,
+    hash_file: HashFile,
+) -> Answer:  # fmt: skip
+    """Lock the file whose bytes have all hashes of a line, at its address or on an index.
+
+    The hashes that an index states prove nothing: only a sha256 is compared again when the file is used.
+    """
+    places: list[tuple[str, str, IndexDistribution | None]] = []
+    if line.url:
+        places.append((line.url, "its own address", None))
+    places += [(item.url, item.index, item) for item in known if item.url != line.url]
+    failures, kind = [], "archive-line"
+    for url, place, listed in places[:_MOST_PLACES]:
+        try:
+            file = bring(url, filename)
+        except FetchError as err:
+            failures.append(f"{place} does not answer ({err})")
+            continue
+        if not (wrong := _other_hashes(line, file.sha256, hash_file)):
+            item = listed or archive_distribution(line.name, filename, url, file.sha256)
+            return _lock_distribution(line, file, item, f"{filename} from {place}", target)
+        kind = "other-hash"
+        failures.append(f"{filename} from {place} has the {wrong}, which is none of its hashes")
+    reason = "; ".join(failures) or _OTHER_FILE
+    return None, make_resolution(line, "unresolved", reason, kind)
+
+
+def _other_hashes(line: Requirement, sha256: str, hash_file: HashFile) -> str:
+    """Describe the hashes of a file that are not those of its line; empty without any."""
+    stated = [digest.partition(":") for digest in line.digests or ()]
+    found = [(algorithm, hash_file(sha256, algorithm), value) for algorithm, _, value in stated]
+    wrong = [f"{algorithm} {actual[:12]}" for algorithm, actual, value in found if actual != value]
+    accepted = (line.sha256,) if line.sha256 else line.hashes or (sha256,)
+    return " and ".join([*wrong, f"sha256 {sha256[:12]}"] if sha256 not in accepted else wrong)
 
 
 _OTHER_FILE = "it was installed from one file, and no index of this machine has that very file"

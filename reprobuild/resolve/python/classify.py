@@ -92,7 +92,7 @@ def _look_up_archive(line: Requirement) -> Lookup:
     address = line.url or line.path or ""
     if not _WHEEL_OR_SOURCE.fullmatch(address.partition("?")[0]):
         return Lookup(where="nothing", asked=address, why="its name does not tell what kind of file it is")
-    hashed = "" if line.sha256 else "the freeze tells no hash of it"
+    hashed = "" if line.sha256 or line.digests else "the freeze tells no hash of it"
     return Lookup(where="address" if line.url else "local file", asked=address, why=hashed)
 
 

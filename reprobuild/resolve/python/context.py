@@ -15,7 +15,7 @@ from reprobuild.ecosystems.pypi.page_cache import PageMemory
 from reprobuild.ecosystems.pypi.simple_api import Pages
 from reprobuild.lock.system import Base
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.python.archives import download_file
+from reprobuild.resolve.python.archives import download_file, hash_blob
 from reprobuild.resolve.python.base_distributions import Below
 from reprobuild.resolve.python.classify import look_up_line, make_silent_patterns, rule_indexes
 from reprobuild.resolve.python.debian_names import is_debian_only, versions_of
@@ -70,6 +70,7 @@ def make_line_context(
         packages=versions_of(snapshot.packages), base=base.installed,
         image=base.image.reference if base.image else "", apart=is_isolated_env(snapshot), below=below,
         earlier=KeptWheels(context.store),
+        hash_file=lambda sha256, algorithm: hash_blob(context.store, sha256, algorithm),
     )  # fmt: skip
 
 

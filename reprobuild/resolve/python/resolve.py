@@ -26,7 +26,7 @@ from reprobuild.errors import FetchError
 from reprobuild.lock.model import Resolution
 from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.resolve.line_resolutions import make_resolution
-from reprobuild.resolve.python.archives import resolve_archive
+from reprobuild.resolve.python.archives import HashFile, resolve_archive
 from reprobuild.resolve.python.base_distributions import Below, rule_base_distribution
 from reprobuild.resolve.python.classify import Lookup, look_up_line
 from reprobuild.resolve.python.python_versions import common_pythons
@@ -73,7 +73,8 @@ class LineContext(Struct, frozen=True, kw_only=True):
 
     `packages` are the captured system packages, `base` those of the image, each with its version; `image` is the image
     that the base begins with, if any, and `below` are the distributions that pip installed into it. `bring` fetches a
-    file of unknown hash; `earlier` describes files of a distribution and version in earlier locks.
+    file of unknown hash, and `hash_file` returns another hash of it; `earlier` describes files of a distribution and
+    version in earlier locks.
     """
 
     services: Mapping[str, Service]
@@ -84,6 +85,7 @@ class LineContext(Struct, frozen=True, kw_only=True):
     apart: bool = False
     below: Below = Below()
     earlier: Callable[[str, str], str] = lambda name, version: ""
+    hash_file: HashFile = lambda sha256, algorithm: ""
 
 
 def resolve_requirements(
@@ -181,7 +183,7 @@ class _Finder:
         if self._files.decided_index(line.name) and line.kind == "index" and line.version:
             return self._resolve_from_index(line, Lookup(where="index"))
         if lookup.where in ("address", "local file"):
-            return resolve_archive(line, self._files, self._target, self._context.bring)
+            return resolve_archive(line, self._files, self._target, context.bring, context.hash_file)
         if lookup.where in ("index", "rule"):
             return self._resolve_from_index(line, lookup)
         if lookup.where == "conda" and line.version:

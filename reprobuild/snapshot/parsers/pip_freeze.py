@@ -281,7 +281,13 @@ class _Reader:
             sha256=origin.sha256,
             path=origin.path,
             marker=read_marker(marker),
+            digests=origin.digests,
         )
+        if origin.unread:
+            reason = (
+                f"its address states no valid {' and no valid '.join(sorted(origin.unread))}: not compared"
+            )
+            self._remark(number, line, reason, understood=False)
         if origin.credential:
             self._remark(
                 number, line, "the address held a credential: removed, and to be supplied when fetching"

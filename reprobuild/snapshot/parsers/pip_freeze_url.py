@@ -9,6 +9,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote
 
+from msgspec import UNSET, UnsetType
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
@@ -30,13 +31,15 @@ _NUMBER = re.compile(r"\d{1,9}")  # the revisions of svn and bzr; git's branches
 _CONDA = re.compile(
     r".*/[^/]+_\d{9,14}/work(/.*)?|.*/(croot|conda-bld|feedstock_root/build_artifacts)/[^/]+/work(/.*)?"
 )
+# The hashes that pip takes in an address, besides sha256; each with its number of hexadecimal digits.
+_DIGESTS = {"md5": 32, "sha1": 40, "sha224": 56, "sha384": 96, "sha512": 128}
 _ARCHIVE = re.compile(r".*\.(whl|tar\.gz|tgz|tar\.bz2|tar\.xz|zip|egg)")
 
 
 class UrlOrigin(NamedTuple):
     """The parts of an address; see `Requirement` for the fields.
 
-    `guessed` marks a name that is only a directory's.
+    `guessed` marks a name that is only a directory's. `unread` are the algorithms whose hash is none.
     """
 
     kind: RequirementKind
@@ -49,6 +52,8 @@ class UrlOrigin(NamedTuple):
     name: str | None = None
     guessed: bool = False
     credential: bool = False
+    digests: tuple[str, ...] | UnsetType = UNSET
+    unread: tuple[str, ...] = ()
 
 
 def read_origin(target: str, *, editable: bool) -> UrlOrigin | None:
@@ -71,15 +76,7 @@ def read_origin(target: str, *, editable: bool) -> UrlOrigin | None:
     if scheme == "file":
         return _parse_local(address, facts, editable)
     if scheme in ("http", "https", "ftp") and not editable:
-        sha256 = facts.get("sha256", "")
-        return UrlOrigin(
-            "archive",
-            url=address,
-            sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else None,
-            version=_file_version(address),
-            subdirectory=facts.get("subdirectory"),
-            credential=credential,
-        )
+        return _parse_archive(facts, url=address, version=_file_version(address), credential=credential)
     return None
 
 
@@ -117,14 +114,26 @@ def _parse_local(address: str, facts: dict[str, str], editable: bool) -> UrlOrig
         return UrlOrigin("conda", path=path, version=version)
     if not _ARCHIVE.fullmatch(path):
         return UrlOrigin("directory", path=path, subdirectory=facts.get("subdirectory"))
-    sha256 = facts.get("sha256", "")
+    return _parse_archive(facts, path=path, version=version)
+
+
+def _parse_archive(
+    facts: dict[str, str], *, url: str | None = None, path: str | None = None, version: str | None,
+    credential: bool = False,
+) -> UrlOrigin:  # fmt: skip
+    """Return an archive with the hashes that its address states."""
+    stated = {name: facts[name].lower() for name in ("sha256", *_DIGESTS) if name in facts}
+    hashes = {
+        name: value
+        for name, value in stated.items()
+        if re.fullmatch(rf"[0-9a-f]{{{_DIGESTS.get(name, 64)}}}", value)
+    }
     return UrlOrigin(
-        "archive",
-        path=path,
-        version=version,
-        subdirectory=facts.get("subdirectory"),
-        sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else None,
-    )
+        "archive", url=url, path=path, version=version, subdirectory=facts.get("subdirectory"),
+        sha256=hashes.get("sha256"), credential=credential,
+        digests=tuple(f"{name}:{hashes[name]}" for name in _DIGESTS if name in hashes) or UNSET,
+        unread=tuple(stated.keys() - hashes.keys()),
+    )  # fmt: skip
 
 
 def _parse_editable_path(path: str) -> UrlOrigin:
