@@ -11,15 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.ecosystems.pypi.target import WheelTarget
-from reprobuild.errors import LockError, UsageError
+from reprobuild.errors import BuildError, LockError, ReproError, UsageError
 from reprobuild.infra.http.client import Net
 from reprobuild.lock.python import Sdist, Source, Wheel
 from reprobuild.lock.system import Artefact, EnvVar
+from reprobuild.resolve.builds import build_requires
 from reprobuild.resolve.builds.backends import requirements_of
 from reprobuild.resolve.builds.build_requires import BuildWheelSource, ResolvedBuilds, lock_build_wheels
 from reprobuild.resolve.builds.projects import Project, read_project
@@ -402,6 +404,58 @@ def test_a_requirement_that_is_nested_too_deeply(bench: Bench) -> None:
     with pytest.raises(LockError, match=r"lib needs \"x; \(+ to be built: maximum recursion") as caught:
         bench.resolve(bench.source("lib", asks(need)))
     assert caught.value.hint == "mend its pyproject.toml"
+
+
+def packed(bench: Bench, name: str, *needs: str) -> Source:
+    """Return a source whose back end is a wheel with requirements."""
+    bench.wheel(name, "1.0", *needs)
+    return bench.source("lib", f'[build-system]\nrequires = ["{name}"]\nbuild-backend = "{name}"\n')
+
+
+def test_repeated_conditions_are_joined_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[str] = []
+    monkeypatch.setattr(
+        build_requires, "SpecifierSet", lambda text="": joined.append(text) or SpecifierSet(text)
+    )
+    bench.wheel("x", "2.0")
+    source = packed(bench, "tool", *[f"x!=1.{n % 150}" for n in range(2000)])
+    assert [(one.name, one.version) for one in bench.all([source]).wheels] == [("tool", "1.0"), ("x", "2.0")]
+    assert len(joined) < 10
+    assert max(text.count(",") + 1 for text in joined) == 150
+
+
+@pytest.mark.parametrize(
+    ("needs", "error", "words"),
+    [
+        ([f"x!=1.{n}" for n in range(201)], LockError, "have more than 200 conditions on x"),
+        (["x"] * 5001, BuildError, "has 5001 requirements, and at most 5000 are read"),
+        ([f"x!={'1' * 2000}"], BuildError, "has a requirement of more than 2000 characters"),
+        (["y"] * 4999 + ["tool[a,b,c,d]"], LockError, "have more than 20000 requirements"),
+    ],
+)  # fmt: skip
+def test_requirements_without_number_are_refused(
+    needs: list[str], error: type[ReproError], words: str, bench: Bench
+) -> None:
+    bench.wheel("x", "2.0")
+    bench.wheel("y", "2.0")
+    with pytest.raises(error, match=words) as err:
+        bench.all([packed(bench, "tool", *needs)])
+    if error is LockError:
+        assert err.value.hint == (
+            "of a wheel with that many, take another version: build: {lib: {requires: [...]}}"
+        )
+
+
+def test_a_marker_is_judged_once_for_each_extra(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+    monkeypatch.setattr(
+        build_requires, "marker_holds", lambda marker, markers, extra: judged.append(extra) or True
+    )
+    bench.wheel("x", "2.0")
+    for name, need in (("a", "b"), ("b", "c"), ("c", "x")):
+        bench.wheel(name, "1.0", need)
+    bench.all([packed(bench, "tool", *["a"] * 100)])
+    assert len(judged) < 200
 
 
 def test_a_requirement_that_nobody_meets(bench: Bench) -> None:

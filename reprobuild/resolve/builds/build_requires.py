@@ -9,7 +9,9 @@ version, or with `environment` conda's own. Two projects may choose two versions
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -21,7 +23,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.overrides import BuildDecision
 from reprobuild.ecosystems.pypi.choose import find_newest
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.requires import marker_environment, marker_holds
+from reprobuild.ecosystems.pypi.requires import LONGEST, MOST, marker_environment, marker_holds
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import is_valid
 from reprobuild.errors import BuildError, LockError
@@ -41,6 +43,9 @@ from reprobuild.store.store import Store
 
 # Rounds of choosing until the result is stable; each chain of needs takes one for each of its links.
 _ROUNDS = 60
+# Requirements of one build, of all its wheels and their extras together; and conditions on the version of one project.
+_MOST_SUM, _MOST_CONDITIONS = 20_000, 200  # packaging intersects their ranges in quadratic time
+_SHOWN = 20  # requirements in a message
 
 
 class ResolvedBuilds(Struct, frozen=True, kw_only=True):
@@ -84,7 +89,9 @@ class BuildWheelSource:
         self.captured = {str(canonicalize_name(wheel.name)): wheel for wheel in captured}
         self.linked, self._past = linked, past
         self._newest: dict[tuple[str, str], Wheel | None] = {}
+        self._markers = marker_environment(target.python, target.machine)
         self._needs: dict[str, list[Requirement]] = {}
+        self._holding: dict[tuple[str, str], list[Requirement]] = {}
 
     def pick(self, name: str, allowed: SpecifierSet) -> Wheel | None:
         """Return a project's wheel: the captured or newest allowed version.
@@ -110,14 +117,24 @@ class BuildWheelSource:
         version = self.linked.get(name, "")
         return is_valid(version) and allowed.contains(version, prereleases=True)
 
-    def needs(self, wheel: Wheel) -> list[Requirement]:
-        """Return the requirements of a wheel's metadata, with markers."""
+    def needs(self, wheel: Wheel, extra: str) -> tuple[list[Requirement], int]:
+        """Return a wheel's requirements that hold with an extra, and the number of all.
+
+        The extra `""` is none.
+        """
+        key = (wheel.file.sha256, extra)
         if wheel.file.sha256 not in self._needs:
             self.fetch(wheel.file)
             self._needs[wheel.file.sha256] = [
                 parse_requirement(text, wheel.name) for text in _read_requirements(wheel, self.store)
             ]
-        return self._needs[wheel.file.sha256]
+        if key not in self._holding:
+            self._holding[key] = self.holding(self._needs[wheel.file.sha256], extra)
+        return self._holding[key], len(self._needs[wheel.file.sha256])
+
+    def holding(self, requirements: Iterable[Requirement], extra: str = "") -> list[Requirement]:
+        """Return the requirements whose markers hold."""
+        return [one for one in requirements if marker_holds(one.marker, self._markers, extra)]
 
 
 def lock_build_wheels(
@@ -217,28 +234,39 @@ def _collect_demands(
     """Return all requirements that hold, with their askers, by project.
 
     They are those of the roots, and of the chosen wheels.
+
+    Raises:
+        LockError: there are too many.
     """
     demands: _Demands = {}
-    markers = marker_environment(shelf.target.python, shelf.target.machine)
-    waiting = [(root, asker, "") for root in roots]
+    waiting = deque((root, asker) for root in shelf.holding(roots))
     visits: set[tuple[str, str]] = set()
+    count = 0
     while waiting:
-        requirement, who, extra = waiting.pop(0)
-        if not marker_holds(requirement.marker, markers, extra):
-            continue
+        requirement, who = waiting.popleft()
         name = str(canonicalize_name(requirement.name))
         demands.setdefault(name, []).append((requirement, who))
         for next_extra in ("", *sorted(requirement.extras)):
             if name in chosen and (name, next_extra) not in visits:
                 visits.add((name, next_extra))
-                waiting += [(need, name, next_extra) for need in shelf.needs(chosen[name])]
+                holding, number = shelf.needs(chosen[name], next_extra)
+                count += number
+                if count > _MOST_SUM:
+                    raise _size_error(asker, f"the wheels for it have more than {_MOST_SUM} requirements")
+                waiting += [(need, name) for need in holding]
     return demands
+
+
+def _size_error(project: str, problem: str) -> LockError:
+    return LockError(
+        f"{project} cannot be built: {problem}",
+        hint=f"of a wheel with that many, take another version: build: {{{project}: {{requires: [...]}}}}",
+    )
 
 
 def _choose_wheel(
     name: str, demands: Sequence[tuple[Requirement, str]], shelf: BuildWheelSource, project: str
 ) -> Wheel:
-    allowed = SpecifierSet()
     for requirement, who in demands:
         if requirement.url:
             raise LockError(
@@ -246,10 +274,15 @@ def _choose_wheel(
                 hint=f"name a version in its pyproject.toml, and put a wheel of it into pip's find-links; "
                 f"of a wheel that needs it, take another version: build: {{{project}: {{requires: [...]}}}}",
             )
-        allowed &= requirement.specifier
+    conditions = dict.fromkeys(one for requirement, _ in demands for one in requirement.specifier)
+    if len(conditions) > _MOST_CONDITIONS:
+        raise _size_error(
+            project, f"the wheels for it have more than {_MOST_CONDITIONS} conditions on {name}"
+        )
+    allowed = SpecifierSet(",".join(map(str, conditions)))  # at once: each `&` would copy the whole set
     wheel = shelf.pick(name, allowed)
     if wheel is None:
-        words = ", and ".join(dict.fromkeys(f"{who} needs {need}" for need, who in demands))
+        words = ", and ".join(islice(dict.fromkeys(f"{who} needs {need}" for need, who in demands), _SHOWN))
         if shelf.pinned(name, allowed):
             raise LockError(
                 f"{words} to be built, conda has the version {shelf.linked[name]}, and no index of this machine has "
@@ -276,4 +309,11 @@ def _read_requirements(wheel: Wheel, store: Store) -> list[str]:
             raw = read_metadata(zips.read_text(archive, metadata[0], origin), origin)
         except (IndexError, *zips.UNREADABLE):
             raise BuildError(f"{origin} has no METADATA that can be read", hint=HOSTILE) from None
-    return raw.get("requires_dist", [])
+    requirements = raw.get("requires_dist", [])
+    if len(requirements) > MOST:
+        raise BuildError(
+            f"{origin} has {len(requirements)} requirements, and at most {MOST} are read", hint=HOSTILE
+        )
+    if any(len(text) > LONGEST for text in requirements):
+        raise BuildError(f"{origin} has a requirement of more than {LONGEST} characters", hint=HOSTILE)
+    return requirements
