@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reprobuild.cli.main import run_line
-from reprobuild.ecosystems.git.restore import restore as restoring
+from reprobuild.ecosystems.git.restore import remote_bounds
 from tests.capture.repositories import ENV, content, git, new_origin, place, status, take, write
 from tests.capture.test_restore import change, pack_of, plant
 from tests.conftest import ROOT, reprobuild
@@ -508,7 +508,7 @@ def test_remotes_are_not_asked_without_end(
     take(top, tmp_path / "snapshot")
     many = [{"name": f"o{number}", "url": f"http://127.0.0.1:9/{number}"} for number in range(40)]
     change(tmp_path / "snapshot", lambda found: found.update(remotes=many))
-    monkeypatch.setattr(restoring, "_MOST_SECONDS", 0)
+    monkeypatch.setattr(remote_bounds, "MOST_SECONDS", 0)
     assert said("restore", tmp_path / "snapshot", "clone", "-o", tmp_path / "again") == 3
     assert "39 more were not asked after 0 s" in said.err
     assert "\n  http://127.0.0.1:9/0: could not" in said.err

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.git import repository as reading
 from reprobuild.ecosystems.git import tree_listing
+from reprobuild.ecosystems.git.restore import remote_bounds
+from reprobuild.ecosystems.git.restore.remote_bounds import RemoteAllowance
 from reprobuild.errors import BuildError, LockError, ReproError, SnapshotError
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.untrusted.names import HOSTILE
@@ -26,7 +29,8 @@ from reprobuild.resolve.environment.triage import triage_snapshot
 from reprobuild.resolve.resolver import _choose_workdir
 from reprobuild.resolve.sources import captured_sources
 from reprobuild.resolve.sources.captured_sources import rule_losses
-from reprobuild.snapshot.capture_model import CaptureFacts, LargeFile
+from reprobuild.resolve.sources.fetch_commit import NotFetchedError
+from reprobuild.snapshot.capture_model import CaptureFacts, LargeFile, Remote
 from reprobuild.snapshot.parsers.capture_json import DAMAGED, MOST_REPOSITORIES, parse
 from reprobuild.snapshot.read import read_snapshot
 from reprobuild.store.store import Store
@@ -91,6 +95,64 @@ def test_a_remote_that_would_start_a_program_is_not_asked(tmp_path: Path, store:
     begin = time.monotonic()
     assert "git is not given the address" in unreachable(locked(tmp_path / "out", store, {}))
     assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("more", [0, 30])
+def test_remotes_are_not_asked_without_end(
+    more: int, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one may be silent for minutes; the repositories inside a repository have remotes of their own."""
+    top = new_origin(tmp_path)
+    dirty(top)
+    take(top, tmp_path / "out")
+    path = tmp_path / "out" / "capture.json"
+    document = json.loads(path.read_text())
+    many = [{"name": f"o{number}", "url": f"http://127.0.0.1:9/{number}"} for number in range(40)]
+    document["repositories"][0]["remotes"] = many
+    path.write_text(json.dumps(document))
+    shutil.rmtree(top)
+    clock = iter(range(0, 100_000, 10))
+    monkeypatch.setattr(remote_bounds, "MOST_SECONDS", 100)
+    monkeypatch.setattr(captured_sources, "monotonic", lambda: next(clock))
+    asked: list[str] = []
+
+    def refuse(self: object, url: str, revision: str, *, configured: bool) -> None:
+        asked.append(url)
+        raise LockError("could not fetch", hint="not in this test")
+
+    monkeypatch.setattr(reading.GitRepository, "fetch_remote", refuse)
+    inputs = {"requests": RemoteAllowance()}
+    inputs["requests"].spend(more)
+    reason = unreachable(locked(tmp_path / "out", store, {}, **inputs))
+    assert f"{29 + more // 10} more were not asked after 100 s" in reason
+    assert len(asked) == 11 - more // 10
+    asked.clear()
+    unreachable(locked(tmp_path / "out", store, {"clone": "https://example.org/named"}, **inputs))
+    assert asked == ["https://example.org/named"]  # the user's word is always asked
+
+
+@pytest.mark.parametrize(("count", "fetches"), [(20, 20), (200, 21)])
+def test_commits_are_not_asked_without_end(count: int, fetches: int, tmp_path: Path) -> None:
+    """Each one that a remote does not have takes a fetch of its own."""
+    invented = tuple(f"{number:040x}" for number in range(count))
+    asked: list[str] = []
+
+    class Empty:
+        def has(self, oid: str) -> bool:
+            return False
+
+        def lacking(self, oids: Sequence[str]) -> list[str]:
+            return list(oids)
+
+        def fetch_remote(self, url: str, revision: str, *, configured: bool) -> None:
+            asked.append(revision)
+
+    (taken,) = take(new_origin(tmp_path), tmp_path / "out")
+    remotes = (Remote(name="origin", url="https://example.org/x"),)
+    repository = msgspec.structs.replace(taken, remotes=remotes, prerequisites=invented)
+    with pytest.raises(NotFetchedError, match="it does not have the commit"):
+        captured_sources._fetch_commits(repository, invented, None, Empty(), RemoteAllowance())
+    assert asked == [*invented[:20], *[""] * (fetches - 20)]
 
 
 @pytest.mark.parametrize("bundled", [True, False])

@@ -36,9 +36,7 @@ _QUIET = {
 _CONFIG = "[safe]\n\tdirectory = *\n"
 AT_ONCE = 64 << 20  # bytes of files in memory
 _HEADER = 128  # git's line before each file, and the end of line after it
-
 _COMMITS, _PATHS = 500, 50  # that are compared with a diff
-
 _HEAD = "refs/from/HEAD"
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
@@ -83,13 +81,11 @@ class GitRepository:
                 program.fetch(self._bare, place, f"+{HEAD}:{_HEAD}", purpose=f"read {path}", env=self._env)
 
     def fetch_remote(self, url: str, revision: str, *, configured: bool = False) -> None:
-        """Fetch one commit from a remote, or all refs.
-
-        All branches and tags are fetched if the remote refuses single commits.
+        """Fetch one commit from a remote, or all branches and tags if it refuses single commits.
 
         Args:
             url: its address.
-            revision: the commit.
+            revision: the commit; empty for all refs.
             configured: the user named the address, not a snapshot.
 
         Raises:
@@ -97,18 +93,21 @@ class GitRepository:
             EngineError: it is not available, or the remote is silent.
         """
         program.check_address(url, LockError)
-        try:
-            program.fetch(
-                self._bare, url, f"+{revision}:refs/from/asked", depth=1,
-                purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env, configured=configured,
-            )  # fmt: skip
-        except proc.ProcessFailedError as err:
-            if program.TOO_SLOW in err.stderr:  # another try would be as slow
-                raise
-            program.fetch(
-                self._bare, url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
-                purpose=f"fetch {url}", env=self._fetch_env, configured=configured,
-            )  # fmt: skip
+        if revision:
+            try:
+                program.fetch(
+                    self._bare, url, f"+{revision}:refs/from/asked", depth=1,
+                    purpose=f"fetch {revision[:12]} from {url}", env=self._fetch_env, configured=configured,
+                )  # fmt: skip
+            except proc.ProcessFailedError as err:
+                if program.TOO_SLOW in err.stderr:  # another try would be as slow
+                    raise
+            else:
+                return
+        program.fetch(
+            self._bare, url, "+refs/heads/*:refs/from/heads/*", "+refs/tags/*:refs/from/tags/*",
+            purpose=f"fetch {url}", env=self._fetch_env, configured=configured,
+        )  # fmt: skip
 
     def commit(self, revision: str, *, refs: bool = True) -> str | None:
         """Return the full id of a revision's commit; None if it is not there.

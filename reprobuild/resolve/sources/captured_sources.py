@@ -11,6 +11,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
@@ -18,6 +19,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.ecosystems.git.repository import GitRepository as Git
 from reprobuild.ecosystems.git.restore.bundle import damage_error, read_pack
 from reprobuild.ecosystems.git.restore.paths import check_path, check_paths
+from reprobuild.ecosystems.git.restore.remote_bounds import MOST_FETCHES, RemoteAllowance, describe_unasked
 from reprobuild.ecosystems.git.tree_listing import Blob, Room
 from reprobuild.errors import ReproError
 from reprobuild.infra import proc
@@ -52,6 +54,7 @@ def captured_tree(
     origins: Mapping[str, RepositoryAddress],
     git: Git,
     name: str = "",
+    requests: RemoteAllowance | None = None,
 ) -> Tree:
     """Return a captured repository's tree, with its objects in `git`.
 
@@ -61,18 +64,23 @@ def captured_tree(
             remotes, and never from this machine.
         name: the repository's other name among them, that of its source.
         git: an empty scratch repository.
+        requests: the allowance of all sources of a lock; None for one of its own.
 
     Raises:
         SnapshotError: the capture is damaged or incomplete.
         NotFetchedError: a commit that only a remote had is unavailable.
     """
     parts = _repository_parts(repository, captured)
-    works = []
+    works, requests = [], requests or RemoteAllowance()
     for part in parts:
         origin = origins.get(canonicalize_name(part.one.name))
         works.append(
             _fetch_objects(
-                part.one, folder, origin or (origins.get(name) if part.one is repository else None), git
+                part.one,
+                folder,
+                origin or (origins.get(name) if part.one is repository else None),
+                git,
+                requests,
             )
         )
     commit = repository.head or works[0]
@@ -115,12 +123,13 @@ def _path_bytes(path: str) -> bytes:
 
 
 def _fetch_objects(
-    repository: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git
-) -> str:
+    repository: CapturedRepository, folder: Path, origin: RepositoryAddress | None, git: Git,
+    requests: RemoteAllowance,
+) -> str:  # fmt: skip
     """Fetch a repository's objects; return the commit of its files."""
     pack = read_pack(repository, folder)
     needed = repository.prerequisites if pack else tuple(oid for oid in (repository.head,) if oid)
-    _fetch_commits(repository, needed, origin, git)
+    _fetch_commits(repository, needed, origin, git, requests)
     git.mark_shallow(git.lacking(repository.shallow))
     work = repository.head
     if pack and repository.bundle:
@@ -175,18 +184,21 @@ def _is_source_file(blob: Blob, above: str) -> bool:
 
 
 def _fetch_commits(
-    repository: CapturedRepository, needed: tuple[str, ...], origin: RepositoryAddress | None, git: Git
-) -> None:
+    repository: CapturedRepository, needed: tuple[str, ...], origin: RepositoryAddress | None, git: Git,
+    requests: RemoteAllowance,
+) -> None:  # fmt: skip
     """Fetch commits outside the bundle from the first complete place."""
     failures = []
-    for place in _remote_addresses(repository, origin):
+    places = list(_remote_addresses(repository, origin))
+    for number, place in enumerate(places):
+        if requests.is_over and origin is None:
+            failures.append(f"  {describe_unasked(len(places) - number)}")
+            break
         try:
             if place.local is not None:
                 git.fetch_local(place.local)
             else:
-                for oid in needed:
-                    if not git.has(oid):
-                        git.fetch_remote(place.place, oid, configured=origin is not None and origin.confirmed)
+                _fetch_remote(place.place, needed, origin, git, requests)
         except ReproError as err:
             why = without_login(secrets.redact(str(err)).splitlines()[0])
             failures.append(f"  {_display_address(place)}: {why}")
@@ -204,6 +216,24 @@ def _fetch_commits(
             "and cannot be had:\n" + "\n".join(failures or ["  no remote is known"]),
             hint=f"name a clone, a bundle or an address that has it: --source {_source_option(repository, here)}",
         )
+
+
+def _fetch_remote(
+    url: str, needed: Sequence[str], origin: RepositoryAddress | None, git: Git, requests: RemoteAllowance
+) -> None:
+    """Fetch commits one by one, and all refs for more commits than are fetched so."""
+    lacking = git.lacking(needed)
+    for oid in [*lacking[:MOST_FETCHES], *([""] if len(lacking) > MOST_FETCHES else [])]:
+        if oid and git.has(oid):
+            continue
+        if requests.is_over and origin is None:
+            break
+        began = monotonic()
+        try:
+            git.fetch_remote(url, oid, configured=origin is not None and origin.confirmed)
+        finally:
+            if git.lacking([oid] if oid else needed):
+                requests.spend(monotonic() - began)
 
 
 def _source_option(repository: CapturedRepository, here: str | None) -> str:

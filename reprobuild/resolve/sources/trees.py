@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from reprobuild.ecosystems.git.repository import GitRepository
+from reprobuild.ecosystems.git.restore.remote_bounds import RemoteAllowance
 from reprobuild.ecosystems.git.tree_listing import Blob
 from reprobuild.errors import LockError, SnapshotError
 from reprobuild.infra.display import escape_text
@@ -65,6 +66,7 @@ class SourceInputs(Struct, frozen=True, kw_only=True):
     `origins` are the user's overrides of repository addresses, by canonical name; `captured` is the document of
     `reprobuild capture`, with its bundles in `folder`, if that took the snapshot; `env` is the user's environment, for
     git's credentials; `store` receives a tar of each tree; `accept` names accepted files that look like secrets.
+    `requests` bounds those to remotes that a capture names.
     """
 
     patches: tuple[Patch, ...]
@@ -75,6 +77,7 @@ class SourceInputs(Struct, frozen=True, kw_only=True):
     folder: Path = Path()
     drop: Collection[str] = ()
     accept: Collection[str] = ()
+    requests: RemoteAllowance = field(default_factory=RemoteAllowance)
 
 
 class _Made(Struct, frozen=True):
@@ -234,7 +237,9 @@ def _make_captured_source(placed: MappedRepository, inputs: SourceInputs) -> _Ma
     with inputs.store.scratch() as folder:
         git = GitRepository(folder, inputs.env)
         try:
-            tree = captured_tree(repository, inputs.captured, inputs.folder, inputs.origins, git, name)
+            tree = captured_tree(
+                repository, inputs.captured, inputs.folder, inputs.origins, git, name, inputs.requests
+            )
         except NotFetchedError as err:
             return _missing_source(missing.rule_captured(placed, err, inputs.patches))
         changes = repository.bundle.sha256 if repository.bundle and tree.changed else None

@@ -24,6 +24,7 @@ from reprobuild.ecosystems.git.restore.origins import (
     missing_commit_error,
 )
 from reprobuild.ecosystems.git.restore.paths import check_path, inner_path
+from reprobuild.ecosystems.git.restore.remote_bounds import MOST_FETCHES, RemoteAllowance, describe_unasked
 from reprobuild.ecosystems.git.restore.room import RestoreAllowance
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.infra import proc
@@ -50,8 +51,6 @@ _SETTINGS = {
     "core.ignorecase": r"true|false",
     "core.precomposeunicode": r"true|false",
 }
-_MOST_SECONDS = 300  # after which no other remote is asked
-_MOST_FETCHES = 20  # of single commits, from one remote
 
 
 class Restored(Struct, frozen=True, kw_only=True):
@@ -93,7 +92,7 @@ def restore_repository(
         SnapshotError: the capture is damaged, malicious or incomplete, or no address has a commit.
         EngineError: git is absent or failed.
     """
-    work_trees, room = [], RestoreAllowance()
+    work_trees, room, requests = [], RestoreAllowance(), RemoteAllowance()
     by_parent: dict[str | None, list[CapturedRepository]] = {}
     for repository in repositories:
         by_parent.setdefault(repository.parent, []).append(repository)
@@ -105,7 +104,8 @@ def restore_repository(
         for path in inner:
             check_path(path, repository.name)
         candidates = list_addresses(repository, (origins or {}).get(repository.name), remotes=remotes)
-        work_trees.append(_Restored(repository, folder, place, env, room).make(candidates, set(inner)))
+        work_tree = _Restored(repository, folder, place, env, room, requests)
+        work_trees.append(work_tree.make(candidates, set(inner)))
         todo += [
             (child, inner_path(place, path, child.name))
             for path, child in sorted(inner.items(), reverse=True)
@@ -141,8 +141,9 @@ class _Restored:
         target: Path,
         env: Mapping[str, str],
         room: RestoreAllowance,
+        requests: RemoteAllowance,
     ) -> None:
-        self.room = room
+        self.room, self.requests = room, requests
         self.one = repository
         self.folder = folder
         self.target = target
@@ -204,10 +205,9 @@ class _Restored:
     def _fetch_commits(self, candidates: Sequence[Address]) -> Address | None:
         """Fetch the remote's commits; return the address with all."""
         refused: list[str] = []
-        ends = time.monotonic() + _MOST_SECONDS
         for number, address in enumerate(candidates):
-            if number and time.monotonic() > ends:
-                refused.append(f"{len(candidates) - number} more were not asked after {_MOST_SECONDS} s")
+            if self.requests.is_over and not address.named:
+                refused.append(describe_unasked(len(candidates) - number))
                 break
             try:
                 self._fetch(address)
@@ -229,12 +229,23 @@ class _Restored:
     def _fetch(self, address: Address) -> None:
         program.check_address(address.place, SnapshotError)
         spec = f"+refs/heads/*:refs/remotes/{address.remote}/*"
-        self._fetch_ref(address, spec, purpose=f"fetch {display_address(address.place)}")
-        for oid in self._missing_prerequisites()[:_MOST_FETCHES]:
+        began = time.monotonic()
+        try:
+            self._fetch_ref(address, spec, purpose=f"fetch {display_address(address.place)}")
+        except ReproError:
+            self.requests.spend(time.monotonic() - began)
+            raise
+        taken = time.monotonic() - began
+        for oid in self._missing_prerequisites()[:MOST_FETCHES]:
+            if self.requests.is_over and not address.named:
+                break
+            began = time.monotonic()
             try:
                 self._fetch_ref(address, oid, purpose=f"fetch commit {oid[:12]}")
             except proc.ProcessFailedError:
-                continue  # reported below, for all of them
+                self.requests.spend(time.monotonic() - began)  # reported below, for all of them
+        if self._missing_prerequisites():
+            self.requests.spend(taken)
 
     def _fetch_ref(self, address: Address, ref: str, purpose: str) -> None:
         program.fetch(
