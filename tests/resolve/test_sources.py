@@ -89,6 +89,28 @@ def test_a_commit_becomes_exactly_its_tree(project: Project, store: Store) -> No
     assert ruling.captured == line(project.head)
 
 
+@pytest.mark.parametrize(
+    "committer",
+    [
+        "", "committer a\n", "committer a <a> now +0000\n", "committer a <a> 253402300800 +0000\n",
+        f"committer a <a> {2**64 - 1} +0000\n", f"committer a <a> {10**30} +0000\n",
+        f"committer a <a> {'9' * 5000} +0000\n",
+    ],
+)  # fmt: skip
+def test_a_commit_without_a_valid_date_is_refused(committer: str, project: Project, store: Store) -> None:
+    text = f"tree {project.ask('rev-parse', 'HEAD^{tree}')}\nauthor a <a> 1 +0000\n{committer}\nx\n"
+    made = subprocess.run(
+        ["git", "hash-object", "-t", "commit", "-w", "--literally", "--stdin"], input=text.encode(),
+        cwd=project.path, env=ENV, check=True, capture_output=True,
+    )  # fmt: skip
+    commit = made.stdout.decode().strip()
+    (project.path / ".git" / "refs" / "heads" / "odd").write_text(f"{commit}\n")
+    with pytest.raises(LockError) as err:
+        resolve(store, line(commit), origins={"proj": str(project.path)})
+    assert str(err.value) == f"commit {commit[:12]} of proj has no date from 1970 to 9999"
+    assert err.value.hint == "take another commit, or leave it out with --drop proj"
+
+
 def modes(project: Project) -> None:
     (project.path / "mod.py").chmod(0o755)
     (project.path / "pkg/tool.sh").chmod(0o644)

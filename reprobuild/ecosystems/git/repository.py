@@ -23,6 +23,7 @@ from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
 from reprobuild.infra.git import command as program
 from reprobuild.infra.git.addresses import HEAD
+from reprobuild.infra.untrusted.strings import Epoch, is_valid
 
 _QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -174,10 +175,7 @@ class GitRepository:
         return self._git(*words, purpose="read commits", stdin=request).decode().splitlines()
 
     def write_tree(self, blobs: Sequence[Blob]) -> str:
-        """Return the id of a new tree of some files.
-
-        Each path must be unique.
-        """
+        """Return the id of a new tree of files, each with its own path."""
         env = {**self._env, "GIT_INDEX_FILE": str(self._folder / "index")}
         self._git("read-tree", "--empty", purpose="begin a tree", env=env)
         # Git appends a row that is last in its order, and moves all others for one that is not.
@@ -187,9 +185,12 @@ class GitRepository:
         self._git("update-index", "-z", "--index-info", purpose="list the files", stdin=request, env=env)
         return self._git("write-tree", purpose="write a tree", env=env).decode().strip()
 
-    def commit_time(self, commit: str) -> int:
-        """Return the committer's date, in seconds since 1970."""
-        return int(self._git("show", "--no-patch", "--format=%ct", commit, purpose="read the commit's date"))
+    def commit_time(self, commit: str) -> int | None:
+        """Return the committer's date, in seconds since 1970; None without a valid one."""
+        text = self._git(
+            "show", "--no-patch", "--format=%ct", commit, purpose="read the commit's date"
+        ).strip()
+        return int(text) if re.fullmatch(rb"[0-9]{1,18}", text) and is_valid(int(text), Epoch) else None
 
     def blobs(self, tree: str, room: Room | None = None, above: str = "") -> list[Blob]:
         """Return every path of a commit or tree, sorted.

@@ -20,6 +20,21 @@ _PORTION = 32 << 20
 _OVERLAP = 64 << 10  # of two portions, so that a secret is complete in one of them
 
 
+def read_epoch(repository: GitRepository, commit: str, name: str) -> int:
+    """Return the date of a source's commit, in seconds since 1970.
+
+    Raises:
+        LockError: it has none that a lock can hold.
+    """
+    epoch = repository.commit_time(commit)
+    if epoch is None:
+        raise LockError(
+            f"commit {commit[:12]} of {name} has no date from 1970 to 9999",
+            hint=f"take another commit, or leave it out with --drop {shlex.quote(name)}",
+        )
+    return epoch
+
+
 def list_tree_blobs(repository: GitRepository, tree: str, name: str, packed: int | None = None) -> list[Blob]:
     """Return the paths of a commit or tree with sizes, sorted.
 

@@ -39,7 +39,7 @@ from reprobuild.resolve.sources import missing
 from reprobuild.resolve.sources.captured_checks import check_repository
 from reprobuild.resolve.sources.captured_sources import Tree, captured_tree, rule_losses
 from reprobuild.resolve.sources.fetch_commit import NotFetchedError, fetch_commit
-from reprobuild.resolve.sources.large_trees import find_secret, find_secret_paths, list_tree_blobs
+from reprobuild.resolve.sources.large_trees import find_secret, find_secret_paths, list_tree_blobs, read_epoch
 from reprobuild.resolve.sources.patch_sizes import check_patch
 from reprobuild.resolve.sources.patching import apply_patch, patch_of
 from reprobuild.resolve.sources.resolutions import (
@@ -337,7 +337,8 @@ def _store_source(
     size, sha256 = path.stat().st_size, hash_file(path)
     inputs.store.adopt(path, sha256)
     file = Artefact(filename=f"{source.name}-{source.tree[:12]}.tar", sha256=sha256, size=size)
-    return replace(source, file=file, epoch=repository.commit_time(dated or source.commit)), secret_rulings
+    epoch = read_epoch(repository, dated or source.commit, source.name)
+    return replace(source, file=file, epoch=epoch), secret_rulings
 
 
 def _hash_of(patch: Patch | None) -> str | None:
