@@ -357,3 +357,23 @@ def test_a_login_is_not_sent_in_plain_text_to_another_machine() -> None:
     assert gate.remedy(url) == ""
     assert "docker login registry.example" in gate.remedy(url.replace("http:", "https:"))
     assert "docker login docker.io" in gate.remedy(f"{HUB}/v2/{NAME}/blobs/{LAYER}")
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("https:", "/index.docker.io/v1/"),
+        ("https:", "/index.docker.io/v1"),
+        ("docker.io", "/x"),
+        ("a@docker.io", "x"),
+    ],
+)
+def test_a_host_and_a_name_cannot_be_the_key_of_another_login(host: str, name: str, tmp_path: Path) -> None:
+    """A file of logins has `https://index.docker.io/v1/` as the key of Docker's own registry."""
+    keys = ("https://index.docker.io/v1/", "https://index.docker.io/v1", "docker.io//x", "a@docker.io")
+    logins = {key: {"auth": encoded(USER, PASSWORD)} for key in keys}
+    (tmp_path / "config.json").write_text(json.dumps({"auths": logins}))
+    gate = Logins({"HOME": "/nonexistent", "DOCKER_CONFIG": str(tmp_path)}, HUB)
+    for path in (f"blobs/{LAYER}", "manifests/1"):
+        assert gate.answer(f"https://{host}/v2/{name}/{path}", 'Basic realm="x"', Net()) is None
+    assert gate.answer(f"https://docker.io/v2/x/blobs/{LAYER}", 'Basic realm="x"', Net())

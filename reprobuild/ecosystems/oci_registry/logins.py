@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from reprobuild.ecosystems.oci_registry.reference import is_loopback
+from reprobuild.ecosystems.oci_registry.reference import HOST, NAME, is_loopback
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.model import CrossHostRedirectError
@@ -154,7 +154,9 @@ class Logins:
         if not safe or {".", ".."} & set(urllib.parse.unquote(parts.path).split("/")):
             return None
         if match := _SERVED.fullmatch(parts.path):
-            return parts.netloc, match["name"]
+            # Host and name become keys of a file of logins, whose keys may be whole addresses.
+            is_whole = HOST.fullmatch(parts.netloc) and NAME.fullmatch(match["name"])
+            return (parts.netloc, match["name"]) if is_whole else None
         answered = (place for place in list(self._known) if place[0] == parts.netloc)
         above = [place for place in answered if parts.path.startswith(f"/v2/{place[1]}/")]
         return max(above, key=lambda place: len(place[1]), default=None)

@@ -15,9 +15,9 @@ from reprobuild.errors import UsageError
 _PREFIX = "image:"
 _HUB = "docker.io"
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
-_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::\d{{1,5}})?")
+HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::\d{{1,5}})?")
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_NAME = re.compile(rf"{_PART}(?:/{_PART})*")
+NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LONGEST = 255
@@ -89,7 +89,7 @@ def parse_reference(text: str, argument: str = "base") -> Reference:
     name, colon, tag = tail.partition(":")
     if head in (_HUB, f"index.{_HUB}"):
         head, name = _HUB, name if "/" in name else f"library/{name}"
-    whole = _HOST.fullmatch(head) and _NAME.fullmatch(name) and len(name) <= _LONGEST
+    whole = HOST.fullmatch(head) and NAME.fullmatch(name) and len(name) <= _LONGEST
     if not whole or (colon and not _TAG.fullmatch(tag)):
         raise UsageError(f"`{argument}: {text[:_LONGEST]!r}` is no reference to an image", hint=_HINT)
     if not tag and not digest:
