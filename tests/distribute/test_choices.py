@@ -24,7 +24,7 @@ from reprobuild.distribute.text import render_pulled
 from reprobuild.distribute.unbundle import unbundle
 from reprobuild.ecosystems.oci_registry.repository import MANIFEST, OciRepository
 from reprobuild.errors import BuildError, DistributionError, UsageError
-from reprobuild.image.choices.record import ChoiceFile, read_choices
+from reprobuild.image.choices.record import ChoiceFile, encode_choices, read_choices
 from reprobuild.output.directory import read_image
 from reprobuild.store.keyring import keyring
 from reprobuild.store.store import Store
@@ -176,6 +176,23 @@ def test_an_archive_with_other_bytes_is_not_written(out: Path, held: Held, tmp_p
     assert choice.file == ""
     assert file.archive.name in choice.why
     assert not (tmp_path / "there/choices").exists()
+
+
+def test_an_archive_of_no_stated_size_is_not_fetched(out: Path, held: Held, tmp_path: Path) -> None:
+    """A size of 0 means one that is not known: it would not count for the bound of all archives."""
+    file = save_choices(out)
+    (digest,) = send(out, held)["choices"]
+    manifest = json.loads(held.manifests.pop(digest)[1])
+    archive = msgspec.structs.replace(file.saved.archive, size=0)
+    record = encode_choices(msgspec.structs.replace(file.saved, archive=archive))
+    held.blobs[sha256(record)] = record
+    manifest["layers"][0].update(digest=sha256(record), size=len(record))
+    manifest["layers"][1]["size"] = 0
+    content = json.dumps(manifest).encode()
+    held.manifests[sha256(content)] = (MANIFEST, content)
+    (choice,) = bring(held, tmp_path / "there").choices
+    assert (choice.file, choice.why) == ("", "damaged, or made up")
+    assert not (tmp_path / "there/choices" / file.archive.name).exists()
 
 
 def test_archives_beyond_the_bound_are_not_fetched(

@@ -146,6 +146,8 @@ def test_a_layer_that_is_cut_goes_on_where_it_stopped(served: Served, store: Sto
         (with_layer(digest="sha256:../../etc/passwd"), "at `$.layers[0].digest`"),
         (with_layer(digest="sha512:" + "a" * 128), "at `$.layers[0].digest`"),
         (with_layer(size=-1), "of -1 bytes"),
+        (with_layer(size=0), "of 0 bytes"),
+        (changed(config={"mediaType": "x", "digest": CONFIG, "size": 0}), "of 0 bytes"),
         (with_layer(size=1 << 62), f"of {1 << 62} bytes"),
         (with_layer(size="many"), "cannot be read"),
         (changed(config=None), "cannot be read"),
@@ -153,7 +155,7 @@ def test_a_layer_that_is_cut_goes_on_where_it_stopped(served: Served, store: Sto
         (Image(manifest=b"[" * 100_000, kind=OCI), "cannot be read"),
         (Image(manifest=b"\xff", kind=OCI), "cannot be read"),
     ],
-    ids=range(10),
+    ids=range(12),
 )  # fmt: skip
 def test_impossible_manifests_are_refused(image: Image, said: str, served: Served, store: Store) -> None:
     serve(served, image)

@@ -269,8 +269,8 @@ def _descriptors(index: _Index) -> Iterator[_Descriptor]:
 
 
 def _check_descriptor(stated: _Descriptor, reference: Reference, largest: int) -> str:
-    """Return the digest of a descriptor with a plausible size."""
-    if not 0 <= stated.size <= largest:
+    """Return the digest of a descriptor with a plausible size; 0 would mean an unknown one, without a bound."""
+    if not 0 < stated.size <= largest:
         raise FetchError(
             f"{reference} states a part {stated.digest[:80]!r} of {stated.size} bytes", hint=OTHER
         )

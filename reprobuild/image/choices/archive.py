@@ -6,9 +6,9 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reprobuild.errors import BuildError, UsageError
 from reprobuild.image.choices.directory_count import DirectoryCount
@@ -28,6 +28,7 @@ KIND = "application/x-tar+zstd"
 LARGEST = 8 << 30  # bytes of all files; the caches of the largest models have some hundred megabytes
 MOST_FILES = 200_000
 MOST_CHARACTERS = 32 << 20  # of all paths
+_Packed = Annotated[int, Meta(ge=1, le=1 << 62)]  # 0 would mean an unknown size, without a bound
 _HEADERS = 8192  # bytes that a tar needs for a file besides its content, at most
 
 
@@ -39,7 +40,7 @@ class ChoiceArchive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     sha256: Sha256
-    size: Size
+    size: _Packed
     tar: Sha256
     files: Size
     content: Size
