@@ -372,6 +372,16 @@ def test_when_files_were_first_seen(served: Served) -> None:
     seen = FirstSeen(f"{served.url}/mr/binary/{{name}}/{{version}}/binfiles?fileinfo=1", NET)
     assert seen.list_times("tool", "1:1.0-1") == (1701302400, 1701400800)
     assert seen.list_times("tool", "2") == ()
+    many = {
+        str(file): [
+            {"first_seen": f"2023{month:02}{day:02}T0000{file:02}Z"}
+            for month in range(1, 13)
+            for day in range(1, 9)
+        ]
+        for file in range(60)
+    }
+    served.give("/mr/binary/tool/4/binfiles?fileinfo=1", json.dumps({"fileinfo": many}).encode())
+    assert seen.list_times("tool", "4") == tuple(1672531200 + second for second in range(12))
     served.give("/mr/binary/tool/3/binfiles?fileinfo=1", b"oops")
     with pytest.raises(FetchError, match="answered something else") as caught:
         seen.list_times("tool", "3")
@@ -395,3 +405,20 @@ def test_lines_between_paragraphs_cost_no_memory() -> None:
         tracemalloc.stop()
     assert [candidate.version for candidate in index.versions("tool")] == ["1.0-1"]
     assert [candidate.version for candidate in index.versions("other")] == ["2"]
+
+
+def test_few_moments_are_tried_near_the_first_sightings() -> None:
+    """Each one costs requests to every archive."""
+    tried: list[int] = []
+
+    class Empty:
+        answers, silent = True, dict[str, str]()
+
+        def find_offer(self, time: int) -> None:
+            tried.append(time)
+
+    hours = range(0, 10_000 * 3600, 3600)
+    search = Search((WANTED,), mirror(), Empty(), [], now=0, first_seen=lambda name, version: hours[::-1])
+    assert search._search_first_sighting(WANTED, []) is None
+    assert len(tried) == len({*tried}) == 60
+    assert tried[:6] == [0, 6 * 3600, 12 * 3600, 24 * 3600, 48 * 3600, 3600]

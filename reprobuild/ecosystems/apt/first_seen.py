@@ -21,7 +21,8 @@ from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.strings import Key, Line
 
 _LONGEST = 8 << 20  # bytes of an answer
-_MOST = 100
+_MOST = 100  # files, and places of a file, that are read
+_MOST_TIMES = 12  # a version has a file for each architecture, and few of them are built much later
 
 
 class _File(Struct):
@@ -44,7 +45,7 @@ class FirstSeen:
     def list_times(self, name: str, version: str) -> tuple[int, ...]:
         """Return the times when a version's files were first seen.
 
-        They are in seconds since 1970, the earliest first.
+        They are in seconds since 1970, the earliest first, and not more than are worth a search.
 
         Raises:
             FetchError: the service cannot be reached, or its answer is not as documented.
@@ -67,7 +68,7 @@ class FirstSeen:
             for file in files[:_MOST]
             if (time := _parse_time(file.first_seen)) is not None
         }
-        return tuple(sorted(times))
+        return tuple(sorted(times)[:_MOST_TIMES])
 
 
 def _parse_time(text: str) -> int | None:

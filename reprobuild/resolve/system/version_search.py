@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from msgspec import structs
@@ -34,6 +35,7 @@ from reprobuild.snapshot.model import SystemPackage
 T = TypeVar("T")
 # A file is in the pool before an index names it; archives are written a few times a day.
 _SOON = (0, 6 * 3600, 12 * 3600, 24 * 3600, 48 * 3600)
+_MOST_MOMENTS = 60  # that are tried for one version; each costs requests to every archive
 
 
 class Search:
@@ -207,7 +209,8 @@ class Search:
             self._first_seen = None  # tried once, not again for each package
             looked.append(f"the dates of files ({err})")
             return None
-        for time in (sighting + later for sighting in times for later in _SOON):
+        moments = dict.fromkeys(sighting + later for sighting in sorted(times) for later in _SOON)
+        for time in islice(moments, _MOST_MOMENTS):
             sample = self._query_archives(partial(past.find_offer, time))
             if sample and package.version in sample.versions.get(self._place(package), ()):
                 return sample
