@@ -134,7 +134,11 @@ class BuildWheelSource:
 
     def holding(self, requirements: Iterable[Requirement], extra: str = "") -> list[Requirement]:
         """Return the requirements whose markers hold."""
-        return [one for one in requirements if marker_holds(one.marker, self._markers, extra)]
+        return [
+            requirement
+            for requirement in requirements
+            if marker_holds(requirement.marker, self._markers, extra)
+        ]
 
 
 def lock_build_wheels(
@@ -274,7 +278,7 @@ def _choose_wheel(
                 hint=f"name a version in its pyproject.toml, and put a wheel of it into pip's find-links; "
                 f"of a wheel that needs it, take another version: build: {{{project}: {{requires: [...]}}}}",
             )
-    conditions = dict.fromkeys(one for requirement, _ in demands for one in requirement.specifier)
+    conditions = dict.fromkeys(condition for requirement, _ in demands for condition in requirement.specifier)
     if len(conditions) > _MOST_CONDITIONS:
         raise _size_error(
             project, f"the wheels for it have more than {_MOST_CONDITIONS} conditions on {name}"

@@ -144,14 +144,14 @@ def _lock_by_digests(
         places.append((line.url, "its own address", None))
     places += [(item.url, item.index, item) for item in known if item.url != line.url]
     failures, kind = [], "archive-line"
-    for url, place, listed in places[:_MOST_PLACES]:
+    for url, place, indexed in places[:_MOST_PLACES]:
         try:
             file = bring(url, filename)
         except FetchError as err:
             failures.append(f"{place} does not answer ({err})")
             continue
         if not (wrong := _other_hashes(line, file.sha256, hash_file)):
-            item = listed or archive_distribution(line.name, filename, url, file.sha256)
+            item = indexed or archive_distribution(line.name, filename, url, file.sha256)
             return _lock_distribution(line, file, item, f"{filename} from {place}", target)
         kind = "other-hash"
         failures.append(f"{filename} from {place} has the {wrong}, which is none of its hashes")
@@ -162,8 +162,8 @@ def _lock_by_digests(
 def _other_hashes(line: Requirement, sha256: str, hash_file: HashFile) -> str:
     """Describe the hashes of a file that are not those of its line; empty without any."""
     stated = [digest.partition(":") for digest in line.digests or ()]
-    found = [(algorithm, hash_file(sha256, algorithm), value) for algorithm, _, value in stated]
-    wrong = [f"{algorithm} {actual[:12]}" for algorithm, actual, value in found if actual != value]
+    compared = [(algorithm, hash_file(sha256, algorithm), value) for algorithm, _, value in stated]
+    wrong = [f"{algorithm} {actual[:12]}" for algorithm, actual, value in compared if actual != value]
     accepted = (line.sha256,) if line.sha256 else line.hashes or (sha256,)
     return " and ".join([*wrong, f"sha256 {sha256[:12]}"] if sha256 not in accepted else wrong)
 
