@@ -186,7 +186,7 @@ def python(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", ["win32", pytest.param("darwin", marks=pytest.mark.long)])
 def test_capture_has_the_repository_of_linux(
     system: str, run: Run, python: Callable[[str], Path], tmp_path: Path
 ) -> None:

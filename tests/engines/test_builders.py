@@ -50,7 +50,7 @@ def test_the_small_lock_has_what_maintainer_scripts_make(small: Small) -> None:
     "engine",
     [
         pytest.param(None, id="in-use"),
-        pytest.param(("classic",), id="classic"),
+        pytest.param(("classic",), id="classic", marks=pytest.mark.long),
         pytest.param(("own", "--suite", "own"), id="own-suite", marks=pytest.mark.long),
         pytest.param("podman", id="podman", marks=pytest.mark.long),
     ],

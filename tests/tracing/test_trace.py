@@ -14,7 +14,7 @@ from tests.conftest import ROOT, Built, reprobuild
 from tests.determinism.planted import CLEAN_FOLDER, FAULTS, FAULTS_FOLDER
 from tests.tracing.planted import FOLDER, IN_CONTAINERS, OPERATIONS, Planted
 
-QUICK = ("partly_written", "numpy_bypass")
+QUICK = ("numpy_bypass",)
 PARAMETERS = [
     pytest.param(fault, id=fault.name, marks=[] if fault.name in QUICK else [pytest.mark.long])
     for fault in OPERATIONS
