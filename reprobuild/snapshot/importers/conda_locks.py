@@ -155,7 +155,7 @@ def _pixi_packages(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _add_conda(draft: Draft, address: str, md5: str, sha256: str, field: str) -> None:
-    line = address + (f"#{md5}" if md5 else f"#sha256:{sha256}" * bool(sha256))
+    line = address + (f"#sha256:{sha256}" if sha256 else f"#{md5}" * bool(md5))
     if not _EXPLICIT_LINE.fullmatch(line):
         leave_requirement(draft, field, "its address or its hash is not valid")
         return

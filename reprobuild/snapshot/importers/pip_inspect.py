@@ -15,6 +15,7 @@ from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.project_requirements import (
     add_direct,
     add_pinned,
+    hash_fragment,
     leave_requirement,
 )
 from reprobuild.snapshot.importers.source import ImportSource
@@ -81,8 +82,8 @@ def _add_installed(draft: Draft, source: ImportSource, entry: dict[str, Any], fi
             editable=bool(directory.get("editable")),
         )  # fmt: skip
     elif "archive_info" in direct:  # its hash may be missing
-        sha256 = string(table(archive, "hashes"), "sha256") or string(archive, "hash").removeprefix("sha256=")
-        add_direct(draft, name, url + f"#sha256={sha256}" * bool(sha256), field)
+        algorithm, _, value = string(archive, "hash").partition("=")
+        add_direct(draft, name, url + hash_fragment({algorithm: value, **table(archive, "hashes")}), field)
     elif name and version:
         add_pinned(draft, name, version, field)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -28,6 +28,7 @@ LARGEST = 1 << 20  # bytes of a file: the requirements in one need some seconds
 _NOT_VALID = "its name, its version, its address or its marker is not valid"
 _COMMENT = re.compile(r"(?:^|\s)#")
 _MOST = 2000  # requirements: the largest projects name some hundred, and each takes milliseconds
+_HASHES = ("sha256", "sha512", "sha384", "sha224", "sha1", "md5")
 _LONGEST = 1000  # characters of a requirement: `Draft.add` refuses longer ones
 _CAPTURED = {"import.json", "capture.json", "env.txt", "env.nul"}  # files that only a snapshot has
 _PIN, ENVIRONMENT = ".python-version", ".venv/pyvenv.cfg"
@@ -104,6 +105,13 @@ def add_requirement(draft: Draft, row: object, field: str) -> None:
         leave_requirement(draft, field, A_LOGIN)
     else:
         draft.add(REQUIREMENTS, without_home(stated), field)
+
+
+def hash_fragment(hashes: Mapping[str, object]) -> str:
+    """Return the fragment of an address with the hashes of its file, as pip writes it; empty without any."""
+    stated = ((name, hashes.get(name)) for name in _HASHES)
+    pairs = [f"{name}={value}" for name, value in stated if isinstance(value, str) and value]
+    return f"#{'&'.join(pairs)}" * bool(pairs)
 
 
 def add_direct(

@@ -11,7 +11,12 @@ from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.draft import Draft
 from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, add_project_python
+from reprobuild.snapshot.importers.project_requirements import (
+    add_direct,
+    add_pinned,
+    add_project_python,
+    hash_fragment,
+)
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml
 
@@ -71,8 +76,7 @@ def _add_package(draft: Draft, source: ImportSource, package: Package) -> None:
         address = f"{package.vcs.type}+{package.vcs.url}@{package.vcs.commit_id}"
         add_direct(draft, package.name, address, field, marker=marker)
     elif package.archive and package.archive.url:
-        sha256 = package.archive.hashes.get("sha256", "")
-        address = package.archive.url + f"#sha256={sha256}" * bool(sha256)
+        address = package.archive.url + hash_fragment(package.archive.hashes)
         add_direct(draft, package.name, address, field, marker=marker)
     elif package.directory:
         add_directory(

@@ -110,14 +110,38 @@ def test_a_report_of_pip_gives_the_lines_of_its_freeze(tmp_path: Path) -> None:
     assert json.loads(report.stdout)["environment"]["platform_machine"] == (python.machine or "x86_64")
 
 
-@pytest.mark.parametrize("archive", [{}, {"hash": "sha256=" + "a" * 64}])
-def test_an_archive_of_a_report_is_no_version_of_an_index(archive: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("archive", "sha256", "digests"),
+    [
+        ({}, None, ()),
+        ({"hash": f"sha256={'a' * 64}"}, "a" * 64, ()),
+        ({"hash": f"md5={'b' * 32}"}, None, (f"md5:{'b' * 32}",)),
+        (
+            {"hash": f"sha256={'a' * 64}", "hashes": {"sha256": "a" * 64, "sha512": "c" * 128, "odd": "d"}},
+            "a" * 64,
+            (f"sha512:{'c' * 128}",),
+        ),
+    ],
+)
+def test_an_archive_of_a_report_is_no_version_of_an_index(
+    archive: dict[str, object], sha256: str | None, digests: tuple[str, ...], tmp_path: Path
+) -> None:
     url = "https://files.example/six-1.17.0-py2.py3-none-any.whl"
     metadata = {"name": "six", "version": "1.17.0"}
     installed = [{"metadata": metadata, "direct_url": {"url": url, "archive_info": archive}}]
     (tmp_path / "pip-inspect.json").write_text(json.dumps({"version": "1", "installed": installed}))
     line = lines(tmp_path / "pip-inspect.json")["six"]
-    assert (line.kind, (line.url or "").partition("#")[0]) == ("archive", url)
+    assert (line.kind, line.url, line.sha256, line.digests or ()) == ("archive", url, sha256, digests)
+
+
+def test_an_archive_of_a_pylock_keeps_its_hashes(tmp_path: Path) -> None:
+    url = "https://files.example/six-1.17.0-py2.py3-none-any.whl"
+    (tmp_path / "pylock.toml").write_text(
+        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "six"\nversion = "1.17.0"\n[packages.archive]\n'
+        f'url = "{url}"\nhashes = {{ sha512 = "{"c" * 128}", md5 = "{"b" * 32}" }}\n'
+    )
+    line = lines(tmp_path / "pylock.toml")["six"]
+    assert (line.url, line.digests) == (url, (f"md5:{'b' * 32}", f"sha512:{'c' * 128}"))
 
 
 def test_a_snapshot_in_an_archive_is_that_snapshot(tmp_path: Path) -> None:
