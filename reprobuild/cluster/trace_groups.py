@@ -208,11 +208,13 @@ def _sort_variants(folder: Path, platform: str, nodes: Sequence[str]) -> _Side:
     """Compare the nodes of one platform; those with the commonest records come first."""
     unreadable: dict[str, MissingNode] = {}
     variants: list[_Variant] = []
-    others = _assign_nodes(variants, _read_logs(folder, nodes, unreadable))
+    others = [answer.nodes[0] for answer in _assign_nodes(variants, _read_logs(folder, nodes, unreadable))]
     if others:  # the first nodes may all differ, and a majority may come after them
         commonest = _find_commonest(_read_logs(folder, nodes, unreadable))
         variants = [variant._replace(nodes=[]) for variant in commonest if len(variant.nodes) > 1]
-        others = _assign_nodes(variants, _read_logs(folder, nodes, unreadable))
+        others = [
+            answer.nodes[0] for answer in _assign_nodes(variants, _read_logs(folder, nodes, unreadable))
+        ]
     variants.sort(key=lambda variant: -len(variant.nodes))
     return _Side(platform, tuple(variants), tuple(others), tuple(unreadable.values()))
 
@@ -230,17 +232,15 @@ def _read_logs(folder: Path, nodes: Sequence[str], unreadable: dict[str, Missing
         yield _Variant(logs, document.steps, [node])
 
 
-def _assign_nodes(variants: list[_Variant], answers: Iterable[_Variant]) -> list[str]:
-    """Add each node to the variant with its records, or as a new variant; return the nodes beyond the eighth."""
-    others = []
+def _assign_nodes(variants: list[_Variant], answers: Iterable[_Variant]) -> Iterator[_Variant]:
+    """Add each node to the variant with its records, or as a new variant; yield those that are a ninth variant."""
     for answer in answers:
-        if variant := _find_same(variants, answer):
+        if variant := next((variant for variant in variants if _is_same(variant, answer.logs)), None):
             variant.nodes.extend(answer.nodes)
         elif len(variants) < _MOST_VARIANTS:
             variants.append(answer)
         else:
-            others.extend(answer.nodes)
-    return others
+            yield answer
 
 
 def _find_commonest(answers: Iterable[_Variant]) -> list[_Variant]:
@@ -249,20 +249,11 @@ def _find_commonest(answers: Iterable[_Variant]) -> list[_Variant]:
     A node with other records than all eight cancels one node of each (Misra and Gries 1982).
     """
     variants: list[_Variant] = []
-    for answer in answers:
-        if variant := _find_same(variants, answer):
-            variant.nodes.extend(answer.nodes)
-        elif len(variants) < _MOST_VARIANTS:
-            variants.append(answer)
-        else:
-            for known in variants:
-                known.nodes.pop()
-            variants = [known for known in variants if known.nodes]
+    for _ in _assign_nodes(variants, answers):
+        for variant in variants:
+            variant.nodes.pop()
+        variants[:] = [variant for variant in variants if variant.nodes]
     return variants
-
-
-def _find_same(variants: Sequence[_Variant], answer: _Variant) -> _Variant | None:
-    return next((variant for variant in variants if _is_same(variant, answer.logs)), None)
 
 
 def _is_same(variant: _Variant, logs: Mapping[str, ProcessLog]) -> bool:
