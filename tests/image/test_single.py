@@ -134,7 +134,7 @@ def test_one_image_one_file(
     first = written(layout, squashfs, [kind])
     assert written(layout, squashfs, [kind]) == first
 
-    other = relayered(tmp_path / "another directory" / "layout")
+    other = relayered(tmp_path / "another directory" / "image")
     env = {
         **squashfs,
         "TZ": "Pacific/Kiritimati",
