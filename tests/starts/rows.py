@@ -24,6 +24,7 @@ from reprobuild.doctor import host
 from reprobuild.ecosystems.apt import apt_config
 from reprobuild.ecosystems.conda import linking
 from reprobuild.ecosystems.git.repository import GitRepository
+from reprobuild.ecosystems.git.restore.remote_bounds import RemoteAllowance
 from reprobuild.ecosystems.git.restore.restore import _Restored
 from reprobuild.ecosystems.git.restore.room import RestoreAllowance
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
@@ -127,7 +128,7 @@ def restored(scene: Scene) -> object:
         index="", worktree="", bundle=None, diff=Diff(file=None, start=""),
         unmerged=(), flags={}, settings={}, attributes="", shallow=(), left_out=(), parent=None, path="",
     )  # fmt: skip
-    restored = _Restored(one, folder, folder, scene.env, RestoreAllowance())
+    restored = _Restored(one, folder, folder, scene.env, RestoreAllowance(), RemoteAllowance())
     restored._init()
     return restored.git("status", purpose="test")
 
