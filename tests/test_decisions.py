@@ -473,10 +473,11 @@ def test_a_site_names_the_addresses_of_services_in_a_file(tmp_path: Path) -> Non
         ("torch: https://a.test/\n", "there is no service named 'torch'", "the services are: "),
         ("torch-indx: https://a.test/\n", "there is no service named 'torch-indx'", "did you mean `torch-index`?"),
         ("docker-hub: https://[x\n", "the address of the service docker-hub is not valid: Invalid", "write it as "),
-        ("docker-hub: 3\n", "Expected `str`, got `int`", "write one `NAME: URL` in each line; "),
-        ("- docker-hub\n", "Expected `object`, got `array`", "`reprobuild doctor` lists the names"),
-        ("a: [", "is not YAML: ", "write one `NAME: URL` in each line; `reprobuild doctor` lists the names"),
-        ("\x00", "is not YAML: ", "write one `NAME: URL` in each line; "),
+        ("docker-hub: 3\n", "Expected `str`, got `int`", "write one `NAME: URL` in each line, "),
+        ("- docker-hub\n", "Expected `object`, got `array`", "as in `conda-channels: https://mirror.example/conda/{name}`"),
+        ("a: [", "is not YAML: ",
+         "write one `NAME: URL` in each line, as in `conda-channels: https://mirror.example/conda/{name}`"),
+        ("\x00", "is not YAML: ", "write one `NAME: URL` in each line, "),
         ("#" * 70_000, "cannot be read: it has more than 65536 bytes", "ask those who maintain this machine"),
     ],
 )  # fmt: skip
@@ -508,6 +509,8 @@ def test_commands_use_the_file_of_services(tmp_path: Path) -> None:
     seen = {row["name"]: row["seen"] for row in json.loads(shown)["findings"]}
     assert seen["service docker-hub"].startswith("http://127.0.0.1:9/")
     assert seen["service keyserver"].startswith("http://127.0.0.1:7/")
+    path.write_text("conda-channels: https://mirror.example/conda/{name}\n")  # as the hint has it
+    assert reprobuild("doctor", "--offline", env=env).returncode in (0, 6)
     path.write_text("other: x\n")
     for words in (
         ("doctor",),

@@ -23,7 +23,7 @@ from reprobuild.infra.untrusted.yaml_documents import load_yaml
 
 SITE_FILE = "REPROBUILD_SERVICES"  # the file with the addresses of a site
 _LARGEST = 1 << 16  # bytes of that file
-_FORM = "write one `NAME: URL` in each line; `reprobuild doctor` lists the names"
+_FORM = "write one `NAME: URL` in each line, as in `conda-channels: https://mirror.example/conda/{name}`"
 
 
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
