@@ -76,7 +76,7 @@ def open_launchers(
 ) -> Iterator[Launchers]:
     """Load the image wherever it is to be started, and give all ways with a chosen seed."""
     name, layout = built.image.reference, built.out / "image"
-    digests = (built.image.config, built.image.manifest)
+    digests = built.image.digests
     # `podman run`, unlike `create`, wants the logins of a client of Docker whose directory has none.
     podman_env = {key: value for key, value in podman_env.items() if key != "DOCKER_CONFIG"}
     with contextlib.ExitStack() as stack:

@@ -30,9 +30,8 @@ DECISIONS = EXAMPLE / "reprobuild.yaml"
 @pytest.fixture(scope="module")
 def loaded(built_example: Built) -> Built:
     """The example, whose image Docker has."""
-    layout = read_layout(built_example.out / "image")
-    digests = layout.config_digest, layout.manifest
-    docker.load(layout.folder, built_example.image.reference, digests, os.environ)
+    image = built_example.image
+    docker.load(built_example.out / "image", image.reference, image.digests, os.environ)
     return built_example
 
 

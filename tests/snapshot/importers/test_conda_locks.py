@@ -23,6 +23,7 @@ CHANNEL = "https://conda.example.org/main"
 INDEX = f"https://files.example.org/packages/aa/bb/{'0' * 60}"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 MD5 = hashlib.md5(b"x").hexdigest()
+SHA256 = hashlib.sha256(b"x").hexdigest()
 
 
 def imported(path: Path) -> tuple[ImportFacts, Snapshot]:
@@ -110,7 +111,7 @@ from conda_lock.lockfile.v1.models import HashModel, LockMeta
 from conda_lock.lockfile.v2prelim.models import LockedDependency, Lockfile
 
 def entry(name, version, manager, url, category="main", platform="linux-64"):
-    sums = HashModel(md5="{MD5}" if manager == "conda" else None, sha256="{"b" * 64}")
+    sums = HashModel(md5="{MD5}" if manager == "conda" else None, sha256="{SHA256}")
     return LockedDependency(name=name, version=version, manager=manager, platform=platform, url=url, hash=sums,
                             dependencies={{}}, categories={{category}})
 
@@ -130,11 +131,11 @@ def test_a_lock_that_conda_lock_writes(tmp_path: Path) -> None:
     (tmp_path / "write.py").write_text(WRITE)
     Tools(tmp_path).run("conda-lock", "python", "write.py", cwd=tmp_path)
     facts, snapshot = imported(tmp_path / "conda-lock.yml")
-    assert [(package.name, package.version, package.md5) for package in snapshot.conda] == [
-        ("python", "3.11.7", MD5)
+    assert [(package.name, package.version, package.sha256) for package in snapshot.conda] == [
+        ("python", "3.11.7", SHA256)
     ]
     assert [(line.name, line.version, line.hashes) for line in snapshot.requirements] == [
-        ("click", "8.1.7", ("b" * 64,))
+        ("click", "8.1.7", (SHA256,))
     ]
     assert "it belongs to another category than main" in unused(facts).values()
     assert unused(facts)["metadata"] == "how the lock was made"
