@@ -11,7 +11,8 @@ from reprobuild.cli import common, documents
 from reprobuild.errors import FetchError
 from reprobuild.infra.shell_words import as_path
 from reprobuild.report.store import render_gc_result, render_store_check
-from reprobuild.store import gc as collect
+from reprobuild.store.check import check as check_store
+from reprobuild.store.gc import collect
 from reprobuild.store.sharing import join as join_with
 from reprobuild.store.sharing import share as share_with
 
@@ -43,7 +44,7 @@ def gc(locks: tuple[Path, ...], dry_run: bool, empty: bool, store: Path | None, 
     """
     context = common.make_context(store)
     context.say("looking which files some lock needs")
-    result = collect.collect(context.store, locks, dry_run=dry_run, empty=empty)
+    result = collect(context.store, locks, dry_run=dry_run, empty=empty)
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:
@@ -107,7 +108,7 @@ def check(store: Path | None, as_json: bool) -> int:
     """
     context = common.make_context(store)
     context.say("reading every file of the store")
-    result = collect.check(context.store, context.progress)
+    result = check_store(context.store, context.progress)
     if as_json:
         documents.print_json(msgspec.to_builtins(result))
     else:

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Sequence
 
 from reprobuild.report.units import format_bytes
-from reprobuild.store.gc import Amount, GcResult, StoreCheck
+from reprobuild.store.check import StoreCheck
+from reprobuild.store.gc import Amount, GcResult
 
 
 def render_gc_result(result: GcResult, command: Sequence[str] = ()) -> str:

@@ -1,18 +1,12 @@
-"""Garbage collection and verification of a store.
-
-Files that no lock needs are removed, and damaged files are found.
-"""
+"""Garbage collection of a store: it removes the files that no lock needs."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
 import re
-import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,10 +16,9 @@ from reprobuild.infra.directory_fd import remove
 from reprobuild.infra.flock import machine_name
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.file import read_lock
-from reprobuild.store.blob_hash import hash_open, is_still
+from reprobuild.store.entries import UnreadFile, list_directory, require_store, stat_files
 from reprobuild.store.rootfs_key import root_key
 from reprobuild.store.roots import (
-    FOLDER,
     GcRoot,
     read_contents,
     read_records,
@@ -38,7 +31,6 @@ from reprobuild.store.store import LARGEST_MEMORY, Store
 
 # Without locks in the file system, files written or used in this time are kept: it is longer than any build.
 YOUNG = 3 * 24 * 3600.0
-WORKERS = 4
 _HASH = re.compile(rb"[0-9a-f]{64}")
 # The names of unfinished files, with the machine that owns them.
 _WORK = re.compile(r"([0-9a-f]{12})\..+")
@@ -56,16 +48,6 @@ class Amount(Struct, frozen=True, kw_only=True):
     freed: int = 0
 
 
-class UnreadLock(Struct, frozen=True, kw_only=True):
-    """A lock that cannot be read, and the reason.
-
-    Its record is kept.
-    """
-
-    path: str
-    reason: str
-
-
 class GcResult(Struct, frozen=True, kw_only=True):
     """The result of a garbage collection.
 
@@ -81,31 +63,7 @@ class GcResult(Struct, frozen=True, kw_only=True):
     kept: Amount
     removed: Amount
     young: Amount
-    unread: tuple[UnreadLock, ...] = ()
-
-
-class Damaged(Struct, frozen=True, kw_only=True):
-    """A blob that does not match its hash.
-
-    It has the names in the locks. `aside` is its new path, empty if it was removed.
-    """
-
-    sha256: str
-    size: int
-    names: tuple[str, ...]
-    aside: str = ""
-
-
-class StoreCheck(Struct, frozen=True, kw_only=True):
-    """The result of a check of every blob.
-
-    `unreadable` are those with an unknown state, left in place.
-    """
-
-    files: int
-    bytes: int
-    damaged: tuple[Damaged, ...]
-    unreadable: tuple[UnreadLock, ...] = ()
+    unread: tuple[UnreadFile, ...] = ()
 
 
 class _Needs(Struct, frozen=True, kw_only=True):
@@ -134,7 +92,7 @@ def collect(
         LockError: one of `also` is not a lock.
     """
     locks = {path: read_lock(path) for path in also}
-    _require_store(store)
+    require_store(store)
     if dry_run:
         extra = [record_of(lock, path, {}) for path, lock in locks.items()]
         return _collect(store, extra, sure=True, dry_run=True, empty=empty)
@@ -144,20 +102,11 @@ def collect(
         return _collect(store, [], sure=sure and not _has_other_machine(store), dry_run=False, empty=empty)
 
 
-def _require_store(store: Store) -> None:
-    """Refuse a directory without signs of a store.
-
-    Other directories have a `tmp`, too.
-    """
-    if not any((store.root / name).is_dir() for name in ("blobs", FOLDER)):
-        raise UsageError(f"there is no store at {store.root}", hint="name another one with `--store`")
-
-
 def _collect(store: Store, extra: Sequence[GcRoot], *, sure: bool, dry_run: bool, empty: bool) -> GcResult:
     known = [(place, record, read_contents(record)) for place, record in read_records(store)]
     orphans = [(place, str(recorded_lock_path(record))) for place, record, now in known if now.record is None]
     unread = [
-        UnreadLock(path=str(recorded_lock_path(record)), reason=now.unread)
+        UnreadFile(path=str(recorded_lock_path(record)), reason=now.unread)
         for _, record, now in known
         if now.unread
     ]
@@ -203,7 +152,7 @@ def _has_other_machine(store: Store) -> bool:
 
 def _list_own_entries(folder: Path, form: re.Pattern[str]) -> list[tuple[Path, str]]:
     """Return entries with names of our own form, each with its machine."""
-    return [(path, match[1]) for path in _list_directory(folder) if (match := form.fullmatch(path.name))]
+    return [(path, match[1]) for path in list_directory(folder) if (match := form.fullmatch(path.name))]
 
 
 def _find_needs(records: Sequence[GcRoot], store: Store) -> _Needs:
@@ -230,52 +179,25 @@ def _list_removable(store: Store, needs: _Needs) -> Iterator[tuple[Path, bool]]:
         yield path, False
     for path, _ in _list_own_entries(store.root / "partial", _PART):
         yield path, path.name.partition(".")[0] in needs.blobs
-    for path in _list_directory(store.root / "roots"):
+    for path in list_directory(store.root / "roots"):
         yield path, path.name.partition(".")[0] in needs.blobs
-    for path in _list_directory(store.root / "made"):
+    for path in list_directory(store.root / "made"):
         yield path, path.name in needs.made
-    for path in _list_directory(store.root / "making"):  # of killed processes: no other process is here
+    for path in list_directory(store.root / "making"):  # of killed processes: no other process is here
         yield path, False
-    for folder in _list_directory(store.root / "blobs"):
-        for path in _list_directory(folder) if folder.is_dir() and not folder.is_symlink() else [folder]:
+    for folder in list_directory(store.root / "blobs"):
+        for path in list_directory(folder) if folder.is_dir() and not folder.is_symlink() else [folder]:
             yield path, path.name in needs.blobs
-
-
-def _list_directory(folder: Path) -> list[Path]:
-    with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
-        return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
-    return []
 
 
 def _amount(paths: Sequence[Path]) -> Amount:
     files = size = freed = 0
     for path in paths:
-        for facts in _files(path):
+        for facts in stat_files(path):
             files += 1
             size += facts.st_size
             freed += facts.st_size if facts.st_nlink == 1 else 0
     return Amount(files=files, bytes=size, freed=freed)
-
-
-def _files(path: Path) -> Iterator[os.stat_result]:
-    """Yield the stat of each file at a path, recursively.
-
-    Files that were removed in the meantime are left out.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        facts = path.lstat()
-        if not stat.S_ISDIR(facts.st_mode):
-            yield facts
-            return
-    folders = [str(path)]
-    while folders:
-        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    elif entry.is_file(follow_symlinks=False):
-                        yield entry.stat(follow_symlinks=False)
 
 
 def _age(path: Path) -> float:
@@ -284,66 +206,3 @@ def _age(path: Path) -> float:
     except FileNotFoundError:
         return math.inf
     return time.time() - max(facts.st_mtime, facts.st_ctime)
-
-
-def check(store: Store, progress: Callable[[int, int], None] = lambda *_: None) -> StoreCheck:
-    """Verify every blob; remove damaged ones for a new fetch.
-
-    A blob without an address is moved to `damaged/` instead: some of it may be worth saving. A blob that cannot be read
-    now may be intact, and stays.
-
-    Args:
-        progress: called with (bytes so far, bytes in all).
-
-    Raises:
-        UsageError: this is not a store.
-        FetchError: a link is at the path of one of its directories.
-    """
-    _require_store(store)
-    store.refuse_links()
-    blobs = [path for folder in _list_directory(store.root / "blobs") for path in _list_directory(folder)]
-    sizes = [sum(facts.st_size for facts in _files(path)) for path in blobs]
-    total, done, files = sum(sizes), 0, 0
-    records = [record for _, record in read_records(store)]
-    damaged, unreadable = [], []
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for path, size, state in zip(blobs, sizes, pool.map(_state, blobs), strict=True):
-            files += state is not None
-            if state is False:
-                damaged.append(_set_aside(path, store, records))
-            elif isinstance(state, str):
-                unreadable.append(UnreadLock(path=str(path), reason=state))
-            done += size
-            progress(done, total)
-    return StoreCheck(files=files, bytes=total, damaged=tuple(damaged), unreadable=tuple(unreadable))
-
-
-def _state(path: Path) -> bool | str | None:
-    """Return whether a blob matches its hash.
-
-    Return the reason if it cannot be read, and None if it was removed in the meantime.
-    """
-    try:
-        facts = path.lstat()
-        if not stat.S_ISREG(facts.st_mode):
-            return False
-        digest, facts = hash_open(path)
-        while digest != path.name and not is_still(path, facts):  # another process replaced it
-            digest, facts = hash_open(path)
-    except FileNotFoundError:
-        return None
-    except OSError as err:
-        return err.strerror or str(err)
-    return digest == path.name
-
-
-def _set_aside(path: Path, store: Store, records: Sequence[GcRoot]) -> Damaged:
-    naming = [(record, record.files[path.name]) for record in records if path.name in record.files]
-    names = tuple(f"{named.name} of {recorded_lock_path(record)}" for record, named in naming)
-    size, aside = path.lstat().st_size, ""
-    if any(named.here for _, named in naming) and not path.is_symlink():
-        (store.root / "damaged").mkdir(exist_ok=True)
-        aside = str(path.replace(store.root / "damaged" / path.name))
-    else:
-        remove(path)
-    return Damaged(sha256=path.name, size=size, names=names, aside=aside)

@@ -18,7 +18,8 @@ from reprobuild.errors import FetchError, UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.system import Artefact
 from reprobuild.store.blob_hash import hash_open
-from reprobuild.store.gc import check, collect
+from reprobuild.store.check import check
+from reprobuild.store.gc import collect
 from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store
 from reprobuild_portable.hashing import hash_file
@@ -76,14 +77,14 @@ def test_check_names_what_is_damaged_and_the_next_fetch_brings_it(made: Made, tm
 # A disk that fails once cannot be had: what the reading of one file raises is put in its place.
 FAILING = """
 import errno, sys
-from reprobuild.store import gc as collect
+from reprobuild.store import check
 from reprobuild.cli.main import main
-real, lost = collect.hash_open, sys.argv.pop(1)
+real, lost = check.hash_open, sys.argv.pop(1)
 def read(path):
     if path.name == lost:
         raise OSError(errno.EIO, "Input/output error", str(path))
     return real(path)
-collect.hash_open = read
+check.hash_open = read
 main()
 """
 
@@ -135,7 +136,7 @@ def test_a_good_file_that_took_the_place_of_a_damaged_one_stays(
             (tmp_path / "new").replace(blob)
         return found
 
-    for module in ("reprobuild.store.store", "reprobuild.store.gc"):
+    for module in ("reprobuild.store.store", "reprobuild.store.check"):
         monkeypatch.setattr(f"{module}.hash_open", hash_slowly)
     for use in (lambda: Store(made.store.root).verified(sha256, "x"), lambda: check(made.store)):
         (tmp_path / "bad").write_bytes(b"bad")

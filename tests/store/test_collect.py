@@ -17,7 +17,8 @@ from reprobuild.infra.flock import machine_name
 from reprobuild.lock.file import write_lock
 from reprobuild.report.store import render_gc_result, render_store_check
 from reprobuild.store import directory
-from reprobuild.store.gc import Amount, Damaged, GcResult, StoreCheck, check, collect
+from reprobuild.store.check import Damaged, StoreCheck, check
+from reprobuild.store.gc import Amount, GcResult, collect
 from reprobuild.store.rootfs_key import root_key
 from reprobuild.store.roots import record_lock
 from reprobuild.store.store import Store, Used

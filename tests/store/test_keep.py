@@ -17,7 +17,8 @@ from reprobuild.lock import file as lock_file
 from reprobuild.lock.file import write_lock
 from reprobuild.report.store import render_gc_result
 from reprobuild.store import roots
-from reprobuild.store.gc import UnreadLock, collect
+from reprobuild.store.entries import UnreadFile
+from reprobuild.store.gc import collect
 from reprobuild.store.roots import gc_root, read_records, record_lock, recorded_lock_path
 from reprobuild.store.store import Store
 from tests.conftest import reprobuild
@@ -115,7 +116,7 @@ def test_a_lock_on_a_disk_that_fails_counts_as_it_was(
     record_lock(lock, path, made.store)
     monkeypatch.setattr(lock_file, "read_plain", fail)
     found = collect(made.store)
-    assert found.unread == (UnreadLock(path=str(path), reason=f"cannot be read: {os.strerror(errno.EIO)}"),)
+    assert found.unread == (UnreadFile(path=str(path), reason=f"cannot be read: {os.strerror(errno.EIO)}"),)
     assert made.store.has(lock.wheels[0].file.sha256)
 
 
@@ -133,7 +134,7 @@ def test_a_file_of_the_kernel_is_not_read(
     monkeypatch.setattr(roots, "read_lock", read.append)
     found = collect(made.store)
     assert read == []
-    assert found.unread == (UnreadLock(path=str(path), reason="is not a lock: it is empty"),)
+    assert found.unread == (UnreadFile(path=str(path), reason="is not a lock: it is empty"),)
     assert made.store.has(lock.wheels[0].file.sha256)
 
 
