@@ -16,7 +16,7 @@ from reprobuild.errors import LockError
 from reprobuild.image.model import Image
 from reprobuild.output.directory import summary_document
 from reprobuild.report.determinism import earlier_verdict_lines, verdict_lines
-from reprobuild.report.html.summary import summarise_remarks
+from reprobuild.report.html.remarks import summarise_remarks
 from reprobuild.report.text import (
     describe_resolution,
     render_resolutions,

@@ -21,7 +21,7 @@ from reprobuild.cluster.collectives_judge import CollectiveResult, judge_collect
 from reprobuild.cluster.rank_log import LARGEST, MOST_NAMES, MOST_RANKS
 from reprobuild.cluster.report import render_nodes
 from reprobuild.cluster.text import render_cluster
-from reprobuild.report.html.summary import answer_same_results
+from reprobuild.report.html.answers import answer_same_results
 from reprobuild.verify.verdict import Determinism, Verdict
 from reprobuild_runtime.probes import between
 from tests.cluster.planted import DOWNWARD

@@ -12,8 +12,8 @@ from reprobuild.context import RunContext
 from reprobuild.image.model import Image
 from reprobuild.infra.http.client import Net
 from reprobuild.output.directory import remember_built
+from reprobuild.report.html.answers import answer_same_results
 from reprobuild.report.html.page import render_html
-from reprobuild.report.html.summary import answer_same_results
 from reprobuild.store.store import Store
 from reprobuild.verify.verdict import Determinism
 from tests.cluster.samples import certificate, changed, gathered, on, write

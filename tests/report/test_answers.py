@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.report.html.answers import answer_same_environment, answer_same_results
 from reprobuild.report.html.cluster import Nodes, OutlierRow
-from reprobuild.report.html.summary import answer_same_environment, answer_same_results, summarise_remarks
+from reprobuild.report.html.remarks import summarise_remarks
 from reprobuild.verify.verdict import Against, Determinism, Deviation, RoundTripDifference, WorkComparison
 from reprobuild.verify.workload.conditions import WorkRecord
 from tests.report.samples import full_lock, full_verdict

@@ -12,9 +12,9 @@ import pytest
 import reprobuild_runtime
 from reprobuild.lock.model import Lock, Workload
 from reprobuild.report.determinism import verdict_lines
+from reprobuild.report.html.answers import answer_same_results
 from reprobuild.report.html.page import render_html
-from reprobuild.report.html.probes import ARRAYS_LEGEND, LEGEND
-from reprobuild.report.html.summary import answer_same_results, describe_coverage
+from reprobuild.report.html.probes import ARRAYS_LEGEND, LEGEND, describe_coverage
 from reprobuild.verify.certificate.compare import compare_against
 from reprobuild.verify.certificate.read import Certificate, read_verdict
 from reprobuild.verify.check import CheckRequest, select_work, verify_image

@@ -14,7 +14,7 @@ from reprobuild.lock.model import Lock
 from reprobuild.report.drift_trace import trace_rows
 from reprobuild.report.html.components import Section
 from reprobuild.report.html.matrix import Matrix, compare_certificates
-from reprobuild.report.html.summary import NEVER, Note
+from reprobuild.report.html.remarks import NEVER, Note
 from reprobuild.verify.determinism.summary import describe_work_bound
 from reprobuild.verify.verdict import Against, Deviation, Verdict, WorkComparison
 from reprobuild.verify.workload.conditions import Mount

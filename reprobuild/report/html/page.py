@@ -17,6 +17,7 @@ from reprobuild.image.model import Image
 from reprobuild.infra.templates import Templates, html_templates
 from reprobuild.lock.model import Lock
 from reprobuild.report.html import certificate, environment
+from reprobuild.report.html.answers import answer_same_environment, answer_same_results
 from reprobuild.report.html.build import UNKNOWN_BUILD, BuildFacts, view_build
 from reprobuild.report.html.cite import view_citation
 from reprobuild.report.html.cluster import Nodes
@@ -27,15 +28,10 @@ from reprobuild.report.html.nodes import view_nodes
 from reprobuild.report.html.packages import view_packages
 from reprobuild.report.html.plot import MODES, SEEN
 from reprobuild.report.html.probes import view_probes
+from reprobuild.report.html.remarks import Note, summarise_remarks
 from reprobuild.report.html.requirements import view_requirements
 from reprobuild.report.html.run import view_run_box
 from reprobuild.report.html.sizes import view_sizes
-from reprobuild.report.html.summary import (
-    Note,
-    answer_same_environment,
-    answer_same_results,
-    summarise_remarks,
-)
 from reprobuild.report.html.title import view_title
 from reprobuild.report.units import format_bytes
 from reprobuild.verify.verdict import Verdict

@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from reprobuild.report.html.components import BRIEF, Section, format_count
 from reprobuild.report.html.plot import MODES, SEEN, Picture, plot_probes
-from reprobuild.report.html.summary import describe_coverage
 from reprobuild.verify.determinism.document import flatten_fingerprint
-from reprobuild.verify.determinism.summary import applicable_controls
+from reprobuild.verify.determinism.summary import applicable_controls, describe_probes
 from reprobuild.verify.verdict import Collectives, ControlVerdict, Mode, ProbeVerdict, Smoke, Verdict
 
 _DEVICES = {"cpu": "CPU", "cuda": "GPU"}
@@ -196,3 +195,16 @@ def _describe_mode(mode: Mode) -> tuple[str, str]:
     if mode.verdict == "DRIFT":
         return SEEN[mode.verdict], f"{runs}: {mode.distinct} different results"
     return SEEN[mode.verdict], mode.why
+
+
+def describe_coverage(smoke: Smoke) -> str:
+    """Describe the determinism tests of one device in a sentence."""
+    if not smoke.probes:
+        return "No probe answered."
+    least = min(
+        (mode.runs for probe in smoke.probes if (mode := probe.modes.get("strict")) and mode.runs), default=0
+    )
+    same = sum(probe.verdict == "identical" for probe in smoke.probes)
+    again = f", each in {least} runs or more and again in a second container" if least else ""
+    how = f" ({describe_probes(smoke)})" if smoke.libraries else " in strict mode"
+    return f"{same} of {format_count(len(smoke.probes), 'probe')} gave the same bytes{how}{again}."
