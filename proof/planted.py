@@ -70,7 +70,7 @@ def _once(script: Script, image: Image, engine: Engine) -> dict[str, str]:
     folder = FAULTS_FOLDER if script in FAULTS else CLEAN_FOLDER
     conditions = Conditions(volumes=((str(folder), "/scripts"),), read_only=frozenset({"/scripts"}))
     work = msgspec.structs.replace(work_of(script), conditions=conditions)
-    return verdicts(compare_work(work, SEED, image.reference, engine, os.environ))
+    return verdicts(compare_work(work, SEED, image.reference, engine, os.environ).comparisons)
 
 
 def judged(script: Script, seen: Sequence[dict[str, str]]) -> dict[str, Any]:

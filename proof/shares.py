@@ -33,7 +33,7 @@ def check(rate: int, runs: int) -> str:
     """Return the verdict of one check of a script that drifts in one of `rate` runs."""
     work = work_of_options(_PROGRAM.format(rate=rate), ("{out}/number",), (), (), runs=runs)
     assert work
-    (answer,) = compare_work(work, 7, "", PlainEngine(), os.environ)
+    (answer,) = compare_work(work, 7, "", PlainEngine(), os.environ).comparisons
     return answer.verdict
 
 

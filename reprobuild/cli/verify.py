@@ -16,7 +16,7 @@ from reprobuild.pipeline.verify_options import VerifyOptions, select_parts
 from reprobuild.pipeline.work_conditions import conditions
 from reprobuild.run.options import AUTO, CHOICE_MODES, RunOptions
 from reprobuild.verify.verdict import PARTS, Part
-from reprobuild.verify.workload.conditions import MOST_RUNS, RUNS
+from reprobuild.verify.workload.conditions import BUDGET_RUNS, BUDGET_SECONDS, MOST_RUNS
 from reprobuild.verify.workload.disturbances import ALL, DISTURBANCES, select_disturbances
 from reprobuild.verify.workload.work import work_of_options
 
@@ -82,8 +82,9 @@ def _refuse_unquoted(words: list[str]) -> None:
     help="Allow values of this key to differ; in a text, the number after it, or each # in it.",
 )  # fmt: skip
 @click.option(
-    "--runs", type=click.IntRange(2, MOST_RUNS), default=RUNS, show_default=True, metavar="N",
-    help="Number of containers that run the workload.",
+    "--runs", type=click.IntRange(2, MOST_RUNS), metavar="N",
+    help="Number of containers that run the workload. "
+    f"[default: 2, and more in the first {BUDGET_SECONDS:g} s, at most {BUDGET_RUNS}]",
 )  # fmt: skip
 @click.option(
     "--disturb", "disturbances", type=click.Choice((ALL, *DISTURBANCES)), multiple=True,
@@ -147,8 +148,8 @@ def command(
     cpu_only: bool, no_controls: bool, no_probes: bool, store: Path | None, as_json: bool, work: str | None,
     artefacts: tuple[str, ...], distinct: tuple[str, ...], ignored: tuple[str, ...], probes: tuple[str, ...],
     seed: int | None, variables: tuple[str, ...], hidden: tuple[str, ...], volumes: tuple[str, ...], workdir: str,
-    shm_size: str | None, runs: int, parts: tuple[Part, ...], choices: str, resume: int | None, resume_command: str,
-    trace: str, disturbances: tuple[str, ...],
+    shm_size: str | None, runs: int | None, parts: tuple[Part, ...], choices: str, resume: int | None,
+    resume_command: str, trace: str, disturbances: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Verify the image in OUT again on this machine.
 

@@ -14,13 +14,16 @@ from reprobuild.trace.rounds import Findings, TraceSearch
 from reprobuild.verify.verdict import DriftTrace
 from reprobuild.verify.workload.conditions import hide_secrets
 from reprobuild.verify.workload.judge import display_line
+from reprobuild.verify.workload.run import ComparedWork
 
 MODES = (AUTO, "on", "off")
 LONGEST = 60  # seconds of one run, in the mode `auto`: a trace takes some ten runs
 
 
-def make_trace(recorded: RecordedWork | None, mode: str) -> Callable[[str, float], DriftTrace | None] | None:
-    """Return a function that explains a drift, from the workload's GPUs and the seconds of one run.
+def make_trace(
+    recorded: RecordedWork | None, mode: str
+) -> Callable[[str, ComparedWork], DriftTrace | None] | None:
+    """Return a function that explains a drift, from the workload's GPUs and its compared runs.
 
     Args:
         recorded: the workload, or None.
@@ -30,14 +33,16 @@ def make_trace(recorded: RecordedWork | None, mode: str) -> Callable[[str, float
         return None
     say = recorded.context.say
 
-    def trace(gpus: str, seconds: float) -> DriftTrace | None:
-        if mode == AUTO and seconds > LONGEST:
-            say(f"your work drifts; one run took {seconds:.0f} s, so its cause is looked for with --trace on")
+    def trace(gpus: str, compared: ComparedWork) -> DriftTrace | None:
+        if mode == AUTO and compared.seconds > LONGEST:
+            say(
+                f"your work drifts; one run took {compared.seconds:.0f} s, so its cause is looked for with --trace on"
+            )
             return None
         say("your work drifts: runs with a recorder look for the cause")
         try:
             with recorded.open(gpus) as containers:
-                return summarise(TraceSearch(containers, say).find(recorded.work.runs)[0])
+                return summarise(TraceSearch(containers, say).find(compared.runs)[0])
         except (InconclusiveError, EngineError, OSError) as err:  # the answer on the drift stays
             return DriftTrace(why=display_line(hide_secrets(str(err))))
 

@@ -12,7 +12,6 @@ from reprobuild.infra.suggest import did_you_mean
 from reprobuild.pipeline.drift_trace import MODES
 from reprobuild.run.options import AUTO
 from reprobuild.verify.verdict import PARTS, Part
-from reprobuild.verify.workload.conditions import RUNS
 from reprobuild.verify.workload.work import Work
 
 
@@ -32,7 +31,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
         same_platform: the comparison has no answer on another platform than that of `against`.
         work: a command to run several times, instead of the lock's workload.
         ignored: keys of values that may differ in the outputs of the lock's workload.
-        runs: how many containers run the lock's workload.
+        runs: how many containers run the lock's workload; None for two, and more in a budget of time.
         disturbances: the names of the disturbances under which the workload runs once more.
         resume: the number of steps after which the workload is stopped and resumed; 0 to leave this out.
         resume_command: resumes it; empty for the workload's own command.
@@ -52,7 +51,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     same_platform: bool = False
     work: Work | None = None
     ignored: tuple[str, ...] = ()
-    runs: int = RUNS
+    runs: int | None = None
     disturbances: tuple[str, ...] = ()
     resume: int = 0
     resume_command: str = ""

@@ -8,12 +8,12 @@ from __future__ import annotations
 import datetime
 import re
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from reprobuild import __version__
@@ -54,11 +54,11 @@ from reprobuild.verify.verdict import (
     Verdict,
     WorkComparison,
 )
-from reprobuild.verify.workload.conditions import RUNS, WorkRecord, make_work_record
+from reprobuild.verify.workload.conditions import WorkRecord, make_work_record
 from reprobuild.verify.workload.container import OUTPUTS
 from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.mounts import Mounts
-from reprobuild.verify.workload.run import compare_work
+from reprobuild.verify.workload.run import ComparedWork, compare_work
 from reprobuild.verify.workload.work import Work, seed_of_work, work_of_workload
 
 SEED = 42  # the default seed
@@ -87,8 +87,8 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
         work: the command to run several times, if any.
         wrap: gives the task of each of these runs what it needs for its time.
         resume: stops and resumes the workload with the GPUs that it may use, and compares; None to leave it out.
-        trace: explains a drift of the workload, from its GPUs and the seconds of one run; it returns None for a
-            workload that takes too long. None to leave it out.
+        trace: explains a drift of the workload, from its GPUs and its runs; it returns None for a workload that
+            takes too long. None to leave it out.
     """
 
     reference: str
@@ -108,7 +108,7 @@ class CheckRequest(Struct, frozen=True, kw_only=True):
     work: Work | None = None
     wrap: Callable[[Task], AbstractContextManager[Task]] = nullcontext
     resume: Callable[[str], WorkComparison] | None = None
-    trace: Callable[[str, float], DriftTrace | None] | None = None
+    trace: Callable[[str, ComparedWork], DriftTrace | None] | None = None
 
 
 def verify_image(
@@ -148,12 +148,14 @@ def verify_image(
     work, mounts, trace = request.work, Mounts(), None
     if work and "workload" in request.parts:
         mounts = Mounts(work.conditions.volumes, work.conditions.read_only, say, request.out)
-        gpus, began = _gpus_of_work(request, gpu), time.monotonic()
-        comparisons += compare_work(
+        gpus = _gpus_of_work(request, gpu)
+        compared = compare_work(
             work, seed, request.reference, engine, env, gpus=gpus, say=say, mounts=mounts, wrap=request.wrap
         )
+        work = msgspec.structs.replace(work, runs=compared.runs)
+        comparisons += compared.comparisons
         if request.trace and any(c.verdict == "drift" and c.condition == "same" for c in comparisons):
-            trace = request.trace(gpus, (time.monotonic() - began) / work.runs)
+            trace = request.trace(gpus, compared)
         if request.resume:
             comparisons.append(request.resume(gpus))
     determinism, notes = judge_determinism(
@@ -238,7 +240,7 @@ def select_work(
     lock: Lock,
     work: Work | None = None,
     ignored: tuple[str, ...] = (),
-    runs: int = RUNS,
+    runs: int | None = None,
     parts: tuple[Part, ...] = PARTS,
     *,
     named: bool = False,
@@ -257,7 +259,7 @@ def select_work(
         return None
     if work is None and lock.workload is None and (named or parts == ("workload",)):
         raise UsageError("--only workload is given, and there is no workload", hint=GIVE_WORK)
-    if work is None and lock.workload is None and runs != RUNS:
+    if work is None and lock.workload is None and runs is not None:
         raise UsageError(
             f"--runs {runs} says how often to run your work, and there is none",
             hint=GIVE_WORK,

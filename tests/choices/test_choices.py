@@ -476,7 +476,7 @@ def test_verify_runs_a_workload_with_saved_choices(run: Run, out: Path, env: Map
     def verify(script: str, *options: str) -> subprocess.CompletedProcess[str]:
         words = ["sh", "-c", script, "{out}"]
         return reprobuild(
-            "verify", out, "--only", "workload", "--output-file", "{out}/result", *options, "--workload",
+            "verify", out, "--only", "workload", "--runs", "2", "--output-file", "{out}/result", *options, "--workload",
             shlex.join(words), env=env,
         )  # fmt: skip
 

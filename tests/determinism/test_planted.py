@@ -28,7 +28,7 @@ def judge(built_example: Built) -> Callable[[Script], list[WorkComparison]]:
             work_of(script),
             conditions=Conditions(volumes=((str(folder), "/scripts"),), read_only=frozenset({"/scripts"})),
         )
-        return compare_work(work, 42, image.reference, engine, os.environ)
+        return compare_work(work, 42, image.reference, engine, os.environ).comparisons
 
     return run
 

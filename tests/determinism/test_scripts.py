@@ -33,7 +33,7 @@ def judged(name: str, fault: int) -> WorkComparison:
     line = f"sleep 1.1; {shlex.quote(sys.executable)} {shlex.quote(str(PROGRAM))} {name} {{out}} {fault}"
     work = work_of_options(line, ("{out}",), (), ())
     assert work
-    (found,) = compare_work(work, 42, "", PlainEngine(), os.environ)
+    (found,) = compare_work(work, 42, "", PlainEngine(), os.environ).comparisons
     return found
 
 

@@ -36,6 +36,8 @@ def verify(built: Built, *words: object) -> CompletedProcess[str]:
         built.store,
         "--only",
         "workload",
+        "--runs",
+        "2",
         "-v",
         f"{FOLDER}:/scripts",
         "--json",

@@ -23,6 +23,7 @@ from reprobuild.trace.cause import DriftCause
 from reprobuild.trace.rounds import Findings
 from reprobuild.verify.verdict import DriftTrace, Verdict, WorkComparison
 from reprobuild.verify.workload.conditions import WorkRecord
+from reprobuild.verify.workload.run import ComparedWork
 from reprobuild.verify.workload.work import Work
 from tests.conftest import Built, reprobuild
 from tests.determinism.planted import FAULTS_FOLDER
@@ -99,14 +100,14 @@ def test_a_workload_that_forges_its_logs_keeps_its_answer(built_example: Built, 
 def test_a_long_run_is_traced_on_request(tmp_path: Path) -> None:
     said: list[str] = []
     context = msgspec.structs.replace(open_context(tmp_path, offline=True, caches=False), say=said.append)
-    seconds = LONGEST + 1
+    long = ComparedWork(comparisons=[], runs=2, seconds=LONGEST + 1)
     auto = make(context, "auto")
     assert auto is not None
-    assert auto("", seconds) is None
+    assert auto("", long) is None
     assert said == ["your work drifts; one run took 61 s, so its cause is looked for with --trace on"]
     requested = make(context, "on")
     assert requested is not None
-    answer = requested("", seconds)
+    answer = requested("", long)
     assert answer is not None
     assert answer.why == "the engine is asked"
     assert make(context, "off") is None

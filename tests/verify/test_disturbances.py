@@ -37,7 +37,7 @@ def copy(built: Built, folder: Path) -> Path:
 
 
 def verify(built: Built, out: Path, line: str, *words: object) -> CompletedProcess[str]:
-    work = ("--workload", line, "-v", f"{FOLDER}:/scripts")
+    work = ("--runs", "2", "--workload", line, "-v", f"{FOLDER}:/scripts")
     return reprobuild("verify", out, "--store", built.store, "--only", "workload", *work, *words)
 
 

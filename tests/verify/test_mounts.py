@@ -147,7 +147,7 @@ def judged(data: Path, contents: list[bytes], *, writable: bool) -> WorkComparis
     given = Conditions(volumes=((str(data), "/data"),), read_only=frozenset(() if writable else {"/data"}))
     made = work_of_options("train", ("{out}/model.pt",), (), (), given)
     assert made
-    (found,) = compare_work(made, 7, "image:1", Working(data / "run.sh", contents), {})
+    (found,) = compare_work(made, 7, "image:1", Working(data / "run.sh", contents), {}).comparisons
     return found
 
 

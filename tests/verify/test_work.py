@@ -39,7 +39,7 @@ def work(
     answers: dict[str, list[Finished]], given: Work = WORK
 ) -> tuple[list[WorkComparison], PreparedEngine]:
     engine = PreparedEngine({**good_answers(), **answers})
-    return compare_work(given, 7, "image:1", engine, {}), engine
+    return compare_work(given, 7, "image:1", engine, {}).comparisons, engine
 
 
 def index(*entries: OutputEntry, **more: Any) -> OutputIndex:
@@ -161,7 +161,7 @@ def test_what_nothing_compared_is_told() -> None:
                 path.write_text(json.dumps({**facts, "others": ["best.pt", "x\\x1b"], "other": 25}))
             return finished
 
-    (found,) = compare_work(WORK, 7, "image:1", Writing(good_answers()), {})
+    (found,) = compare_work(WORK, 7, "image:1", Writing(good_answers()), {}).comparisons
     assert found.warnings[-1] == "25 files not compared, as no --output-file names them"
     assert found.details[-2:] == ("not compared: best.pt", "not compared: x\\x1b")
 
@@ -179,7 +179,9 @@ def test_others_are_compared_in_a_container_that_has_both() -> None:
             return super().run(reference, task, env)
 
     engine = Looking({**good_answers(), "workload": outputs})
-    (found,) = compare_work(msgspec.structs.replace(WORK, ignored=("lr",)), 7, "image:1", engine, {})
+    (found,) = compare_work(
+        msgspec.structs.replace(WORK, ignored=("lr",)), 7, "image:1", engine, {}
+    ).comparisons
     assert found.verdict == "drift"
     assert seen["files"] == [{"name": NAME, "one": "0", "two": "0"}]
     assert (seen["ignore"], seen["bytes"]) == (["lr"], [b"one", b"two"])
@@ -200,7 +202,7 @@ def test_the_comparing_container_cannot_change_what_it_reads(tmp_path: Path) -> 
             return super().run(reference, task, env)
 
     engine = HostileEngine(good_answers())
-    (found,) = compare_work(WORK, 7, "image:1", engine, {})
+    (found,) = compare_work(WORK, 7, "image:1", engine, {}).comparisons
     assert found.detail == hashlib.sha256(b"weights").hexdigest()
     assert [kind for kind, _ in engine.tasks] == ["workload", "workload", "compare"]
 
@@ -238,7 +240,7 @@ def test_an_image_without_our_program() -> None:
         def run(self, reference: str, task: Task, env: Any) -> Finished:
             return done(code=2, stderr=said)
 
-    (found,) = compare_work(WORK, 7, "image:1", Old({}), {})
+    (found,) = compare_work(WORK, 7, "image:1", Old({}), {}).comparisons
     assert found.verdict == "inconclusive"
     assert "build it again from its lock" in found.detail
 

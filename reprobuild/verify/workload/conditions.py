@@ -13,7 +13,10 @@ from reprobuild.engines.model import Task
 from reprobuild.infra.untrusted.strings import Key, OptionalDigest, Size, Text
 from reprobuild_portable import secrets
 
-RUNS, MOST_RUNS = 2, 1000  # the default, and the maximum
+RUNS, MOST_RUNS = 2, 1000  # the fewest, and the most
+# Without a number, runs of the same result are repeated while all of them take less than this, up to BUDGET_RUNS: no
+# drift in 30 runs bounds the share of drifting runs by 10 % (the rule of three).
+BUDGET_SECONDS, BUDGET_RUNS = 30.0, 30
 Runs = Annotated[int, Meta(ge=2, le=MOST_RUNS)]
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,14 +28,23 @@ from reprobuild.verify.workload.uncompared import add_uncompared
 from reprobuild.verify.workload.work import Work, make_work_task
 
 
+class ComparedWork(NamedTuple):
+    """The comparisons of a workload, and the number and the mean seconds of its undisturbed runs."""
+
+    comparisons: list[WorkComparison]
+    runs: int
+    seconds: float
+
+
 def compare_work(
     work: Work, seed: int, reference: str, engine: Engine, env: Mapping[str, str], *, gpus: str = "",
     say: Callable[[str], None] = lambda _: None, mounts: Mounts | None = None,
     wrap: Callable[[Task], AbstractContextManager[Task]] = nullcontext,
-) -> list[WorkComparison]:  # fmt: skip
+) -> ComparedWork:  # fmt: skip
     """Run a command in fresh containers and compare its files.
 
-    All runs have one seed. The files of each run are compared with those of the first.
+    All runs have one seed. The files of each run are compared with those of the first. A budget of time ends with the
+    first difference.
 
     Another container of the image reads the files, so that untrusted files are not read outside of one.
 
@@ -47,27 +58,33 @@ def compare_work(
         EngineError: the command failed in the first two runs, its files are unavailable, or the engine failed.
     """
     if not work.artefacts:
-        return [
-            WorkComparison(name="workload", verdict="inconclusive", detail="it names no outputs to compare")
-        ]
+        missing = WorkComparison(
+            name="workload", verdict="inconclusive", detail="it names no outputs to compare"
+        )
+        return ComparedWork(comparisons=[missing], runs=work.runs, seconds=0.0)
     conditions = work.conditions
     mounts = mounts or Mounts(conditions.volumes, conditions.read_only, say)
     with tempfile.TemporaryDirectory(prefix="reprobuild-") as directory:
-        say(f"your work, {'twice' if work.runs == RUNS else f'{work.runs} times'}: {work.shown_text}")
+        times = "twice" if work.runs == RUNS else f"{work.runs} times"
+        say(f"your work, {times}{' or more' if work.seconds else ''}: {work.shown_text}")
+        began = time.monotonic()
         runs = _Runs(work, seed, reference, engine, env, gpus, mounts, wrap, Path(directory))
         first = runs.run()
         rounds, indexes = [], [first.index]
-        for _ in range(1, work.runs):
+        while work.fits_another_run(len(indexes), time.monotonic() - began):
             other = runs.run()
             rounds.append(runs.compare(first, other))
             indexes.append(other.index)
             shutil.rmtree(other.folder)
+            if work.seconds and any(comparison.verdict != "identical" for comparison in rounds[-1]):
+                break
+        seconds = (time.monotonic() - began) / len(indexes)
         comparisons = add_uncompared(merge_rounds(rounds), [index for index in indexes if index])
         if all(comparison.verdict == "identical" for comparison in comparisons):
             comparisons += compare_disturbed(work.disturbances, first, runs.run, runs.compare, say)
         elif work.disturbances:
             say("your work has no result that a disturbance could change: it runs under no disturbance")
-        return comparisons
+        return ComparedWork(comparisons=comparisons, runs=len(indexes), seconds=seconds)
 
 
 class _Runs:

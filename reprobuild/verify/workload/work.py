@@ -10,7 +10,7 @@ from msgspec import Struct
 from reprobuild.engines.model import Task
 from reprobuild.errors import UsageError
 from reprobuild.lock.model import Workload
-from reprobuild.verify.workload.conditions import RUNS, Conditions, hide_secrets
+from reprobuild.verify.workload.conditions import BUDGET_RUNS, BUDGET_SECONDS, RUNS, Conditions, hide_secrets
 
 ARTEFACT = "artefact"  # names an `--output-file` in a report
 _PLAIN = Conditions()
@@ -26,6 +26,7 @@ class Work(Struct, frozen=True, kw_only=True):
         ignored: keys of values that may differ.
         conditions: the conditions of each run.
         runs: how many containers run the command, at least 2.
+        seconds: more containers run it while all of its runs take less than this, up to `BUDGET_RUNS`.
         disturbances: under each of these it runs once more, or twice if its outputs differ.
         text: the command as the user gave it.
         workdir: its working directory, empty for the image's own; the command changes there itself.
@@ -38,10 +39,17 @@ class Work(Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
     conditions: Conditions = Conditions()
     runs: int = RUNS
+    seconds: float = 0.0
     disturbances: tuple[str, ...] = ()
     text: str
     workdir: str = ""
     label: str = ARTEFACT
+
+    def fits_another_run(self, runs: int, seconds: float) -> bool:
+        """Return whether another run is due after some runs, which took some seconds together."""
+        if runs < self.runs:
+            return True
+        return runs < BUDGET_RUNS and seconds * (runs + 1) / runs < self.seconds
 
     @property
     def shown_text(self) -> str:
@@ -51,7 +59,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
 def work_of_options(
     command: str | None, artefacts: Sequence[str], distinct: Sequence[str], ignored: Sequence[str],
-    conditions: Conditions = _PLAIN, workdir: str = "", runs: int = RUNS,
+    conditions: Conditions = _PLAIN, workdir: str = "", runs: int | None = RUNS,
 ) -> Work | None:  # fmt: skip
     """Return the workload of the command line, or None without a command.
 
@@ -62,7 +70,7 @@ def work_of_options(
         ignored: keys of values that may differ.
         conditions: the conditions of each run.
         workdir: the working directory of the command; empty for the image's own.
-        runs: the number of containers that run the command.
+        runs: the number of containers that run the command; None for two, and more in a budget of time.
 
     Raises:
         UsageError: the command has no artefact, an artefact no command, or a path is not valid.
@@ -99,8 +107,14 @@ def work_of_options(
         command=_shell_command(command, workdir), artefacts=tuple(_join_workdir(path, workdir) for path in named),
         distinct=tuple(_join_workdir(path, workdir) for path in distinct), ignored=tuple(ignored),
         conditions=conditions,
-        text=command, runs=runs, workdir=workdir,
+        text=command, runs=runs or RUNS, seconds=_choose_budget(runs, conditions), workdir=workdir,
     )  # fmt: skip
+
+
+def _choose_budget(runs: int | None, conditions: Conditions = _PLAIN) -> float:
+    """Return the seconds for more runs: none if their number is given, or if they write into a mount."""
+    writable = any(inside not in conditions.read_only for _, inside in conditions.volumes)
+    return 0.0 if runs or writable else BUDGET_SECONDS
 
 
 def _shell_command(line: str, workdir: str) -> tuple[str, ...]:
@@ -118,11 +132,12 @@ def _join_workdir(path: str, workdir: str) -> str:
     return f"{workdir.rstrip('/')}/{path}" if workdir and not path.startswith(("/", "{out}")) else path
 
 
-def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int = RUNS) -> Work:
-    """Return the workload of a lock; its outputs are below `{out}`."""
+def work_of_workload(workload: Workload, ignored: Sequence[str] = (), runs: int | None = RUNS) -> Work:
+    """Return the workload of a lock; its outputs are below `{out}`, and `runs` is as for `work_of_options`."""
     return Work(
         command=workload.command, artefacts=tuple(dict.fromkeys(f"{{out}}/{name}" for name in workload.outputs)),
-        ignored=tuple(ignored), text=" ".join(workload.command), label="workload output", runs=runs,
+        ignored=tuple(ignored), text=" ".join(workload.command), label="workload output", runs=runs or RUNS,
+        seconds=_choose_budget(runs),
     )  # fmt: skip
 
 
