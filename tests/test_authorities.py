@@ -150,7 +150,7 @@ def test_a_file_without_certificates_is_named(
 
 
 def test_the_doctor_trusts_the_same(secure: Secure) -> None:
-    service = {"site": Service(url=f"{secure.url}/x", note="made", status="unverified live")}
+    service = {"site": Service(url=f"{secure.url}/x", kind="wheels", note="made", status="unverified live")}
     (refused,) = probe(service)
     (trusted,) = probe(service, authorities=Authorities({"SSL_CERT_FILE": str(secure.certificate)}))
     assert (refused.state, trusted.state) == ("warning", "ok")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,8 +27,13 @@ _LARGEST = 1 << 16  # bytes of that file
 _FORM = "write one `NAME: URL` in each line, as in `conda-channels: https://mirror.example/conda/{name}`"
 
 
+ServiceKind = Literal[
+    "wheels", "images", "packages of conda", "packages of Debian", "packages of Ubuntu", "keys of archives"
+]
+
+
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A service: its address, purpose and last known status.
+    """A service: its address, the kind of its files, purpose and last known status.
 
     The address may have `{placeholders}`. `distance` is the least number of seconds between two requests of
     one run. `versions` and `names` are regular expressions of the versions and distributions whose wheels are
@@ -35,6 +41,7 @@ class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     url: str
+    kind: ServiceKind
     note: str
     status: str
     distance: float = 0

@@ -8,10 +8,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
-from reprobuild.config.services import Service, request_distances
+from reprobuild.config.services import SITE_FILE, Service, ServiceKind, request_distances
 from reprobuild.doctor.model import DoctorFinding
 from reprobuild.errors import FetchError
 from reprobuild.infra.http.authorities import Authorities
@@ -23,8 +23,11 @@ from reprobuild.infra.http.retry import RetryPolicy
 
 SECONDS = 8.0  # in all: a name lookup has no limit of its own, and may take minutes without a network
 MANNERS = RetryPolicy(connect=4, read=5, tries=1, longest=0)
-_MEANING = "what only it has can neither be locked nor fetched here"
-_FIX = "let it through the firewall or proxy, or name a mirror with `--service NAME=URL`"
+_MEANING = "{kind} that no other address has can neither be locked nor fetched here"
+_FIX = (
+    "change the firewall or proxy, or name a mirror: `--service NAME=URL`, or a line `NAME: URL` in the file of "
+    f"{SITE_FILE}"
+)
 
 
 def probe_address(service: Service) -> str:
@@ -52,8 +55,8 @@ def report_unprobed(services: Mapping[str, Service]) -> DoctorFinding:
 def probe(
     services: Mapping[str, Service], seconds: float = SECONDS, netrc: Netrc | None = None,
     authorities: Authorities | None = None,
-) -> Iterator[DoctorFinding]:  # fmt: skip
-    """Request every service, and yield the findings in order.
+) -> list[DoctorFinding]:  # fmt: skip
+    """Request every service, and return the findings: first the services that answer, each part in order.
 
     Args:
         services: by name.
@@ -63,14 +66,13 @@ def probe(
     """
     net = Net(manners=MANNERS, distances=request_distances(services), netrc=netrc, authorities=authorities)
     whole = {probe_address(service) for service in services.values()}
+    shown = {name: redact_address(probe_address(service)) for name, service in services.items()}
     net.learn(
         {}, {redact_address(url).rstrip("/"): url.rstrip("/") for url in whole if redact_address(url) != url}
     )
-    urls = {redact_address(url) for url in whole}
-    answers = probe_all(net, urls, seconds)
-    for name, service in services.items():
-        url = redact_address(probe_address(service))
-        yield _make_finding(name, url, answers[url])
+    answers = probe_all(net, set(shown.values()), seconds)
+    findings = [_make_finding(name, services[name].kind, url, answers[url]) for name, url in shown.items()]
+    return sorted(findings, key=lambda finding: finding.state != "ok")
 
 
 def probe_all(net: Net, urls: Collection[str], seconds: float) -> dict[str, str]:
@@ -99,13 +101,14 @@ def probe_all(net: Net, urls: Collection[str], seconds: float) -> dict[str, str]
     return dict.fromkeys(urls, f"no answer in {seconds:.0f} s") | answers
 
 
-def _make_finding(name: str, url: str, complaint: str) -> DoctorFinding:
+def _make_finding(name: str, kind: ServiceKind, url: str, complaint: str) -> DoctorFinding:
     public_url = split_credentials(url)[0]
     if not complaint:
         return DoctorFinding(name=f"service {name}", state="ok", seen=f"{public_url} answers")
     return DoctorFinding(
         name=f"service {name}", state="warning",
-        seen=complaint if public_url in complaint else f"{public_url}: {complaint}", meaning=_MEANING, fix=_FIX,
+        seen=complaint if public_url in complaint else f"{public_url}: {complaint}",
+        meaning=_MEANING.format(kind=kind), fix=_FIX,
     )  # fmt: skip
 
 

@@ -64,9 +64,7 @@ def render_diagnosis(diagnosis: Diagnosis, subject: str, width: int = 0) -> str:
     column = min(_COLUMN, max((len(finding.name) for finding in findings), default=0))
     lines: list[str] = []
     for finding, after in zip(findings, (*findings[1:], None), strict=True):
-        lines += _finding_lines(
-            finding, column, width, alone=after is None or _advice_key(after) != _advice_key(finding)
-        )
+        lines += _finding_lines(finding, after, column, width)
     counts = Counter(finding.state for finding in findings)  # those that the reader sees
     summary = ", ".join(
         f"{counts[state]} {word(counts[state])}" for state, word in _WORDS.items() if counts[state]
@@ -101,14 +99,18 @@ def _merge_similar(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
     return result
 
 
-def _finding_lines(finding: DoctorFinding, column: int, width: int, *, alone: bool) -> Iterator[str]:
+def _finding_lines(
+    finding: DoctorFinding, after: DoctorFinding | None, column: int, width: int
+) -> Iterator[str]:
     """Yield the lines of one finding.
 
-    Advice that the next finding repeats is left to that one.
+    A meaning or a fix that the next finding repeats is left to that one.
     """
     parts = [("", f"{finding.state:<{_STATE}}{safe_text(finding.name):<{column}}  ", finding.seen)]
-    if alone:
-        parts += [(" " * _STATE, "", finding.meaning), (" " * _STATE, "fix: ", finding.fix)]
+    if after is None or _advice_key(after) != _advice_key(finding):
+        parts.append((" " * _STATE, "", finding.meaning))
+    if after is None or (after.state, after.fix) != (finding.state, finding.fix):
+        parts.append((" " * _STATE, "fix: ", finding.fix))
     for indent, before, text in parts:
         if not text:
             continue

@@ -50,7 +50,7 @@ def served() -> Iterator[tuple[str, list[str]]]:
 
 
 def service(url: str) -> Service:
-    return Service(url=url, note="made", status="unverified live")
+    return Service(url=url, kind="wheels", note="made", status="unverified live")
 
 
 def test_who_answers(served: tuple[str, list[str]]) -> None:

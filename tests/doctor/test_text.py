@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from reprobuild.doctor.model import Diagnosis, DoctorFinding
@@ -30,6 +31,26 @@ def test_a_long_row_of_the_same_is_told_once(count: int, heads: list[str]) -> No
     assert all(f"s{number}" in text for number in range(count))
     assert "https://s0.example/ cannot be reached" in text
     assert text.endswith(f"({len(heads)} warning{'s' if len(heads) > 1 else ''}, 1 ok)")
+
+
+def test_a_finding_of_each_kind_and_one_fix_of_all() -> None:
+    findings = [
+        msgspec.structs.replace(silent(f"{kind}{number}"), meaning=f"no {kind} come from there")
+        for kind in ("wheels", "images")
+        for number in range(5)
+    ]
+    text = render_diagnosis(Diagnosis(findings=tuple(findings)), "this machine")
+    assert [" ".join(line.split()) for line in text.splitlines()] == [
+        "warning 5 services wheels0, wheels1, wheels2, wheels3, wheels4; the first: https://wheels0.example/ cannot be "
+        "reached",
+        "no wheels come from there",
+        "warning 5 services images0, images1, images2, images3, images4; the first: https://images0.example/ cannot be "
+        "reached",
+        "no images come from there",
+        "fix: name a mirror",
+        "",
+        "this machine: it is ready, with the warnings above (2 warnings)",
+    ]
 
 
 @pytest.mark.parametrize("width", [0, 60, 80])
