@@ -1,10 +1,10 @@
-"""Tests of PyTorch, Lightning and Accelerate, with the recorder of a trace on and off.
+"""Tests of PyTorch, Lightning, Accelerate and transformers, with the recorder of a trace on and off.
 
 Does any of them answer otherwise?
 
 The tests are those of the released packages, unmodified: of Debian's source package of torch, of the source
-distribution of accelerate (whose loop transformers' Trainer runs), and of the repository of Lightning. Each file of
-tests runs in a process of its own, once with the start-up hook alone, and once with the recorder too. A test
+distribution of accelerate, and of the repositories of Lightning and transformers. Each file of tests runs in a process
+of its own, once with the start-up hook alone, and once with the recorder too. A test
 with another answer runs again both ways, because some tests of these suites depend on the time.
 """
 
@@ -39,6 +39,14 @@ MODULES = (
 OPTIONS: Mapping[str, object] = {"first": 0, "last": 3, "stride": 1, "components": True}
 
 
+class Repository(Struct, frozen=True, kw_only=True):
+    """The repository of a project: a revision that the server gives, and the paths of the tests."""
+
+    url: str
+    revision: str
+    paths: tuple[str, ...]
+
+
 class Suite(Struct, frozen=True, kw_only=True):
     """One project and its tests.
 
@@ -49,6 +57,8 @@ class Suite(Struct, frozen=True, kw_only=True):
         files: its files of tests, below the unpacked source, each with an expression of `pytest -k`, or empty.
         folder: the working directory of the tests, below the unpacked source.
         options: of pytest.
+        repository: has the tests, if no source archive has them.
+        variables: of the processes.
     """
 
     name: str
@@ -57,6 +67,8 @@ class Suite(Struct, frozen=True, kw_only=True):
     files: Mapping[str, str]
     folder: str
     options: tuple[str, ...] = ()
+    repository: Repository | None = None
+    variables: Mapping[str, str] = {}
 
 
 _TESTS = (
@@ -97,11 +109,35 @@ SUITES = (
             "torch==2.13.0", "lightning==2.6.5", "cloudpickle", "pytest-timeout", "pytest-rerunfailures", *_TESTS,
         ),
         folder="tests",
+        repository=Repository(
+            url="https://github.com/Lightning-AI/pytorch-lightning", revision="2.6.5", paths=("tests",)
+        ),
         files={
             "tests_fabric/utilities/test_seed.py": "", "tests_pytorch/loops/optimization": "",
             "tests_pytorch/trainer/optimization": "", "tests_pytorch/loops/test_training_loop.py": "",
             "tests_pytorch/loops/test_training_epoch_loop.py": "", "tests_pytorch/models/test_restore.py": "",
             "tests_pytorch/checkpointing/test_trainer_checkpoint.py": "",
+        },
+    ),
+    Suite(
+        name="transformers", release="4.57.1",
+        packages=(
+            "torch==2.13.0", "accelerate==1.9.0", "transformers==4.57.1", "datasets", "sentencepiece",
+            "pytest-asyncio", "pytest-rich", "pytest-timeout", *_TESTS,
+        ),
+        folder="",
+        # The last commit before the changes for version 5, which the release 4.57 does not have.
+        repository=Repository(
+            url="https://github.com/huggingface/transformers", revision="38a08b6e8ae35857109cedad75377997fecbf9d0",
+            paths=("tests", "conftest.py", "pyproject.toml"),
+        ),
+        variables={"HF_HUB_OFFLINE": "1"},
+        files={
+            f"tests/{name}.py": ""
+            for name in (
+                "trainer/test_trainer", "trainer/test_trainer_callback", "trainer/test_trainer_seq2seq",
+                "trainer/test_trainer_utils", "trainer/test_data_collator", "optimization/test_optimization",
+            )
         },
     ),
 )  # fmt: skip
@@ -110,7 +146,6 @@ OF_PYTORCH = {
     "test_torch.TestTorchDeviceTypeCPU::test_deterministic_empty_cpu_uint64":
         "PyTorch 2.6 passes no number above 2**63 - 1 to a mode of the dispatcher; PyTorch 2.13 does",
 }  # fmt: skip
-LIGHTNING = "https://github.com/Lightning-AI/pytorch-lightning"
 
 
 def find_source(suite: Suite, work: Path) -> Path:
@@ -125,10 +160,8 @@ def find_source(suite: Suite, work: Path) -> Path:
     part = work / f"{suite.name}.part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    if suite.name == "lightning":
-        clone = ["git", "clone", "--quiet", "--depth", "1", "--no-checkout", "--branch", suite.release]
-        checked([*clone, LIGHTNING, str(part / "source")])
-        checked(["git", "-C", str(part / "source"), "checkout", "--quiet", suite.release, "--", "tests"])
+    if suite.repository:
+        _check_out(suite.repository, part / "source")
     elif suite.name == "torch":
         checked(
             [sys.executable, str(ROOT / "dev" / "private_engine.py"), "source", str(part), SOURCES, SUITE]
@@ -142,6 +175,13 @@ def find_source(suite: Suite, work: Path) -> Path:
     inside.rename(folder)
     shutil.rmtree(part)
     return folder
+
+
+def _check_out(repository: Repository, folder: Path) -> None:
+    git = ["git", "-C", str(folder)]
+    checked(["git", "init", "--quiet", str(folder)])
+    checked([*git, "fetch", "--quiet", "--depth", "1", repository.url, repository.revision])
+    checked([*git, "checkout", "--quiet", "FETCH_HEAD", "--", *repository.paths])
 
 
 def _unpack(folder: Path, pattern: str) -> None:
@@ -190,6 +230,7 @@ class Tests(Struct, frozen=True):
         env = {
             **kept, "HOME": str(self.work), "REPROBUILD_RECORD": "0", "REPROBUILD_SEED": SEED,
             "REPROBUILD_PROFILE": "torch", "TESTING_ON_CI": "", "OMP_NUM_THREADS": "1",
+            **self.suite.variables,
         }  # fmt: skip
         if recorded:
             env["REPROBUILD_TRACE"] = json.dumps({**OPTIONS, "folder": str(logs)})
