@@ -515,7 +515,7 @@ def test_verify_against_a_certificate(said: Said, results: Path, engine: Prepare
     assert document(said, 0, "verify", results, "--against", results)["verdict"]["against"] == "same"
     (kept,) = results.glob("verdict-*.json")
     assert kept.read_bytes() == before
-    assert f"the certificate of the check before is kept as {kept}" in said.err
+    assert f"the verdict of the check before is kept as {kept}" in said.err
     first = EXPECTED["cpu"].probes[0]
     engine.answers["cpu"] = [done(changed(smoke(), first, digest="9" * 64))]
     engine.answers["cpu quick"] = [done(changed(smoke(quick=True), first, digest="9" * 64))]
@@ -588,8 +588,8 @@ def test_a_check_that_failed_does_not_pass_when_it_is_run_again(
     code, error, hint = said.failed("verify", results, "--against", results)
     assert (code, error) == (
         2,
-        f"{results / 'verdict.json'} is the certificate of a check that failed: "
-        "another result than the certificate before it",
+        f"{results / 'verdict.json'} is the verdict of a check that failed: "
+        "another result than the verdict before it",
     )
     assert hint.endswith("is kept there as verdict-DIGEST.json")
     document(said, 0, "verify", results)
@@ -600,14 +600,14 @@ def test_a_check_that_failed_does_not_pass_when_it_is_run_again(
 def test_verify_against_what_cannot_be_compared(said: Said, results: Path, engine: PreparedEngine) -> None:
     """Nothing is run, and the verdict that is there stays."""
     code, error, hint = said.failed("verify", results, "--against", results)
-    assert (code, error) == (2, f"there is no certificate {results / 'verdict.json'}")
+    assert (code, error) == (2, f"there is no verdict file {results / 'verdict.json'}")
     assert hint == "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
     other = results / "other.json"
     other.write_bytes(msgspec.json.encode(make_verdict(tree=f"sha256:{'0' * 64}")))
     code, error, hint = said.failed("verify", results, "--against", other)
     assert code == 2
-    assert error.startswith(f"{other} is the certificate of another image: ")
-    assert hint.startswith("a certificate says something of its own image alone")
+    assert error.startswith(f"{other} is the verdict on another image: ")
+    assert hint.startswith("a verdict holds for its own image alone")
     assert engine.tasks == []
 
 

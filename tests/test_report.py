@@ -291,7 +291,7 @@ def against(verdict: Any, **more: Any) -> list[str]:
 
 
 def test_an_earlier_certificate() -> None:
-    start = "against the certificate of 2026-11-22T05:00:00Z"
+    start = "against the verdict of 2026-11-22T05:00:00Z"
     one = Deviation(scope="cpu", name="index_add (strict)", then="a" * 64, now="b" * 64)
     host = Deviation(scope="cpu", name="cpu_model", then="old", now=None)
     assert against("same") == [f"{start}: the same platform, and all 9 digests are the same"]

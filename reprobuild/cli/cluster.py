@@ -275,7 +275,7 @@ def job(
 @out_argument
 @click.option(
     "-o", "--output", "target", metavar="DIR", type=common.PATH, required=True,
-    help="Directory of the certificates, which all machines share.",
+    help="Directory of the verdict files, which all machines share.",
 )  # fmt: skip
 @machine_options
 @common.store_option
@@ -283,11 +283,11 @@ def job(
 def work(out: Path, target: Path, store: Path | None, as_json: bool, **options: Any) -> int:
     """Run the determinism test on this machine as one of many.
 
-    The certificate becomes DIR/NODE.json, which `reprobuild cluster gather` compares with the others.
+    The verdict file becomes DIR/NODE.json, which `reprobuild cluster gather` compares with the others.
 
     \b
     Example:
-      pdsh -w node[01-64] reprobuild cluster worker /shared/frozen --output /shared/certificates
+      pdsh -w node[01-64] reprobuild cluster worker /shared/frozen --output /shared/verdicts
     """
     lock, image = directory.read_image(out)
     context = common.make_context(store)
@@ -305,11 +305,11 @@ def work(out: Path, target: Path, store: Path | None, as_json: bool, **options: 
 @common.store_option
 @common.json_option
 def gather(out: Path, folder: Path, store: Path | None, as_json: bool) -> int:
-    """Compare the certificates of many machines in DIR.
+    """Compare the verdict files of many machines in DIR.
 
     \b
     Example:
-      reprobuild cluster gather /shared/frozen /shared/certificates
+      reprobuild cluster gather /shared/frozen /shared/verdicts
     """
     lock, image = directory.read_image(out)
     context = common.make_context(store)

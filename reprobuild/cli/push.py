@@ -18,7 +18,7 @@ from reprobuild.output import directory
 @common.store_option
 @common.json_option
 def command(out: Path, reference: str, services: tuple[str, ...], store: Path | None, as_json: bool) -> int:
-    """Push the image in OUT to a registry, with lock, certificate, bill of materials and provenance.
+    """Push the image in OUT to a registry, with lock, verdict file, bill of materials and provenance.
 
     Blobs that the registry has are not sent again. Logins are those of `docker login` and `podman login`.
 

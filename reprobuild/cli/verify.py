@@ -112,7 +112,7 @@ def _refuse_unquoted(words: list[str]) -> None:
 )
 @click.option(
     "--secret", "hidden", metavar="NAME", multiple=True,
-    help="Pass a variable without its value on any command line or in the certificate.",
+    help="Pass a variable without its value on any command line or in the verdict file.",
 )  # fmt: skip
 @click.option(
     "-v", "--volume", "volumes", metavar="HOST:CONTAINER[:rw]", multiple=True,

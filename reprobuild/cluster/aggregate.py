@@ -125,7 +125,7 @@ def gather_results(
     Raises:
         UsageError: the directory does not exist, or has no node; a list of nodes is not valid.
     """
-    names, suffixes = name_nodes(folder, nodes, answers="certificates", hint=HINT)
+    names, suffixes = name_nodes(folder, nodes, answers="verdict files", hint=HINT)
     answers: dict[str, _Answer] = {}
     silent: list[MissingNode] = []
     for node in names:
@@ -212,16 +212,14 @@ def _judge_certificate(
     except UsageError as err:
         return MissingNode(node=node, kind="unreadable", why=escape_text(str(err)))
     except RecursionError:
-        return MissingNode(node=node, kind="unreadable", why="its certificate is nested too deeply")
+        return MissingNode(node=node, kind="unreadable", why="its verdict file is nested too deeply")
     scopes = drifting_scopes(verdict) - {member.device for member in members}
     if scopes:
-        return MissingNode(
-            node=node, kind="drifts", why=f"by its own certificate: {', '.join(sorted(scopes))}"
-        )
+        return MissingNode(node=node, kind="drifts", why=f"by its own verdict: {', '.join(sorted(scopes))}")
     if members:
         whys = (*failure_reasons(verdict), *find_missing_answers(verdict, members, table.expected))
         return _Answer(said=members, made=verdict.made, why=whys, lone=lacks_peers(verdict))
-    why = "; ".join(failure_reasons(verdict)) or "its certificate tells of no determinism test"
+    why = "; ".join(failure_reasons(verdict)) or "its verdict tells of no determinism test"
     return MissingNode(node=node, kind="refused", why=why)
 
 

@@ -86,7 +86,7 @@ class AnswerTable:
             platform, packed = platform_facts(smoke), self._pack(smoke)
             if sum(len(name) + len(value) for name, value in platform) > LARGEST_PLATFORM:
                 raise UsageError(
-                    "the certificate tells more of its platform than there is to tell", hint=OTHER
+                    "the verdict file tells more of its platform than there is to tell", hint=OTHER
                 )
             yield NodeAnswers(
                 node=node, device=smoke.device, platform=self._platforms.setdefault(platform, platform),
@@ -101,7 +101,7 @@ class AnswerTable:
             place = places.get(name)
             if place is None:
                 raise UsageError(
-                    f"the certificate has an answer that this image does not give: {name}",
+                    f"the verdict file has an answer that this image does not give: {name}",
                     hint=OTHER,
                 )
             text = name == START or value == REFUSED

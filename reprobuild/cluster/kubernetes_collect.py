@@ -4,7 +4,7 @@ The output of pods is untrusted.
 
 pods.json           of `kubectl get pods --output json`: the pods, their nodes, containers and ends
 POD.CONTAINER.log   of `kubectl logs POD --container CONTAINER`
-certificates/       made of these, for `aggregate`: a separate directory, so a node cannot have the name of
+verdicts/           made of these, for `aggregate`: a separate directory, so a node cannot have the name of
 another file
 
 A pod without a node is named by the number of the pod, with a `_`, because names of nodes have none.
@@ -36,7 +36,7 @@ from reprobuild.verify.determinism.judge import judge_smoke
 from reprobuild.verify.determinism.summary import judge_determinism
 from reprobuild.verify.verdict import VERSION, Smoke, Verdict
 
-CERTIFICATES = "certificates"
+VERDICTS = "verdicts"
 
 
 def write_certificates(
@@ -61,7 +61,7 @@ def write_certificates(
     other = _make_pod_check(pods, lock, image, expected, checks)
     numbers = {pod.index for pod in pods}
     names = [f"index_{number}" for number in range(nodes) if str(number) not in numbers]
-    with atomic_directory(folder / CERTIFICATES) as directory:
+    with atomic_directory(folder / VERDICTS) as directory:
         for name, pod, why in _name_pods(_sort_pods(pods, other)):
             names.append(name)
             if why:
@@ -74,7 +74,7 @@ def write_certificates(
             else:
                 _record_silence(directory, name, pod)
         (directory / NODES).write_text("".join(f"{name}\n" for name in names))
-    return folder / CERTIFICATES
+    return folder / VERDICTS
 
 
 def _record_silence(directory: Path, name: str, pod: Pod) -> None:

@@ -33,11 +33,11 @@ def find_stale(timestamps: Mapping[str, str], list_time: float | None, now: str)
     reasons = {}
     for node, when in times.items():
         if when is None:
-            reasons[node] = f"when its certificate was made is not known: {escape_text(timestamps[node])}"
+            reasons[node] = f"when its verdict was made is not known: {escape_text(timestamps[node])}"
         elif newest and newest - when > FAR:
-            reasons[node] = f"its certificate was made {when:{FORM}}, and the newest {newest:{FORM}}"
+            reasons[node] = f"its verdict was made {when:{FORM}}, and the newest {newest:{FORM}}"
         elif since and when.timestamp() < begun:
-            reasons[node] = f"its certificate was made {when:{FORM}}, before the list of nodes was written"
+            reasons[node] = f"its verdict was made {when:{FORM}}, before the list of nodes was written"
     return reasons
 
 

@@ -17,7 +17,7 @@ _GPU = re.compile(r"cuda\.gpus\.\d+\.name")
 _FACTS = ("cpu_model", "cpu_capability", "threads", "cuda.gpus.0.name", "cuda.driver")
 SILENT = {
     "absent": "never began", "hangs": "hangs", "died": "died", "lost": "lost", "refused": "gave no answer",
-    "unreadable": "left no certificate", "drifts": "drifts", "old": "left an old certificate",
+    "unreadable": "left no verdict file", "drifts": "drifts", "old": "left an old verdict file",
 }  # fmt: skip
 MET = {
     "identical": "identical", "drift": "drift", "unfinished": "did not finish", "inconclusive": "inconclusive",

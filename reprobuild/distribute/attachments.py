@@ -110,7 +110,7 @@ def list_attachments(lock: Lock, image: Image, out: Path) -> list[Attachment]:
         content = _read_verdict_file(place)
         if parse_image_verdict(content, lock, image) is None:
             raise DistributionError(
-                f"{place} is no certificate of this image",
+                f"{place} is no verdict on this image",
                 hint="make one with `reprobuild verify OUT`, or take the file away and push without one",
             )
         attachments.append(Attachment(kind="certificate", content=content))
@@ -129,7 +129,7 @@ def _read_verdict_file(place: Path) -> bytes:
     except OSError:
         raise DistributionError(
             f"{place} is no plain file, or cannot be read",
-            hint="take it away, and make a certificate with `reprobuild verify OUT`",
+            hint="take it away, and make a verdict with `reprobuild verify OUT`",
         ) from None
     with stream:
         return stream.read(LARGEST + 1)

@@ -116,7 +116,7 @@ def bundle(
     beside = target.parent / PROGRAM
     _refuse_other_files(target, beside)
     if not (out / VERDICT).exists():
-        say(f"there is no {VERDICT} in {out}: the bundle will hold no certificate")
+        say(f"there is no {VERDICT} in {out}: the bundle will hold no verdict")
     with private_directory(target.absolute().parent, f".{target.name}.bundling.") as folder:
         files = list_contents(out, lock, image, store, options.parts)
         if "reprobuild" in options.parts:

@@ -237,7 +237,7 @@ def _verdict_files(out: Path, lock: Lock, image: Image) -> Iterator[BundleFile]:
     verdict = certificate.verdict
     if (verdict.lock, verdict.image, verdict.tree) != (f"sha256:{lock.digest}", image.manifest, image.tree):
         raise DistributionError(
-            f"{out / VERDICT} is the certificate of another image",
+            f"{out / VERDICT} is the verdict on another image",
             hint="check this one: `reprobuild verify OUT`",
         )
     yield BundleFile(path=VERDICT, content=_require_file(out / VERDICT), sha256=certificate.sha256)

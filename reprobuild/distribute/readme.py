@@ -43,8 +43,8 @@ Each run logs the seed that it uses; `-e REPROBUILD_SEED=N`, and `--env REPROBUI
 whether a file below `image/blobs/sha256` is what its name says.
 """
 _CERTIFICATE = """
-`verdict.json` is the certificate: what was computed where this was made. With reprobuild,
-`reprobuild verify . --against verdict.json` computes it again here, and compares.
+`verdict.json` is the verdict, with the digests of the results where this was made. With reprobuild,
+`reprobuild verify . --against verdict.json` computes them again here, and compares.
 
 `report.html` shows it to people. `unbundle.py` leaves it as it was sent, and a browser does whatever stands in a page:
 open it if you trust the sender, or have it written anew, by `reprobuild unbundle` or `reprobuild verify .`.

@@ -26,7 +26,7 @@ def render_bundled(done: BundleResult) -> str:
         f"size      {done.size / 1e6:.1f} MB, {done.members} files, {again}",
         f"lock      sha256:{done.lock}",
         f"manifest  {done.manifest}",
-        f"signed: {'yes' if done.signed else 'no'}; certificate: {'yes' if done.certified else 'no'}",
+        f"signed: {'yes' if done.signed else 'no'}; verdict: {'yes' if done.certified else 'no'}",
         f"copy it with {done.program}, which unpacks it where there is Python and no reprobuild",
     ]
     return "\n".join(lines)

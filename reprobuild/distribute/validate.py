@@ -64,7 +64,7 @@ def check_results(out: Path, members: Members, *, certificate: bool) -> tuple[Lo
     _check_name(layout, lock, image)
     refuse_foreign(out, members, lock, layout, image)
     if certificate and (out / VERDICT).exists() and _read_verdict(out, lock, image) is None:
-        raise DistributionError(f"the {VERDICT} of the bundle is no certificate of its image", hint=HOSTILE)
+        raise DistributionError(f"the {VERDICT} of the bundle is no verdict on its image", hint=HOSTILE)
     return lock, image
 
 

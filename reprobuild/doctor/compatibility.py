@@ -143,7 +143,7 @@ def _judge_gpus(compiled: CudaTarget | None, verdict: Verdict | None, host: Host
         has = f"only GPUs of {', '.join(host.vendors).upper()}" if host.vendors else "no GPU"
         yield DoctorFinding(
             name="gpu", state="warning", seen=f"the image has {description}, and this machine {has}",
-            meaning="it runs on the processor alone; what its certificate says of a GPU cannot be checked here",
+            meaning="it runs on the processor alone; what its verdict says of a GPU cannot be checked here",
             fix="on a cluster, ask on a node of the partition that has GPUs of NVIDIA",
         )  # fmt: skip
         return
@@ -180,7 +180,7 @@ def _judge_drivers(
     if not compiled.architectures and not proven:
         yield DoctorFinding(
             name="driver", state="unknown", seen=f"{description}: for which GPUs it is compiled is not known",
-            meaning="that stands in the wheel of torch alone, and no certificate of such a GPU is at hand",
+            meaning="that stands in the wheel of torch alone, and no verdict of such a GPU is at hand",
             fix="name a store that has the wheel with `--store`, or run `reprobuild verify OUT` here",
         )  # fmt: skip
     elif not all(capabilities) and not proven:

@@ -92,7 +92,7 @@ def read_subject(place: Path) -> tuple[Lock, Verdict | None]:
     verdict = read_certificate(certificate).verdict if certificate.exists() else None
     if verdict and verdict.lock.removeprefix("sha256:") != lock.digest:
         raise UsageError(
-            f"{certificate} is the certificate of another lock than {path}",
+            f"{certificate} is the verdict on another lock than {path}",
             hint="copy reprobuild.lock and verdict.json out of one output directory",
         )
     return lock, verdict

@@ -27,7 +27,7 @@ def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFindin
     """
     if verdict is None:
         yield DoctorFinding(
-            name="certificate", state="unknown", seen="there is none beside the lock",
+            name="verdict", state="unknown", seen="there is no verdict.json beside the lock",
             meaning="whether this platform gives the same numbers is not known",
             fix="copy verdict.json beside reprobuild.lock",
         )  # fmt: skip
@@ -45,18 +45,18 @@ def judge_platform(verdict: Verdict | None, host: Host) -> Iterator[DoctorFindin
                 yield DoctorFinding(
                     name=f"platform: {smoke.device}", state="warning",
                     seen=f"{name} was {safe_text(then[name], _SHOWN)}, and is {safe_text(now[name], _SHOWN)} here",
-                    meaning="digests may be others than the certificate's: expected on another platform, and no drift",
+                    meaning="digests may be others than the verdict's: expected on another platform, and no drift",
                     fix="`reprobuild verify OUT --against verdict.json` tells; for equal bytes take equal hardware",
                 )  # fmt: skip
     if not compared:
         yield DoctorFinding(
-            name="certificate", state="unknown", seen="it names no platform: no determinism test was run",
+            name="verdict", state="unknown", seen="it names no platform: no determinism test was run",
             meaning="whether this platform gives the same numbers is not known",
             fix="run `reprobuild verify OUT` where the image is, and copy its verdict.json",
         )  # fmt: skip
         return
     yield DoctorFinding(
-        name="certificate", state="ok",
+        name="verdict", state="ok",
         seen=f"made {safe_text(verdict.made, 40)}: cpu {verdict.determinism.cpu}, gpu {verdict.determinism.gpu}",
     )  # fmt: skip
 

@@ -72,7 +72,7 @@ def _set_verdict_aside(place: Path, say: Callable[[str], None]) -> None:
         content = b""
     if not is_certificate(content):
         place.unlink()
-        say(f"removed {place}: it is no certificate")
+        say(f"removed {place}: it is no verdict file")
         return
     aside = place.with_name(f"verdict-{hashlib.sha256(content).hexdigest()[:12]}.json")
     place.replace(aside)

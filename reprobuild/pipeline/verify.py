@@ -277,8 +277,8 @@ def _set_aside_verdict(out: Path, context: RunContext) -> None:
     if former is None:
         return
     if not is_certificate(former):
-        context.say(f"{out / VERDICT} was no certificate: it is replaced")
+        context.say(f"{out / VERDICT} was no verdict file: it is replaced")
         return
     aside = _aside(out, former)
     write_file(aside, former)
-    context.say(f"the certificate of the check before is kept as {aside}")
+    context.say(f"the verdict of the check before is kept as {aside}")

@@ -140,7 +140,7 @@ def _bound_lines(smoke: Smoke) -> Iterator[str]:
 
 def earlier_verdict_lines(comparison: Against) -> list[str]:
     """Return the differences between this check and an earlier verdict."""
-    start = f"against the certificate of {safe_text(comparison.made)}"
+    start = f"against the verdict of {safe_text(comparison.made)}"
     differ = len(comparison.failed) + len(comparison.other)
     if comparison.verdict == "differ":
         head = f"{start}: FAILED: {len(comparison.failed)} of {comparison.compared} digests differ on the same platform"

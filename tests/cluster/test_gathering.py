@@ -77,12 +77,12 @@ WHOLE = msgspec.json.encode(certificate())
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (WHOLE[: len(WHOLE) // 2], "is no certificate of reprobuild, or a damaged one"),
-        (b"", "is no certificate of reprobuild, or a damaged one"),
-        (b"\0" * 100, "is no certificate of reprobuild, or a damaged one"),
-        (b"[" * 100_000, "is no certificate of reprobuild, or a damaged one"),
+        (WHOLE[: len(WHOLE) // 2], "is no verdict file of reprobuild, or a damaged one"),
+        (b"", "is no verdict file of reprobuild, or a damaged one"),
+        (b"\0" * 100, "is no verdict file of reprobuild, or a damaged one"),
+        (b"[" * 100_000, "is no verdict file of reprobuild, or a damaged one"),
         (b" " * ((8 << 20) + 1), "has more than 8 MB"),
-        (msgspec.json.encode(certificate(tree="sha256:" + "2" * 64)), "is the certificate of another image"),
+        (msgspec.json.encode(certificate(tree="sha256:" + "2" * 64)), "is the verdict on another image"),
         (msgspec.json.encode(certificate(seed=43)), "was made with seed 43"),
         (msgspec.json.encode(certificate(version=99)), "form 99"),
         (talkative(), "tells more of its platform than there is to tell"),
@@ -144,8 +144,8 @@ def test_a_certificate_that_says_nothing_of_a_machine_is_no_answer(folder: Path)
     write(folder, none=msgspec.structs.replace(certificate(), smoke=()))
     found = gathered(folder)
     assert [(each.node, each.kind, each.why) for each in found.silent] == [
-        ("blank", "refused", "its certificate tells of no determinism test"),
-        ("none", "refused", "its certificate tells of no determinism test"),
+        ("blank", "refused", "its verdict tells of no determinism test"),
+        ("none", "refused", "its verdict tells of no determinism test"),
     ]
 
 
@@ -183,9 +183,9 @@ def test_who_reads_another_programs_certificate_is_told_what_to_do() -> None:
 
 
 def test_a_folder_without_nodes_is_no_fleet(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no certificates of any node"):
+    with pytest.raises(UsageError, match="has no verdict files of any node"):
         gathered(tmp_path)
-    with pytest.raises(UsageError, match="is no directory of certificates"):
+    with pytest.raises(UsageError, match="is no directory of verdict files"):
         gathered(tmp_path / "none")
 
 
@@ -234,7 +234,7 @@ def test_what_an_earlier_check_left_in_the_folder_is_not_counted(tmp_path: Path)
     found = gathered(tmp_path)
     assert [(each.node, each.kind) for each in found.silent] == [("c", "old")]
     assert (found.verdict, found.groups[0].nodes) == ("inconclusive", ("a", "b"))
-    said = "c: left an old certificate: its certificate was made 2026-11-21T05:00:10Z, and the newest "
+    said = "c: left an old verdict file: its verdict was made 2026-11-21T05:00:10Z, and the newest "
     assert f"{said}2026-11-22T05:40:00Z" in render_cluster(found)
 
 
@@ -265,7 +265,7 @@ def test_a_clock_that_runs_ahead_makes_no_other_node_old(tmp_path: Path) -> None
     (silent,) = gather_results(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).silent
     assert (silent.kind, silent.why) == (
         "old",
-        "when its certificate was made is not known: 2026-13-45T05:00:00Z",
+        "when its verdict was made is not known: 2026-13-45T05:00:00Z",
     )
     write(tmp_path, c=made("yesterday\x1b"))
     (silent,) = gather_results(tmp_path, IMAGE, AnswerTable(EXPECTED), timestamp=now).silent

@@ -134,7 +134,7 @@ def test_a_drift_of_a_device_that_cannot_be_compared_is_one(tmp_path: Path) -> N
     write(tmp_path, a=certificate(), b=scoped(gpu="drift"), c=certificate())
     found = gathered(tmp_path)
     assert (found.verdict, [(each.node, each.kind) for each in found.silent]) == ("differ", [("b", "drifts")])
-    assert "b: drifts: by its own certificate: cuda" in render_cluster(found)
+    assert "b: drifts: by its own verdict: cuda" in render_cluster(found)
 
 
 def test_one_that_drifts_with_the_profile_is_named_where_most_do_not_and_hides_no_other(

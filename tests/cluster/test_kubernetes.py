@@ -207,7 +207,7 @@ def test_pods_that_left_no_trace_are_asked_for(tmp_path: Path) -> None:
     assert silent(found) == dict.fromkeys(("index_3", "index_4", "index_99"), "absent")
 
 
-@pytest.mark.parametrize("node", ["index-3", "pods", "nodes", "collectives-cpu", "certificates", "a.json"])
+@pytest.mark.parametrize("node", ["index-3", "pods", "nodes", "collectives-cpu", "verdicts", "a.json"])
 def test_no_name_of_a_node_stands_for_anything_else(node: str, tmp_path: Path) -> None:
     items = three(tmp_path)
     items[2]["spec"]["nodeName"] = node

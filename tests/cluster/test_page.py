@@ -128,7 +128,7 @@ def test_a_clock_that_runs_ahead_makes_no_other_node_old_on_a_later_day(
     later = msgspec.structs.replace(session, now=1_795_500_000)  # two days after
     page = render_html(make_lock(), image, verdict, read_nodes(make_lock(), image, out, later))
     assert "3 of 3 nodes answered" in page
-    assert "left an old certificate" not in page
+    assert "left an old verdict file" not in page
     assert "Gathered 2026-11-22T05:01:00Z, from " in page
 
 
@@ -178,7 +178,7 @@ def test_a_node_that_drifts_and_has_nothing_to_compare_is_named(tmp_path: Path) 
     cluster = gathered(tmp_path)
     assert cluster.verdict == "differ"
     found = render_nodes(cluster)
-    assert [(one.node, one.said) for one in found.wrong] == [("n2", "drifts: by its own certificate: cuda")]
+    assert [(one.node, one.said) for one in found.wrong] == [("n2", "drifts: by its own verdict: cuda")]
     assert found.silent == ()
     answer = answer_same_results(make_verdict(), found)
     assert (answer.tone, answer.sentence) == (

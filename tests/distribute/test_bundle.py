@@ -575,7 +575,7 @@ def test_other_refusals_of_bundle(results: Results, tmp_path: Path) -> None:
     (tmp_path / "unbundle.py").unlink()
     verdict = results.out / "verdict.json"
     verdict.write_text(verdict.read_text().replace(read_image(results.out)[1].tree, "sha256:" + "0" * 64))
-    with pytest.raises(DistributionError, match="is the certificate of another image") as caught:
+    with pytest.raises(DistributionError, match="is the verdict on another image") as caught:
         results.bundle(tmp_path / "b.tar")
     assert caught.value.hint == "check this one: `reprobuild verify OUT`"
     verdict.unlink()

@@ -29,7 +29,7 @@ def test_a_certificate_that_is_no_plain_file(kind: str, tmp_path: Path) -> None:
         DistributionError, match=r"verdict\.json is no plain file, or cannot be read"
     ) as caught:
         list_attachments(lock, image, out)
-    assert caught.value.hint == "take it away, and make a certificate with `reprobuild verify OUT`"
+    assert caught.value.hint == "take it away, and make a verdict with `reprobuild verify OUT`"
 
 
 @pytest.mark.parametrize("target", ["elsewhere", "there"])

@@ -280,7 +280,7 @@ def test_what_cannot_be_pushed_is_told(held: Held, tmp_path: Path) -> None:
         sent(out, held, f"{text}@sha256:{'0' * 64}")
     assert err.value.hint == "leave the digest out, or push the directory that has it"
     (out / "verdict.json").write_bytes(b"{}")
-    with pytest.raises(DistributionError, match="is no certificate of this image") as err:
+    with pytest.raises(DistributionError, match="is no verdict on this image") as err:
         sent(out, held)
     assert err.value.hint == (
         "make one with `reprobuild verify OUT`, or take the file away and push without one"

@@ -43,7 +43,7 @@ def test_for_an_image(option: list[str], tmp_path: Path) -> None:
         return
     found = json.loads(done.stdout)
     assert found["state"] == "unknown"
-    assert {one["name"]: one["state"] for one in found["findings"]}["certificate"] == "unknown"
+    assert {one["name"]: one["state"] for one in found["findings"]}["verdict"] == "unknown"
     assert found["host"]["system"] == "Linux"
 
 

@@ -187,10 +187,10 @@ def test_another_platform_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "seen"), [(None, "there is none"), (make_verdict(smoke=()), "names no platform")]
+    ("verdict", "seen"), [(None, "there is no verdict.json"), (make_verdict(smoke=()), "names no platform")]
 )
 def test_without_a_platform_there_is_no_yes(verdict: Verdict | None, seen: str) -> None:
-    found = told(judged({}, verdict=verdict), "certificate")
+    found = told(judged({}, verdict=verdict), "verdict")
     assert (found.state, seen in found.seen) == ("unknown", True)
 
 
@@ -243,7 +243,7 @@ def test_what_does_not_belong_together(tmp_path: Path) -> None:
     with pytest.raises(LockError, match="there is no lock at"):
         read_subject(tmp_path)
     out = copied(tmp_path, lock_of(), certificate())
-    with pytest.raises(UsageError, match="is the certificate of another lock than") as caught:
+    with pytest.raises(UsageError, match="is the verdict on another lock than") as caught:
         read_subject(out)
     assert caught.value.hint == "copy reprobuild.lock and verdict.json out of one output directory"
 

@@ -107,9 +107,7 @@ def test_an_earlier_certificate_that_differs_is_a_no() -> None:
     before = Against(certificate="sha256:1", made="2026-06-01", verdict="differ", compared=9, failed=failed)
     answer = answer_same_results(make_verdict(against=before))
     assert (answer.word, answer.tone) == ("No", "bad")
-    assert (
-        answer.sentence == "1 of 9 digests differ from the certificate of 2026-06-01, on the same platform."
-    )
+    assert answer.sentence == "1 of 9 digests differ from the verdict of 2026-06-01, on the same platform."
 
 
 def test_nothing_to_know() -> None:

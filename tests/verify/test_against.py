@@ -40,9 +40,7 @@ AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
 BEFORE = (
     "name an earlier one: what a check replaces in an output directory is kept there as verdict-DIGEST.json"
 )
-ELSEWHERE = (
-    "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
-)
+ELSEWHERE = "a verdict holds for its own image alone; `reprobuild diff` tells why two images differ"
 
 
 def smoke_of(*steps: tuple[str, str, dict[str, Any]], **more: Any) -> Smoke:
@@ -314,7 +312,7 @@ def test_a_certificate_is_read_from_its_file_or_folder(tmp_path: Path) -> None:
 
 def test_there_is_none(tmp_path: Path) -> None:
     for path in (tmp_path / "absent", tmp_path):
-        assert refused(path).startswith("there is no certificate ")
+        assert refused(path).startswith("there is no verdict file ")
     os.mkfifo(tmp_path / "pipe")
     assert refused(tmp_path / "pipe").endswith("pipe cannot be read: it is no plain file")
 
@@ -339,7 +337,7 @@ def test_a_link_to_a_file_of_the_kernel_is_not_waited_for(target: str, tmp_path:
 def test_what_is_no_certificate(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "verdict.json"
     path.write_bytes(data)
-    assert refused(path) == f"{path} is no certificate of reprobuild, or a damaged one"
+    assert refused(path) == f"{path} is no verdict file of reprobuild, or a damaged one"
 
 
 def test_older_and_newer_forms(tmp_path: Path) -> None:
@@ -349,7 +347,7 @@ def test_older_and_newer_forms(tmp_path: Path) -> None:
         path
     )
     path.write_bytes(b'{"version": 4, "determinism": {}}')
-    assert "is a certificate of form 4; this reprobuild reads form 3" in refused(path)
+    assert "is a verdict file of form 4; this reprobuild reads form 3" in refused(path)
 
 
 def test_a_file_without_end(tmp_path: Path) -> None:
@@ -368,7 +366,7 @@ def test_a_damaged_certificate(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert old in whole
         path.write_bytes(whole.replace(old, new))
-        assert f"{path} is a damaged certificate: " in refused(path)
+        assert f"{path} is a damaged verdict file: " in refused(path)
 
 
 # --- what is written of it is read again --------------------------------------------------------
@@ -437,12 +435,12 @@ KEY = "k" * 4000
 def test_a_platform_of_very_many_names_is_refused(part: str, value: Any, why: str, tmp_path: Path) -> None:
     """Each name repeats the keys above its value: a hundred kilobytes were gigabytes of them."""
     path = written(tmp_path / "verdict.json", make_verdict(smoke=(make_smoke(**{part: value}),)))
-    assert refused(path) == f"{path} is a damaged certificate: {why}"
+    assert refused(path) == f"{path} is a damaged verdict file: {why}"
 
 
 def test_a_certificate_of_one_device_twice(tmp_path: Path) -> None:
     path = written(tmp_path / "verdict.json", make_verdict(smoke=(make_smoke(), make_smoke())))
-    assert refused(path) == f"{path} is a damaged certificate: one device stands in it twice"
+    assert refused(path) == f"{path} is a damaged verdict file: one device stands in it twice"
 
 
 @pytest.mark.parametrize(
@@ -456,7 +454,7 @@ def test_a_certificate_of_one_device_twice(tmp_path: Path) -> None:
                     certificate=f"sha256:{SHA}", made="2026-11-22T05:00:00Z", verdict="differ", compared=1
                 )
             },
-            "another result than the certificate before it",
+            "another result than the verdict before it",
         ),
     ],
 )
@@ -464,7 +462,7 @@ def test_the_certificate_of_a_check_that_failed(fields: dict[str, Any], said: st
     found = read_certificate(written(tmp_path / "verdict.json", make_verdict(**fields)))
     with pytest.raises(UsageError) as failed:
         refuse_failed(found)
-    assert str(failed.value) == f"{found.path} is the certificate of a check that failed: {said}"
+    assert str(failed.value) == f"{found.path} is the verdict of a check that failed: {said}"
     assert failed.value.hint == BEFORE
     refuse_failed(read_certificate(written(tmp_path / "good.json", make_verdict("inconclusive"))))
 
@@ -482,7 +480,7 @@ def test_a_certificate_cut_anywhere_is_refused(tmp_path: Path) -> None:
     [
         (
             {"tree": "sha256:9"},
-            f"is the certificate of another image: its tree is sha256:{SHA}, and that of this one sha256:9",
+            f"is the verdict on another image: its tree is sha256:{SHA}, and that of this one sha256:9",
         ),
         ({"seed": 7}, "was made with seed 42, and this image has 7"),
         ({"profile": "strict"}, "was made with profile torch, and this image has strict"),

@@ -119,7 +119,7 @@ def test_other_work_is_not_compared() -> None:
         with pytest.raises(UsageError, match=words) as caught:
             refuse_other_work(made, other)
         assert caught.value.hint == (
-            "compare the same work: give the command and options of the certificate, or leave --against out"
+            "compare the same work: give the command and options of the verdict file, or leave --against out"
         )
 
 

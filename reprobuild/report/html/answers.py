@@ -132,7 +132,7 @@ def _rate_results(verdict: Verdict) -> tuple[Tone, str, str]:
     before = verdict.against
     if before and before.verdict == "differ":
         failed = f"{len(before.failed):,} of {before.compared:,} digests"
-        return "bad", "No", f"{failed} differ from the certificate of {before.made}, on the same platform."
+        return "bad", "No", f"{failed} differ from the verdict of {before.made}, on the same platform."
     if drifts := [SCOPES[name] for name, scope_verdict in scopes.items() if scope_verdict == "drift"]:
         return (
             "bad",

@@ -93,7 +93,7 @@ def view_earlier_verdict(comparison: Against, now: str) -> Section:
         rows=[DeviationRow(kind=kind, deviation=item) for kind, items in lists for item in items],
         matrix=compare_certificates(comparison, now),
     )
-    return Section(id="against", title="Against an earlier certificate", view=view)
+    return Section(id="against", title="Against an earlier verdict", view=view)
 
 
 class IdentityFact(Struct, frozen=True):

@@ -24,8 +24,8 @@ AGAIN = "make one with `reprobuild verify OUT`; it is OUT/verdict.json"
 BEFORE = (
     "name an earlier one: what a check replaces in an output directory is kept there as verdict-DIGEST.json"
 )
-OTHER = "a certificate says something of its own image alone; `reprobuild diff` tells why two images differ"
-SAME_WORK = "compare the same work: give the command and options of the certificate, or leave --against out"
+OTHER = "a verdict holds for its own image alone; `reprobuild diff` tells why two images differ"
+SAME_WORK = "compare the same work: give the command and options of the verdict file, or leave --against out"
 _NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -55,7 +55,7 @@ def read_certificate(path: Path) -> Certificate:
     try:
         data = read_plain(path, LARGEST)
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"there is no certificate {path}", hint=AGAIN) from None
+        raise UsageError(f"there is no verdict file {path}", hint=AGAIN) from None
     except OSError as err:
         raise UsageError(f"{path} cannot be read: {err.strerror}", hint=AGAIN) from None
     return Certificate(path=path, sha256=hashlib.sha256(data).hexdigest(), verdict=read_verdict(data, path))
@@ -92,7 +92,7 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
     try:
         version = _read_version(data)
     except _NOT_READ:
-        raise UsageError(f"{path} is no certificate of reprobuild, or a damaged one", hint=AGAIN) from None
+        raise UsageError(f"{path} is no verdict file of reprobuild, or a damaged one", hint=AGAIN) from None
     if version < VERSION:
         raise UsageError(
             f"{path} is a verdict of form {version}, of an older reprobuild: it names no platform to compare by",
@@ -100,7 +100,7 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
         )
     if version > VERSION:
         raise UsageError(
-            f"{path} is a certificate of form {version}; this reprobuild reads form {VERSION}",
+            f"{path} is a verdict file of form {version}; this reprobuild reads form {VERSION}",
             hint="update reprobuild",
         )
     try:
@@ -112,7 +112,7 @@ def read_verdict(data: bytes, path: Path | str) -> Verdict:
                 raise ValueError(excess)
         return verdict
     except _NOT_READ as err:
-        raise UsageError(f"{path} is a damaged certificate: {_escape_error(err)}", hint=AGAIN) from None
+        raise UsageError(f"{path} is a damaged verdict file: {_escape_error(err)}", hint=AGAIN) from None
 
 
 def _escape_error(err: Exception) -> str:
@@ -133,7 +133,7 @@ def refuse_other(certificate: Certificate, *, tree: str, seed: int, profile: str
     then = certificate.verdict
     if then.tree != tree:
         raise UsageError(
-            f"{certificate.path} is the certificate of another image: its tree is {_shorten_text(then.tree)}, "
+            f"{certificate.path} is the verdict on another image: its tree is {_shorten_text(then.tree)}, "
             "and that of "
             f"this one {_shorten_text(tree)}",
             hint=OTHER,
@@ -199,10 +199,8 @@ def refuse_failed(certificate: Certificate) -> None:
     answers = then.determinism
     drifted = "drift" in (answers.cpu, answers.gpu, answers.collectives)
     if drifted or (then.against and then.against.verdict == "differ"):
-        reason = "drift" if drifted else "another result than the certificate before it"
-        raise UsageError(
-            f"{certificate.path} is the certificate of a check that failed: {reason}", hint=BEFORE
-        )
+        reason = "drift" if drifted else "another result than the verdict before it"
+        raise UsageError(f"{certificate.path} is the verdict of a check that failed: {reason}", hint=BEFORE)
 
 
 def _shorten_text(text: str) -> str:
