@@ -112,6 +112,22 @@ def test_two_environments_in_one_list() -> None:
         conda_list.parse(b"a  1.0  py_0\na  1.0  py_1\n")
 
 
+def test_one_file_with_two_hashes() -> None:
+    url = "https://c.example/linux-64/a-1-0.conda"
+    for name, first, second in (("md5", "#" + "0" * 32, "#" + "1" * 32),
+                                ("sha256", "#sha256:" + "0" * 64, "#sha256:" + "1" * 64)):  # fmt: skip
+        with pytest.raises(SnapshotError) as err:
+            conda_list.parse(f"@EXPLICIT\n{url}{first}\n{url}{second}\n".encode(), "conda-explicit.txt")
+        assert str(err.value) == (
+            f"conda-explicit.txt:3: the {name} of conda's `a` is another one than at conda-explicit.txt:2"
+        )
+        assert err.value.hint == "keep the line of the file that was installed"
+        corrected, _ = conda_list.parse(f"@EXPLICIT\n{url}{second}\n".encode())
+        assert getattr(corrected[0], name) == second.removeprefix("#").removeprefix("sha256:")
+    (package,), (remark,) = conda_list.parse(f"{url}{first}\n{url}{first}\n".encode())
+    assert (package.sha256, remark.reason) == ("0" * 64, "repeats conda-list.txt:1")
+
+
 def test_a_package_twice() -> None:
     found, remarks = conda_list.parse(b"a=1.0\na=1.0=py_0\na  1.2  pypi_0  pypi\n")
     assert [(p.version, p.channel) for p in found] == [("1.0", None), ("1.2", "pypi")]

@@ -202,7 +202,7 @@ def merge_duplicates(packages: Iterable[CapturedCondaPackage]) -> Read:
     Packages of pip and of conda are separate: both may have one name, and pip's then overrides conda's.
 
     Raises:
-        SnapshotError: one package has two versions or builds.
+        SnapshotError: one package has two versions, builds or hashes.
     """
     by_name: dict[tuple[str, bool], CapturedCondaPackage] = {}
     repeated: list[ParseNote] = []
@@ -211,6 +211,13 @@ def merge_duplicates(packages: Iterable[CapturedCondaPackage]) -> Read:
         if first is conda_package:
             continue
         builds = {first.build, conda_package.build} - {None}
+        for hash_name in ("md5", "sha256"):
+            if len({getattr(first, hash_name), getattr(conda_package, hash_name)} - {None}) > 1:
+                raise text.parse_error(
+                    conda_package.place,
+                    f"the {hash_name} of conda's `{conda_package.name}` is another one than at {first.place}",
+                    "keep the line of the file that was installed",
+                )
         if first.version != conda_package.version or len(builds) > 1:
             raise text.parse_error(
                 conda_package.place,
