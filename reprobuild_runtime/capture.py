@@ -5475,6 +5475,13 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
             notes.append(
                 f"{repository['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
             )
+        added = repository["diff"].get("secrets", [])
+        if added:
+            more = f" and {len(added) - 1} more" if len(added) > 1 else ""
+            notes.append(
+                f"{repository['name']}: there is no diff, as a commit that no remote has adds {added[0]['path']}"
+                f"{more}, which looks like a secret ({added[0]['rule']}): take it out of the commit, and capture again"
+            )
         removed = repository["diff"].get("removed", [])
         notes += [
             f"{repository['name']}: the diff is without the old content of {file['path']}, "
@@ -6046,7 +6053,7 @@ def _read_stated_name(text: str, sections: Sequence[str]) -> str:
 # --- reprobuild_portable/capture/repositories/objects.py ---
 # Contents of files as git objects.
 
-_UNSEARCHED = "it could not be searched"
+UNSEARCHED = "it could not be searched"
 
 
 def _list_own_filters(repository: Repository) -> Set[str]:
@@ -6131,8 +6138,8 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     return f"{places[0][1]} in line {places[0][0]}" if places else ""
 
 
-def _find_removed_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:
-    """Return the rule that keeps the old content of a file out of a diff.
+def _find_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:
+    """Return the rule that keeps the content of a file out of a diff.
 
     The rule is empty if the content may be there. No content, and no time to search it, are a rule of their own.
     """
@@ -6140,13 +6147,13 @@ def _find_removed_rule(repository: Repository, path: bytes, content: Optional[by
     if _is_accepted(repository, name):
         return ""
     if content is None:
-        return _UNSEARCHED
+        return UNSEARCHED
     if secret_file(os.fsdecode(path), content):  # not its quoted form
         return "a name of files with secrets"
     try:
         places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
     except GaveUpError:
-        return _UNSEARCHED
+        return UNSEARCHED
     return f"{places[0][1]} in line {places[0][0]}" if places else ""
 
 
@@ -6337,8 +6344,8 @@ def _new_blobs(staged: Optional[Sequence[Staged]], files: Files) -> Optional[Dic
 # The diff of a repository, for people.
 
 
-class Replaced(NamedTuple):
-    """A file of the first tree that the second one changes or lacks."""
+class ChangedFile(NamedTuple):
+    """A file in one of the two trees that a diff compares."""
 
     mode: bytes
     oid: bytes
@@ -6349,7 +6356,8 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
     """Write the diff from a remote's commit to the files.
 
     It is for people, and for readers of the chapter's recipe. Without such a commit, it starts at the commit
-    that is checked out, else at an empty tree.
+    that is checked out, else at an empty tree. There is no diff if an unpushed commit added a secret: no reader of a
+    snapshot takes such a diff, and the bundle has the content.
     """
     start = facts["base"] or facts["head"]
     if start is None:
@@ -6361,7 +6369,12 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
         "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=none", "-U3",
     )  # fmt: skip
     try:
-        rules = _find_removed_secrets(repository, tree, facts["worktree"])
+        before, after = _list_changed(repository, tree, facts["worktree"])
+        rules = _find_secrets(repository, [file for file in after if file.oid not in repository.clean])
+        added = {file: rule for file, rule in rules.items() if rule != UNSEARCHED}
+        if added:
+            return {"file": None, "from": start, "reason": "secret", "secrets": _list_rules(added)}
+        rules = _find_secrets(repository, before)
         with open(path, "w+b") as stream:
             if rules:
                 tree = _write_deletions(repository, tree, list(rules), stream)
@@ -6373,31 +6386,50 @@ def _diff(repository: Repository, facts: Dict[str, Any], name: str, moved: Dict[
         return {"file": None, "from": start, "reason": "too-large", "bytes": size}
     if size:
         moved[name] = path
-    removed = [{"path": quote(file.path), "rule": rule} for file, rule in rules.items()]
     return {
         "file": name if size else None,
         "from": start,
         "bytes": size,
         "reason": "done",
-        "removed": removed[:LISTED],
+        "removed": _list_rules(rules),
     }
 
 
-def _find_removed_secrets(repository: Repository, tree: str, worktree: str) -> Dict[Replaced, str]:
-    """Return the rule of each file whose old content must not be in a diff.
+def _list_rules(rules: Mapping[ChangedFile, str]) -> List[Dict[str, str]]:
+    return [{"path": quote(file.path), "rule": rule} for file, rule in rules.items()][:LISTED]
 
-    A diff has removed lines, and lines around a change. A file that cannot be searched counts as a secret.
-    """
+
+def _list_changed(
+    repository: Repository, tree: str, worktree: str
+) -> Tuple[List[ChangedFile], List[ChangedFile]]:
+    """Return the changed files and links with their old content, and those with their new content."""
     words = ("diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff")
     fields = repository.git(*words, "--ignore-submodules=all", tree, worktree).split(b"\0")
-    rows = ((row[1:].split(b" "), path) for row, path in zip(fields[::2], fields[1::2]))
-    files = [Replaced(head[0], head[2], path) for head, path in rows if head[0][:2] in (b"10", b"12")]
+    rows = [(row[1:].split(b" "), path) for row, path in zip(fields[::2], fields[1::2])]
+    before, after = (
+        [
+            ChangedFile(head[side], head[side + 2], path)
+            for head, path in rows
+            if head[side][:2] in (b"10", b"12")
+        ]
+        for side in (0, 1)
+    )
+    return before, after
+
+
+def _find_secrets(repository: Repository, files: Sequence[ChangedFile]) -> Dict[ChangedFile, str]:
+    """Return the rule of each file whose content must not be in a diff.
+
+    A diff has added and removed lines, and lines around a change. A file that cannot be searched counts as a secret.
+    """
     contents = dict(_select_searchable(repository, {file.oid: file.path for file in files})[0])
-    rules = {file: _find_removed_rule(repository, file.path, contents.get(file.oid)) for file in files}
+    rules = {file: _find_rule(repository, file.path, contents.get(file.oid)) for file in files}
     return {file: rule for file, rule in rules.items() if rule}
 
 
-def _write_deletions(repository: Repository, tree: str, files: Sequence[Replaced], stream: IO[bytes]) -> str:
+def _write_deletions(
+    repository: Repository, tree: str, files: Sequence[ChangedFile], stream: IO[bytes]
+) -> str:
     """Write that a diff deletes these files, and return the tree without them.
 
     git applies such an entry, and compares the id with the file. The diff from that tree adds a changed file as a

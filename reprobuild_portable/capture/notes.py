@@ -95,6 +95,13 @@ def _notes(document: Dict[str, Any], mismatched: Collection[str] = ()) -> List[s
             notes.append(
                 f"{repository['name']}: {len(secret) - SAID} more were left out: `left_out` in capture.json"
             )
+        added = repository["diff"].get("secrets", [])
+        if added:
+            more = f" and {len(added) - 1} more" if len(added) > 1 else ""
+            notes.append(
+                f"{repository['name']}: there is no diff, as a commit that no remote has adds {added[0]['path']}"
+                f"{more}, which looks like a secret ({added[0]['rule']}): take it out of the commit, and capture again"
+            )
         removed = repository["diff"].get("removed", [])
         notes += [
             f"{repository['name']}: the diff is without the old content of {file['path']}, "

@@ -416,6 +416,34 @@ def test_a_secret_that_was_taken_out_is_not_in_the_diff(tmp_path: Path) -> None:
     assert git(top, "write-tree").decode().strip() == one["worktree"]
 
 
+@pytest.mark.parametrize("more", [False, True])
+def test_a_secret_that_an_unpushed_commit_adds_is_in_no_diff(more: bool, tmp_path: Path) -> None:
+    """No reader takes a diff with an added secret, so the snapshot would be lost."""
+    top = new_origin(tmp_path)
+    write(top, "added.py", f"\ntoken = '{SECRETS['github']}'\n".encode())
+    if more:
+        write(top, "other.py", f"token = '{SECRETS['gitlab']}'\n".encode())
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "unpushed")
+    write(top, "kept.py", b"changed\n")
+    out = tmp_path / "out"
+    take(top, out)
+    (one,) = document(out)["repositories"]
+    assert (one["diff"]["file"], one["diff"]["reason"]) == (None, "secret")
+    assert not (out / "clone.patch").exists()
+    (note,) = (note for note in document(out)["notes"] if "there is no diff" in note)
+    assert note == (
+        f"clone: there is no diff, as a commit that no remote has adds added.py{' and 1 more' * more}, which looks "
+        "like a secret (github in line 2): take it out of the commit, and capture again"
+    )
+    assert one["bundle"]["file"] == "clone.bundle"  # with the change of kept.py
+    read_snapshot(out)
+    git(top, "reset", "-q", "--soft", "HEAD^")
+    take(top, tmp_path / "again")
+    assert document(tmp_path / "again")["repositories"][0]["diff"]["file"] == "clone.patch"
+    assert SECRETS["github"].encode() not in captured_bytes(tmp_path / "again")
+
+
 def base85_parts(diff: bytes) -> list[bytes]:
     """Return the content of the binary files in a diff."""
     parts = re.findall(rb"^literal \d+\n((?:[A-Za-z].+\n)*)", diff, re.MULTILINE)

@@ -13,7 +13,7 @@ from reprobuild_portable.capture.repositories.repository import Entry, Files, Re
 from reprobuild_portable.capture.repositories.search import _places
 from reprobuild_portable.secrets.files import secret_file
 
-_UNSEARCHED = "it could not be searched"
+UNSEARCHED = "it could not be searched"
 
 
 def _list_own_filters(repository: Repository) -> Set[str]:
@@ -98,8 +98,8 @@ def _find_withholding_rule(repository: Repository, path: bytes, oid: bytes, cont
     return f"{places[0][1]} in line {places[0][0]}" if places else ""
 
 
-def _find_removed_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:
-    """Return the rule that keeps the old content of a file out of a diff.
+def _find_rule(repository: Repository, path: bytes, content: Optional[bytes]) -> str:
+    """Return the rule that keeps the content of a file out of a diff.
 
     The rule is empty if the content may be there. No content, and no time to search it, are a rule of their own.
     """
@@ -107,13 +107,13 @@ def _find_removed_rule(repository: Repository, path: bytes, content: Optional[by
     if _is_accepted(repository, name):
         return ""
     if content is None:
-        return _UNSEARCHED
+        return UNSEARCHED
     if secret_file(os.fsdecode(path), content):  # not its quoted form
         return "a name of files with secrets"
     try:
         places = _places(content, context._replace(deadline=context.deadline - SPARE), 1)
     except GaveUpError:
-        return _UNSEARCHED
+        return UNSEARCHED
     return f"{places[0][1]} in line {places[0][0]}" if places else ""
 
 
