@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.output_index import OutputIndex, WrittenFile
-from reprobuild.verify.workload.uncompared import SHOWN, add_uncompared
+from reprobuild.verify.workload.uncompared import SHOWN, add_uncompared, keep_written
 from tests.conftest import Built, reprobuild
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -68,6 +70,26 @@ def test_many_files_are_counted() -> None:
     told = lines(index(*files, count=70), index(*files, count=71))
     assert told[0] == "71 files not compared, as no --output-file names them"
     assert len(told) == 1 + SHOWN
+
+
+def test_names_of_an_older_image_are_few() -> None:
+    names = tuple(f"{number} {'x' * 300}" for number in range(20_000))
+    told = lines(index(others=names, other=20_000), index(others=names, other=20_000))
+    assert told[0] == "20,000 files not compared, as no --output-file names them"
+    assert len(told) == 1 + SHOWN
+
+
+def test_later_runs_keep_little_of_their_indexes() -> None:
+    path = "/w/" + "x" * 9000
+    one, two = (index((path + end, ONE), ("/w/a", digest)) for end, digest in (("1", ONE), ("2", TWO)))
+    there = {"P": ("x" * 9000,)}
+    both = [keep_written(msgspec.structs.replace(run, there=there)) for run in (one, two)]
+    assert all(len(msgspec.json.encode(run)) < 1500 for run in both)
+    note, differs, first, second = lines(*both)  # names that differ at their ends are two
+    assert note.startswith("3 files not compared")
+    assert differs == "not compared: /w/a (1,234 bytes): differs"
+    assert first.startswith("not compared: /w/xxx")
+    assert second.startswith("not compared: /w/xxx")
 
 
 def test_names_are_shown_without_secrets() -> None:

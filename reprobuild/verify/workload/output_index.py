@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 from reprobuild.infra.untrusted.strings import OptionalSha256
 from reprobuild.verify.workload.file_names import mask_run_parts
 
+# The numbers of `reprobuild_runtime/artefacts/collect.py` and `written.py`; those of older images are not larger.
+MOST_FILES, MOST_BESIDE, MOST_WRITTEN = 10_000, 20, 200
 Text = Annotated[str, Meta(max_length=10000)]
 Number = Annotated[str, Meta(pattern=r"\A[0-9]{0,6}\Z")]
 
@@ -28,6 +30,7 @@ class OutputEntry(Struct, frozen=True, kw_only=True):
     link: Text
 
 
+Names = Annotated[tuple[Text, ...], Meta(max_length=MOST_BESIDE)]
 OUTPUTS = "/reprobuild-out"  # `{out}`
 
 
@@ -50,15 +53,15 @@ class OutputIndex(Struct, frozen=True, kw_only=True):
     began: float
     ended: float
     host: Text
-    files: tuple[OutputEntry, ...]
-    there: dict[Text, tuple[Text, ...]]
+    files: Annotated[tuple[OutputEntry, ...], Meta(max_length=MOST_FILES)]
+    there: Annotated[dict[Text, Names], Meta(max_length=MOST_FILES)]
     failed: Text
     pid: int = 0
     last: int = 0
     zone: int = 0
-    others: tuple[Text, ...] = ()
+    others: Names = ()
     other: int = 0
-    written: tuple[WrittenFile, ...] = ()
+    written: Annotated[tuple[WrittenFile, ...], Meta(max_length=MOST_WRITTEN)] = ()
     written_count: int = 0
     written_whole: bool = True
 

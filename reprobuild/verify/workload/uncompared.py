@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec import Struct
 
 from reprobuild.verify.verdict import WorkComparison
 from reprobuild.verify.workload.conditions import hide_secrets
-from reprobuild.verify.workload.judge import display_line
+from reprobuild.verify.workload.judge import LONGEST, display_line
 from reprobuild.verify.workload.output_index import OutputIndex, WrittenFile
 
 SHOWN = 20  # files
@@ -39,7 +40,7 @@ def add_uncompared(
     """
     first, *rest = comparisons
     if any(index.others for index in indexes):  # of an older image, which gives names alone
-        files, count = list(indexes[0].others), indexes[0].other
+        files, count = list(indexes[0].others[:SHOWN]), indexes[0].other
     else:
         answers = sorted(_compare(indexes), key=lambda name: (_ORDER.index(name.answer), name.file.path))
         files = [f"{name.file.path} ({name.file.size:,} bytes): {name.answer}" for name in answers[:SHOWN]]
@@ -54,6 +55,28 @@ def add_uncompared(
         first, warnings=(*first.warnings, *notes), details=(*first.details, *lines)
     )
     return [changed, *rest]
+
+
+def keep_written(index: OutputIndex) -> OutputIndex:
+    """Return the fields that `add_uncompared` reads, in a form that is small for any path.
+
+    A long path has a digest in place of its end, after the marks for the run's own parts.
+    """
+    files = [
+        msgspec.structs.replace(file, path=_shorten(index.mask_run_parts(file.path)))
+        if len(file.path) > LONGEST
+        else file
+        for file in index.written
+    ]
+    others = tuple(name[:LONGEST] for name in index.others)
+    return msgspec.structs.replace(index, files=(), there={}, failed="", others=others, written=tuple(files))
+
+
+def _shorten(path: str) -> str:
+    if len(path) <= LONGEST:
+        return path
+    digest = hashlib.sha256(path.encode(errors="surrogatepass")).hexdigest()
+    return f"{path[:LONGEST]}...{digest}"
 
 
 def _compare(indexes: Sequence[OutputIndex]) -> Iterator[_Uncompared]:
