@@ -276,6 +276,41 @@ def test_attributes_of_an_ordered_dictionary_count(tmp_path: Path) -> None:
     assert compare(tmp_path, "a.pkl", attributes({}), attributes([]))["verdict"] == "drift"
 
 
+def damaged(data: bytes, checksum: int) -> bytes:
+    """Return a zip whose first stored member has another CRC in the directory at its end."""
+    place = data.index(b"PK\1\2") + 16
+    return data[:place] + checksum.to_bytes(4, "little") + data[place + 4 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "shown"),
+    [
+        ("a.npz", packed({"a.npy": npy("<f4", (2,), floats(1, 2))}), "a.npy"),
+        ("a.zip", packed({"a": b"1"}), "a"),
+        (
+            "a.pt",
+            packed({"m/data/0": floats(1), "m/data.pkl": dumped({"a": 1}), "m/version": b"3"}),
+            "data/0",
+        ),
+    ],
+)
+def test_a_member_with_another_checksum_is_drift(tmp_path: Path, name: str, data: bytes, shown: str) -> None:
+    found = compare(tmp_path, name, data, damaged(data, 7))
+    said = f"{shown}: the same bytes with another checksum: a file is damaged"
+    assert (found["verdict"], found["details"], found["notes"]) == ("drift", [said], [])
+    assert compare(tmp_path, name, damaged(data, 7), damaged(data, 7))["verdict"] == "identical"
+
+
+def test_members_of_equal_values_may_have_other_bytes_and_checksums(tmp_path: Path) -> None:
+    header = repr({"descr": "<f4", "fortran_order": False, "shape": (2,)}).encode()
+    arrays = [
+        b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + floats(1, 2)
+        for head in (header, header + b"\n")
+    ]
+    found = compare(tmp_path, "a.npz", *(packed({"a.npy": array}) for array in arrays))
+    assert (found["verdict"], found["details"]) == ("identical", [])
+
+
 def test_a_zip_with_a_name_that_ends_early_is_compared_as_bytes(tmp_path: Path) -> None:
     files = [filed(ab=b"1").replace(b"ab", b"a\0") for _ in range(2)]
     found = compare(tmp_path, "a.zip", files[0], files[1].replace(b"a\0", b"b\0"))
