@@ -18,7 +18,7 @@ from reprobuild.recipe.image_config import PROFILE
 from reprobuild.trace.log import LOG_NAME, ProcessLog, read_logs
 from reprobuild.trace.traced_run import ComparedFiles, ResumedRun, TracedRun, TraceSettings
 from reprobuild.verify.verdict import WorkComparison
-from reprobuild.verify.workload.compare import compare_runs
+from reprobuild.verify.workload.compare import compare_runs, refuse_failures
 from reprobuild.verify.workload.conditions import hide_argument_secrets
 from reprobuild.verify.workload.container import OUTPUTS, WorkloadRun, collecting_command, read_index
 from reprobuild.verify.workload.judge import display_line
@@ -176,6 +176,7 @@ class TracedContainers:
         """Return a comparison for each named output."""
         if not self._work.artefacts:
             return []
+        refuse_failures(self._work, (first, second))
         return compare_runs(self._work, (first, second), self._name, self._engine, self._context.env)
 
     def compare_files(self, first: TracedRun, second: TracedRun) -> ComparedFiles:

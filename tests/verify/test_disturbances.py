@@ -7,13 +7,16 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
 from reprobuild.errors import UsageError
-from reprobuild.verify.verdict import WorkComparison
+from reprobuild.verify.verdict import V, WorkComparison
+from reprobuild.verify.workload.conditions import Conditions
 from reprobuild.verify.workload.container import PROGRAMS, WorkloadRun
 from reprobuild.verify.workload.disturbances import (
     AHEAD,
@@ -21,9 +24,12 @@ from reprobuild.verify.workload.disturbances import (
     compare_disturbed,
     select_disturbances,
 )
+from reprobuild.verify.workload.run import compare_work
+from reprobuild.verify.workload.work import Work
 from reprobuild_runtime import disturbed
 from reprobuild_runtime.artefacts import disturb
 from tests.conftest import ROOT, Built, reprobuild
+from tests.verify.samples import PreparedEngine, done
 
 FOLDER = Path(__file__).parent / "disturbed"
 NEAR = ("load", "memory")  # other programs of the machine can do the same where a container sees them
@@ -195,10 +201,67 @@ def test_an_image_without_disturbances(tmp_path: Path) -> None:
         raise AssertionError("no run to compare")
 
     first = WorkloadRun(code=0, folder=tmp_path, index=None, tail="")
-    (answer,) = compare_disturbed(["load"], first, run, compare, lambda _: None)
+    (answer,) = compare_disturbed(["load"], first, run, run, compare, lambda _: None)
     assert (answer.name, answer.verdict, answer.condition) == (
         "disturbance load",
         "inconclusive",
         "disturbed",
     )
     assert "build it again from its lock" in answer.detail
+
+
+SAID = "reprobuild: not possible: the container has one processor"
+
+
+@pytest.mark.parametrize(
+    ("probed", "verdict", "detail"),
+    [
+        ((125, SAID), "not-applicable", "the container has one processor"),
+        ((125, "what else"), "drift", "exit code: 0 and 125"),
+        ((0, SAID), "drift", "exit code: 0 and 125"),
+        ((1, SAID), "drift", "exit code: 0 and 125"),
+    ],
+)
+def test_the_workload_cannot_say_that_its_disturbance_is_not_possible(
+    probed: tuple[int, str], verdict: str, detail: str, tmp_path: Path
+) -> None:
+    probes: list[Sequence[str]] = []
+
+    def make(code: int, tail: str) -> WorkloadRun:
+        return WorkloadRun(code=code, folder=Path(tempfile.mkdtemp(dir=tmp_path)), index=None, tail=tail)
+
+    def probe(before: Sequence[str]) -> WorkloadRun:
+        probes.append(before)
+        return make(*probed)
+
+    def compare(first: WorkloadRun, second: WorkloadRun) -> list[WorkComparison]:
+        codes = first.code, second.code
+        equal: V = "identical" if codes[0] == codes[1] else "drift"
+        return [WorkComparison(name="exit code", verdict=equal, detail="{} and {}".format(*codes))]
+
+    def run(_: Sequence[str]) -> WorkloadRun:
+        return make(125, SAID)
+
+    (answer,) = compare_disturbed(["processors"], make(0, ""), run, probe, compare, lambda _: None)
+    assert answer.verdict == verdict
+    assert answer.detail.endswith(detail)
+    assert [before[-2:] for before in probes] == [["processors", "--"]]
+    assert len(list(tmp_path.iterdir())) == 1  # that of the first run
+
+
+def test_the_probe_of_a_disturbance_has_no_word_and_no_mount_of_the_workload() -> None:
+    sound = done(**{"model.pt": b"one"})
+    same = {"name": "/reprobuild-out/model.pt", "verdict": "identical"}
+    conditions = Conditions(variables={"OMP_NUM_THREADS": "1"}, volumes=(("/data", "/data"),))
+    work = Work(
+        command=("train",), artefacts=("{out}/model.pt",), text="train", disturbances=("load",), conditions=conditions
+    )  # fmt: skip
+    failed = done(code=125, stderr=SAID.encode())
+    workload = [sound, sound, failed, failed]
+    engine = PreparedEngine({"workload": workload, "compare": [done({"ran": True, "files": [same]})]})
+    (_, answer) = compare_work(work, 7, "image:1", engine, {}).comparisons
+    assert (answer.verdict, answer.detail) == ("not-applicable", "the container has one processor")
+    *_, (_, probe) = engine.tasks
+    assert "train" not in probe.arguments
+    assert probe.arguments[-8:-5] == (f"{PROGRAMS}/disturb.py", "load", "--")
+    assert (probe.volumes, probe.environment["OMP_NUM_THREADS"]) == ((), "1")

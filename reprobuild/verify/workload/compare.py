@@ -53,17 +53,15 @@ def compare_runs(
 ) -> list[WorkComparison]:
     """Compare two runs.
 
-    Raises:
-        EngineError: the command failed in both.
+    If the command failed in both with one exit code, no file is compared.
     """
     first_run, second_run = runs
-    if all(run.index is None and f"{PROGRAMS}/collect.py" in run.tail for run in runs):
+    if _are_older(runs):
         return [WorkComparison(name=work.label, verdict="inconclusive", detail=_OLDER)]
-    if first_run.code and second_run.code:
-        raise EngineError(
-            f"the workload `{work.shown_text}` exited {first_run.code} in the image:\n{first_run.tail}",
-            hint=_READ_ONLY if os.strerror(errno.EROFS) in first_run.tail else _BY_HAND,
-        )
+    if first_run.code and first_run.code == second_run.code:
+        return [
+            WorkComparison(name="exit code", verdict="identical", detail=f"{first_run.code} in both runs")
+        ]
     if first_run.code or second_run.code:
         failed = first_run if first_run.code else second_run
         return [
@@ -76,6 +74,24 @@ def compare_runs(
     assert second_run.index is not None
     answers = _compare_files(work, runs, reference, engine, env)
     return [_judge_artefact(work, artefact, runs, answers) for artefact in work.artefacts]
+
+
+def refuse_failures(work: Work, runs: tuple[WorkloadRun, WorkloadRun]) -> None:
+    """Refuse two runs that failed.
+
+    Raises:
+        EngineError: the command failed in both.
+    """
+    if all(run.code for run in runs) and not _are_older(runs):
+        code, tail = runs[0].code, runs[0].tail
+        raise EngineError(
+            f"the workload `{work.shown_text}` exited {code} in the image:\n{tail}",
+            hint=_READ_ONLY if os.strerror(errno.EROFS) in tail else _BY_HAND,
+        )
+
+
+def _are_older(runs: Sequence[WorkloadRun]) -> bool:
+    return all(run.index is None and f"{PROGRAMS}/collect.py" in run.tail for run in runs)
 
 
 def _judge_artefact(

@@ -51,8 +51,8 @@ def select_disturbances(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def compare_disturbed(
-    names: Sequence[str], first: WorkloadRun, run: Run, compare: Compare, say: Callable[[str], None]
-) -> list[WorkComparison]:
+    names: Sequence[str], first: WorkloadRun, run: Run, probe: Run, compare: Compare, say: Callable[[str], None]
+) -> list[WorkComparison]:  # fmt: skip
     """Run a workload under each disturbance, and compare with its first run.
 
     If a result differs, a second run under the same disturbance tells whether the result depends on it, or drifts.
@@ -61,6 +61,7 @@ def compare_disturbed(
         names: of `DISTURBANCES`.
         first: the run without a disturbance.
         run: runs the workload with some words before its command.
+        probe: runs some words before a command that does nothing, without the workload.
         compare: compares two runs.
         say: logs each step.
 
@@ -72,7 +73,7 @@ def compare_disturbed(
         say(f"your work once more, {DISTURBANCES[name]}")
 
         disturbed = _run_disturbed(name, run)
-        answer = _refusal(disturbed) or _judge(compare(first, disturbed))
+        answer = _refusal(name, disturbed, probe) or _judge(compare(first, disturbed))
         if answer.verdict == "drift":
             repeated = _run_disturbed(name, run)
             again = _judge(compare(disturbed, repeated))
@@ -85,7 +86,7 @@ def compare_disturbed(
 
 def _run_disturbed(name: str, run: Run) -> WorkloadRun:
     """Run the workload under a disturbance; its index has the times that its programs read."""
-    done = run([PYTHON, "-I", "-S", _PROGRAM, name, "--"])
+    done = run(_words(name))
     if name != "clock" or done.index is None:
         return done
     index = msgspec.structs.replace(
@@ -94,11 +95,21 @@ def _run_disturbed(name: str, run: Run) -> WorkloadRun:
     return msgspec.structs.replace(done, index=index)
 
 
-def _refusal(run: WorkloadRun) -> WorkComparison | None:
-    """Return the comparison of a run that could not be disturbed."""
-    if run.code == _NOT_POSSIBLE and _REASON in run.tail:
-        reason = run.tail.rpartition(_REASON)[2].splitlines()[0]
-        return WorkComparison(name="", verdict="not-applicable", detail=display_line(reason))
+def _words(name: str) -> list[str]:
+    return [PYTHON, "-I", "-S", _PROGRAM, name, "--"]
+
+
+def _refusal(name: str, run: WorkloadRun, probe: Run) -> WorkComparison | None:
+    """Return the comparison of a run that could not be disturbed.
+
+    The workload can print the reason and exit with the code of a refusal, so a container without it decides.
+    """
+    if run.code == _NOT_POSSIBLE:
+        answer = probe(_words(name))
+        shutil.rmtree(answer.folder)
+        if answer.code == _NOT_POSSIBLE and _REASON in answer.tail:
+            reason = answer.tail.rpartition(_REASON)[2].splitlines()[0]
+            return WorkComparison(name="", verdict="not-applicable", detail=display_line(reason))
     if run.code and _PROGRAM in run.tail:
         return WorkComparison(name="", verdict="inconclusive", detail=_OLDER)
     return None

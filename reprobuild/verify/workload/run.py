@@ -17,15 +17,23 @@ import msgspec
 
 from reprobuild.engines.model import Engine, Task
 from reprobuild.verify.verdict import WorkComparison
-from reprobuild.verify.workload.compare import compare_runs
+from reprobuild.verify.workload.compare import compare_runs, refuse_failures
 from reprobuild.verify.workload.conditions import RUNS
-from reprobuild.verify.workload.container import OUTPUTS, WorkloadRun, collecting_command, run_work_task
+from reprobuild.verify.workload.container import (
+    OUTPUTS,
+    PYTHON,
+    WorkloadRun,
+    collecting_command,
+    run_work_task,
+)
 from reprobuild.verify.workload.disturbances import compare_disturbed
 from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.mounts import Mounts
 from reprobuild.verify.workload.rounds import merge_rounds
-from reprobuild.verify.workload.uncompared import add_uncompared
+from reprobuild.verify.workload.uncompared import add_uncompared, keep_written
 from reprobuild.verify.workload.work import Work, make_work_task
+
+_NOTHING = (PYTHON, "-I", "-S", "-c", "pass")
 
 
 class ComparedWork(NamedTuple):
@@ -70,18 +78,23 @@ def compare_work(
         began = time.monotonic()
         runs = _Runs(work, seed, reference, engine, env, gpus, mounts, wrap, Path(directory))
         first = runs.run()
-        rounds, indexes = [], [first.index]
+        rounds: list[list[WorkComparison]] = []
+        indexes = [first.index and keep_written(first.index)]
         while work.fits_another_run(len(indexes), time.monotonic() - began):
             other = runs.run()
+            if not rounds:
+                refuse_failures(work, (first, other))
             rounds.append(runs.compare(first, other))
-            indexes.append(other.index)
+            indexes.append(other.index and keep_written(other.index))
             shutil.rmtree(other.folder)
             if work.seconds and any(comparison.verdict != "identical" for comparison in rounds[-1]):
                 break
         seconds = (time.monotonic() - began) / len(indexes)
         comparisons = add_uncompared(merge_rounds(rounds), [index for index in indexes if index])
         if all(comparison.verdict == "identical" for comparison in comparisons):
-            comparisons += compare_disturbed(work.disturbances, first, runs.run, runs.compare, say)
+            comparisons += compare_disturbed(
+                work.disturbances, first, runs.run, runs.probe, runs.compare, say
+            )
         elif work.disturbances:
             say("your work has no result that a disturbance could change: it runs under no disturbance")
         return ComparedWork(comparisons=comparisons, runs=len(indexes), seconds=seconds)
@@ -104,11 +117,19 @@ class _Runs:
         """Run the command with some words before it."""
         if self._count:
             self._changed = self._mounts.changed()  # the first run read the earlier contents
+        words = collecting_command(self._work.artefacts, (*before, *self._work.command))
+        return self._start(make_work_task(self._work, self._seed, words, self._gpus))
+
+    def probe(self, before: Sequence[str]) -> WorkloadRun:
+        """Run some words before a command that does nothing, where no file of the workload is."""
+        words = collecting_command((), (*before, *_NOTHING))
+        task = make_work_task(self._work, self._seed, words, self._gpus)
+        return self._start(msgspec.structs.replace(task, volumes=(), read_only=frozenset()))
+
+    def _start(self, task: Task) -> WorkloadRun:
         self._count += 1
         folder = self._directory / str(self._count)
         folder.mkdir()
-        words = collecting_command(self._work.artefacts, (*before, *self._work.command))
-        task = make_work_task(self._work, self._seed, words, self._gpus)
         task = msgspec.structs.replace(task, outputs=OUTPUTS, kept=folder)
         with self._wrap(task) as wrapped:
             return run_work_task(self._work, wrapped, self._reference, self._engine, self._env)
