@@ -37,6 +37,7 @@ from reprobuild.run.run import prepare
 from reprobuild.verify.check import check_seed
 from reprobuild.verify.workload.conditions import Mount
 from reprobuild.verify.workload.container import INDEX, OUTPUTS, collecting_command, expand_output, read_index
+from reprobuild.verify.workload.holes import describe_holes, find_holes
 from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.mounts import Mounts
 from reprobuild_portable.host import fcntl
@@ -262,6 +263,9 @@ class Laboratory:
         index, metric = read_index(folder), self.command.metric
         if index is None or index.failed:
             why = display_line(index.failed) if index else "the container left no list of its files"
+            return Outcome(code=code if code else None, why=why, seconds=seconds)
+        if holes := find_holes(folder, index):
+            why = f"it wrote {describe_holes(holes)}"
             return Outcome(code=code if code else None, why=why, seconds=seconds)
         number = None
         if metric and metric.file:

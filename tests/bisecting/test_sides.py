@@ -407,6 +407,29 @@ def test_a_damaged_record_of_files(context: RunContext, monkeypatch: pytest.Monk
     assert error.value.hint == "run it again with --afresh"
 
 
+@pytest.mark.parametrize("stored", [("0", "1"), ("0", "7")])
+def test_files_of_holes_are_not_read(stored: tuple[str, str], tmp_path: Path, context: RunContext) -> None:
+    """Each of both is below the bound; a pipe has no stored file."""
+    place = laboratory(context, artefacts=("x",))
+    files = []
+    for name in stored:
+        if name != "7":
+            with (tmp_path / name).open("wb") as file:
+                file.truncate(40 << 30)
+        files.append(
+            {"pattern": "x", "path": f"x/{name}", "kind": "fifo" if name == "7" else "file", "stored": name,
+             "size": 0, "written": True, "link": ""}
+        )  # fmt: skip
+    index = {"code": 0, "began": 1.0, "ended": 2.0, "host": "h", "files": files, "there": {}, "failed": ""}
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    outcome = place._collect(tmp_path, b"", 0, 1.0)
+    why = (
+        "the container left no list of its files" if "7" in stored
+        else "it wrote files with 85,899,345,920 bytes, of which nearly all are holes: x/0"
+    )  # fmt: skip
+    assert (outcome.code, outcome.why, outcome.files) == (None, why, {})
+
+
 def result(**more: Any) -> BisectionResult:
     atoms = make_mixer(lock(), lock(seed=7, environment=())).atoms.atoms
     fields: dict[str, Any] = {

@@ -15,6 +15,8 @@ from reprobuild.engines.model import Finished, Task
 from reprobuild.errors import EngineError, UsageError
 from reprobuild.verify.determinism.summary import describe_work_bound, upper_bound
 from reprobuild.verify.verdict import WorkComparison
+from reprobuild.verify.workload.container import LARGEST_INDEX, read_index
+from reprobuild.verify.workload.holes import find_holes
 from reprobuild.verify.workload.judge import (
     LONGEST,
     FileAnswer,
@@ -25,9 +27,10 @@ from reprobuild.verify.workload.judge import (
     judge_distinct,
     pair_paths,
 )
-from reprobuild.verify.workload.output_index import WrittenFile
+from reprobuild.verify.workload.output_index import MOST_BESIDE, MOST_FILES, MOST_WRITTEN, WrittenFile
 from reprobuild.verify.workload.run import compare_work
 from reprobuild.verify.workload.work import Work, work_of_options
+from reprobuild_runtime.artefacts import collect, written
 from tests.verify.samples import DRIFTED, PreparedEngine, done, good_answers, keep
 
 NAME = "/reprobuild-out/model.pt"
@@ -142,6 +145,32 @@ def test_a_run_that_fails_later_is_drift() -> None:
     assert (code.detail, code.details) == ("run 3 of 3 beside the first: 0 and 3", ("no memory",))
 
 
+def test_a_command_that_fails_in_the_first_and_in_a_later_run_is_drift() -> None:
+    failed, sound = done(code=3, stderr=b"no memory"), done(**{"model.pt": b"one"})
+    given = msgspec.structs.replace(WORK, runs=3)
+    for outputs in ([failed, sound, failed], [failed, sound, done(code=4)]):
+        (code,), _ = work({"workload": outputs}, given)
+        assert (code.name, code.verdict) == ("exit code", "drift")
+        assert code.detail.startswith("run")
+    with pytest.raises(EngineError, match="exited 3 in the image") as caught:
+        work({"workload": [failed, done(code=4), sound]}, given)
+    assert caught.value.hint == "run it by hand: reprobuild run OUT -- COMMAND"
+
+
+def test_a_command_that_fails_under_a_disturbance_depends_on_it() -> None:
+    sound = done(**{"model.pt": b"one"})
+    same = done({"ran": True, "files": [{"name": NAME, "verdict": "identical"}]})
+    given = msgspec.structs.replace(WORK, disturbances=("load",))
+    answers = {"workload": [sound, sound, done(code=3)], "compare": [same]}
+    (_, disturbed), _ = work(answers, given)
+    assert (disturbed.verdict, disturbed.condition) == ("drift", "disturbed")
+    assert disturbed.detail == (
+        "two such runs are the same, so the result depends on the disturbance: exit code: 0 and 3"
+    )
+    (_, disturbed), _ = work({**answers, "workload": [sound, sound, done(code=3), done(code=4)]}, given)
+    assert disturbed.detail.startswith("two such runs differ, too, so the result drifts: ")
+
+
 def test_the_number_of_runs_bounds_the_share_that_drifts() -> None:
     assert [upper_bound(runs) for runs in (2, 3, 4, 30)] == [1.0, 1.0, 0.75, 0.1]
     assert describe_work_bound(30) == "N = 30: fewer than 10% of runs drift, at 95 %"
@@ -222,6 +251,13 @@ def test_a_comparison_that_gives_no_answer_is_inconclusive(answer: Finished) -> 
     assert "the bytes differ, and what differs could not be told" in found.detail
 
 
+def test_an_answer_without_a_reason_is_inconclusive() -> None:
+    bare = done({"ran": True, "files": [{"name": "x", "verdict": "inconclusive"}]})
+    (found,), _ = work({"compare": [bare]})
+    assert (found.verdict, found.detail) == ("inconclusive", f"{NAME}: the comparison gave no reason")
+    assert found.warnings == (f"{NAME}: the comparison gave no reason",)
+
+
 def test_equal_content_has_no_digest() -> None:
     """Another day's equal content would look like the same bytes."""
     outputs = [done(**{"model.pt": b"one"}), done(**{"model.pt": b"two"})]
@@ -243,6 +279,44 @@ def test_an_image_without_our_program() -> None:
     (found,) = compare_work(WORK, 7, "image:1", Old({}), {}).comparisons
     assert found.verdict == "inconclusive"
     assert "build it again from its lock" in found.detail
+
+
+def _encode_index(**facts: Any) -> bytes:
+    plain = {"code": 0, "began": 1.0, "ended": 2.0, "host": "h", "files": [], "there": {}, "failed": ""}
+    return json.dumps({**plain, **facts}).encode()
+
+
+_FIFO = {"pattern": "P", "path": "p", "kind": "fifo", "stored": "7", "size": 0, "written": True, "link": ""}
+_WRITTEN = {"path": "/w", "size": 1, "digest": ""}
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_read"),
+    [
+        ({}, True),
+        ({"files": [{**_FIFO, "stored": ""}] * 10_000}, True),
+        ({"files": [{**_FIFO, "stored": ""}] * 10_001}, False),
+        ({"files": [_FIFO]}, False),
+        ({"there": {str(number): ["x"] * 20 for number in range(10_000)}}, True),
+        ({"there": {str(number): [] for number in range(10_001)}}, False),
+        ({"there": {"P": ["x"] * 21}}, False),
+        ({"others": ["x"] * 20}, True),
+        ({"others": ["x"] * 21}, False),
+        ({"written": [_WRITTEN] * 200}, True),
+        ({"written": [_WRITTEN] * 201}, False),
+        ({"more": "x" * LARGEST_INDEX}, False),
+    ],
+    ids=range(12),
+)
+def test_an_index_has_the_bounds_of_the_program_that_writes_it(
+    tmp_path: Path, facts: dict[str, Any], is_read: bool
+) -> None:
+    (tmp_path / "index.json").write_bytes(_encode_index(**facts))
+    assert (read_index(tmp_path) is not None) is is_read
+
+
+def test_host_and_image_have_the_same_bounds_of_an_index() -> None:
+    assert (MOST_FILES, MOST_BESIDE, MOST_WRITTEN) == (collect.MOST, collect.BESIDE, written.MOST_FILES)
 
 
 @pytest.mark.parametrize(
@@ -464,6 +538,37 @@ def test_a_file_of_holes_without_end_is_refused_before_it_is_read() -> None:
     with pytest.raises(EngineError, match="of which nearly all are holes") as caught:
         compare_work(WORK, 7, "image:1", Hollow(good_answers()), {})
     assert caught.value.hint == "name other outputs, or let the command write a smaller file"
+
+
+def test_many_files_of_holes_are_refused_together() -> None:
+    class Hollow(PreparedEngine):
+        def run(self, reference: str, task: Task, env: Any) -> Finished:
+            if task.kept is None:
+                raise AssertionError("the files are read")
+            names = {f"{number}.pt": b"" for number in range(3)}
+            finished = keep(task, done(**names))
+            path = task.kept / "index.json"
+            facts = json.loads(path.read_text())
+            for entry in facts["files"]:
+                entry["size"] = 30 << 30
+                with (task.kept / entry["stored"]).open("wb") as file:
+                    file.truncate(entry["size"])
+            path.write_text(json.dumps(facts))
+            return finished
+
+    given = msgspec.structs.replace(WORK, artefacts=tuple(f"{{out}}/{number}.pt" for number in range(3)))
+    with pytest.raises(EngineError, match="of which nearly all are holes") as caught:
+        compare_work(given, 7, "image:1", Hollow({}), {})
+    assert "96,636,764,160 bytes" in str(caught.value)
+
+
+def test_files_of_holes_below_the_bound_are_read(tmp_path: Path) -> None:
+    with (tmp_path / "0").open("wb") as file:
+        file.truncate(60 << 30)
+    (tmp_path / "1").write_bytes(b"x" * 100_000)
+    entries = entry("a"), entry("b", stored="1"), entry("c", kind="fifo", stored="")
+    assert find_holes(tmp_path, index(*entries)) is None
+    assert find_holes(tmp_path, index(*entries, entry("d"))) == (120 << 30, "a")
 
 
 def test_a_long_line_of_a_container_is_cut_before_it_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:

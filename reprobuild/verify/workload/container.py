@@ -13,13 +13,13 @@ from reprobuild.errors import EngineError
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.lock.system import FILES, PREFIX
+from reprobuild.verify.workload.holes import describe_holes, find_holes
 from reprobuild.verify.workload.judge import display_line
 from reprobuild.verify.workload.output_index import OUTPUTS as OUTPUTS
 from reprobuild.verify.workload.output_index import OutputIndex
 from reprobuild.verify.workload.work import Work
-from reprobuild_portable.hashing import is_huge_hole
 
-INDEX, LARGEST_INDEX = "index.json", 64 << 20
+INDEX, LARGEST_INDEX = "index.json", 16 << 20  # 1,600 bytes for each of its files
 PROGRAMS = f"{FILES}/lib/reprobuild_runtime/artefacts"
 PYTHON = f"{PREFIX}/bin/python"
 
@@ -69,12 +69,11 @@ def run_work_task(
             f"what `{work.shown_text}` wrote cannot be put aside: {display_line(index.failed)}",
             hint="name fewer or smaller artefacts, or let the command write them below {out}",
         )
-    for entry in index.files if index else ():
-        if entry.kind == "file" and is_huge_hole((task.kept / entry.stored).stat()):
-            raise EngineError(
-                f"`{work.shown_text}` wrote {entry.path} with {entry.size:,} bytes, of which nearly all are holes",
-                hint="name other outputs, or let the command write a smaller file",
-            )
+    if index is not None and (holes := find_holes(task.kept, index)):
+        raise EngineError(
+            f"`{work.shown_text}` wrote {describe_holes(holes)}",
+            hint="name other outputs, or let the command write a smaller file",
+        )
     code = done.code if index is None else index.code
     return WorkloadRun(code=code, folder=task.kept, index=index, tail=tail)
 
@@ -88,5 +87,8 @@ def read_index(folder: Path) -> OutputIndex | None:
         index = decode_json(read_plain(path, LARGEST_INDEX), OutputIndex)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    whole = all((folder / entry.stored).is_file() for entry in index.files if entry.kind == "file")
+    whole = all(
+        (folder / entry.stored).is_file() if entry.kind == "file" else not entry.stored
+        for entry in index.files
+    )
     return index if whole else None

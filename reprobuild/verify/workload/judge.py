@@ -65,6 +65,11 @@ class FileAnswer(Struct, frozen=True, kw_only=True):
     counts: dict[Text, Annotated[int, Meta(ge=0, le=MOST_EXCUSED)]] = {}
     warnings: tuple[Text, ...] = ()
 
+    @property
+    def reason(self) -> str:
+        """The first line of details, which an image may leave out."""
+        return self.details[0] if self.details else "the comparison gave no reason"
+
 
 class Pair(Struct, frozen=True):
     """One file of both runs."""
@@ -220,7 +225,7 @@ def _summarise_files(label: str, judged: Sequence[FileAnswer]) -> WorkComparison
             detail = ""  # files that are equal in content only have no digest to compare later
     else:
         worst = (broken or silent)[0]
-        detail = f"{worst.name}: {worst.details[0]}"
+        detail = f"{worst.name}: {worst.reason}"
     lines = [line for answer in judged for line in _detail_lines(answer)]
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"and {len(lines) - MOST} lines more"]
@@ -245,7 +250,7 @@ def _warning_lines(judged: Sequence[FileAnswer]) -> Iterator[str]:
         if len(answer.warnings) > SAID:
             yield f"{answer.name}: and {len(answer.warnings) - SAID} more lines on NaN and infinities"
         if answer.verdict == "inconclusive":
-            yield f"{answer.name}: {answer.details[0]}"
+            yield f"{answer.name}: {answer.reason}"
 
 
 def judge_distinct(judged: WorkComparison, files: Sequence[tuple[str, str]]) -> WorkComparison:
