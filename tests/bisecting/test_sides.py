@@ -415,7 +415,7 @@ def test_files_of_holes_are_not_read(stored: tuple[str, str], tmp_path: Path, co
     for name in stored:
         if name != "7":
             with (tmp_path / name).open("wb") as file:
-                file.truncate(40 << 30)
+                file.truncate(1 if "7" in stored else 40 << 30)
         files.append(
             {"pattern": "x", "path": f"x/{name}", "kind": "fifo" if name == "7" else "file", "stored": name,
              "size": 0, "written": True, "link": ""}
