@@ -10,13 +10,14 @@ from pathlib import Path
 from reprobuild.engines import gpu
 from reprobuild.engines.limits import hard_limit, limits_of_caller, may_raise, task_limits
 from reprobuild.engines.model import DEFAULT_NETWORK, Limit, Task, identity_variables
+from reprobuild.engines.program_variables import OF_EACH_PROGRAM
 from reprobuild.errors import EngineError
 
 # Variables that would change podman itself are given on its command line, all others by its environment,
 # because other users of the machine cannot read that.
 OF_PODMAN = re.compile(
-    r"LD_.*|GO[A-Z]+|_?CONTAINERS?_.*|STORAGE_.*|BUILDAH_.*|REGISTRY_.*|REGISTRIES_.*|PODMAN_.*|XDG_.*|DOCKER_.*|SSL_.*"
-    r"|LISTEN_.*|NOTIFY_SOCKET|DBUS_.*|TMPDIR|HOME|PATH|USER|SHELL|LANG|LC_.*|[Hh][Tt][Tt][Pp].*|[A-Za-z]+_(proxy|PROXY)"
+    rf"{OF_EACH_PROGRAM}|GO[A-Z]+|_?CONTAINERS?_.*|STORAGE_.*|BUILDAH_.*|REGISTRY_.*|REGISTRIES_.*|PODMAN_.*|DOCKER_.*"
+    r"|SSL_.*|LISTEN_.*|NOTIFY_SOCKET|DBUS_.*|[Hh][Tt][Tt][Pp].*|[A-Za-z]+_(proxy|PROXY)"
 )
 
 
@@ -54,7 +55,8 @@ def container_options(
         options += ["--volume", f"{host}:{inside}:{'ro' if inside in task.read_only else 'rw'}"]
     environment, lines = dict(env), []
     for name, value in {**visible, **identity_variables(user), **task.environment}.items():
-        if not OF_PODMAN.fullmatch(name):
+        # Podman takes a name that ends in `*` and has no value for all variables of its own that begin so.
+        if not OF_PODMAN.fullmatch(name) and "*" not in name:
             options += ["--env", name]
             environment[name] = value
         elif name not in task.hidden:

@@ -12,13 +12,13 @@ from msgspec import Struct
 from reprobuild.config.profiles import check_profile
 from reprobuild.engines.model import Limit, Port
 from reprobuild.errors import UsageError
+from reprobuild.infra.untrusted.strings import VariableName, is_valid
 from reprobuild.recipe.image_config import PROFILE
 
 SEED = "REPROBUILD_SEED"
 AUTO, STRICT, OFF = CHOICE_MODES = ("auto", "strict", "off")
 LIMITS = ("memlock", "stack", "nofile", "nproc", "core")
 UNLIMITED = "unlimited"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIZE = re.compile(r"(\d{1,15})([bkmg]?)i?b?", re.IGNORECASE)
 LOCAL = "127.0.0.1"
 _PORT = re.compile(
@@ -60,7 +60,8 @@ def read_variables(run_options: RunOptions, env: Mapping[str, str]) -> dict[str,
     """Return the user's variables: the seed, the profile, values, and secrets.
 
     Raises:
-        UsageError: the profile is unknown, a name is not set here, or the value of a secret is on the command line.
+        UsageError: the profile is unknown, a name is not valid or not set here, or the value of a secret is on the
+            command line.
     """
     variables = {} if run_options.seed is None else {SEED: str(run_options.seed)}
     if run_options.profile is not None:
@@ -72,13 +73,19 @@ def read_variables(run_options: RunOptions, env: Mapping[str, str]) -> dict[str,
         variables[PROFILE] = check_profile(run_options.profile, "--profile: ")
     for variable in run_options.variables:
         name, equals, value = variable.partition("=")
+        if not is_valid(name, VariableName):  # `AWS*` is a pattern to podman
+            raise UsageError(
+                f"--env: {name!r} is not the name of a variable",
+                hint="a name has letters, digits and _, and begins with no digit; give several options for several "
+                "variables: --env A=1 --env B",
+            )
         if not equals and name not in env:
             raise UsageError(
                 f"--env {name}: it is not set here", hint=f"give its value: --env {shlex.quote(name)}=VALUE"
             )
         variables[name] = value if equals else env[name]
     for name in run_options.hidden:
-        if not _NAME.fullmatch(name):
+        if not is_valid(name, VariableName):
             raise UsageError(
                 "--secret takes the name of a variable alone: a value on the command line can be read by everybody",
                 hint="export the variable first, and give its name: --secret WANDB_API_KEY",

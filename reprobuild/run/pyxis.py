@@ -20,6 +20,7 @@ from pathlib import Path
 
 from reprobuild.context import RunContext
 from reprobuild.engines.model import Task
+from reprobuild.engines.program_variables import OF_EACH_PROGRAM
 from reprobuild.errors import UsageError
 from reprobuild.image.formats.single_file import single_file_name
 from reprobuild.image.model import Image
@@ -34,8 +35,7 @@ from reprobuild.store.store import Store
 
 # Variables that would change srun here, or pyxis and enroot, which is written in bash, on the nodes.
 OF_SRUN = re.compile(
-    r"LD_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|MALLOC_.*|PATH|HOME|TMPDIR|USER|SHELL|LANG|LANGUAGE|LC_.*|TZ|XDG_.*|IFS|ENV"
-    r"|BASH.*|SHELLOPTS|CDPATH|GLOBIGNORE|POSIXLY_CORRECT|PS4|SLURM.*|SRUN_.*|SPANK_.*|PMIX?_.*|MUNGE_.*|PYXIS_.*|ENROOT_.*"
+    rf"{OF_EACH_PROGRAM}|SLURM.*|SRUN_.*|SPANK_.*|PMIX?_.*|MUNGE_.*|PYXIS_.*|ENROOT_.*"
 )
 # Options of this module alone: the later of two would win, and a named container may be that of another image.
 OURS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import resource
@@ -15,8 +16,9 @@ from reprobuild.engines import apptainer
 from reprobuild.engines.docker_options import container_user as docker_user
 from reprobuild.engines.limits import REFUSED, hard_limit, limits_of_caller, may_raise, start_with_limits
 from reprobuild.engines.model import Finished, Limit, Port, Task, identity_variables
-from reprobuild.engines.podman_options import container_options
+from reprobuild.engines.podman_options import OF_PODMAN, container_options
 from reprobuild.errors import EngineError
+from reprobuild.run.pyxis import OF_SRUN
 from tests.engines.conftest import Running, Tiny, make_tiny
 
 SECRET = "s3cr3t-value"
@@ -156,6 +158,29 @@ def test_podman_is_told_no_secret_on_its_command_line() -> None:
         failed.value.hint
         == "give it another name, mount it as a file with -v, or choose another engine with --engine"
     )
+
+
+def test_podman_is_told_no_pattern() -> None:
+    """A name without a value that ends in `*` would bring each variable of the caller that it fits."""
+    values = {"AWS*": "x", "B*": SECRET, "A": "y"}
+    options, env, told = container_options(
+        Task(arguments=(), environment=values, hidden=frozenset({"B*"})), {}, {}
+    )
+    given = [value for word, value in itertools.pairwise(options) if word == "--env"]
+    assert given == ["AWS*=x", "A"]
+    assert (env, told) == ({"A": "y"}, f"B*={SECRET}\n".encode())
+
+
+@pytest.mark.parametrize("pattern", [OF_PODMAN, OF_SRUN])
+@pytest.mark.parametrize(
+    "name", ["GCONV_PATH", "GLIBC_TUNABLES", "BASH_ENV", "BASH_FUNC_x", "ENV", "IFS", "LD_PRELOAD", "LOCPATH",
+             "MALLOC_PERTURB_", "PATH", "HOME", "TMPDIR"],
+)  # fmt: skip
+def test_a_variable_that_changes_each_program_is_in_no_environment_of_one(
+    pattern: re.Pattern[str], name: str
+) -> None:
+    assert pattern.fullmatch(name)
+    assert not pattern.fullmatch("NCCL_DEBUG")
 
 
 def test_more_than_the_caller_may_have(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,19 @@ def test_volumes() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["AWS*", "*", "*=x", "A*B=x", "=x", "", "a b=c", "A\nB=c", "A\x1b[2J=c", "-e=c", "1A=c", "a.b=c"]
+)
+def test_a_name_that_no_shell_sets_is_refused(text: str) -> None:
+    """A name that ends in `*` is a pattern to podman, and would bring each variable of the caller that it fits."""
+    with pytest.raises(UsageError, match="is not the name of a variable") as failed:
+        read_variables(RunOptions(variables=(text,)), {"AWS_KEY": "x", text: "y"})
+    assert failed.value.hint == (
+        "a name has letters, digits and _, and begins with no digit; give several options for several variables: "
+        "--env A=1 --env B"
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "size"), [("8g", 8 << 30), ("512M", 512 << 20), ("64", 64), ("1k", 1024), ("2GiB", 2 << 30), ("7b", 7)]
 )  # fmt: skip
 def test_sizes(text: str, size: int) -> None:

@@ -121,7 +121,6 @@ def test_pyxis(out: Path) -> None:
     [
         (("--shm-size", "1g"), "pyxis cannot be told --shm-size: it runs as", "leave it out, or choose --engine"),
         (("--ulimit", "core=0"), "pyxis cannot be told --ulimit", "leave it out, or choose --engine apptainer"),
-        (("--env", "a b=c"), "pyxis cannot be told the variable 'a b'", "give it a name of letters, digits and _"),
         (("-v", "/a,b:/c"), "pyxis cannot be told the directory /a,b",
             "mount it by a link with another name, or choose --engine apptainer"),
         (("--gpu", "nvidia.com/gpu=0"), "pyxis knows no GPU by a name of CDI: nvidia.com/gpu=0",
@@ -135,6 +134,12 @@ def test_what_pyxis_cannot_be_told(words: tuple[str, ...], what: str, hint: str,
     assert f"error: {what}" in said
     assert f"hint: {hint}" in said
     assert TOKEN not in said
+
+
+def test_a_variable_of_the_site_that_pyxis_cannot_be_told(out: Path) -> None:
+    said = srun(out, "--srun-args", "", "--", "true", code=125, **{"SLURM_A B": "c"})["stderr"]
+    assert "error: pyxis cannot be told the variable 'SLURM_A B'" in said
+    assert "hint: give it a name of letters, digits and _" in said
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from reprobuild.infra.escape import escape_text
+from reprobuild.infra.untrusted.strings import VariableName, is_valid
 from reprobuild.verify.verdict import Verdict
 from reprobuild.verify.workload.work import ARTEFACT
 from reprobuild_portable.secrets import GONE
@@ -18,7 +19,8 @@ def repeat_options(verdict: Verdict) -> str:
     """Return the options that repeat a certificate's workload, quoted for a shell.
 
     They are empty if the certificate has no workload, or a workload that no command line can repeat: a part of it was
-    redacted, has characters that a terminal does not show, or is too long. The lock's own workload needs no options.
+    redacted, has characters that a terminal does not show, is no name of a variable, or is too long. The lock's own
+    workload needs no options.
     Secrets are left out: a certificate of somebody else must not choose which of the user's variables a program sees.
 
     Args:
@@ -26,6 +28,8 @@ def repeat_options(verdict: Verdict) -> str:
     """
     if verdict.work and any(":" in place for place in verdict.work.volumes):
         return ""  # `:rw` lets the program write to a directory: the user has to ask for that
+    if verdict.work and not all(is_valid(name, VariableName) for name in verdict.work.variables):
+        return ""  # a pattern such as `AWS*` would stand for variables of the user
     text = shlex.join(_list_options(verdict))
     return "" if len(text) > LONGEST or GONE in text or escape_text(text) != text else text
 
