@@ -34,9 +34,7 @@ from reprobuild.store.blob_hash import hash_open, is_still
 from reprobuild.store.store import Store
 
 # Variables that would change srun here, or pyxis and enroot, which is written in bash, on the nodes.
-OF_SRUN = re.compile(
-    rf"{OF_EACH_PROGRAM}|SLURM.*|SRUN_.*|SPANK_.*|PMIX?_.*|MUNGE_.*|PYXIS_.*|ENROOT_.*"
-)
+OF_SRUN = re.compile(rf"{OF_EACH_PROGRAM}|SLURM.*|SRUN_.*|SPANK_.*|PMIX?_.*|MUNGE_.*|PYXIS_.*|ENROOT_.*")
 # Options of this module alone: the later of two would win, and a named container may be that of another image.
 OURS = (
     "--export", "--container-image", "--container-name", "--container-workdir", "--container-mounts",
