@@ -38,6 +38,7 @@ REMEDIES: Mapping[Component, str] = {
     "step counter": "save the number of steps, and count from it",
     "other state": "look for values that the program computes with and does not save",
 }
+PROCESSES = "let the resumed command start the processes that train in the workload, and no others"
 _MOST_OTHERS = 1000  # steps without an optimizer at the end of a process
 _MOST_LOOKED = 100_000  # such steps of all processes of a run
 _MOST_STEPS = 200_000  # of one process
@@ -61,6 +62,7 @@ class ResumeDifference(Struct, frozen=True, kw_only=True):
         same: the other recorded ones.
         subject: of the first component: the name of a generator, or empty.
         later: the step from which other components than a generator differ, or None.
+        steps, left: for a step counter, the steps of the process in the resumed run, and those that were left.
     """
 
     step: int
@@ -69,6 +71,8 @@ class ResumeDifference(Struct, frozen=True, kw_only=True):
     same: tuple[Component, ...] = ()
     subject: str = ""
     later: int | None = None
+    steps: int = 0
+    left: int = 0
 
     @property
     def counts(self) -> bool:
@@ -130,7 +134,7 @@ def compare_resumed(
         if process in first
     )
     began = _find_begin(first[name], third[name], complete) if count else steps
-    differences = [
+    differences = _list_other_processes(first, second, third, began) + [
         difference
         for process, training in sorted(third.items(), key=lambda item: item[0])
         if process in first and (difference := _compare(process, first[process], training, began))
@@ -140,6 +144,30 @@ def compare_resumed(
         again=len(second.keys() - first.keys()),
         difference=min(differences, key=_order, default=None),
     )  # fmt: skip
+
+
+def _list_other_processes(
+    first: Mapping[str, _Training],
+    second: Mapping[str, _Training],
+    third: Mapping[str, _Training],
+    began: int,
+) -> list[ResumeDifference]:
+    """Return the processes that make steps after the stop in the whole run alone, or in the resumed run alone.
+
+    A helper that had made all its steps when the run was stopped need not make them again.
+    """
+    differences = []
+    for process in sorted(first.keys() ^ third.keys()):
+        before = second[process].steps if process in second else 0
+        left = first[process].steps - before if process in first else 0
+        steps = third[process].steps if process in third else 0
+        if steps or left > 0:
+            differences.append(
+                ResumeDifference(
+                    step=began, process=process, components=("step counter",), steps=steps, left=left
+                )
+            )
+    return differences
 
 
 def _order(difference: ResumeDifference) -> tuple[bool, int]:
@@ -232,7 +260,9 @@ def _compare(process: str, whole: _Training, resumed: _Training, began: int) -> 
         alone = difference
     if ends[0] == ends[1]:
         return alone
-    return ResumeDifference(step=began + min(ends), process=process, components=("step counter",))
+    return ResumeDifference(
+        step=began + min(ends), process=process, components=("step counter",), steps=ends[1], left=max(0, ends[0])
+    )  # fmt: skip
 
 
 def _list_differing(first: _Values, second: _Values, *, begins: bool) -> list[Component]:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from reprobuild.errors import InconclusiveError
-from reprobuild.trace.components import REMEDIES, ResumeDifference, ResumeFindings, compare_resumed
+from reprobuild.trace.components import (
+    PROCESSES,
+    REMEDIES,
+    ResumeDifference,
+    ResumeFindings,
+    compare_resumed,
+)
 from reprobuild.trace.containers import TracedContainers
 from reprobuild.trace.traced_run import ResumedRun, TracedRun, TraceSettings
 from reprobuild.verify.verdict import V, WorkComparison
@@ -96,9 +102,13 @@ def _judge(findings: ResumeFindings, resumed: ResumedRun, stop: int) -> tuple[V,
 def _describe(findings: ResumeFindings, difference: ResumeDifference) -> list[str]:
     first = difference.components[0]
     if first == "step counter":
-        expected = findings.steps - findings.began
+        steps, left = difference.steps, difference.left
+        if (steps, left) == (findings.resumed, findings.steps - findings.began):
+            return [f"{first}: the resumed run made {steps} steps, and {left} were left", REMEDIES[first]]
+        number = f"{steps or 'no'} step{'s' if steps > 1 else ''}"
         return [
-            f"{first}: the resumed run made {findings.resumed} steps, and {expected} were left", REMEDIES[first],
+            f"{first}: the process {difference.process} made {number} in the resumed run, and {left} were left",
+            REMEDIES[first] if steps and left else PROCESSES,
         ]  # fmt: skip
     subject = f" ({difference.subject})" if difference.subject else ""
     lines = [f"{first}{subject} differs first, at step {difference.step}", REMEDIES[first]]

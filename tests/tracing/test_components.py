@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from reprobuild.errors import InconclusiveError
-from reprobuild.trace.components import REMEDIES, ResumeFindings, compare_resumed
+from reprobuild.trace.components import PROCESSES, REMEDIES, ResumeFindings, compare_resumed
 from reprobuild.trace.containers import TracedContainers
 from reprobuild.trace.log import read_logs
 from reprobuild.trace.resume import check_resume
@@ -211,6 +211,42 @@ def test_steps_after_the_signal_are_not_compared(tmp_path: Path) -> None:
     stopped = [*WHOLE[:5], step(5, torch="x")]  # a handler draws, saves, and goes on for a step
     findings = compare(tmp_path, stopped, WHOLE[6:])
     assert (findings.early, findings.stopped, findings.began, findings.difference) == (False, 6, 6, None)
+
+
+def _check_ranks(tmp_path: Path, stopped: Sequence[Step], resumed: Sequence[Step]) -> tuple[str, ...]:
+    """Check an exact resume of one process, beside which another one makes these steps."""
+    containers = _Containers(tmp_path, WHOLE[:5], WHOLE[5:])
+    for name, steps in (("whole", WHOLE), ("stopped", stopped), ("resumed", resumed)):
+        write(tmp_path / name, [*steps, END], "rank1")
+    return check(containers)[1:]
+
+
+def test_a_process_that_is_lost_is_a_difference(tmp_path: Path) -> None:
+    assert _check_ranks(tmp_path / "exact", WHOLE[:5], WHOLE[5:])[0] == "identical"
+    lost = (
+        "drift", "step counter: the process rank1 made no step in the resumed run, and 3 were left", PROCESSES
+    )  # fmt: skip
+    assert _check_ranks(tmp_path / "lost", WHOLE[:5], []) == lost
+    later = "step counter: the process rank1 made no step in the resumed run, and 8 were left"
+    assert _check_ranks(tmp_path / "later", [], [])[:2] == ("drift", later)
+    fewer = "step counter: the process rank1 made 2 steps in the resumed run, and 3 were left"
+    assert _check_ranks(tmp_path / "fewer", WHOLE[:5], WHOLE[5:7]) == (
+        "drift", fewer, REMEDIES["step counter"],
+    )  # fmt: skip
+
+
+def test_a_helper_that_had_made_its_steps_is_not_lost(tmp_path: Path) -> None:
+    assert _check_ranks(tmp_path, WHOLE, [])[0] == "identical"
+
+
+def test_a_further_process_is_a_difference(tmp_path: Path) -> None:
+    containers = _Containers(tmp_path, WHOLE[:5], WHOLE[5:])
+    write(tmp_path / "resumed", [[record("generator", "random", "x")]], "helper")
+    assert check(containers)[1] == "identical"
+    write(tmp_path / "resumed", WHOLE[5:], "rank1")
+    assert check(containers)[1:] == (
+        "drift", "step counter: the process rank1 made 3 steps in the resumed run, and 0 were left", PROCESSES,
+    )  # fmt: skip
 
 
 def test_files_decide_with_the_steps(tmp_path: Path) -> None:
