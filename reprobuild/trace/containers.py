@@ -144,7 +144,7 @@ class TracedContainers:
         return WorkloadRun(code=index.code, folder=folder, index=index, tail=""), tail
 
     def _take_logs(self, outputs: WorkloadRun, inside: str) -> tuple[Path, dict[str, ProcessLog]]:
-        """Move the logs of one directory of the container into a directory of their own, and read them."""
+        """Move the logs of one directory of the container into a directory of their own, read and verify them."""
         assert outputs.index is not None
         folder = outputs.folder
         logs = folder.with_name(f"{folder.name}.{'logs' if inside == INSIDE else 'stopped'}")
@@ -159,7 +159,10 @@ class TracedContainers:
                         f"the log {name} is not valid: it is a file that has another name, too",
                         hint="does the program write into the directory of the logs? Trace one that does not",
                     ) from None
-        return logs, read_logs(logs)
+        processes = read_logs(logs)
+        for log in processes.values():
+            log.verify_whole_steps()
+        return logs, processes
 
     @property
     def _shown(self) -> str:

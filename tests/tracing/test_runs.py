@@ -19,7 +19,7 @@ from reprobuild.run.run import prepare
 from reprobuild.store.store import Store
 from reprobuild.trace import rounds
 from reprobuild.trace.containers import INSIDE, TracedContainers
-from reprobuild.trace.log import read_logs
+from reprobuild.trace.log import ENTRY, read_logs
 from reprobuild.trace.rounds import Findings, TraceSearch
 from reprobuild.trace.traced_run import ComparedFiles, TracedRun, TraceSettings
 from reprobuild.verify.workload.work import Work
@@ -113,6 +113,39 @@ def test_two_names_of_one_log_are_refused(tmp_path: Path) -> None:
     assert (
         caught.value.hint == "does the program write into the directory of the logs? Trace one that does not"
     )
+
+
+def test_records_that_contradict_their_digests_are_refused(tmp_path: Path) -> None:
+    """Two runs with other losses and one made-up chain would show no difference."""
+    logs = write(tmp_path / "logs", [[operation("a", "b")], [operation("b", "c")]])
+    records = logs / "main.records"
+    records.write_bytes(records.read_bytes().replace(digests("c")[0].encode(), digests("d")[0].encode()))
+    with (
+        runs(_Engine(logs, {}), tmp_path).open() as runner,
+        pytest.raises(InconclusiveError, match="the log of the process main is not valid") as caught,
+    ):
+        runner.run(TraceSettings(), "steps")
+    assert caught.value.hint == "run the trace again; does the program write into the directory of the logs?"
+
+
+def test_a_process_that_was_ended_in_a_step_has_its_whole_steps(tmp_path: Path) -> None:
+    logs = write(tmp_path / "logs", [[operation("a", "b")], [operation("b", "c")]])
+    index = logs / "main.steps"
+    index.write_bytes(index.read_bytes()[: ENTRY.size])
+    (logs / "main.records").write_bytes((logs / "main.records").read_bytes()[:-3])
+    with runs(_Engine(logs, {}), tmp_path).open() as runner:
+        assert len(runner.run(TraceSettings(), "steps").logs["main"]) == 1
+
+
+def test_a_full_log_ends_before_the_step_that_it_cannot_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorder leaves out what is too much, and ends the step."""
+    monkeypatch.setattr("reprobuild_runtime.trace.log.LARGEST", 600)
+    monkeypatch.setattr("reprobuild.trace.log._FULL", 400)
+    logs = write(tmp_path / "logs", [[operation("a", "b")], [operation("b", "c")] * 3])
+    with runs(_Engine(logs, {}), tmp_path).open() as runner:
+        assert len(runner.run(TraceSettings(), "steps").logs["main"]) == 1
 
 
 @pytest.mark.parametrize(
