@@ -17,6 +17,7 @@ import pytest
 from reprobuild import api
 from reprobuild.api.results import BuildResult
 from reprobuild.cli.main import COMMANDS
+from reprobuild.engines.model import Sink, Streams
 from reprobuild.errors import ReproError, SnapshotError
 from reprobuild.lock.file import read_lock
 from reprobuild.snapshot.model import Snapshot
@@ -107,6 +108,19 @@ def test_a_result_shows_its_report_in_a_frame(built: BuildResult) -> None:
 def built(tmp_path: Path) -> BuildResult:
     """A result as `build` returns it, in a directory without a report."""
     return BuildResult(lock=make_lock(), image=IMAGE, verdict=None, out=tmp_path)
+
+
+def test_the_output_of_a_run_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(out: Path, command: object, context: object, sink: Sink, options: object) -> int:
+        for number in range(100):
+            sink(1, b"%02d" % number)
+            sink(2, b"%02d" % number)
+        return 3
+
+    monkeypatch.setattr("reprobuild.run.run.run", run)
+    monkeypatch.setattr(Streams, "LARGEST", 10)
+    result = api.run(tmp_path, ("true",))
+    assert (result.code, result.stdout, result.stderr) == (3, b"00010203040", b"9596979899")
 
 
 def test_every_name_is_there_and_no_other() -> None:

@@ -198,20 +198,16 @@ def run(
 ) -> RunResult:
     """Run a command in the image of an output directory, and return its exit code and output.
 
+    Of standard output, the first 32 MiB are kept, and one byte more if there was more. Of standard error, the last
+    32 MiB are kept. The command itself runs on.
+
     Raises:
         UsageError: an option is not valid, the command is one text, or the directory holds no image.
         EngineError: the engine fails.
     """
     check_command(command)
-    streams: dict[int, list[bytes]] = {1: [], 2: []}
-    code = runs.run(
-        Path(out),
-        command,
-        context or open_context(),
-        lambda stream, data: streams[stream].append(data),
-        options,
-    )
-    return RunResult(code=code, stdout=b"".join(streams[1]), stderr=b"".join(streams[2]))
+    code, stdout, stderr = runs.run_silently(Path(out), command, context or open_context(), options)
+    return RunResult(code=code, stdout=stdout, stderr=stderr)
 
 
 def compare(first: str, second: str, *, context: RunContext | None = None) -> ComparisonResult:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from reprobuild.context import RunContext
 from reprobuild.engines import gpu
-from reprobuild.engines.model import DEFAULT_NETWORK, Sink, Task
+from reprobuild.engines.model import DEFAULT_NETWORK, Sink, Streams, Task
 from reprobuild.engines.registry import find_engine
 from reprobuild.errors import UsageError
 from reprobuild.infra.proc.keyboard import is_terminal
@@ -90,6 +90,15 @@ def run(out: Path, arguments: Sequence[str], context: RunContext, sink: Sink, ru
         if session:
             choices.finish(session, code)
     return code
+
+
+def run_silently(
+    out: Path, arguments: Sequence[str], context: RunContext, run_options: RunOptions
+) -> tuple[int, bytes, bytes]:
+    """Run a command as `run` does; return its exit code, and its output up to the bounds of `Streams`."""
+    streams = Streams()
+    code = run(out, arguments, context, streams.take, run_options)
+    return code, streams.read(1), streams.read(2)
 
 
 def _of_rank(run_options: RunOptions, env: Mapping[str, str]) -> RunOptions:
