@@ -43,7 +43,8 @@ class Requirement(Struct, frozen=True, kw_only=True):
     file or directory. `version_from` is the place of the version of a `conda` line, if it is not in the line itself.
     `hashes` are the accepted sha256 (hex) of its file, of an archive only if they are several or contradict `sha256`;
     `marker` is the environment marker of the line, as `packaging` writes it. `digests` are the other hashes of an
-    archive that its address states, as `sha512:HEX`.
+    archive that its address states, as `sha512:HEX`. `extras` are those that the line names in brackets, in the form of
+    PEP 503; those of its repetitions are among them.
     """
 
     place: SourceLocation
@@ -60,6 +61,7 @@ class Requirement(Struct, frozen=True, kw_only=True):
     hashes: tuple[str, ...] | UnsetType = UNSET
     marker: str | UnsetType = UNSET
     digests: tuple[str, ...] | UnsetType = UNSET
+    extras: tuple[str, ...] | UnsetType = UNSET
 
 
 class SystemPackage(Struct, frozen=True, kw_only=True):

@@ -138,7 +138,7 @@ def full_snapshot() -> model.Snapshot:
             ),
             requirement(
                 "archive", "bare", version="1", url="https://h.example/a.whl",
-                digests=(f"md5:{'1' * 32}", f"sha512:{'2' * 128}"),
+                digests=(f"md5:{'1' * 32}", f"sha512:{'2' * 128}"), extras=("fast",),
             ),
             requirement("archive", "local", version="1", path="/a/local-1.whl"),
             requirement("vcs", "cloned", url="git+https://h.example/r", commit="c" * 40, subdirectory="a"),

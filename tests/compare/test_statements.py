@@ -363,3 +363,15 @@ def test_what_only_a_report_tells_is_compared(tmp_path: Path) -> None:
     assert sorted(shown(found)) == [
         ("libc of the report", "glibc-2.35", "glibc-2.31"), ("torch of the report", "2.3.1", "2.3.0"),
     ]  # fmt: skip
+
+
+def test_several_lines_of_one_name_without_a_version(tmp_path: Path) -> None:
+    found = freezes(tmp_path, "foo>=1", "foo>=1\nfoo<2")
+    assert grave(found) == [("python", "B tells no version", ("foo<2",))]
+
+
+def test_extras_of_a_pin(tmp_path: Path) -> None:
+    found = freezes(tmp_path / "different", "foo==1", "foo[B_b,a]==1")
+    reason = "B has lines with extras, which ask for more distributions"
+    assert grave(found) == [("python", reason, ("foo[a,b-b]",))]
+    assert grave(freezes(tmp_path / "same", "foo[a]==1", "Foo[A]==1.0")) == []

@@ -11,7 +11,7 @@ import pytest
 from reprobuild.errors import SnapshotError
 from reprobuild.snapshot.model import Requirement
 from reprobuild.snapshot.parsers import pip_freeze
-from tests.snapshot.samples import covered, written
+from tests.snapshot.samples import SECRETS, covered, written
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 HASH = "ab" * 32
@@ -36,6 +36,11 @@ def one(*rows: str) -> Requirement:
         ("spam==1!7.4.1", {"version": "1!7.4.1"}),
         ("torch==2.9.0+cu130", {"version": "2.9.0+cu130"}),
         ("click==8.1.7  # the command line", {"name": "click", "version": "8.1.7"}),
+        ("env", {"kind": "index", "name": "env", "version": None}),
+        ("printenv", {"kind": "index", "name": "printenv", "version": None}),
+        ("a[C_c, b]==1.0", {"name": "a", "version": "1.0", "extras": ("b", "c-c")}),
+        ("a[b]>=1", {"name": "a", "version": None, "extras": ("b",)}),
+        ("a[b] @ https://example.org/a-1.0.zip", {"kind": "archive", "version": "1.0", "extras": ("b",)}),
         (
             "a[b,c]==1.0 ; python_version < '3.11'",
             {"name": "a", "version": "1.0", "marker": 'python_version < "3.11"', "text": "a[b,c]==1.0 ; python_version < '3.11'"},
@@ -134,6 +139,16 @@ def test_comments_whose_path_was_lost_still_count() -> None:
         ("--find-links https://example.org/whl/cu121", "an option", True),
         ("--hash=sha256:" + HASH, "a hash of no requirement that was read", True),
         ("--hash=sha512:" + HASH * 2, "no sha256", False),
+        ("-r base.txt", "it names another list, whose lines are not read", False),
+        ("-rbase", "it names another list", False),
+        ("--requirement=base.txt  # the rest", "it names another list", False),
+        ("--requirem base.txt", "it names another list", False),
+        ("-c limits.txt", "it names constraints, which are not read", False),
+        ("-climits", "it names constraints", False),
+        ("--constraint limits.txt", "it names constraints", False),
+        ("--require-hashes", "an option", True),
+        ("printenv | sort", "the command that was typed", True),
+        ("pip freeze", "the command that was typed", True),
         ("a==1.0 ; no_such_thing == '1'", "for which environments", False),
         ("a==1.0 ; " + "(" * 900, "for which environments", False),
         ("m @ https://example.org/m-1.0.zip ; python_version", "for which environments", False),
@@ -221,8 +236,10 @@ c @ {place}/c-1.0.zip#md5={HASH}&sha256={md5}
 def test_one_name_for_several_environments() -> None:
     linux, darwin = "a==1.0+cpu ; sys_platform == 'linux'", "a==1.0 ; sys_platform == 'darwin'"
     found, remarks = pip_freeze.parse(f"{linux}\n{darwin}\na\n{linux} --hash=sha256:{HASH}".encode())
-    assert [(one.version, one.hashes or None) for one in found] == [("1.0+cpu", (HASH,)), ("1.0", None)]
-    assert [one.place.line for one in remarks] == [4, 3]
+    # The third line counts where neither of the pins does.
+    facts = [(one.version, one.hashes or None) for one in found]
+    assert facts == [("1.0+cpu", (HASH,)), ("1.0", None), (None, None)]
+    assert [one.place.line for one in remarks] == [4]
     with pytest.raises(SnapshotError, match="pinned again"):
         pip_freeze.parse(f'{linux}\na==2.0 ;sys_platform=="linux"'.encode())
 
@@ -319,3 +336,91 @@ def test_leftovers_take_time_in_proportion_to_their_number() -> None:
 
     calls(1)  # what the first call imports and compiles
     assert calls(400) < 4.4 * calls(100)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ("a>=1.20", "a<2"),
+        ("a<2 ; python_version < '3.9'", "a>=2 ; python_version >= '3.9'"),
+        ("a", "a[http2]"),
+        ("a==2.0.1 ; sys_platform == 'win32'", "a>=2.1 ; sys_platform == 'linux'"),
+        ("a==2.0.1", "a<2"),
+        ("a==2.0.1", "a[b] ; sys_platform == 'win32'"),
+        ("a===2.0.1ubuntu1", "a>=1"),  # nobody can tell whether it fits
+        (f"a --hash=sha256:{HASH}", f"a --hash=sha256:{OTHER}"),
+        ("a>=1 ; " + " or ".join(["python_version > '3.0'"] * 50), "a>=1"),  # its text is cut
+    ],
+)
+def test_a_line_without_a_version_stays_unless_a_pin_has_what_it_asks_for(rows: tuple[str, str]) -> None:
+    for data in ("\n".join(rows).encode(), "\n".join(reversed(rows)).encode()):
+        found, remarks = pip_freeze.parse(data)
+        assert [one.place.line for one in found] == [1, 2]
+        assert not remarks
+
+
+@pytest.mark.parametrize(
+    ("rows", "extras"),
+    [
+        (("a>=1,<2", "A<2,>=1"), None),
+        (("a==1.5", "a>=1"), None),
+        (("a==1.5", "a>=1 ; sys_platform == 'linux'"), None),
+        (("a==1.5 ; sys_platform == 'linux'", "a[b] ; sys_platform=='linux'"), ("b",)),
+        (("a[b]==1.5", "a[c]==1.5"), ("b", "c")),
+        (("a==1.5", "a[b]"), ("b",)),
+        ((f"a @ git+https://example.org/a@{SHA}", "a>=1"), None),  # its version is not known
+    ],
+)
+def test_a_repetition_adds_its_extras(rows: tuple[str, str], extras: tuple[str, ...] | None) -> None:
+    (found,), (remark,) = pip_freeze.parse("\n".join(rows).encode())
+    assert remark.reason == "repeats requirements.txt:1"
+    assert (found.extras or None) == extras
+    assert (b"extras" in msgspec.json.encode(found)) == bool(
+        extras
+    )  # so that digests of older snapshots stay
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (f"sha256={HASH}", f"sha256={OTHER}"),
+        (f"md5={HASH[:32]}", f"md5={OTHER[:32]}"),
+        ("subdirectory=a", "subdirectory=b"),
+        ("subdirectory=a", ""),
+    ],
+)
+def test_two_addresses_that_contradict_each_other(first: str, second: str) -> None:
+    rows = "".join(f"six @ https://example.org/x.zip#{fragment}\n" for fragment in (first, second))
+    with pytest.raises(SnapshotError, match="`six` is pinned again, and differently from") as err:
+        pip_freeze.parse(rows.encode())
+    assert err.value.hint == "keep the line of the environment that ran, or capture that environment alone"
+
+
+def test_hashes_of_two_lines_of_one_address_are_joined() -> None:
+    fragments = "", f"#sha256={HASH}", f"#md5={OTHER[:32]}"
+    found = pip_freeze.parse(
+        "".join(f"m @ https://example.org/m.zip{text}\n" for text in fragments).encode()
+    )[0]
+    assert [(one.sha256, one.digests) for one in found] == [(HASH, (f"md5:{OTHER[:32]}",))]
+
+
+def test_the_lists_of_pip_freeze_r_add_no_line() -> None:
+    divider = "## The following requirements were added by pip freeze:"
+    _, remarks = pip_freeze.parse(f"-r base.txt\n-c limits.txt\na==1.0\n{divider}\nb==1.0\n".encode())
+    assert all(remark.understood for remark in remarks)
+
+
+def test_an_unread_list_has_a_next_step() -> None:
+    _, remarks = pip_freeze.parse(b"-r base.txt\n-c limits.txt\n")
+    assert [remark.reason for remark in remarks] == [
+        "it names another list, whose lines are not read: write them here, or import this list where the other one "
+        "is, with `reprobuild import FILE -o DIR`",
+        "it names constraints, which are not read: write each that counts as a requirement here, as in NAME<2",
+    ]
+
+
+def test_a_secret_in_an_extra_is_not_kept() -> None:
+    found, (remark,) = pip_freeze.parse(f"a[b,{SECRETS['github']}]==1.0".encode())
+    assert not found
+    assert not remark.understood
+    assert SECRETS["github"] not in remark.text

@@ -21,13 +21,15 @@ from reprobuild.compare.environments.origin import INDEX, address_origin, file_o
 from reprobuild.compare.environments.unread import is_whole
 from reprobuild.ecosystems.pypi.requires import UNDECIDABLE, marker_environment
 from reprobuild.snapshot.capture_document import CaptureDocument
+from reprobuild.snapshot.file_kinds import is_environment
 from reprobuild.snapshot.model import Requirement, Snapshot
-from reprobuild.snapshot.parsers.pip_freeze import OPTION
+from reprobuild.snapshot.parsers.pip_freeze_options import OPTION
 
 ELSEWHERE = "{} has lines whose markers are for other environments"
 UNDECIDED = "{} does not tell whether lines are for its environment, as their markers say"
 OPEN = "{} tells no version"
 PLACES = "{} has options of pip, which say where packages come from"
+EXTRAS = "{} has lines with extras, which ask for more distributions"
 CONTRADICTION = "{} has lines that tell a file and the hashes of other files"
 # For a snapshot that states no Python or machine.
 _PYTHONS = tuple(f"3.{minor}.0" for minor in range(6, 20))
@@ -114,6 +116,8 @@ def _distribution_aspects(
         hashes = (line.sha256,)
     if line.kind == "index" and line.version is None:
         gathered.doubt("python", OPEN, line.text, _weigh(line.text))
+    elif line.extras and not is_environment(line.place.file):  # see `list_unread`
+        gathered.doubt("python", EXTRAS, f"{normalise_name(line.name)}[{','.join(line.extras)}]")
     yield "version", line.version
     yield "sha256", " ".join(sorted(hashes))
     stated = dict(digest.split(":", 1) for digest in line.digests or ())

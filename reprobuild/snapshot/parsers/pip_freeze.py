@@ -19,22 +19,23 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, Requirement, SourceLocation
 from reprobuild.snapshot.parsers import pip_freeze_warnings
 from reprobuild.snapshot.parsers.pip_freeze_hashes import Hashes, split_hashes
-from reprobuild.snapshot.parsers.pip_freeze_unique import merge_duplicates, read_marker
+from reprobuild.snapshot.parsers.pip_freeze_options import adds_all, describe_option
+from reprobuild.snapshot.parsers.pip_freeze_unique import merge_duplicates, read_extras, read_marker
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version as same_version
 from reprobuild.snapshot.parsers.pip_freeze_url import NAME, VERSION, UrlOrigin, read_origin
 from reprobuild_portable import secrets
 
+_NAME = re.compile(NAME)  # `env` and `printenv` are projects, too
 _PIN = re.compile(
-    rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;(?P<marker>.*))?"
+    rf"(?P<name>{NAME})(?:\[(?P<extras>[\w,. -]*)\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;(?P<marker>.*))?"
 )
 _LEFTOVER = re.compile(rf"(?P<name>[-~][A-Za-z0-9._-]*)={{2,3}}(?P<version>{VERSION})")
 _DIRECT = re.compile(
-    rf"(?P<name>{NAME})(?:\[[\w,. -]*\])?\s*@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)(?:\s+;(?P<marker>.*))?"
+    rf"(?P<name>{NAME})(?:\[(?P<extras>[\w,. -]*)\])?\s*@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)"
+    r"(?:\s+;(?P<marker>.*))?"
 )
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)(?P<target>\S.*)")
 _EDITABLE_COMMENT = re.compile(rf"#\s*Editable\b.*?\((?P<name>{NAME})={{2,3}}(?P<version>{VERSION})\).*")
-OPTION = "an option: where pip looked"
-_OPTION = re.compile(r"--?[a-z][a-z-]*(\s.*|=.*)?")
 _TABLE_HEAD = re.compile(r"Package\s+Version(\s+.*)?")
 _TABLE_ROW = re.compile(rf"(?P<name>{NAME})\s+(?P<version>{VERSION})(?:\s+(?P<path>[/~]\S.*|[A-Za-z]:\\.*))?")
 _COMMENTED = re.compile(
@@ -60,6 +61,15 @@ class _Pending(NamedTuple):
     text: str
 
 
+class _Pin(NamedTuple):
+    """The parts of a line of an index; `version` is None for a name without a pin."""
+
+    name: str
+    version: str | None
+    marker: str | None
+    extras: str | None
+
+
 def parse(data: bytes, file: str = "requirements.txt") -> Read:
     """Return the requirements and remarks of a freeze.
 
@@ -67,7 +77,7 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
         SnapshotError: it is not text, or pins one distribution to two versions or places.
     """
     rows = text.decode_lines(data, file)
-    reader = _Reader(file)
+    reader = _Reader(file, whole=adds_all(rows))
     for number, row in enumerate(rows, 1):
         if row.strip():
             reader.read(number, row.strip())
@@ -79,11 +89,11 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
 class _Reader:
     """The state of the parser from line to line.
 
-    It has an announced editable, and a table of `pip list`.
+    It has an announced editable, and a table of `pip list`. `whole` is `adds_all` of the rows.
     """
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, *, whole: bool) -> None:
+        self.file, self.whole = file, whole
         self.requirements: list[Requirement] = []
         self.remarks: list[ParseNote] = []
         self.hashes = Hashes()
@@ -205,15 +215,18 @@ class _Reader:
             self._remark(number, line, "a warning of the tool, not a requirement")
         elif _FAILED.fullmatch(line) and not _PIN.fullmatch(line):
             self._remark(number, line, "an error of the tool: the list may be incomplete", understood=False)
-        elif _OPTION.fullmatch(line) and not _LEFTOVER.fullmatch(line) and not _EDITABLE.fullmatch(line):
-            _, credential = secrets.strip_credentials(line)
-            reason = OPTION
-            self._remark(number, line, reason + "; its address held a credential, removed" * credential)
-        elif note := text.noise_remark(self.file, number, line):
+        elif (option := self._describe_option(line)) is not None:
+            self._remark(number, line, option[0], understood=option[1])
+        elif not _NAME.fullmatch(line) and (note := text.noise_remark(self.file, number, line)):
             self.remarks.append(note)
         else:
             return False
         return True
+
+    def _describe_option(self, line: str) -> tuple[str, bool] | None:
+        if _LEFTOVER.fullmatch(line) or _EDITABLE.fullmatch(line):
+            return None
+        return describe_option(line, whole=self.whole)
 
     def _keep_unlisted(self, number: int, line: str, name: str, version: str) -> None:
         """Keep a distribution that pip left out of the freeze.
@@ -241,13 +254,16 @@ class _Reader:
             if origin is None:
                 return False
             if self._check_marker(number, line, match["marker"]):
-                self._keep_origin(number, line, match["name"], origin, origin.version, match["marker"])
+                self._keep_origin(number, line, match["name"], origin, origin.version, match)
             return True
         pin = _parse_pin(line)
         if pin is None:
             return False
-        if self._check_marker(number, line, pin[2]):
-            self._keep(number, line, kind="index", name=pin[0], version=pin[1], marker=read_marker(pin[2]))
+        if self._check_marker(number, line, pin.marker):
+            self._keep(
+                number, line, kind="index", name=pin.name, version=pin.version, marker=read_marker(pin.marker),
+                extras=pin.extras,
+            )  # fmt: skip
         return True
 
     def _check_marker(self, number: int, line: str, marker: str | None) -> bool:
@@ -267,7 +283,7 @@ class _Reader:
         name: str,
         origin: UrlOrigin,
         version: str | None,
-        marker: str | None = None,
+        match: re.Match[str] | None = None,
     ) -> None:
         self._keep(
             number,
@@ -280,8 +296,9 @@ class _Reader:
             subdirectory=origin.subdirectory,
             sha256=origin.sha256,
             path=origin.path,
-            marker=read_marker(marker),
+            marker=read_marker(match["marker"] if match else None),
             digests=origin.digests,
+            extras=match["extras"] if match else None,
         )
         if origin.unread:
             reason = (
@@ -293,8 +310,9 @@ class _Reader:
                 number, line, "the address held a credential: removed, and to be supplied when fetching"
             )
 
-    def _keep(self, number: int, line: str, **fields: object) -> None:
+    def _keep(self, number: int, line: str, extras: str | None = None, **fields: object) -> None:
         values = [value for value in fields.values() if isinstance(value, str)]
+        values += (extras or "").split(",")
         if any(map(secrets.secret_value, (*values, *map(unquote, values)))):
             self._remark(
                 number, unquote(line), "a secret where a requirement should be: not read", understood=False
@@ -302,28 +320,25 @@ class _Reader:
             return
         place = SourceLocation(self.file, number)
         self.hashes.above = len(self.requirements)
-        self.requirements.append(Requirement(place=place, text=display_text(line), **fields))  # type: ignore[arg-type]  # names checked by Struct
+        line = display_text(line)
+        self.requirements.append(Requirement(place=place, text=line, extras=read_extras(extras), **fields))  # type: ignore[arg-type]  # names checked by Struct
 
     def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
         self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
 
 
-def _parse_pin(line: str) -> tuple[str, str | None, str | None] | None:
-    """Return name, version and marker of a `name==version` line.
-
-    The version is None for a name without a pin.
-    """
+def _parse_pin(line: str) -> _Pin | None:
+    """Return the parts of a `name==version` line, or of a line without a version."""
     if (match := _PIN.fullmatch(line)) and "*" not in match["version"]:
-        return match["name"], match["version"], match["marker"]
+        return _Pin(match["name"], match["version"], match["marker"], match["extras"])
     try:
         requirement = Pep508(line)
     except (InvalidRequirement, RecursionError):  # nested brackets in a marker
         return None
-    return (
-        None
-        if requirement.url
-        else (requirement.name, None, str(requirement.marker) if requirement.marker else None)
-    )
+    if requirement.url:
+        return None
+    marker = str(requirement.marker) if requirement.marker else None
+    return _Pin(requirement.name, None, marker, ",".join(requirement.extras))
 
 
 def _describe_rejection(line: str) -> str:
