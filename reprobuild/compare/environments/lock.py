@@ -75,19 +75,31 @@ def from_lock(path: Path, name: str) -> Environment:
         gathered.add("recipe", description, {"value": value})
     for description, value in realised_values(lock).items():
         gathered.add("realised", description, {"value": value})
+    left_out, unneeded = _list_omissions(lock)
     return Environment(
         name=name, form="lock", known=gathered.known, unlisted={"python": HIDDEN}, doubled=gathered.doubled,
         repeats=frozenset(gathered.repeats),
-        left_out={key: reason for ruling in lock.rulings for key, reason in _explain_omission(ruling)},
-        unneeded=frozenset(
-            key
-            for ruling in lock.rulings
-            if ruling.outcome == "excluded" and ruling.kind in UNNEEDED
-            for key, _ in _explain_omission(ruling)
-            if key[0] in ("python", "system")
-        ),
+        left_out=left_out,
+        unneeded=frozenset(unneeded),
         lock=lock,
     )  # fmt: skip
+
+
+def _list_omissions(lock: Lock) -> tuple[dict[tuple[Kind, str], str], set[tuple[Kind, str]]]:
+    """Return why a lock leaves things out, and those that no job needs.
+
+    Of several lines of one name, one that is left out against the captured environment counts.
+    """
+    reasons: dict[tuple[Kind, str], str] = {}
+    unneeded: set[tuple[Kind, str]] = set()
+    for ruling in sorted(lock.rulings, key=lambda ruling: ruling.outcome != "excluded"):
+        for key, reason in _explain_omission(ruling):
+            reasons[key] = reason
+            if ruling.outcome != "excluded":
+                unneeded.discard(key)
+            elif ruling.kind in UNNEEDED and key[0] in ("python", "system"):
+                unneeded.add(key)
+    return reasons, unneeded
 
 
 def with_choices(side: Environment, out: Path) -> Environment:
