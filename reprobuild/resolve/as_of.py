@@ -24,11 +24,14 @@ from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.ages.dated_indexes import DatedIndexes, dated_indexes
 from reprobuild.resolve.context import ResolveContext
+from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.not_installed import find_conda_python
 from reprobuild.resolve.solve_versions import describe_moment, solve_versions
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.parsers.conda_names import find_pypi_name
+from reprobuild.snapshot.parsers.pip_freeze_hashes import with_hashes
+from reprobuild.snapshot.parsers.pip_freeze_unique import is_open, with_extras
 
 SOLVED = (
     "solved"  # the class by which `accept` names such lines, and their file if no captured line asks for them
@@ -39,12 +42,14 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 class SolvedLines(Struct, frozen=True, kw_only=True):
     """A snapshot whose requirements have versions, and the reason for each chosen version by canonical name.
 
-    `moment` is the moment of the choice, of RFC 3339; empty if none was made.
+    `moment` is the moment of the choice, of RFC 3339; empty if none was made. `rulings` are of lines that ask for a
+    version which the first line of their name has now.
     """
 
     snapshot: Snapshot
     reasons: Mapping[str, str] = {}
     moment: str = ""
+    rulings: tuple[Resolution, ...] = ()
 
     def mark(self, rulings: Iterable[Resolution]) -> tuple[Resolution, ...]:
         """Return resolutions in which the pinned lines of chosen versions are `solved`."""
@@ -163,13 +168,21 @@ def _apply(
 ) -> SolvedLines:
     """Return the snapshot with the chosen versions; distributions that no line names are added."""
     reasons: dict[str, str] = {}
-    requirements = []
+    requirements: list[Requirement] = []
+    rulings: list[Resolution] = []
+    open_lines = _group_open_lines(snapshot, chosen)
     evidence = {name: dated.describe(name, version) if dated else "" for name, version in chosen.items()}
     for line in snapshot.requirements:
         name = str(canonicalize_name(line.name))
-        if line.kind == "index" and line.version is None and name in chosen:
-            reasons[name] = f"{when}, uv chose {chosen[name]}{evidence[name]} for `{line.text}`"
-            line = msgspec.structs.replace(line, version=chosen[name])
+        first, *others = open_lines.get(name, [line])
+        if line in others:
+            reason = f"it asks for the same distribution as {first.place}, and {chosen[name]} is for both"
+            rulings.append(make_resolution(line, "excluded", reason, "marker"))
+            continue
+        if name in open_lines and line is first:
+            texts = " and ".join(f"`{item.text}`" for item in open_lines[name])
+            reasons[name] = f"{when}, uv chose {chosen[name]}{evidence[name]} for {texts}"
+            line = msgspec.structs.replace(_join(first, others), version=chosen[name])
         requirements.append(line)
     known = {str(canonicalize_name(line.name)) for line in (*snapshot.requirements, *snapshot.unlisted)}
     for number, (name, version) in enumerate(sorted(chosen.items()), 1):
@@ -184,5 +197,23 @@ def _apply(
                 )
             )  # fmt: skip
     return SolvedLines(
-        snapshot=msgspec.structs.replace(snapshot, requirements=tuple(requirements)), reasons=reasons
-    )
+        snapshot=msgspec.structs.replace(snapshot, requirements=tuple(requirements)), reasons=reasons,
+        rulings=tuple(rulings),
+    )  # fmt: skip
+
+
+def _group_open_lines(snapshot: Snapshot, chosen: Mapping[str, str]) -> dict[str, list[Requirement]]:
+    """Return the lines that a choice gives a version to, by canonical name."""
+    groups: dict[str, list[Requirement]] = {}
+    for line in filter(is_open, snapshot.requirements):
+        name = str(canonicalize_name(line.name))
+        if name in chosen:
+            groups.setdefault(name, []).append(line)
+    return groups
+
+
+def _join(first: Requirement, others: Iterable[Requirement]) -> Requirement:
+    """Return a line with the extras and the hashes of others of its name."""
+    for line in others:
+        first = with_extras(with_hashes(first, line.hashes) if line.hashes else first, line)
+    return first

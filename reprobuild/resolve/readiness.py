@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.errors import LockError
 from reprobuild.infra.display import escape_text
+from reprobuild.lock.model import Resolution
 from reprobuild.resolve.accepted_words import names_of
 from reprobuild.resolve.as_of import SOLVED, parse_moment
 from reprobuild.resolve.environment.path_mapping import place_repositories, unquote_directory
@@ -28,6 +29,7 @@ from reprobuild.resolve.line_resolutions import (
     open_conda_requests,
     unread_remarks,
 )
+from reprobuild.resolve.markers import select_lines_if_known
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
 from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.sources.captured_sources import rule_losses
@@ -35,6 +37,7 @@ from reprobuild.resolve.sources.resolutions import NO_SOURCE, split_branch
 from reprobuild.resolve.system.missing_list import count_rpms, rule_missing_list
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.model import Requirement, Snapshot
+from reprobuild.snapshot.parsers.pip_freeze_unique import is_open
 
 _OTHER_RAN = "if another Python ran, `python -V` in its environment prints the version for --python"
 _SHOWN = 3  # names in one question
@@ -89,7 +92,8 @@ def add_questions(err: LockError, questions: Sequence[SnapshotQuestion]) -> Lock
 def _questions(
     snapshot: Snapshot, decisions: Decisions, pinned: Collection[str] | None
 ) -> Iterator[SnapshotQuestion]:
-    lines = [line for line in snapshot.requirements if not is_named(line.name, decisions.drop)]
+    selected, rulings = select_lines_if_known(snapshot, decisions)
+    lines = [line for line in selected.requirements if not is_named(line.name, decisions.drop)]
     is_empty = (
         snapshot.captured and "requirements.txt" not in snapshot.absent
     )  # a Python without distributions
@@ -104,6 +108,7 @@ def _questions(
     ):  # else conda's Python
         yield from _python_question(snapshot, decisions, pinned)
     yield from _open_lines(snapshot, lines, decisions)
+    yield from _contradictions(rulings, decisions)
     yield from _local_sources(snapshot, lines, decisions)
     yield from _lost_files(snapshot, decisions)
     accepted = set(decisions.accept)
@@ -230,12 +235,21 @@ def _python_limits(snapshot: Snapshot, decisions: Decisions, pinned: Collection[
     return PythonLimits(
         moment=moment, date=describe_moment(moment) if decisions.as_of else date,
         requires=facts.requires_python if facts else "", pinned=pinned,
-        locked=not any(line.kind == "index" and line.version is None for line in snapshot.requirements),
+        locked=not any(map(is_open, snapshot.requirements)),
     )  # fmt: skip
 
 
 def _python_text(err: LockError) -> str:
     return f"Python: {err}"
+
+
+def _contradictions(rulings: Sequence[Resolution], decisions: Decisions) -> Iterator[SnapshotQuestion]:
+    """Yield the question for lines that contradict a pin of their name."""
+    for ruling in rulings:
+        if ruling.kind == "pinned-twice" and not names_of(ruling) & set(decisions.accept):
+            yield SnapshotQuestion(
+                text=f"versions: {ruling.place}: {ruling.reason}", options=("--accept pinned-twice",)
+            )
 
 
 def _open_lines(
@@ -244,7 +258,7 @@ def _open_lines(
     facts = snapshot.imported
     started = facts.started if facts else ""
     accepted = {SOLVED, "index-line"} & set(decisions.accept)
-    names = [line.name for line in lines if line.kind == "index" and line.version is None]
+    names = list({_canonical(line): line.name for line in lines if is_open(line)}.values())
     names = [name for name in names if not is_named(name, decisions.accept)]
     if names and not decisions.as_of and not (accepted and (started or "index-line" in accepted)):
         moment = f"; the run started {started}" if started else ""

@@ -69,6 +69,7 @@ from reprobuild.resolve.system.sonames import glibc_of
 from reprobuild.resolve.unused_overrides import describe_misspelt_words, describe_unused_overrides
 from reprobuild.resolve.vendor.hints import base_hint, cuda_hint, find_origin, loses_cuda
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.parsers.pip_freeze_unique import list_extras
 from reprobuild.store.fetch import fetch
 
 
@@ -159,6 +160,7 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         *rule_unread(snapshot),
         *other_pip,
         *elsewhere,
+        *solved.rulings,
         *(subject.conda.too_new(base_glibc(base)) if subject.conda else ()),
     ]
     files.save()
@@ -200,7 +202,10 @@ def _resolve(snapshot: Snapshot, decisions: Decisions, context: ResolveContext) 
         profile=decisions.profile or DEFAULT,
         interpreter=interpreter,
         base=base,
-        wheels=(*with_requires(python.wheels, target, context.store), *built.wheels),
+        wheels=(
+            *with_requires(python.wheels, target, context.store, list_extras(subject.lines)),
+            *built.wheels,
+        ),
         sources=built.sources,
         sdists=built.sdists,
         build_base=choose_build_base(subject, ground.system, base, interpreter, built.packages, context),

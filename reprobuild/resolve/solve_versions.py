@@ -241,7 +241,8 @@ def _inputs(lines: Iterable[Requirement]) -> Iterator[str]:
         if line.kind != "index":
             continue
         marker = f" ; {line.marker}" * bool(line.marker)
-        yield f"{line.name}=={_LABEL.sub('', line.version)}{marker}" if line.version else line.text
+        name = line.name + (f"[{','.join(line.extras)}]" if line.extras else "")
+        yield f"{name}=={_LABEL.sub('', line.version)}{marker}" if line.version else line.text
 
 
 def _configure(indexes: PackageIndexes, addresses: Mapping[str, str], decided: str = "") -> dict[str, object]:

@@ -6,7 +6,7 @@ packages of conda stay as they are: only distributions of indexes differ. A chos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -16,12 +16,13 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.ecosystems.pypi.requires import with_requires
+from reprobuild.ecosystems.pypi.requires import marker_environment, marker_holds, with_requires
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.lock.consistent import check_readable
 from reprobuild.lock.model import Lock, Resolution, unseal
 from reprobuild.lock.python import Sdist, Wheel
+from reprobuild.lock.requirements import read_requirement
 from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.ages.dated_indexes import dated_indexes
 from reprobuild.resolve.as_of import SOLVED
@@ -69,7 +70,8 @@ def update_lock(old: Lock, day: str, context: ResolveContext, *, foreign: bool) 
         FetchError: the network is forbidden, or an index is unavailable.
     """
     before = _environment(old)
-    names = find_top_level(before.values())
+    extras = list_requested_extras(old)
+    names = sorted({*find_top_level(before.values()), *(extras.keys() & before.keys())})
     if not names:
         raise UsageError("--since: the lock has no distribution of an index", hint=_GIVE)
     if context.net.offline:
@@ -87,7 +89,7 @@ def update_lock(old: Lock, day: str, context: ResolveContext, *, foreign: bool) 
     if lost := files.lost(names[0]):
         raise lost[0]
     context.say(f"python: today's versions of {', '.join(names)}, by uv")
-    lines = [_make_line(number, name) for number, name in enumerate(names, 1)]
+    lines = [_make_line(number, name, extras=extras.get(name, ())) for number, name in enumerate(names, 1)]
     fixed = _conda_versions(old)
     local = {*fixed, *(str(canonicalize_name(source.name)) for source in old.sources if source.installed)}
     try:
@@ -160,8 +162,25 @@ def _required(items: Iterable[Wheel | Sdist], versions: Mapping[str, str]) -> li
     return [(name, version) for name, version in versions.items() if name in required]
 
 
-def _make_line(number: int, name: str, version: str | None = None) -> Requirement:
-    text = f"{name}=={version}" if version else name
+def list_requested_extras(lock: Lock) -> dict[str, frozenset[str]]:
+    """Return the extras that captured lines for the lock's environment name, by canonical name."""
+    markers = marker_environment(lock.interpreter.version, lock.machine)
+    extras: dict[str, frozenset[str]] = {}
+    for ruling in lock.rulings:
+        line = read_requirement(ruling.captured) if "[" in ruling.captured else None
+        if line is not None and marker_holds(line.marker, markers):
+            name = str(canonicalize_name(line.name))
+            extras[name] = extras.get(name, frozenset()) | {
+                str(canonicalize_name(item)) for item in line.extras
+            }
+    return {name: known for name, known in extras.items() if known}
+
+
+def _make_line(
+    number: int, name: str, version: str | None = None, extras: Collection[str] = ()
+) -> Requirement:
+    names = f"[{','.join(sorted(extras))}]" if extras else ""
+    text = f"{name}{names}=={version}" if version else name + names
     return Requirement(
         place=SourceLocation(SOLVED, number), text=text, kind="index", name=name, version=version
     )
@@ -192,10 +211,11 @@ def _lock_lines(
         raise LockError(
             f"today's versions need a compiler, and the lock has none: {next(iter(built.packages.values()))}"
         )
+    wheels = with_requires(python.wheels, target, context.store, list_requested_extras(old))
     return check_readable(
         msgspec.structs.replace(
             unseal(old), sdists=built.sdists, rulings=_rule(old, python, names, day),
-            wheels=_merge_wheels(old, (*with_requires(python.wheels, target, context.store), *built.wheels)),
+            wheels=_merge_wheels(old, (*wheels, *built.wheels)),
             decisions=msgspec.structs.replace(old.decisions, as_of=day),
         )
     )  # fmt: skip

@@ -83,6 +83,27 @@ def test_a_captured_version_binds_the_others(index: ResolveContext) -> None:
     assert (versions["numpy"], versions["pandas"]) == ("1.24.4", "2.1.4")
 
 
+def test_all_lines_of_one_name_bind_its_version(index: ResolveContext) -> None:
+    lines = snapshot("numpy>=1.20\nhttpx[http2]>=0.20\nnumpy<1.26\nhttpx<0.25\nuvicorn[standard]==0.20.0\n")
+    solved = solve_open_lines(lines, Decisions(as_of="2024-01-15"), "3.11.2", "x86_64", lists(index), index)
+    versions = {line.name: line.version for line in solved.snapshot.requirements}
+    assert (versions["numpy"], versions["httpx"]) == ("1.25.2", "0.24.1")
+    assert {"h2", "httptools"} <= versions.keys()  # of the extras
+    first = solved.snapshot.requirements[0]
+    assert [line.name for line in solved.snapshot.requirements][:3] == ["numpy", "httpx", "uvicorn"]
+    assert solved.snapshot.requirements[1].extras == ("http2",)
+    assert first.place.line == 1
+    assert solved.reasons["numpy"] == (
+        "as of the end of 2024-01-15 (--as-of), uv chose 1.25.2 for `numpy>=1.20` and `numpy<1.26`"
+    )
+    assert [(ruling.line, ruling.outcome, ruling.kind) for ruling in solved.rulings] == [
+        (3, "excluded", "marker"), (4, "excluded", "marker"),
+    ]  # fmt: skip
+    assert solved.rulings[0].reason == (
+        "it asks for the same distribution as requirements.txt:1, and 1.25.2 is for both"
+    )
+
+
 def test_a_day_is_shown_as_it_was_given() -> None:
     assert describe_moment(parse_moment("2024-03-01")) == "the end of 2024-03-01"
     assert describe_moment(parse_moment("2023-05-01T12:00:00Z")) == "2023-05-01T12:00:00Z"

@@ -110,8 +110,15 @@ def test_one_name_for_two_environments_is_the_one_of_this() -> None:
         ("a==1.0\na==2.0 ; os_name == 'posix'", ["a 1.0"], "unresolved", "pinned-twice"),
         ("a==1.0\na==1.0 ; os_name == 'posix'", ["a 1.0"], "excluded", "marker"),
         ("a==1.0 ; platform_release ~= 'x'", [], "unresolved", "unread-marker"),
+        ("a==1.0\na>=2", ["a 1.0"], "unresolved", "pinned-twice"),
+        ("a>=2 ; os_name == 'posix'\na==1.0", ["a 1.0"], "unresolved", "pinned-twice"),
+        ("a==1.0 ; os_name == 'posix'\na>=1", ["a 1.0"], "excluded", "marker"),
+        ("a<2 ; python_version < '3.9'\na>=2 ; python_version >= '3.9'", ["a None"], "excluded", "marker"),
+        ("a==2.0 ; sys_platform == 'win32'\na>=2.1 ; sys_platform == 'linux'", ["a None"], "excluded", "marker"),
+        ("a @ https://h/a.zip#subdirectory=x\na @ https://h/a.zip#subdirectory=y ; os_name == 'posix'",
+         ["a None"], "unresolved", "pinned-twice"),
     ],
-)
+)  # fmt: skip
 def test_what_nobody_can_tell_is_unresolved(text: str, lines: list[str], outcome: str, kind: str) -> None:
     found, (ruling,) = told(text)
     assert (found, ruling.outcome, ruling.kind) == (lines, outcome, kind)
@@ -119,3 +126,23 @@ def test_what_nobody_can_tell_is_unresolved(text: str, lines: list[str], outcome
 
 def test_what_the_user_leaves_out_is_not_judged() -> None:
     assert told("left==1.0 ; platform_release ~= 'x'") == (["left 1.0"], [])
+    assert told("left==1.0", "left>=2") == (["left 1.0", "left None"], [])
+
+
+def test_lines_of_one_name_without_a_version_stay() -> None:
+    assert told("a>=1", "a<2", "b==1") == (["a None", "a None", "b 1"], [])
+
+
+def test_a_line_that_excludes_a_pin_is_named_with_it() -> None:
+    _, (ruling,) = told("a==1.0", "a>=2")
+    assert (ruling.line, ruling.reason) == (
+        2,
+        "requirements.txt:1 is for this environment, too, and pins 1.0, which `a>=2` does not allow; that one is taken",
+    )
+
+
+def test_the_extras_of_a_line_for_this_environment_are_those_of_its_pin() -> None:
+    lines, _ = pip_freeze.parse(b"a==1\na[b] ; os_name == 'posix'\na[c] ; os_name == 'nt'")
+    snapshot, rulings = select_environment_lines(Snapshot(digest="d", requirements=lines), "3.11.2", "x86_64")
+    assert [line.extras for line in snapshot.requirements] == [("b",)]
+    assert sorted((ruling.line, ruling.outcome) for ruling in rulings) == [(2, "excluded"), (3, "excluded")]

@@ -282,3 +282,21 @@ def test_the_next_command_confirms_a_file_beside_the_snapshot(
     (tmp_path / "reprobuild.yaml").write_text("python: 3.11.2\n")
     assert run_line(["show", "job"]) == 0
     assert "--decisions" not in capsys.readouterr().out
+
+
+def test_lines_of_one_name_are_one_question_for_the_environment_of_the_job() -> None:
+    def asked(text: str, **decided: object) -> list[str]:
+        decisions = Decisions(python="3.11.2", accept=("no-apt-list", *decided.pop("accept", ())), **decided)  # type: ignore[misc, arg-type]
+        return [question.text for question in list_questions(snapshot(text), decisions)]
+
+    one = ["versions: 1 requirement without one (a)"]
+    assert asked("a>=1\na<2\n") == one
+    assert asked("a<2 ; sys_platform == 'win32'\na==2 ; sys_platform == 'linux'\na\n") == []
+    assert asked("a==1 ; sys_platform == 'win32'\na>=2 ; sys_platform == 'linux'\n") == one
+    contradiction = [
+        "versions: requirements.txt:2: requirements.txt:1 is for this environment, too, and pins 1, which `a>=2` does "
+        "not allow; that one is taken"
+    ]
+    assert asked("a==1\na>=2\n") == contradiction
+    assert asked("a==1\na>=2\n", accept=("pinned-twice",)) == []
+    assert asked("a==1\na>=2\n", drop=("a",)) == []

@@ -18,7 +18,7 @@ from reprobuild.errors import BuildError, FetchError
 from reprobuild.infra.untrusted.names import HOSTILE
 from reprobuild.lock.model import Lock, Resolution
 from reprobuild.lock.python import CondaPackage, Wheel
-from reprobuild.lock.requirements import find_conflicts, shorten_conflicts
+from reprobuild.lock.requirements import find_conflicts, find_missing_names, shorten_conflicts
 from reprobuild.recipe.render import render_pylock
 from reprobuild.report.text import render_resolutions
 from reprobuild.store.store import Store
@@ -82,6 +82,9 @@ def test_extras_that_others_ask_for(store: Store) -> None:
         "two-parts": ("five", "three", "two-parts[A_a,b]"),
     }
     assert with_requires([two], TARGET, store)[0].requires == ("five",)
+    (named,) = with_requires([two], TARGET, store, {"two-parts": {"c"}})
+    assert named.requires == ("five", "four>=2")
+    assert find_missing_names(make_lock(wheels=(named,))) == {"five", "four"}
 
 
 def test_what_is_read_is_remembered_and_bounded(store: Store) -> None:

@@ -20,7 +20,7 @@ from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.lock.system import Base
 from reprobuild.resolve import solve_versions
 from reprobuild.resolve.context import ResolveContext
-from reprobuild.resolve.updates import find_top_level, update_lock
+from reprobuild.resolve.updates import find_top_level, list_requested_extras, update_lock
 from tests.bisecting.locks import deb
 from tests.counted import CountedName, counted_names
 from tests.resolve.test_as_of_untimed import around
@@ -113,6 +113,21 @@ def test_versions_of_conda_bind_the_others(index: UntimedIndex, tmp_path: Path) 
     update = update_lock(old, DAY, near(tmp_path, index), foreign=False)
     assert update.changes == {}
     assert [item.name for item in update.lock.wheels] == ["top"]
+
+
+def test_extras_of_captured_lines_are_asked_for_again(index: UntimedIndex, tmp_path: Path) -> None:
+    index.add(make_wheel("more", "1.0", "2022-01-01", requires='below>=1; extra == "fast"'))
+    old = old_lock(
+        wheel("more", "1.0", requires=("below>=1",)), wheel("below", "1.0"),
+        rulings=(
+            ruling("more", "more[fast]==1.0"), ruling("below", "below==1.0"),
+            ruling("more", "more[slow]==1.0 ; sys_platform == 'win32'"),
+        ),
+    )  # fmt: skip
+    assert list_requested_extras(old) == {"more": {"fast"}}
+    update = update_lock(old, DAY, near(tmp_path, index), foreign=False)
+    assert update.changes == {"below": ("1.0", "2.0"), "new": (None, "3.0")}
+    assert next(item for item in update.lock.wheels if item.name == "more").requires == ("below>=1",)
 
 
 def test_a_source_archive_is_built_with_todays_wheels(index: UntimedIndex, tmp_path: Path) -> None:

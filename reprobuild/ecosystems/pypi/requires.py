@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import Annotated
 
 import msgspec
@@ -45,16 +46,22 @@ _Text = Annotated[str, Meta(max_length=LONGEST)]
 _Texts = tuple[_Text, ...]
 
 
-def with_requires(wheels: Sequence[Wheel], target: WheelTarget, store: Store) -> tuple[Wheel, ...]:
+def with_requires(
+    wheels: Sequence[Wheel],
+    target: WheelTarget,
+    store: Store,
+    requested: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
+) -> tuple[Wheel, ...]:
     """Return the wheels with the requirements valid in their environment.
 
-    A requirement of an extra is valid if another wheel requires the distribution with that extra (a freeze
+    A requirement of an extra is valid if a line or another wheel requires the distribution with that extra (a freeze
     does not record the extras that a person requested). An unreadable one stays as it is.
 
     Args:
         wheels: of one environment, all in the store.
         target: the environment for markers: the captured interpreter, never the running one.
         store: holds the wheels, and remembers their requirements.
+        requested: the extras that lines name, by distribution; all names are in the form of PEP 503.
 
     Raises:
         FetchError: a wheel is not in the store.
@@ -63,8 +70,8 @@ def with_requires(wheels: Sequence[Wheel], target: WheelTarget, store: Store) ->
     markers = marker_environment(target.python, target.machine)
     waiting = {wheel.name: [_One(text) for text in read_requires(wheel.file, store)] for wheel in wheels}
     holding: dict[str, list[_One]] = {name: [] for name in waiting}
-    extras: dict[str, set[str]] = {name: {""} for name in waiting}
-    unseen: dict[str, set[str]] = {name: {""} for name in waiting}
+    extras: dict[str, set[str]] = {name: {"", *requested.get(name, ())} for name in waiting}
+    unseen: dict[str, set[str]] = {name: set(names) for name, names in extras.items()}
     turns = list(waiting)
     while turns:  # extras require further ones
         name = turns.pop()
