@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from reprobuild.compare.environments.difference import compare_sides
+from reprobuild.compare.environments.lock import from_lock
 from reprobuild.compare.environments.model import Environment
+from reprobuild.lock.file import write_new_lock
+from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.report.comparison import render_comparison
+from tests.verify.samples import make_lock
 
 LEFT_OUT = ("PYTHONPATH", "VIRTUAL_ENV")
 
@@ -49,3 +55,19 @@ def test_an_unresolved_line_is_not_left_out() -> None:
         image, left_out={("environment", "LD_PRELOAD"): "unresolved: of no package"}
     )
     assert not any(row.left_out for row in compare_sides(lost, job).differences)
+
+
+def test_of_two_lines_of_one_name_the_open_one_counts(tmp_path: Path) -> None:
+    """The line for another system, which nobody needs, stands below the line without a version."""
+    lines: tuple[tuple[int, Outcome, str], ...] = (1, "unresolved", "index-line"), (2, "excluded", "marker")
+    rulings = tuple(
+        Resolution(
+            file="requirements.txt", line=line, subject="torch", outcome=outcome, reason="R", kind=kind,
+            accepted=True, captured="torch",
+        )
+        for line, outcome, kind in lines
+    )  # fmt: skip
+    write_new_lock(make_lock(rulings=rulings), tmp_path / "lock.json")
+    side = from_lock(tmp_path / "lock.json", "frozen")
+    assert side.left_out[("python", "torch")] == "unresolved: R"
+    assert ("python", "torch") not in side.unneeded
