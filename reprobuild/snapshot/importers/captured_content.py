@@ -9,6 +9,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import yaml
 
@@ -112,7 +113,31 @@ def _clean_list(data: bytes, file: str, allowance: ListAllowance, gap: str = GAP
 
 
 def _clean_row(row: str) -> str:
-    return secrets.redact(secrets.without_logins(row))
+    """Return a row without secrets, in whatever form its address has them: `%67` is `g`."""
+    clean = secrets.redact(secrets.without_logins(row))
+    plain = clean
+    for _ in range(_ROUNDS):
+        plain, coded = unquote(plain), plain
+        if plain == coded:
+            return clean
+        if secrets.redact(plain) != plain:
+            return _shorten(clean)
+    return secrets.GONE  # it hides something
+
+
+def _shorten(row: str) -> str:
+    """Return a row with each of its parts cut out that hides a secret; the whole row if no part does alone."""
+    parts = re.split(r"([/\s?&#=]+)", row)
+    short = "".join(secrets.GONE if _hides_secret(part) else part for part in parts)
+    return secrets.GONE if _hides_secret(short) else short
+
+
+def _hides_secret(text: str) -> bool:
+    for _ in range(_ROUNDS):
+        text = unquote(text)
+        if secrets.redact(text) != text and text != secrets.GONE:
+            return True
+    return False
 
 
 def _clean_found(rows: list[str], gap: str = "") -> list[OmittedPlace]:

@@ -226,3 +226,21 @@ def test_a_dump_that_shows_secrets_again_and_again_is_refused(monkeypatch: pytes
     with pytest.raises(SnapshotError, match="secrets cannot be told from what stands beside them") as err:
         put_captured(Draft("a file", "env.txt"), "env.txt", "env.txt", DUMP.encode())
     assert err.value.hint == "write it again where the job runs: `env -0 > env.nul`"
+
+
+CODED = "%67" + TOKEN[1:]
+
+
+@pytest.mark.parametrize(
+    "coded", [CODED, CODED.replace("%", "%25"), "".join(f"%{ord(sign):02x}" for sign in TOKEN)]
+)
+@pytest.mark.parametrize("name", ["requirements.txt", "environment.yml"])
+def test_a_secret_in_coded_signs_stays_out(name: str, coded: str, tmp_path: Path) -> None:
+    row = f"a @ https://h.example.org/{coded}/a%20b-0.1.zip"
+    content = (
+        row if name == "requirements.txt" else f"dependencies:\n- python=3.11.4=h1_0\n- pip:\n  - {row}\n"
+    )
+    facts, files = imported(tmp_path, {name: content}, name)
+    assert coded not in files[name]
+    assert "a @ https://h.example.org/***/a%20b-0.1.zip" in files[name]
+    assert "it held a secret, which was cut out" in left(facts).values()
