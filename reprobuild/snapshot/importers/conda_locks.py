@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qs
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.documents import load_document
 from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft
-from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.local_sources import add_directory, add_file, is_archive
 from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, leave_requirement
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table, tables
@@ -64,7 +65,7 @@ def read_pixi(source: ImportSource) -> Draft:
         package = packages.get(address, {})
         field = f"environments.{name}.packages.{platform}[{number}]"
         if len(address) > LONGEST_ROW:  # aliases can repeat one
-            draft.leave(field, f"it has more than {LONGEST_ROW} characters")
+            leave_requirement(draft, field, f"it has more than {LONGEST_ROW} characters")
         elif kind == "conda":
             _add_conda(draft, address, string(package, "md5"), string(package, "sha256"), field)
         elif kind == "pypi":
@@ -99,7 +100,7 @@ def read_conda_lock(source: ImportSource) -> Draft:
             continue
         field, hashes = f"package[{number}]", table(package, "hash")
         if len(string(package, "url")) > LONGEST_ROW:  # aliases can repeat one
-            draft.leave(field, f"it has more than {LONGEST_ROW} characters")
+            leave_requirement(draft, field, f"it has more than {LONGEST_ROW} characters")
         elif package.get("optional") is True or string(package, "category") not in ("", "main"):
             draft.leave(field, "it belongs to another category than main")
         elif string(package, "manager") == "pip":
@@ -107,6 +108,7 @@ def read_conda_lock(source: ImportSource) -> Draft:
                 "name": string(package, "name"),
                 "version": string(package, "version"),
                 "sha256": string(hashes, "sha256"),
+                "md5": string(hashes, "md5"),
             }
             _add_pypi(draft, source, wheel, string(package, "url"), field)
         else:
@@ -165,21 +167,21 @@ def _add_conda(draft: Draft, address: str, md5: str, sha256: str, field: str) ->
 
 
 def _add_pypi(draft: Draft, source: ImportSource, package: dict[str, Any], address: str, field: str) -> None:
-    name, version, sha256 = (
-        string(package, "name"),
-        str(package.get("version") or ""),
-        string(package, "sha256"),
-    )
+    name, version = string(package, "name"), str(package.get("version") or "")
+    hashes = [f"{kind}:{string(package, kind)}" for kind in ("sha256", "md5") if string(package, kind)]
     if not name:
         leave_requirement(draft, field, "it has no name")
     elif address.startswith("git+"):
         bare, _, commit = address.partition("#")
-        add_direct(draft, name, f"{bare.partition('?')[0]}@{commit}", field)
+        repository, _, query = bare.partition("?")
+        subdirectory = parse_qs(query).get("subdirectory", [""])[0]
+        add_direct(draft, name, f"{repository}@{commit}", field, subdirectory=subdirectory)
+    elif "://" not in address and is_archive(address):
+        add_file(draft, source, name, address, field, hashes=hashes)
     elif "://" not in address:
-        add_directory(
-            draft, source, name, version or "0", address, field, editable=package.get("editable") is True
-        )
+        editable = package.get("editable") is True
+        add_directory(draft, source, name, version or "0", address, field, editable=editable)
     elif _INDEX_FILE.fullmatch(address) and version:
-        add_pinned(draft, name, version, field, hashes=[sha256] * bool(sha256))
+        add_pinned(draft, name, version, field, hashes=hashes)
     else:
-        add_direct(draft, name, address + f"#sha256={sha256}" * bool(sha256), field)
+        add_direct(draft, name, address, field, hashes=hashes)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
@@ -18,15 +18,25 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.import_facts import DataFingerprint, ImportFacts, UnusedField, ValueOrigin
 from reprobuild.snapshot.importers.list_allowance import ListAllowance
 from reprobuild.snapshot.importers.model import ImportedSnapshot
+from reprobuild.snapshot.importers.moments import to_iso
 from reprobuild.snapshot.importers.people import without_home
+from reprobuild.snapshot.importers.requirement_rows import (
+    LONGEST,
+    comparable_hashes,
+    continued,
+    hash_row,
+    names_other_list,
+    split_row,
+)
 from reprobuild_portable import secrets
 
 REQUIREMENTS, PYTHON = "requirements.txt", "python.txt"
+_OF_PACKAGES = (REQUIREMENTS, "conda-explicit.txt")
+_COMMENT = re.compile(r"#(?! Editable\b)")  # a note of pip on an editable install names a package
+NO_HASH = "none of its hashes has a form that can be compared"
+OTHER_LIST = "it names another list, which is not read"
 A_LOGIN = "its address holds a login, in a form that no program reads"
-_LONGEST = 1000  # characters of a line: `display_text` cuts longer ones
-LONGEST_ROW = (
-    text.LONGEST_ROW
-)  # characters of a line with its login, and of what is searched and copied for one
+LONGEST_ROW = text.LONGEST_ROW  # characters of a line with its login, and of what is searched for one
 _LONGEST_NAME = 500  # characters of a field or a reason: the rules need milliseconds for longer ones
 _LONGEST_VERSION = 200  # characters of what names a Python or its platform: the patterns need quadratic time
 _MOST_PACKED = 16 * text.LIMIT  # bytes of all bundles
@@ -36,7 +46,6 @@ _CARET = re.compile(r"\^(3(?:\.\d{1,3}){0,2})")
 _RANGE = re.compile(r"(?:(?:~=|[=!<>]=|[<>])\d[0-9.*]{0,20},?){1,10}")
 _MACHINE = re.compile(r"(?P<system>Linux|linux)-.*?(?P<machine>x86_64|aarch64|ppc64le|s390x).*")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._,-]*\])?===?[A-Za-z0-9][A-Za-z0-9.+!*_-]*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MD5 = re.compile(r"(?P<md5>[0-9a-f]{32})(?P<directory>\.dir)?")
 
 
@@ -48,12 +57,7 @@ class Draft:
     """
 
     def __init__(self, format_name: str, source: str) -> None:
-        """Begin a snapshot.
-
-        Args:
-            format_name: the name of the format for people.
-            source: the imported file that later calls refer to; `source` may change.
-        """
+        """Begin a snapshot of a format, with its name for people; `source` is the file that later calls refer to."""
         self.source = source
         self._format = format_name
         self._lines: dict[str, list[str]] = {}
@@ -69,30 +73,44 @@ class Draft:
         self._started = ("", "")
         self.requires_python = ""
 
-    def add(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
-        """Add a line to a list of the snapshot, with continuation lines below it."""
-        stripped = secrets.strip_credentials(line)[0] if len(line) <= LONGEST_ROW else line
-        if len(stripped) > _LONGEST:
-            self.leave(field, f"it has more than {_LONGEST} characters")
-            return
-        if secrets.without_logins(stripped) != stripped:
-            self.leave(field, A_LOGIN)
-            return
-        clean = display_text(stripped)
-        if secrets.secret_value(clean) is not None:
-            self.leave(field, "it looks like a secret")
-            return
-        self.add_exact(file, clean, field, more)
+    def add(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> bool:
+        """Add a line to a list of the snapshot, with continuation lines below it; return whether it was added.
 
-    def add_exact(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> None:
-        """Add a line that the caller has checked for secrets and control characters."""
+        A line of packages that must stay out becomes one that a lock asks for.
+        """
+        stripped = secrets.strip_credentials(line)[0] if len(line) <= LONGEST_ROW else line
+        clean = display_text(stripped) if len(stripped) <= LONGEST else ""
+        if len(stripped) > LONGEST:
+            reason = f"it has more than {LONGEST} characters"
+        elif secrets.without_logins(stripped) != stripped:
+            reason = A_LOGIN
+        elif any(secrets.secret_value(text) is not None for text in {clean, unquote(clean)}):
+            reason = "it looks like a secret"
+        else:
+            return self.add_exact(file, clean, field, more)
+        if file in _OF_PACKAGES and not _COMMENT.match(line):
+            self.leave_requirement(field, reason)
+        else:
+            self.leave(field, reason)
+        return False
+
+    def add_exact(self, file: str, line: str, field: str, more: Iterable[str] = ()) -> bool:
+        """Add a line that the caller has checked for secrets and control characters; return whether it was added."""
         if file in self._files:
             self.leave(field, f"the snapshot has its own {file}")
-            return
+            return False
         self._count_entry()
         rows = self._lines.setdefault(file, [])
         self._add_origin(file, len(rows) + 1, field)
         rows += [line, *more]
+        return True
+
+    def leave_requirement(self, field: str, reason: str) -> None:
+        """Name a field that may have named packages, and add a line that no list has: a lock asks for it."""
+        self.leave(field, reason)
+        place = _shown(field).replace(")", "]")  # `(x) $ y` is a prompt, for which no lock asks
+        row = f"({place} of {_shown(self.source)} is not imported: {reason})"
+        self.add_exact(REQUIREMENTS, display_text(row[:LONGEST]), field)
 
     def add_requirements(self, data: bytes, file: str) -> None:
         """Add the lines of a tracker's list of requirements, without empty lines and a byte order mark.
@@ -107,12 +125,19 @@ class Draft:
 
     def add_row(self, row: str, field: str) -> None:
         """Add a requirement as a tracker recorded it, without the name of a person in its paths."""
-        stripped = row.strip() if len(row) <= LONGEST_ROW else row
-        self.add(REQUIREMENTS, without_home(stripped) if len(stripped) <= LONGEST_ROW else stripped, field)
+        head, *hashes = split_row(row)
+        if len(head) <= LONGEST_ROW and names_other_list(head):
+            self.leave_requirement(field, OTHER_LIST)
+        else:
+            self.add(REQUIREMENTS, without_home(head) if len(head) <= LONGEST_ROW else head, field, hashes)
 
     def extend(self, file: str, row: str) -> None:
         """Add a row that continues the line above, such as one of its hashes."""
         self._lines.setdefault(file, []).append(display_text(row))
+
+    def lines(self, file: str) -> tuple[str, ...]:
+        """Return the lines of a file as they were added."""
+        return tuple(self._lines.get(file, ()))
 
     def has(self, file: str) -> bool:
         """Return whether the snapshot has a file, or a line of it."""
@@ -133,14 +158,7 @@ class Draft:
         return any(canonicalize_name(row) == name for row in names)
 
     def replace_pin(self, file: str, name: str, line: str, field: str) -> bool:
-        """Replace the pin of a distribution by a line of another kind.
-
-        Args:
-            name: its canonical name.
-
-        Returns:
-            Whether there was one.
-        """
+        """Replace the pin of a distribution, by its canonical name; return whether there was one."""
         for number, row in enumerate(self._lines.get(file, ())):
             if canonicalize_name(row.partition("==")[0].strip()) == name and "==" in row:
                 self._lines[file][number] = display_text(secrets.strip_credentials(line)[0])
@@ -156,15 +174,21 @@ class Draft:
     def add_pin(
         self, name: str, version: str, field: str, *, marker: str = "", hashes: Iterable[str] = ()
     ) -> None:
-        """Add a pinned distribution, with the sha256 (hex) of each of its files."""
+        """Add a pinned distribution, with the hashes of its files: each `ALGORITHM:HEX`.
+
+        Where no file has a sha256, the other hashes are added: a lock asks for them.
+        """
         if not PIN.fullmatch(f"{name}=={version}"):
-            self.leave(field, "it has no valid name and version")
+            self.leave_requirement(field, "it has no valid name and version")
             return
-        known = dict.fromkeys(sha256.lower() for sha256 in hashes)
-        accepted = [f"    --hash=sha256:{sha256}" for sha256 in known if _SHA256.fullmatch(sha256)]
+        stated = list(hashes)
+        known = comparable_hashes(stated)
+        if stated and not known:
+            self.leave_requirement(field, NO_HASH)
+            return
         line = f"{name}=={version}" + f" ; {marker}" * bool(marker)
-        rows = [line, *accepted]
-        self.add(REQUIREMENTS, _continued(rows)[0], field, _continued(rows)[1:])
+        head, *rows = continued([line, *map(hash_row, known)])
+        self.add(REQUIREMENTS, head, field, rows)
 
     def add_python(self, version: object, field: str, platform: object = "") -> None:
         """Add the version of Python and its platform, as a report of `python -VV`.
@@ -234,7 +258,7 @@ class Draft:
 
     def start(self, moment: object, field: str) -> None:
         """Keep the start of the run: ISO 8601, or seconds or milliseconds since 1970."""
-        if stated := _iso(moment):
+        if stated := to_iso(moment):
             self._started = (stated, f"{_shown(self.source)}: {_shown(field)}")
 
     def finish(self) -> ImportedSnapshot:
@@ -311,10 +335,6 @@ def _shown(name: str) -> str:
     return display_text(name)
 
 
-def _continued(rows: list[str]) -> list[str]:
-    return [f"{row} \\" for row in rows[:-1]] + rows[-1:]
-
-
 def _join(rows: list[str]) -> bytes:
     return "".join(f"{row}\n" for row in rows).encode()
 
@@ -322,25 +342,3 @@ def _join(rows: list[str]) -> bytes:
 def _amount(value: object) -> int | None:
     """Return a number of bytes or files; None if it is not one."""
     return value if isinstance(value, int) and 0 <= value <= 1 << 62 else None
-
-
-def _iso(moment: object) -> str:
-    """Return a moment in ISO 8601 and UTC; empty if it is not one."""
-    try:
-        if isinstance(moment, (int, float)):
-            seconds = moment / 1000 if moment > 1e11 else moment
-            return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(
-                timespec="seconds"
-            )
-        stated = moment if isinstance(moment, datetime.datetime) else _parse_iso(str(moment))
-    except (ValueError, OverflowError, OSError):
-        return ""
-    aware = stated if stated.tzinfo else stated.replace(tzinfo=datetime.timezone.utc)
-    return aware.astimezone(datetime.timezone.utc).isoformat(timespec="seconds")
-
-
-def _parse_iso(moment: str) -> datetime.datetime:
-    trimmed = re.sub(
-        r"(\.\d{6})\d+", r"\1", moment.strip().replace("Z", "+00:00")
-    )  # Python 3.10 reads six digits
-    return datetime.datetime.fromisoformat(trimmed)

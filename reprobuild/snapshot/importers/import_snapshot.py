@@ -26,7 +26,7 @@ from reprobuild.snapshot.importers.formats import IMPORTERS, find_importer, find
 from reprobuild.snapshot.importers.model import ImportedSnapshot
 from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot, is_captured
 from reprobuild.snapshot.importers.project_requirements import ENVIRONMENT, EXPLICIT_HEAD, add_project_python
-from reprobuild.snapshot.importers.requirement_files import add_lists, names_other_list
+from reprobuild.snapshot.importers.requirement_files import add_lists, has_other_lists
 from reprobuild.snapshot.importers.source import ARCHIVE, ImportSource, open_source
 from reprobuild.snapshot.not_snapshot import (
     is_output,
@@ -204,7 +204,7 @@ def _captured_files(source: ImportSource) -> Draft | None:
     if source.path.is_file() and len(source.names) == 1 and (name := _captured_name(source)):
         content = source.read(source.names[0])
         draft = Draft(f"a file ({name})", source.names[0])
-        if name == REQUIREMENTS and names_other_list(content, source.names[0]):
+        if name == REQUIREMENTS and has_other_lists(content, source.names[0]):
             add_lists(draft, source, source.names[0])
         else:
             put_captured(draft, name, _kind_name(name, content), content)

@@ -6,17 +6,27 @@ what MLflow inferred from imports: the rest is open.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Any
 
+from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.captured_content import ENVIRONMENT, put_captured
 from reprobuild.snapshot.importers.documents import load_document
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.repositories import add_repository
+from reprobuild.snapshot.importers.requirement_files import add_constraints, add_lists, unstated_rows
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import table
 
 MODEL, META = "MLmodel", "meta.yaml"
 _HEAD = 64 << 10  # bytes of a meta.yaml in which its mark is looked for; it has some 500
+_CONDA, _CONSTRAINTS = "conda.yaml", "constraints.txt"
+_INSTALLERS = re.compile(r"(?:python|pip)(?:[\s=<>!].*)?")  # of an environment that conda makes
+_OWN_LIST = ("-r requirements.txt", "-c constraints.txt")
+_MOST_SHOWN = 5
 _ENVIRONMENTS = ("python_env.yaml", "python-env.yaml")
 _COMMIT, _REPOSITORY = "tags/mlflow.source.git.commit", "tags/mlflow.source.git.repoURL"
 _MODEL_REASONS = {
@@ -82,11 +92,31 @@ def _add_model(draft: Draft, files: ImportSource) -> None:
 
 
 def _add_requirements(draft: Draft, files: ImportSource) -> None:
-    draft.add_requirements(files.read(REQUIREMENTS), REQUIREMENTS)
-    for name in ("conda.yaml", "constraints.txt"):
-        if files.has(name):
-            draft.source = name
+    lists = add_lists(draft, files, REQUIREMENTS, without_home)
+    if files.has(_CONSTRAINTS) and _CONSTRAINTS not in lists:
+        draft.source = _CONSTRAINTS
+        add_constraints(draft, files, _CONSTRAINTS)
+    if files.has(_CONDA):
+        draft.source = _CONDA
+        dependencies = load_document(files, _CONDA).get("dependencies")
+        rows = list(_conda_rows(dependencies if isinstance(dependencies, list) else []))
+        if unstated := unstated_rows(draft, rows):
+            shown = display_text(", ".join(unstated[:_MOST_SHOWN]))
+            draft.leave_requirement("dependencies", f"requirements.txt has no line for {shown}")
+        else:
             draft.leave("the file", "requirements.txt has the same lines")
+
+
+def _conda_rows(dependencies: list[Any]) -> Iterator[str]:
+    """Yield what an environment of conda names besides Python, pip and the list itself."""
+    for entry in dependencies:
+        if isinstance(entry, dict):
+            rows = entry.get("pip")
+            yield from (
+                str(row) for row in (rows if isinstance(rows, list) else ()) if str(row) not in _OWN_LIST
+            )
+        elif not _INSTALLERS.fullmatch(str(entry)):
+            yield str(entry)
 
 
 def _add_run(draft: Draft, source: ImportSource) -> None:

@@ -5,15 +5,17 @@ Format: https://github.com/pdm-project/pdm, `src/pdm/project/lockfile`.
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
 
 from reprobuild.snapshot.importers.draft import Draft
-from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.local_sources import add_directory, add_file, is_archive
 from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
 NAME = "pdm.lock"
+_REPOSITORIES = ("git", "hg", "svn", "bzr")
 _UNUSED = {"metadata": "the format, and ranges of Python; `--python` gives the one that ran"}
 
 
@@ -55,23 +57,23 @@ def _add_package(draft: Draft, source: ImportSource, package: dict[str, Any]) ->
         string(package, "version"),
         f"package {string(package, 'name')}",
     )
-    marker = string(package, "marker")
-    if string(package, "git"):
-        address = f"git+{string(package, 'git')}@{string(package, 'revision')}"
-        add_direct(draft, name, address, field, marker=marker)
+    marker, subdirectory = string(package, "marker"), string(package, "subdirectory")
+    hashes = [string(file, "hash") for file in tables(package, "files")]
+    editable = package.get("editable") is True
+    vcs, place = next((kind for kind in _REPOSITORIES if string(package, kind)), ""), string(package, "path")
+    if vcs:
+        revision = string(package, "revision")
+        address = f"{vcs}+{string(package, vcs)}" + f"@{revision}" * bool(revision)
+        add_direct(draft, name, address, field, marker=marker, editable=editable, subdirectory=subdirectory)
     elif string(package, "url"):
-        add_direct(draft, name, string(package, "url"), field, marker=marker)
-    elif string(package, "path"):
+        url = string(package, "url")
+        add_direct(draft, name, url, field, marker=marker, hashes=hashes, subdirectory=subdirectory)
+    elif is_archive(place):
+        add_file(draft, source, name, place, field, hashes=hashes, marker=marker, subdirectory=subdirectory)
+    elif place:
         add_directory(
-            draft,
-            source,
-            name,
-            version,
-            string(package, "path"),
-            field,
-            editable=package.get("editable") is True,
-        )
+            draft, source, name, version, posixpath.join(place, subdirectory), field, editable=editable,
+            marker=marker,
+        )  # fmt: skip
     else:
-        sums = (string(file, "hash") for file in tables(package, "files"))
-        sha256 = [value.removeprefix("sha256:") for value in sums if value.startswith("sha256:")]
-        add_pinned(draft, name, version, field, marker=marker, hashes=sha256)
+        add_pinned(draft, name, version, field, marker=marker, hashes=hashes)

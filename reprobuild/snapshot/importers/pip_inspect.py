@@ -5,6 +5,7 @@ Format: https://pip.pypa.io/en/stable/reference/inspect-report/
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +16,6 @@ from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.project_requirements import (
     add_direct,
     add_pinned,
-    hash_fragment,
     leave_requirement,
 )
 from reprobuild.snapshot.importers.source import ImportSource
@@ -67,23 +67,23 @@ def _add_installed(draft: Draft, source: ImportSource, entry: dict[str, Any], fi
     name, version = string(metadata, "name"), string(metadata, "version")
     direct = table(entry, "direct_url")
     url, vcs, archive = string(direct, "url"), table(direct, "vcs_info"), table(direct, "archive_info")
+    subdirectory = string(direct, "subdirectory")
     directory = table(direct, "dir_info") if "dir_info" in direct else None
     if vcs:
         repository = f"{string(vcs, 'vcs')}+{url}@{string(vcs, 'commit_id')}"
-        subdirectory = string(direct, "subdirectory")
         editable = bool(table(direct, "dir_info").get("editable"))
-        fragment = "&".join(
-            [f"egg={name}"] * editable + [f"subdirectory={subdirectory}"] * bool(subdirectory)
-        )
-        add_direct(draft, name, repository + f"#{fragment}" * bool(fragment), field, editable=editable)
+        add_direct(draft, name, repository, field, editable=editable, subdirectory=subdirectory)
     elif directory is not None:
         add_directory(
-            draft, source, name, version, without_home(unquote(urlsplit(url).path)), field,
+            draft, source, name, version,
+            posixpath.join(without_home(unquote(urlsplit(url).path)), subdirectory), field,
             editable=bool(directory.get("editable")),
         )  # fmt: skip
     elif "archive_info" in direct:  # its hash may be missing
         algorithm, _, value = string(archive, "hash").partition("=")
-        add_direct(draft, name, url + hash_fragment({algorithm: value, **table(archive, "hashes")}), field)
+        stated = {algorithm: value, **table(archive, "hashes")}
+        hashes = [f"{kind}:{hexadecimal}" for kind, hexadecimal in stated.items() if hexadecimal]
+        add_direct(draft, name, url, field, hashes=hashes, subdirectory=subdirectory)
     elif name and version:
         add_pinned(draft, name, version, field)
     else:

@@ -1,22 +1,32 @@
 """Importer of `poetry.lock`, versions 1 and 2.
 
 Format: https://github.com/python-poetry/poetry, `src/poetry/packages/locker.py`. Version 2.1 has the marker of each
-package; older ones only have those of dependencies, from which the marker follows where each dependent has one.
+package that is not for all environments; older ones only have those of dependencies.
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from reprobuild.snapshot.importers.draft import LONGEST_ROW, Draft
-from reprobuild.snapshot.importers.local_sources import add_directory
-from reprobuild.snapshot.importers.project_requirements import add_direct, add_pinned, add_project_python
+from reprobuild.errors import SnapshotError
+from reprobuild.snapshot.importers.draft import Draft
+from reprobuild.snapshot.importers.local_sources import add_directory, add_file
+from reprobuild.snapshot.importers.poetry_markers import infer_markers
+from reprobuild.snapshot.importers.project_requirements import (
+    add_direct,
+    add_pinned,
+    add_project_python,
+    read_project_file,
+)
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
 
 NAME = "poetry.lock"
+_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
 _UNUSED = {
     "metadata": "the format, and a range of Python; `--python` gives the one that ran",
     "extras": "poetry installs no extra by default",
@@ -38,7 +48,7 @@ def read(source: ImportSource) -> Draft:
     assert file is not None
     document = load_toml(source.read(file), file)
     packages = tables(document, "package")
-    inferred = _infer_markers(packages)
+    inferred = infer_markers(packages, _find_project(source, file)) if _lacks_markers(document) else {}
     hashes = table(table(document, "metadata"), "files")  # of version 1
     draft = Draft("poetry.lock", file)
     for package in packages:
@@ -65,21 +75,36 @@ def _add_package(
 ) -> None:  # fmt: skip
     name, version = string(package, "name"), string(package, "version")
     origin = table(package, "source")
-    kind, url = string(origin, "type"), string(origin, "url")
-    if kind == "git":
-        subdirectory = string(origin, "subdirectory")
-        address = f"git+{url}@{string(origin, 'resolved_reference')}"
-        fragment = f"#subdirectory={subdirectory}" * bool(subdirectory)
-        add_direct(draft, name, address + fragment, field, marker=marker)
+    kind, url, subdirectory = string(origin, "type"), string(origin, "url"), string(origin, "subdirectory")
+    hashes = [string(file, "hash") for file in files]
+    if kind in ("git", "hg", "svn"):
+        address = f"{kind}+{url}@{string(origin, 'resolved_reference')}"
+        add_direct(draft, name, address, field, marker=marker, subdirectory=subdirectory)
     elif kind == "url":
-        add_direct(draft, name, url, field, marker=marker)
-    elif kind in ("directory", "file"):
-        editable = kind == "directory" and package.get("develop") is True
-        add_directory(draft, source, name, version, url, field, editable=editable)
+        add_direct(draft, name, url, field, marker=marker, hashes=hashes, subdirectory=subdirectory)
+    elif kind == "directory":
+        editable = package.get("develop") is True
+        add_directory(draft, source, name, version, url, field, editable=editable, marker=marker)
+    elif kind == "file":
+        add_file(draft, source, name, url, field, hashes=hashes, marker=marker, subdirectory=subdirectory)
     else:
-        sums = (string(file, "hash") for file in files)
-        sha256 = [value.removeprefix("sha256:") for value in sums if value.startswith("sha256:")]
-        add_pinned(draft, name, version, field, marker=marker, hashes=sha256)
+        add_pinned(draft, name, version, field, marker=marker, hashes=hashes)
+
+
+def _lacks_markers(document: dict[str, Any]) -> bool:
+    """Return whether a lock is older than version 2.1, from which a package without a marker is one for all."""
+    version = _VERSION.match(string(table(document, "metadata"), "lock-version"))
+    return version is None or (int(version[1]), int(version[2])) < (2, 1)
+
+
+def _find_project(source: ImportSource, file: str) -> dict[str, Any]:
+    """Return the `pyproject.toml` beside a lock; empty without one that can be read."""
+    name = file.removesuffix(NAME) + "pyproject.toml"
+    if not source.adopt(name):
+        return {}
+    with contextlib.suppress(SnapshotError):
+        return load_toml(read_project_file(source, name), name)
+    return {}
 
 
 def _own_marker(package: dict[str, Any]) -> str:
@@ -91,23 +116,3 @@ def _own_marker(package: dict[str, Any]) -> str:
     texts = [text for text in by_group if isinstance(text, str)]
     complete = len(texts) == len(by_group) == len(package.get("groups") or by_group)
     return " or ".join(f"({text})" for text in texts) if complete else ""
-
-
-def _infer_markers(packages: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the marker of each package whose dependents all have one on it, by canonical name.
-
-    A package without dependents is one that the project asks for. Its own marker is only in `pyproject.toml`. One that
-    is too long for a line is cut short, so that no line has it: packages can repeat a name.
-    """
-    edges: dict[str, list[str]] = {}
-    for package in packages:
-        for name, constraint in table(package, "dependencies").items():
-            for entry in constraint if isinstance(constraint, list) else [constraint]:
-                optional = isinstance(entry, dict) and entry.get("optional") is True
-                if not optional:
-                    edges.setdefault(str(canonicalize_name(name)), []).append(string(entry, "markers"))
-    return {
-        name: " or ".join(f"({marker})" for marker in dict.fromkeys(markers))[: LONGEST_ROW + 1]
-        for name, markers in edges.items()
-        if all(markers)
-    }

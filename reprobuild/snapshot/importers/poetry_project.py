@@ -123,7 +123,9 @@ def _add_stated(draft: Draft, source: ImportSource, name: str, entry: dict[str, 
     elif string(entry, "url"):
         add_requirement(draft, f"{target} @ {string(entry, 'url')}{condition}", field)
     elif place := string(entry, "path") or string(entry, "file"):
-        add_directory(draft, source, name, "0", place, field, editable=entry.get("develop") is True)
+        add_directory(
+            draft, source, name, "0", place, field, editable=entry.get("develop") is True, marker=marker
+        )
     else:
         add_requirement(draft, f"{target}{versions}{condition}", field)
     for key in entry:

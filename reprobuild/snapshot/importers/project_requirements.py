@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from urllib.parse import quote
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -11,8 +12,9 @@ from packaging.specifiers import SpecifierSet
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.file_kinds import explicit_lock_kind, kind_of
-from reprobuild.snapshot.importers.draft import A_LOGIN, PIN, REQUIREMENTS, Draft, hides_login
+from reprobuild.snapshot.importers.draft import A_LOGIN, NO_HASH, PIN, REQUIREMENTS, Draft, hides_login
 from reprobuild.snapshot.importers.people import without_home
+from reprobuild.snapshot.importers.requirement_rows import continued, hash_row, valid_hashes
 from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource
 
 PROJECT = "the project itself is not installed: mount a checkout of it (`reprobuild run OUT -v DIR:/work`)"
@@ -29,6 +31,7 @@ _NOT_VALID = "its name, its version, its address or its marker is not valid"
 _COMMENT = re.compile(r"(?:^|\s)#")
 _MOST = 2000  # requirements: the largest projects name some hundred, and each takes milliseconds
 _HASHES = ("sha256", "sha512", "sha384", "sha224", "sha1", "md5")
+NO_MARKER = "an editable install has no marker: write a line for it, or leave it out"
 _LONGEST = 1000  # characters of a requirement: `Draft.add` refuses longer ones
 _CAPTURED = {"import.json", "capture.json", "env.txt", "env.nul"}  # files that only a snapshot has
 _PIN, ENVIRONMENT = ".python-version", ".venv/pyvenv.cfg"
@@ -107,31 +110,48 @@ def add_requirement(draft: Draft, row: object, field: str) -> None:
         draft.add(REQUIREMENTS, without_home(stated), field)
 
 
-def hash_fragment(hashes: Mapping[str, object]) -> str:
-    """Return the fragment of an address with the hashes of its file, as pip writes it; empty without any."""
-    stated = ((name, hashes.get(name)) for name in _HASHES)
-    pairs = [f"{name}={value}" for name, value in stated if isinstance(value, str) and value]
-    return f"#{'&'.join(pairs)}" * bool(pairs)
-
-
 def add_direct(
-    draft: Draft, name: str, address: str, field: str, *, marker: str = "", editable: bool = False
-) -> None:
+    draft: Draft, name: str, address: str, field: str, *, marker: str = "", editable: bool = False,
+    hashes: Iterable[str] = (), subdirectory: str = "",
+) -> None:  # fmt: skip
     """Add a distribution with its address, or a line that a lock asks for if a part of it is not valid.
 
     Args:
-        address: of an archive, a directory or a repository, with its fragment.
+        address: of an archive, a directory or a repository.
         marker: of the environments that have it; empty for all.
         editable: whether it is an editable install, which has no marker.
+        hashes: of the archive, each `ALGORITHM:HEX`.
+        subdirectory: the directory of the project in the archive or the repository.
     """
-    line = f"{name} @ {address}" + f" ; {marker}" * bool(marker)
+    stated = list(hashes)
+    known = sorted((value for value in valid_hashes(stated) if _kind(value) in _HASHES), key=_by_kind)
+    is_one_file = len({_kind(value) for value in known}) == len(known)
+    facts = [f"egg={name}"] * editable + [f"subdirectory={quote(subdirectory)}"] * bool(subdirectory)
+    facts += [value.replace(":", "=") for value in known] * is_one_file
+    facts = [fact for fact in facts if fact not in address]
+    place = address + ("&" if "#" in address else "#") * bool(facts) + "&".join(facts)
+    line = f"{name} @ {place}" + f" ; {marker}" * bool(marker)
     parsed = parse_requirement(line)
-    if len(line) > _LONGEST:
+    if editable and marker:
+        leave_requirement(draft, field, NO_MARKER)
+    elif stated and not known:
+        leave_requirement(draft, field, NO_HASH)
+    elif len(line) > _LONGEST:
         leave_requirement(draft, field, f"it has more than {_LONGEST} characters")
-    elif parsed is None or (parsed.name, parsed.url) != (name, address) or not is_plain(line):
+    elif parsed is None or (parsed.name, parsed.url) != (name, place) or not is_plain(line):
         leave_requirement(draft, field, _NOT_VALID)
     else:
-        draft.add(REQUIREMENTS, f"-e {address}" if editable else line, field)
+        rows = [hash_row(value) for value in known] * (not is_one_file)
+        head, *more = continued([f"-e {place}" if editable else line, *rows])
+        draft.add(REQUIREMENTS, head, field, more)
+
+
+def _kind(value: str) -> str:
+    return value.partition(":")[0]
+
+
+def _by_kind(value: str) -> int:
+    return _HASHES.index(_kind(value))
 
 
 def add_pinned(
@@ -154,9 +174,7 @@ def is_plain(line: str) -> bool:
 
 def leave_requirement(draft: Draft, field: str, reason: str) -> None:
     """Name a field that may have named packages, and add a line that no list has: a lock asks for it."""
-    draft.leave(field, reason)
-    row = f"({display_text(field)} of {display_text(draft.source)} is not imported: {reason})"
-    draft.add(REQUIREMENTS, row[:_LONGEST], field)
+    draft.leave_requirement(field, reason)
 
 
 def add_project_python(draft: Draft, source: ImportSource) -> None:

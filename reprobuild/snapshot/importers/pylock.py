@@ -5,17 +5,27 @@ Format: https://packaging.python.org/en/latest/specifications/pylock-toml/
 
 from __future__ import annotations
 
-from packaging.pylock import Package, Pylock, PylockUnsupportedVersionError, PylockValidationError
+import posixpath
+
+from packaging.pylock import (
+    Package,
+    PackageArchive,
+    PackageSdist,
+    PackageWheel,
+    Pylock,
+    PylockUnsupportedVersionError,
+    PylockValidationError,
+)
 
 from reprobuild.errors import SnapshotError
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.draft import Draft
-from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.local_sources import add_directory, add_file
 from reprobuild.snapshot.importers.project_requirements import (
     add_direct,
     add_pinned,
     add_project_python,
-    hash_fragment,
+    leave_requirement,
 )
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml
@@ -70,22 +80,52 @@ def _file(source: ImportSource) -> str | None:
 
 
 def _add_package(draft: Draft, source: ImportSource, package: Package) -> None:
-    field = f"packages {package.name}"
+    field, name = f"packages {package.name}", package.name
     marker = str(package.marker or "")
-    if package.vcs and package.vcs.url:
-        address = f"{package.vcs.type}+{package.vcs.url}@{package.vcs.commit_id}"
-        add_direct(draft, package.name, address, field, marker=marker)
-    elif package.archive and package.archive.url:
-        address = package.archive.url + hash_fragment(package.archive.hashes)
-        add_direct(draft, package.name, address, field, marker=marker)
-    elif package.directory:
+    vcs, archive, directory = package.vcs, package.archive, package.directory
+    if vcs and vcs.url:
+        address = f"{vcs.type}+{vcs.url}@{vcs.commit_id}"
+        add_direct(draft, name, address, field, marker=marker, subdirectory=vcs.subdirectory or "")
+    elif archive and (archive.url or archive.path):
+        hashes, subdirectory = _hashes(archive), archive.subdirectory or ""
+        if archive.url:
+            add_direct(
+                draft, name, archive.url, field, marker=marker, hashes=hashes, subdirectory=subdirectory
+            )
+        else:
+            place = archive.path or ""
+            add_file(
+                draft, source, name, place, field, hashes=hashes, marker=marker, subdirectory=subdirectory
+            )
+    elif directory:
         add_directory(
-            draft, source, package.name, str(package.version or "0"), package.directory.path, field,
-            editable=bool(package.directory.editable),
+            draft, source, name, str(package.version or "0"),
+            posixpath.join(directory.path, directory.subdirectory or ""), field,
+            editable=bool(directory.editable), marker=marker,
         )  # fmt: skip
-    elif package.version is None:
-        draft.leave(field, "it has no version, no repository and no archive")
     else:
-        files = [*(package.wheels or ()), *([package.sdist] if package.sdist else ())]
-        hashes = [file.hashes["sha256"] for file in files if "sha256" in file.hashes]
-        add_pinned(draft, package.name, str(package.version), field, marker=marker, hashes=hashes)
+        _add_files(draft, source, package, field, marker)
+
+
+def _add_files(draft: Draft, source: ImportSource, package: Package, field: str, marker: str) -> None:
+    """Add a package by the files of its version: those of an index, or one beside the lock."""
+    files = [*(package.wheels or ()), *([package.sdist] if package.sdist else ())]
+    places = [file.path for file in files if file.path and not file.url]
+    if package.vcs:
+        leave_requirement(draft, field, "its repository is a directory, which only its machine has")
+    elif len(places) == len(files) == 1:
+        hashes = _hashes(files[0])
+        add_file(draft, source, package.name, places[0], field, hashes=hashes, marker=marker)
+    elif places:
+        leave_requirement(
+            draft, field, "it has several files beside the lock: write a line for the one that ran"
+        )
+    elif package.version is None:
+        leave_requirement(draft, field, "it has no version, no repository and no archive")
+    else:
+        sums = [value for file in files for value in _hashes(file)]
+        add_pinned(draft, package.name, str(package.version), field, marker=marker, hashes=sums)
+
+
+def _hashes(file: PackageArchive | PackageWheel | PackageSdist) -> list[str]:
+    return [f"{algorithm}:{value}" for algorithm, value in file.hashes.items()]

@@ -184,10 +184,15 @@ def _add_placed(
         url += f"#subdirectory={subdirectory}" * bool(subdirectory)
         add_requirement(draft, f"{target} @ {url}{condition}", field)
     elif string(origin, "url"):
-        add_requirement(draft, f"{target} @ {string(origin, 'url')}{condition}", field)
+        subdirectory = string(origin, "subdirectory")
+        url = string(origin, "url") + f"#subdirectory={subdirectory}" * bool(subdirectory)
+        add_requirement(draft, f"{target} @ {url}{condition}", field)
     elif "path" in origin or "workspace" in origin:
         editable = "workspace" in origin or True in (origin.get("editable"), origin.get("develop"))
-        add_directory(draft, source, requirement.name, "0", string(origin, "path"), field, editable=editable)
+        add_directory(
+            draft, source, requirement.name, "0", string(origin, "path"), field, editable=editable,
+            marker=str(requirement.marker or ""),
+        )  # fmt: skip
     else:
         add_requirement(draft, row, field)
         if "index" in origin:

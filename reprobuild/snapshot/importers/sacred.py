@@ -73,7 +73,7 @@ def _add_dependencies(draft: Draft, dependencies: Any) -> None:
         if isinstance(line, str) and _PIN.fullmatch(line):
             draft.add(REQUIREMENTS, line, field)
         else:  # `name==<unknown>`
-            draft.leave(field, "Sacred does not know its version")
+            draft.leave_requirement(field, "Sacred does not know its version")
 
 
 def _add_repositories(draft: Draft, repositories: list[dict[str, Any]]) -> None:

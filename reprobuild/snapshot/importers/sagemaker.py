@@ -10,6 +10,8 @@ from reprobuild.infra.display import display_text
 from reprobuild.snapshot.importers.documents import load_document
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.exports import find_export
+from reprobuild.snapshot.importers.people import without_home
+from reprobuild.snapshot.importers.requirement_files import add_lists
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 from reprobuild.snapshot.importers.variables import ENVIRONMENT, add_variables
@@ -45,7 +47,7 @@ def read(source: ImportSource) -> Draft:
     draft.leave_rest(document, ("AlgorithmSpecification", "Environment", started), _REASONS)
     draft.leave_rest(algorithm, ("TrainingImage",), {})
     if source.has(REQUIREMENTS):
-        draft.add_requirements(source.read(REQUIREMENTS), REQUIREMENTS)
+        add_lists(draft, source, REQUIREMENTS, without_home)
         draft.source = file
     elif not draft.has(ENVIRONMENT):
         raise SnapshotError(

@@ -15,6 +15,8 @@ from reprobuild.snapshot import text
 from reprobuild.snapshot.importers.documents import load_document
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
 from reprobuild.snapshot.importers.exports import find_export
+from reprobuild.snapshot.importers.people import without_home
+from reprobuild.snapshot.importers.requirement_files import add_lists
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import table, tables
 from reprobuild.snapshot.importers.variables import ENVIRONMENT, add_variables
@@ -57,8 +59,11 @@ def read(source: ImportSource) -> Draft:
     draft.start(_number(table(jobs[0], "time").get("start")), "jobs[0].time.start")
     draft.leave_rest(document, ("jobs",), _REASONS)
     draft.leave_rest(jobs[0], ("time",), _REASONS | dict.fromkeys(jobs[0].keys() - _REASONS.keys(), _RUN))
-    for name in source.names:
-        if name != file:
+    lists = frozenset([file])
+    for name in sorted(source.names, key=lambda name: name != REQUIREMENTS):
+        if name == REQUIREMENTS:
+            lists |= add_lists(draft, source, name, without_home)
+        elif name not in lists:
             _add_file(draft, source, name)
     draft.source = file
     if not draft.has(ENVIRONMENT) and not draft.has(REQUIREMENTS):
@@ -82,9 +87,7 @@ def _number(value: Any) -> Any:
 def _add_file(draft: Draft, source: ImportSource, name: str) -> None:
     draft.source = name
     head = source.head(name, max(len(_ENVIRONMENT_HEAD), len(_SCRIPT_HEAD)))
-    if name == REQUIREMENTS:
-        draft.add_requirements(source.read(name), name)
-    elif head.startswith(_ENVIRONMENT_HEAD):
+    if head.startswith(_ENVIRONMENT_HEAD):
         content = source.read(name)
         text.check_environment(len(content), display_text(name))  # before values are joined from their rows
         rows = text.decode_lines(content, name)[2:]

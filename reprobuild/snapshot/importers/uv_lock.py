@@ -18,7 +18,7 @@ from reprobuild.infra.proc.own_python import own_limited_module
 from reprobuild.infra.proc.run import run
 from reprobuild.infra.untrusted.write_below import write_below
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
-from reprobuild.snapshot.importers.local_sources import add_directory
+from reprobuild.snapshot.importers.local_sources import add_directory, add_file
 from reprobuild.snapshot.importers.project_requirements import add_project_python
 from reprobuild.snapshot.importers.source import ImportSource
 from reprobuild.snapshot.importers.toml_documents import load_toml, string, table, tables
@@ -61,12 +61,14 @@ def read(source: ImportSource) -> Draft:
     data = source.read(file)
     document = load_toml(data, file)
     draft = Draft("uv.lock", file)
+    is_added = False  # the package above: its hashes must not become those of another
     for row in _export(data, document, file).splitlines():
         if row.startswith((" ", "\t")):
-            draft.extend(REQUIREMENTS, row)
+            if is_added:
+                draft.extend(REQUIREMENTS, row)
         elif not _ASIDE.fullmatch(row):
             name = row.partition("==")[0].split(" ")[0]
-            draft.add(REQUIREMENTS, row, f"package {name}")
+            is_added = draft.add(REQUIREMENTS, row, f"package {name}")
     for package in tables(document, "package"):
         _add_local(draft, source, package)
     draft.limit_python(string(document, "requires-python"))
@@ -84,10 +86,14 @@ def _file(source: ImportSource) -> str | None:
 def _add_local(draft: Draft, source: ImportSource, package: dict[str, object]) -> None:
     """Add a package of the project itself, or name it if it is only a list of requirements."""
     origin = table(package, "source")
-    kind = next((kind for kind in _LOCAL if kind in origin), "")
+    kind = next((kind for kind in (*_LOCAL, "path") if kind in origin), "")
     name = string(package, "name")
     if kind == "virtual":
         draft.leave(f"package {name}", "a project without a package: uv does not install it")
+    elif kind == "path":
+        files = [*tables(package, "wheels"), table(package, "sdist")]
+        hashes = [string(file, "hash") for file in files if string(file, "hash")]
+        add_file(draft, source, name, string(origin, kind), f"package {name}", hashes=hashes)
     elif kind:
         add_directory(
             draft, source, name, string(package, "version") or "0", string(origin, kind), f"package {name}",

@@ -15,7 +15,9 @@ from reprobuild.snapshot.importers import wandb_records
 from reprobuild.snapshot.importers.captured_content import ENVIRONMENT, put_captured
 from reprobuild.snapshot.importers.documents import load_document
 from reprobuild.snapshot.importers.draft import REQUIREMENTS, Draft
+from reprobuild.snapshot.importers.people import without_home
 from reprobuild.snapshot.importers.repositories import add_repository
+from reprobuild.snapshot.importers.requirement_files import add_lists
 from reprobuild.snapshot.importers.source import MOST_CANDIDATES, ImportSource
 from reprobuild.snapshot.importers.toml_documents import string, table
 
@@ -62,14 +64,14 @@ def read(source: ImportSource) -> Draft:
     draft.start(metadata.get("startedAt", ""), "startedAt")
     draft.add_python(string(metadata, "python"), "python", string(metadata, "os"))
     git = table(metadata, "git")
-    _add_requirements(draft, files)
+    lists = _add_requirements(draft, files)
     draft.source = origin
     patch = next((name for name in files.names if name == "diff.patch"), None)
     add_repository(
         draft, string(git, "remote"), string(git, "commit"), "git", files.read(patch) if patch else b""
     )
     draft.leave_rest(metadata, ("startedAt", "python", "os", "git"), _REASONS)
-    _leave_files(draft, files)
+    _leave_files(draft, files, lists)
     return draft
 
 
@@ -104,22 +106,25 @@ def _read_metadata(source: ImportSource, files: ImportSource) -> tuple[dict[str,
     return {"python": string(inner, "python_version")} | nested | metadata, file
 
 
-def _add_requirements(draft: Draft, files: ImportSource) -> None:
+def _add_requirements(draft: Draft, files: ImportSource) -> frozenset[str]:
+    """Add the lists of packages, and return the names of those for pip."""
+    lists: frozenset[str] = frozenset()
     if files.has(REQUIREMENTS):
-        draft.add_requirements(files.read(REQUIREMENTS), REQUIREMENTS)
+        lists = add_lists(draft, files, REQUIREMENTS, without_home)
     if files.has(CONDA):
         draft.source = CONDA
         put_captured(draft, ENVIRONMENT, ENVIRONMENT, files.read(CONDA))
+    return lists
 
 
-def _leave_files(draft: Draft, files: ImportSource) -> None:
+def _leave_files(draft: Draft, files: ImportSource, lists: frozenset[str]) -> None:
     """Name the other files of the run."""
-    for name, reason in _file_reasons(files):
+    for name, reason in _file_reasons(files, lists):
         draft.source = name
         draft.leave("the file", reason)
 
 
-def _file_reasons(files: ImportSource) -> Iterator[tuple[str, str]]:
+def _file_reasons(files: ImportSource, lists: frozenset[str]) -> Iterator[tuple[str, str]]:
     for name in files.names:
         if name == CONFIG:
             yield name, "hyperparameters of the run"
@@ -129,5 +134,5 @@ def _file_reasons(files: ImportSource) -> Iterator[tuple[str, str]]:
             yield name, "changes against the branch of a remote: `diff.patch` has those against the commit"
         elif name.startswith("code/"):
             yield name, CODE
-        elif name not in (METADATA, REQUIREMENTS, CONDA, "diff.patch"):
+        elif name not in (METADATA, REQUIREMENTS, CONDA, "diff.patch") and name not in lists:
             yield name, "an output of the run"
