@@ -18,7 +18,7 @@ from reprobuild.snapshot.importers import (
     documents,
     draft,
     list_allowance,
-    poetry_lock,
+    poetry_markers,
     sacred,
     slurm,
     uv_lock,
@@ -67,7 +67,7 @@ def test_a_long_line_is_refused_before_it_is_searched(monkeypatch: pytest.Monkey
     monkeypatch.setattr("reprobuild_portable.secrets.strip_credentials", strip)
     import_draft = draft.Draft("a list", "requirements.txt")
     import_draft.add("requirements.txt", "a" * 4001, "line 1")
-    import_draft.add_row(" " * (1 << 20) + "==", "line 2")
+    import_draft.add_row(" " * (1 << 20) + "==" * 4000, "line 2")
     reason = "it has more than 1000 characters"
     assert unused_fields(import_draft) == [("line 1", reason), ("line 2", reason)]
     assert searched == [len("click==8.1.7")]
@@ -76,7 +76,9 @@ def test_a_long_line_is_refused_before_it_is_searched(monkeypatch: pytest.Monkey
 def test_a_marker_that_many_packages_share_is_short() -> None:
     marker = "sys_platform == 'linux' or " * 5000
     packages = [{"name": "b", "dependencies": {"a": {"version": "1", "markers": marker}}}]
-    assert [len(shared) for shared in poetry_lock._infer_markers(packages).values()] == [4001]
+    assert [len(shared) for shared in poetry_markers.infer_markers(packages, {"project": {}}).values()] == [
+        4001
+    ]
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,8 @@ def test_constraints_of_a_single_list_are_asked_for(tmp_path: Path) -> None:
          "(the file of constraints.txt is not imported: constraints.txt has 1 constraints that no line states)"),
         ("conda.yaml", "dependencies:\n- python=3.11.2\n- pip<=23\n- pip:\n  - click==8.1.7\n", ""),
         ("conda.yaml", "dependencies:\n- python=3.11.2\n- cudatoolkit=11.8\n- pip:\n  - six==1.17.0\n",
-         "(dependencies of conda.yaml is not imported: requirements.txt has no line for cudatoolkit=11.8, six==1.17.0)"),
+         "(dependencies of conda.yaml is not imported: requirements.txt has no line for cudatoolkit=11.8, "
+         "six==1.17.0)"),
     ],
 )  # fmt: skip
 def test_a_list_of_mlflow_that_says_more_is_asked_for(
