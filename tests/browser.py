@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.conftest import ROOT
+from tests.loopback import Server
 
 HOST = "pages.example"
 # As root there is no sandbox; the rest keeps the browser from asking its maker for anything.
@@ -152,7 +153,7 @@ def proxy() -> Iterator[tuple[Proxy, int]]:
         def log_message(self, format: str, *args: Any) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield state, server.server_address[1]

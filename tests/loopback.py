@@ -13,6 +13,11 @@ _Own = TypeVar("_Own", bound="Loopback")
 class Server(http.server.ThreadingHTTPServer):
     """A thread for each connection."""
 
+    def server_activate(self) -> None:
+        """Listen, and wait for no connection that went away after it was announced: `shutdown` would wait, too."""
+        super().server_activate()
+        self.socket.settimeout(1)
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Clients that go away, or are killed, are no news here."""
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from reprobuild.config.services import Service, read_services
 from reprobuild.doctor.indexes import judge_indexes
 from reprobuild.doctor.services import probe, probe_address, report_unprobed
+from tests.loopback import Server
 
 SECRET = "hunter2-secret"
 
@@ -38,7 +39,7 @@ class _Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def served() -> Iterator[tuple[str, list[str]]]:
     """An address on the loopback, and the paths that were asked for."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
+    with Server(("127.0.0.1", 0), _Answers) as server:
         server.asked = []  # type: ignore[attr-defined]  # our own, on a server of http.server
         server.daemon_threads = True
         server.block_on_close = False

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import EXAMPLE, Built, reprobuild
+from tests.loopback import Server
 
 MOVED = "libjemalloc2"
 
@@ -61,7 +62,7 @@ def moved_mirror(built_example: Built, tmp_path: Path) -> Iterator[dict[str, str
         "Date: Sat, 21 Nov 2026 00:00:00 UTC\n"
         f"SHA256:\n {hashlib.sha256(packages).hexdigest()} {len(packages)} main/binary-amd64/Packages\n"
     )
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
+    server = Server(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sources, config = tmp_path / "example.list", tmp_path / "apt.conf"
     sources.write_text(f"deb [trusted=yes] http://127.0.0.1:{server.server_port} bookworm main\n")

@@ -16,6 +16,7 @@ from reprobuild.lock.file import read_lock
 from reprobuild.output.directory import read_image
 from tests.conftest import reprobuild
 from tests.e2e.test_imported import poetry_lock
+from tests.loopback import Server
 
 DATED = ("debian-snapshot", "debian-security-snapshot")
 LOCK = ("--python", "3.11.2", "--base", "debian/bookworm", "--accept", "no-apt-list")
@@ -26,7 +27,7 @@ def nothing(tmp_path: Path) -> Iterator[str]:
     """Yield the address of a server without any document."""
     (tmp_path / "nothing").mkdir()
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "nothing")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with Server(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()

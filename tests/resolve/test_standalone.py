@@ -26,6 +26,7 @@ from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.image.made import Made
 from tests.interpreters import fake_build, offer
+from tests.loopback import Server
 
 NAME = "cpython-3.11.7+20240107-x86_64-unknown-linux-gnu-install_only.tar.gz"
 TAIL = f"/python-build-standalone/releases/download/20240107/{NAME.replace('+', '%2B')}"
@@ -57,7 +58,7 @@ def served(tmp_path: Path) -> Iterator[str]:
         def log_message(self, *said: object) -> None: ...
 
     handler = functools.partial(Quiet, directory=str(tmp_path / "mirror"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with Server(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()

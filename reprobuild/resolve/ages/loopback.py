@@ -34,6 +34,7 @@ from reprobuild.store.store import Store
 _JSON = "application/vnd.pypi.simple.v1+json"
 _FILES = "+files"
 _IDLE = 600  # seconds without a request on a connection
+_ACCEPT = 1.0  # seconds to wait for an announced connection
 
 MakePage = Callable[[int, str], "list[ListedFile]"]
 
@@ -154,6 +155,11 @@ def check_archive(path: Path, filename: str) -> None:
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # uv opens some 50 connections at once
+
+    def server_activate(self) -> None:
+        """Listen, and wait for no connection that went away after it was announced: `shutdown` would wait, too."""
+        super().server_activate()
+        self.socket.settimeout(_ACCEPT)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore clients that go away: uv is ended when its time is up."""
