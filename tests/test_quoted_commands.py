@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shlex
 import subprocess
@@ -46,7 +47,7 @@ ALLOWED = {
     "cluster/kubernetes_commands.py: job.namespace": "the user's own option, with a grammar",
     "config/profiles.py: name": "of our profiles",
     "resolve/system/base.py: release.distribution": "debian or ubuntu",
-    "snapshot/importers/draft.py: sha256": "64 hexadecimal digits",
+    "snapshot/importers/requirement_rows.py: value": "a hash in its form",
     "resolve/architecture.py: ' or --platform '.join(MACHINES)": "a constant",
     "resolve/python/prebuilt.py: _read_projects()[sdist.name].service": "of our data file",
     "resolve/interpreter/choice.py: 't' * ran[0].free_threaded": "a letter or none",
@@ -157,6 +158,7 @@ def _quotes(value: ast.expr, quoted: Collection[str]) -> bool:
     )
 
 
+@functools.cache
 def places() -> list[str]:
     """Return each unquoted value as `FILE: EXPRESSION`."""
     return [

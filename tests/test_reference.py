@@ -20,12 +20,17 @@ FORGOTTEN = (
 )
 
 
-def test_the_page_is_that_of_the_code() -> None:
-    assert write_reference.PAGE.read_text(encoding="utf-8") == write_reference.page(), FORGOTTEN
+@pytest.fixture(scope="module")
+def page() -> str:
+    """The page of the code, which takes seconds to make."""
+    return write_reference.page()
 
 
-def test_each_verb_with_each_option_is_there() -> None:
-    page = write_reference.page()
+def test_the_page_is_that_of_the_code(page: str) -> None:
+    assert write_reference.PAGE.read_text(encoding="utf-8") == page, FORGOTTEN
+
+
+def test_each_verb_with_each_option_is_there(page: str) -> None:
     for verb in cli.COMMANDS:
         assert f"### reprobuild {verb}\n" in page
     for words in (
@@ -40,8 +45,8 @@ def test_each_verb_with_each_option_is_there() -> None:
         assert words in page
 
 
-def test_each_variable_is_described() -> None:
-    lines = [line for line in write_reference.page().split("\n") if write_reference.UNKNOWN in line]
+def test_each_variable_is_described(page: str) -> None:
+    lines = [line for line in page.split("\n") if write_reference.UNKNOWN in line]
     assert lines == [], "give each a line in dev/variables.toml, and run `python dev/write_reference.py`"
 
 

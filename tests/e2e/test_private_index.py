@@ -122,6 +122,7 @@ def _nowhere(tmp_path: Path) -> dict[str, str]:
 
 
 WAYS = (by_pip_file, by_pip_variable, by_netrc, by_uv_variable, by_uv_name)
+QUICK = (by_pip_file, by_netrc, by_uv_name)
 
 
 def assert_absent(said: str, *folders: Path, known: frozenset[Path] = frozenset()) -> None:
@@ -147,7 +148,10 @@ def files_of(folder: Path) -> frozenset[Path]:
     return frozenset(path for path in below(folder) if path.is_file())
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(way, id=way.__name__, marks=[] if way in QUICK else [pytest.mark.long]) for way in WAYS],
+)
 def test_each_place_of_a_login(
     way: Callable[[str, Path], dict[str, str]], private: str, served: tuple[Served, Served], snapshot: Path,
     tmp_path: Path, built_example: Built,

@@ -46,7 +46,10 @@ def test_spawned_workers_of_one_name_differ_in_everything(
 
 @pytest.mark.parametrize(
     "seeded",
-    ["random.seed(3); np.random.seed(3)", "import reprobuild_runtime as r; r.enforce_reproducibility(3)"],
+    [
+        "random.seed(3); np.random.seed(3)",
+        pytest.param("import reprobuild_runtime as r; r.enforce_reproducibility(3)", marks=pytest.mark.long),
+    ],
 )
 def test_what_the_program_seeded_in_a_spawned_worker_stays(
     torch_python: Path, tmp_path: Path, seeded: str
@@ -114,15 +117,15 @@ def test_children_forked_before_anything_is_seeded_differ(hooked: Environment) -
     assert len(set(one.out.split())) == 18
 
 
-def test_the_name_of_a_place_does_not_grow_without_end(hooked: Environment) -> None:
+@pytest.mark.parametrize("early", [pytest.param("", marks=pytest.mark.long), ", random"])
+def test_the_name_of_a_place_does_not_grow_without_end(hooked: Environment, early: str) -> None:
     code = (
         "import os%s\nfor _ in range(400):\n"
         "    if os.fork(): os._exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
         "print(len(os.environ['REPROBUILD_PLACE']), len(set(os.environ['REPROBUILD_PLACE'])) > 9)"
     )
-    for early in ("", ", random"):
-        length, is_hash = hooked.run(code.replace("%s", early), env=SEVEN).out.split()
-        assert (int(length) <= 1100, is_hash) == (True, "True")
+    length, is_hash = hooked.run(code.replace("%s", early), env=SEVEN).out.split()
+    assert (int(length) <= 1100, is_hash) == (True, "True")
 
 
 def test_a_rank_that_the_program_sets_counts_at_once(hooked: Environment) -> None:

@@ -106,7 +106,7 @@ def test_the_centres_of_several_threads_drift_and_those_of_one_do_not(libraries:
     assert told is True
 
 
-@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("threads", ["1", pytest.param("4", marks=pytest.mark.long)])
 def test_other_numbers_of_threads(libraries: Path, threads: str) -> None:
     env = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     names = [

@@ -157,8 +157,8 @@ def test_equal_runs_have_no_difference(jax_site: Path, tmp_path: Path) -> None:
     [
         pytest.param(DATA, "generator", "rng = np.random.default_rng(time", id="data"),
         pytest.param(KEY, "host code", "key = jax.random.key(time", id="key"),
-        pytest.param(CAPTURED, "host code", "scale = 1 + time", id="captured"),
-        pytest.param(MARK, "host code", "drawn = jnp.asarray(time", id="mark"),
+        pytest.param(CAPTURED, "host code", "scale = 1 + time", id="captured", marks=pytest.mark.long),
+        pytest.param(MARK, "host code", "drawn = jnp.asarray(time", id="mark", marks=pytest.mark.long),
     ],
 )
 def test_the_line_of_a_difference_is_named(

@@ -53,6 +53,8 @@ SLOW = (
     "as_completed",
     "async_order",
     "imap_unordered",
+    "listing_order",
+    "two_producers",
 )  # threads and processes that compute for seconds, line by line
 FAULTS = [
     pytest.param(fault, id=fault.name, marks=[pytest.mark.long] if fault.name in SLOW else [])

@@ -95,6 +95,7 @@ def test_an_offline_run_of_wandb(group: str, tools: Tools, repository: Path, tmp
     assert own.startswith("the job's own repository: https://git.example/lab/work.git at ")
 
 
+@pytest.mark.long
 def test_a_run_of_sacred(tools: Tools, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "from sacred import Experiment, SETTINGS\n"
@@ -157,6 +158,7 @@ def test_a_model_and_a_run_of_mlflow(tools: Tools, tmp_path: Path) -> None:
     assert (facts.format, versions(again)) == ("MLflow run", versions(snapshot))
 
 
+@pytest.mark.long
 def test_a_run_of_guild(tools: Tools, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("lr = 0.1\nprint(lr)\n")
     (tmp_path / "guild").mkdir()
@@ -171,6 +173,7 @@ def test_a_run_of_guild(tools: Tools, tmp_path: Path) -> None:
     assert python_of(snapshot) == sys.version.split()[0]
 
 
+@pytest.mark.long
 def test_data_of_dvc(tools: Tools, tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("x\n")
     for words in ("init -q --no-scm", "add -q data.txt", "stage add -q --run -n fit -d data.txt -o out.txt"):
@@ -208,8 +211,9 @@ HASHES = (
 @pytest.mark.parametrize(
     ("program", "words", "lock"),
     [
-        ("poetry", ["lock", "-n"], "poetry.lock"), ("pdm", ["lock", "-q"], "pdm.lock"),
-        ("pipenv", ["lock", "-q"], "Pipfile.lock"),
+        ("poetry", ["lock", "-n"], "poetry.lock"),
+        pytest.param("pdm", ["lock", "-q"], "pdm.lock", marks=pytest.mark.long),
+        pytest.param("pipenv", ["lock", "-q"], "Pipfile.lock", marks=pytest.mark.long),
     ],
 )  # fmt: skip
 def test_a_lock(program: str, words: list[str], lock: str, tools: Tools, tmp_path: Path) -> None:
