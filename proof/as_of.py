@@ -20,7 +20,8 @@ from packaging.utils import canonicalize_name
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
 from reprobuild.infra.http.client import Net
-from reprobuild.resolve.as_of import parse_moment, solve_open_lines
+from reprobuild.resolve.as_of import solve_open_lines
+from reprobuild.resolve.as_of_moment import parse_moment
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.snapshot.model import Snapshot

@@ -32,7 +32,7 @@ from reprobuild.errors import ReproError
 from reprobuild.resolve.ages.age import parse_time
 from reprobuild.resolve.ages.evidence import AgeReader
 from reprobuild.resolve.ages.releases import date_releases, group_files
-from reprobuild.resolve.as_of import parse_moment
+from reprobuild.resolve.as_of_moment import parse_moment
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.context import make_file_lists
 

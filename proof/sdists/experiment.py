@@ -39,7 +39,7 @@ from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.pypi.indexes import PackageIndex, read_indexes
 from reprobuild.ecosystems.pypi.page_cache import ListedFile
 from reprobuild.errors import ReproError
-from reprobuild.resolve.as_of import parse_moment
+from reprobuild.resolve.as_of_moment import parse_moment
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.resolve.static_requires import read_static_requires

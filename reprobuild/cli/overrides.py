@@ -26,7 +26,7 @@ from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
 from reprobuild.infra.git.addresses import read_origin
 from reprobuild.infra.shell_words import as_path
-from reprobuild.resolve.as_of import parse_past_moment
+from reprobuild.resolve.as_of_moment import parse_past_moment
 from reprobuild.resolve.override_secrets import refuse_secrets, secret_decisions
 from reprobuild.resolve.override_words import check_words
 from reprobuild_portable import secrets

@@ -14,7 +14,7 @@ from reprobuild.errors import LockError, UsageError
 from reprobuild.infra.display import display_text
 from reprobuild.infra.shell_words import quote_path
 from reprobuild.lock.model import Lock
-from reprobuild.resolve.as_of import parse_moment
+from reprobuild.resolve.as_of_moment import parse_moment
 from reprobuild.resolve.override_secrets import refuse_secrets
 from reprobuild_portable.secrets import redact
 

@@ -7,9 +7,6 @@ version is a `solved` line of the lock, never a captured one.
 
 from __future__ import annotations
 
-import datetime
-import re
-import shlex
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -18,25 +15,20 @@ from packaging.utils import canonicalize_name
 
 from reprobuild.config.overrides import Decisions, is_named
 from reprobuild.ecosystems.pypi.files import FileLists
-from reprobuild.errors import FetchError, UsageError
-from reprobuild.infra.display import display_text
+from reprobuild.errors import FetchError
 from reprobuild.infra.untrusted.strings import ProjectName, is_valid
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.ages.dated_indexes import DatedIndexes, dated_indexes
+from reprobuild.resolve.as_of_moment import SOLVED, choose_moment, describe_moment
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.not_installed import find_conda_python
-from reprobuild.resolve.solve_versions import describe_moment, solve_versions
+from reprobuild.resolve.solve_versions import solve_versions
 from reprobuild.snapshot.model import Requirement, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import PYPI
 from reprobuild.snapshot.parsers.conda_names import find_pypi_name
 from reprobuild.snapshot.parsers.pip_freeze_hashes import with_hashes
 from reprobuild.snapshot.parsers.pip_freeze_unique import is_open, with_extras
-
-SOLVED = (
-    "solved"  # the class by which `accept` names such lines, and their file if no captured line asks for them
-)
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class SolvedLines(Struct, frozen=True, kw_only=True):
@@ -114,53 +106,6 @@ def _conda_projects(snapshot: Snapshot, decisions: Decisions, lines: Iterable[Re
     line_names = {str(canonicalize_name(line.name)) for line in lines}
     names = {find_pypi_name(package.name) for package in snapshot.conda if package.channel != PYPI}
     return frozenset(name for name in names - line_names if is_valid(name, ProjectName))
-
-
-def parse_moment(text: str) -> str:
-    """Return a date, or a date and time, as RFC 3339 in UTC; a date is the end of that day.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    try:
-        if _DAY.fullmatch(text):
-            start = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.timezone.utc)
-            return _format(start + datetime.timedelta(days=1))
-        stated = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return _format(stated if stated.tzinfo else stated.replace(tzinfo=datetime.timezone.utc))
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"{display_text(text)!r} is not a date", hint="write it as 2023-05-01 or 2023-05-01T12:00:00Z"
-        ) from None
-
-
-def parse_past_moment(text: str) -> str:
-    """Return `parse_moment` of a user's date, or of its result; the end of this day counts as past.
-
-    Raises:
-        UsageError: it is no date, or in the future.
-    """
-    moment, now = parse_moment(text), datetime.datetime.now(datetime.timezone.utc)
-    if moment > parse_moment(f"{now:%Y-%m-%d}"):
-        raise UsageError(
-            f"--as-of {shlex.quote(text)} is in the future: today is {now:%Y-%m-%d} (UTC)",
-            hint="name the day of the run, or an earlier one",
-        )
-    return moment
-
-
-def _format(moment: datetime.datetime) -> str:
-    return moment.astimezone(datetime.timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def choose_moment(snapshot: Snapshot, decisions: Decisions) -> tuple[str, str]:
-    """Return the moment and its evidence; both empty if the user asks for none."""
-    if decisions.as_of:
-        return parse_past_moment(decisions.as_of), "--as-of"
-    facts = snapshot.imported
-    if SOLVED in decisions.accept and facts and facts.started:
-        return parse_moment(facts.started), f"the start of the run, {facts.started_from}"
-    return "", ""
 
 
 def _apply(

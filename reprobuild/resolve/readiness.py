@@ -17,7 +17,7 @@ from reprobuild.errors import LockError
 from reprobuild.infra.display import escape_text
 from reprobuild.lock.model import Resolution
 from reprobuild.resolve.accepted_words import names_of
-from reprobuild.resolve.as_of import SOLVED, parse_moment
+from reprobuild.resolve.as_of_moment import SOLVED, describe_moment, parse_moment
 from reprobuild.resolve.environment.path_mapping import place_repositories, unquote_directory
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
 from reprobuild.resolve.interpreter.evidence import gather_evidence
@@ -31,7 +31,6 @@ from reprobuild.resolve.line_resolutions import (
 )
 from reprobuild.resolve.markers import select_lines_if_known
 from reprobuild.resolve.python.requirement_forms import suggest_requirement
-from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.sources.captured_sources import rule_losses
 from reprobuild.resolve.sources.resolutions import NO_SOURCE, split_branch
 from reprobuild.resolve.system.missing_list import count_rpms, rule_missing_list

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 import shlex
@@ -23,6 +22,7 @@ from reprobuild.infra.proc.errors import ProcessFailedError
 from reprobuild.infra.proc.own_python import is_ended_by_limit, own_limited_module
 from reprobuild.infra.proc.run import run
 from reprobuild.resolve.ages.dated_indexes import DatedIndexes
+from reprobuild.resolve.as_of_moment import describe_moment
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.python.misspelt import find_project
 from reprobuild.resolve.static_requires import read_static_requires
@@ -58,14 +58,6 @@ esac
 echo "reprobuild runs no code of a source archive" >&2
 exit 1
 """
-
-
-def describe_moment(moment: str) -> str:
-    """Return a moment of `parse_moment` for people: midnight is the end of the day before."""
-    day, _, time = moment.partition("T")
-    if time != "00:00:00Z" or day == "0001-01-01":
-        return moment
-    return f"the end of {datetime.date.fromisoformat(day) - datetime.timedelta(days=1)}"
 
 
 def solve_versions(

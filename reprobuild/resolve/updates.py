@@ -25,7 +25,7 @@ from reprobuild.lock.python import Sdist, Wheel
 from reprobuild.lock.requirements import read_requirement
 from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.ages.dated_indexes import dated_indexes
-from reprobuild.resolve.as_of import SOLVED
+from reprobuild.resolve.as_of_moment import SOLVED
 from reprobuild.resolve.builds.build_requires import BuildWheelSource, lock_build_wheels
 from reprobuild.resolve.builds.extensions import Toolkit
 from reprobuild.resolve.context import ResolveContext

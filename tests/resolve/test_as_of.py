@@ -19,13 +19,13 @@ from reprobuild.ecosystems.pypi.indexes import PackageIndexes, read_indexes
 from reprobuild.errors import FetchError, LockError, UsageError
 from reprobuild.infra.http.client import Net
 from reprobuild.resolve import as_of, solve_versions
-from reprobuild.resolve.as_of import parse_moment, parse_past_moment, solve_open_lines
+from reprobuild.resolve.as_of import solve_open_lines
+from reprobuild.resolve.as_of_moment import describe_moment, parse_moment, parse_past_moment
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.line_resolutions import make_resolution
 from reprobuild.resolve.python.context import make_file_lists
 from reprobuild.resolve.python.misspelt import suggest_project
 from reprobuild.resolve.readiness import list_questions
-from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.resolve.static_requires import parse_requires_text
 from reprobuild.snapshot.import_facts import ImportFacts
 from reprobuild.snapshot.model import Snapshot

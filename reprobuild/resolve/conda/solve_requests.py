@@ -29,12 +29,12 @@ from reprobuild.ecosystems.conda.solve import (
 from reprobuild.errors import FetchError, LockError
 from reprobuild.infra.display import display_text, escape_text
 from reprobuild.resolve.architecture import MACHINES
-from reprobuild.resolve.as_of import SOLVED, SolvedLines, choose_moment
+from reprobuild.resolve.as_of import SolvedLines
+from reprobuild.resolve.as_of_moment import SOLVED, choose_moment, describe_moment
 from reprobuild.resolve.conda.channel_addresses import make_channel_resolver
 from reprobuild.resolve.conda.files import SUBDIRS
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.evidence import gather_evidence
-from reprobuild.resolve.solve_versions import describe_moment
 from reprobuild.snapshot.model import CapturedCondaPackage, CondaRequest, ParseNote, Snapshot, SourceLocation
 from reprobuild.snapshot.parsers.conda_list import ASKED, PYPI
 from reprobuild.snapshot.parsers.conda_names import INTERPRETER

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
@@ -25,10 +26,12 @@ from reprobuild.infra.untrusted.decode import decode_json, decode_value
 from reprobuild.infra.untrusted.strings import Href, Label, Version
 from reprobuild.lock.model import Lock
 from reprobuild.lock.system import Artefact
-from reprobuild.resolve.context import ResolveContext
 from reprobuild_portable.hashing import hash_file
 from reprobuild_portable.secrets import redact
 from reprobuild_portable.secrets.redact import strip_credentials
+
+if TYPE_CHECKING:  # `show` needs no client of HTTP
+    from reprobuild.resolve.context import ResolveContext
 
 _FILES = ("UV_CONFIG_FILE",)
 _MIRRORS = ("UV_PYTHON_INSTALL_MIRROR", "UV_ASTRAL_MIRROR_URL")
