@@ -102,7 +102,7 @@ def test_two_names_of_one_log_are_refused(tmp_path: Path) -> None:
     logs = write(tmp_path / "logs", [[operation("a", "b")]])
     entry = {"pattern": INSIDE, "kind": "file", "size": 1, "stored": "0", "written": True, "link": ""}
     files = [{**entry, "path": f"{INSIDE}/{name}"} for name in ("main.records", "other.records")]
-    pipe = {**entry, "kind": "fifo", "path": f"{INSIDE}/third.records"}
+    pipe = {**entry, "kind": "fifo", "stored": "", "path": f"{INSIDE}/third.records"}
     with (
         runs(_Engine(logs, {"files": [pipe, *files]}), tmp_path).open() as runner,
         pytest.raises(
