@@ -148,7 +148,7 @@ def _apply(
 
 
 def _group_open_lines(snapshot: Snapshot, chosen: Mapping[str, str]) -> dict[str, list[Requirement]]:
-    """Return the lines that a choice gives a version to, by canonical name."""
+    """Return the lines with a chosen version, by canonical name."""
     groups: dict[str, list[Requirement]] = {}
     for line in filter(is_open, snapshot.requirements):
         name = str(canonicalize_name(line.name))

@@ -285,8 +285,8 @@ def test_the_next_command_confirms_a_file_beside_the_snapshot(
 
 
 def test_lines_of_one_name_are_one_question_for_the_environment_of_the_job() -> None:
-    def asked(text: str, **decided: object) -> list[str]:
-        decisions = Decisions(python="3.11.2", accept=("no-apt-list", *decided.pop("accept", ())), **decided)  # type: ignore[misc, arg-type]
+    def asked(text: str, accept: tuple[str, ...] = (), drop: tuple[str, ...] = ()) -> list[str]:
+        decisions = Decisions(python="3.11.2", accept=("no-apt-list", *accept), drop=drop)
         return [question.text for question in list_questions(snapshot(text), decisions)]
 
     one = ["versions: 1 requirement without one (a)"]

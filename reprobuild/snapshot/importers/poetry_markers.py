@@ -17,7 +17,7 @@ from reprobuild.snapshot.importers.toml_documents import string, table
 
 
 def infer_markers(packages: list[dict[str, Any]], project: dict[str, Any]) -> dict[str, str]:
-    """Return the marker of each package that only other packages ask for, each with one, by canonical name.
+    """Return the markers of indirect packages, by canonical name.
 
     A marker that is too long for a line is cut short, so that no line has it: packages can repeat a name.
 
@@ -55,7 +55,7 @@ def _edges(package: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _direct(project: dict[str, Any], poetry: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield the canonical name of each package that the project asks for, and whether it asks for extras of it."""
+    """Yield the canonical name of each direct package, and whether its extras are requested."""
     groups = [table(poetry, "dependencies"), table(poetry, "dev-dependencies")]
     groups += [table(group, "dependencies") for group in table(poetry, "group").values()]
     for group in groups:
