@@ -716,20 +716,26 @@ def time_rule(pattern: str, text: str) -> float:
     return time.process_time() - began
 
 
+def least_time(pattern: str, text: str) -> float:
+    """Return the least time of three. Other work on the machine only adds time."""
+    return min(time_rule(pattern, text) for _ in range(3))
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
 def test_no_text_makes_a_rule_slow(text: str) -> None:
     """A rule is applied to a text with one of its marks only. Squared, half of the text takes a quarter of the time."""
     slow = {}
     for rule in (rule for rule in secrets.VALUES if has_marks(rule, text.lower())):
-        whole = time_rule(rule.pattern, text)
-        if whole > 0.4 and whole > 3 * (half := time_rule(rule.pattern, text[: len(text) // 2])):
-            slow[rule.name] = half, whole
+        if time_rule(rule.pattern, text) > 0.4:
+            half, whole = least_time(rule.pattern, text[: len(text) // 2]), least_time(rule.pattern, text)
+            if whole > 3 * half:
+                slow[rule.name] = half, whole
     assert slow == {}
 
 
 def test_a_squared_rule_is_seen() -> None:
     text = "a" * 8_000
-    assert time_rule("(?:a{0,9999})b", text) > 3 * time_rule("(?:a{0,9999})b", text[:4_000])
+    assert least_time("(?:a{0,9999})b", text) > 3 * least_time("(?:a{0,9999})b", text[:4_000])
 
 
 def test_every_repeat_has_an_end() -> None:

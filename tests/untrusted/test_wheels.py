@@ -78,11 +78,14 @@ def test_as_many_tags_as_are_read() -> None:
 
 @pytest.mark.parametrize("name", [BOMB, f"a-1-{'.'.join('a' * 9999)}-{'.'.join('a' * 9999)}-{ALL}.whl"])
 def test_a_name_of_many_tags_takes_no_time(name: str) -> None:
-    start = time.process_time()
-    for read in (parse_wheel_filename, read_wheel_filename):
-        with pytest.raises(InvalidWheelFilename):
-            read(name)
-    assert time.process_time() - start < 0.02
+    times = []
+    for _ in range(3):  # other work on the machine only adds time
+        start = time.process_time()
+        for read in (parse_wheel_filename, read_wheel_filename):
+            with pytest.raises(InvalidWheelFilename):
+                read(name)
+        times.append(time.process_time() - start)
+    assert min(times) < 0.02, times
 
 
 def built(name: str, count: int) -> tuple[Wheel, ...]:
