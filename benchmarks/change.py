@@ -44,7 +44,7 @@ MODULES = (
     "reprobuild/recipe/payload",
     "reprobuild/recipe/layer_order",
     "reprobuild/pipeline/build",
-    "reprobuild/pipeline/from_snapshot",
+    "reprobuild/pipeline/from_lock",
 )
 
 

@@ -37,6 +37,7 @@ MODULES = (
     "reprobuild/image",
     "reprobuild/store/tar_listing",
     "reprobuild/pipeline/build",
+    "reprobuild/pipeline/from_lock",
     "reprobuild/pipeline/from_snapshot",
     "reprobuild/store/directory",
     "reprobuild/store/store",

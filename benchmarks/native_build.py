@@ -59,7 +59,7 @@ MODULES = (
     "reprobuild/store/tar_listing",
     "reprobuild/lock",
     "reprobuild/pipeline/build",
-    "reprobuild/pipeline/from_snapshot",
+    "reprobuild/pipeline/from_lock",
 )
 
 

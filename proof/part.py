@@ -23,7 +23,7 @@ from reprobuild.infra.tar.reading import list_tar
 from reprobuild.lock.file import read_lock
 from reprobuild.lock.model import Lock
 from reprobuild.pipeline.build import BuildOptions
-from reprobuild.pipeline.from_snapshot import build_from_lock
+from reprobuild.pipeline.from_lock import build_from_lock
 from reprobuild.realise.base import realise_base
 from reprobuild.realise.realise import realise
 from reprobuild.store.store import Store

@@ -40,7 +40,7 @@ from reprobuild.lock.file import write_lock
 from reprobuild.lock.model import Lock
 from reprobuild.lock.recorded import RecordedDecisions
 from reprobuild.output.directory import read_image
-from reprobuild.pipeline import from_snapshot, verify
+from reprobuild.pipeline import verify
 from reprobuild.pipeline.build import BuildOptions
 from reprobuild.pipeline.render import refuse_secrets
 from reprobuild.recipe.image_config import image_config
@@ -742,7 +742,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         rulings=(ruling("a", "a==1", "unresolved", "no index has it", kind="gone", accepted=True),)
     )
     target = results / "new.lock"
-    monkeypatch.setattr(from_snapshot, "build_from_lock", lambda *_, **__: (lock, IMAGE))
+    monkeypatch.setattr("reprobuild.api.commands.build.build_from_lock", lambda *_, **__: (lock, IMAGE))
     found = document(said, 0, "build", results / "reprobuild.lock", "-o", results)
     assert set(found) == SUMMARY
     assert found["verdict"]["determinism"] == {"cpu": "not-run", "gpu": "not-run", "collectives": "not-run"}
@@ -753,7 +753,8 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
 
     for verdict, code in ((make_verdict(), 0), (make_verdict("drift"), 8), (None, 0)):
         monkeypatch.setattr(
-            from_snapshot, "build_from_snapshot", lambda *_, v=verdict, **__: (lock, IMAGE, v)
+            "reprobuild.api.commands.from_snapshot.build_from_snapshot",
+            lambda *_, v=verdict, **__: (lock, IMAGE, v),
         )
         found = document(said, code, "from-snapshot", SNAPSHOT, *DECIDED, "-o", results)
         assert found["lock"] == f"sha256:{lock.digest}"
@@ -766,8 +767,8 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
         asked: list[object] = []
         answer = (lock, image) if verb == "build" else (lock, image, None)
         monkeypatch.setattr(
-            from_snapshot,
-            "build_from_lock" if verb == "build" else "build_from_snapshot",
+            "reprobuild.api.commands."
+            + ("build.build_from_lock" if verb == "build" else "from_snapshot.build_from_snapshot"),
             lambda *values, a=asked, b=answer, **_: a.append(values[-1]) or b,
         )
         found = document(
@@ -787,7 +788,7 @@ def test_build_lock_and_from_snapshot(said: Said, results: Path, monkeypatch: py
             BuildOptions(builder="podman", tag="a:1"),
         ]
 
-    monkeypatch.setattr("reprobuild.api.commands.resolve_snapshot", lambda *_: lock)
+    monkeypatch.setattr("reprobuild.api.commands.lock.resolve_snapshot", lambda *_: lock)
     assert document(said, 0, "lock", SNAPSHOT, *DECIDED, "-o", target) == {
         "lock": f"sha256:{lock.digest}",
         "path": str(target),

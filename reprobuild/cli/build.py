@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reprobuild.api.commands import build
+from reprobuild.api.commands.build import build
 from reprobuild.cli import common, documents
 
 

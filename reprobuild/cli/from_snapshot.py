@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reprobuild.api.commands import from_snapshot
+from reprobuild.api.commands.from_snapshot import from_snapshot
 from reprobuild.cli import common, documents
 from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
 from reprobuild.pipeline.verify_options import VerifyOptions, select_parts

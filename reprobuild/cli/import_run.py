@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from reprobuild.api.commands import import_snapshot
+from reprobuild.api.commands.read import import_snapshot
 from reprobuild.cli import common, documents
 from reprobuild.report.imported import render_import
 from reprobuild.snapshot.importers.own_snapshot import describe_own_snapshot, find_own_snapshot

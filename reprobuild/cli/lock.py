@@ -39,7 +39,7 @@ def command(
             f"{target} is a directory", hint=f"name a file in it: -o {target / 'reprobuild.lock'}"
         )
     with common.start_pip_query() as pip:  # its answer takes as long as the imports below
-        from reprobuild.api import commands
+        from reprobuild.api.commands import lock as step
         from reprobuild.cli.overrides import make_decisions, unconfirmed_sources
         from reprobuild.lock.requirements import find_conflicts
         from reprobuild.report.text import render_resolutions
@@ -47,7 +47,7 @@ def command(
         decisions, folder = make_decisions(directory, decisions_path, **options)
         doubted = unconfirmed_sources(directory, decisions_path, **options)
         context = common.make_context(store, folder=folder, pip=pip, doubted=doubted)
-        lock = commands.lock(directory, target, decisions, context=context)
+        lock = step.lock(directory, target, decisions, context=context)
     if as_json:
         documents.print_json(
             {"lock": f"sha256:{lock.digest}", "path": str(target), "conflicts": list(find_conflicts(lock))}

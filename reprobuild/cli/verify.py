@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from reprobuild.api.commands import verify
+from reprobuild.api.commands.verify import verify
 from reprobuild.cli import common, documents
 from reprobuild.errors import UsageError
 from reprobuild.pipeline.drift_trace import MODES as TRACE_MODES

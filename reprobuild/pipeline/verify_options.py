@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from reprobuild.config.argument_forms import refuse_text
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import display_text
 from reprobuild.infra.suggest import did_you_mean
@@ -59,18 +60,18 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
     probes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse unknown parts, an unknown mode of the trace, and a platform of no certificate.
+        """Refuse unknown parts, an unknown mode of the trace, and a platform without a verdict to take it from.
 
         Raises:
-            UsageError: there is no such part or mode, or no certificate to take the platform from.
+            UsageError: there is no such part or mode, the parts are one text, or `against` is missing.
         """
         if self.same_platform and self.against is None:
             raise UsageError(
                 "--same-platform is given, and --against is missing",
                 hint="name the earlier verdict: --against verdict.json --same-platform",
             )
-        if not isinstance(self.parts, str):  # the interface of Python refuses one text
-            check_parts(self)
+        refuse_text("VerifyOptions: parts", self.parts)
+        check_parts(self)
         if self.trace not in MODES:
             raise UsageError(
                 f"VerifyOptions: trace: {display_text(str(self.trace))!r} is no mode of a trace",

@@ -8,7 +8,6 @@ import pytest
 
 from reprobuild import api
 from reprobuild.lock.model import Resolution
-from reprobuild.pipeline import from_snapshot
 from reprobuild.resolve.environment.environment import resolve_environment
 from reprobuild.resolve.environment.mentions import describe_mentions
 from reprobuild.snapshot.model import SourceLocation, Variable
@@ -92,7 +91,9 @@ def test_the_summary_of_a_build_repeats_the_message(tmp_path: Path, monkeypatch:
     made = Made(tmp_path / "made")
     made.source("job", [file("train.py", b"os.environ['ALPHA']")])
     lock = make_lock(sources=tuple(made.sources), rulings=rulings(*NAMES))
-    monkeypatch.setattr(from_snapshot, "build_from_snapshot", lambda *_, **__: (lock, IMAGE, None))
+    monkeypatch.setattr(
+        "reprobuild.api.commands.from_snapshot.build_from_snapshot", lambda *_, **__: (lock, IMAGE, None)
+    )
     context = api.open_context(store=made.store.root, offline=True)
     result = api.from_snapshot(tmp_path, tmp_path / "out", context=context)
     (message,) = describe_mentions(lock.rulings, lock.sources, made.store)

@@ -26,7 +26,7 @@ from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.model import Lock, SealedLock
 from reprobuild.output.directory import LOCK, engine_name, read_image
 from reprobuild.pipeline.build import BuildOptions
-from reprobuild.pipeline.from_snapshot import build_from_lock
+from reprobuild.pipeline.from_lock import build_from_lock
 from reprobuild.pipeline.rebuild.causes import RECIPE, explain_differences
 from reprobuild.pipeline.rebuild.integrity import Integrity, read_integrity
 from reprobuild.pipeline.rebuild.resume import prepare_directory
