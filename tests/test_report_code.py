@@ -147,7 +147,7 @@ def test_a_recipe_without_code(tmp_path: Path) -> None:
     write(job, "train.py", b"print(1)\n")
     lines = lines_of(snapshot)
     assert lines == [
-        "code          none: the snapshot has no repository, and does not tell the job's directory; there run:",
+        "code          none: the snapshot has no repository, and does not state the job's directory; there run:",
         "  capture it  { git rev-parse --git-dir || git init; } && reprobuild capture -o ~/with-code",
         '  or mount it reprobuild run frozen -v "$PWD":/job --workdir /job -- COMMAND',
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reprobuild.compare.environments.difference import EnvironmentComparison
+from reprobuild.compare.environments.comparison import EnvironmentComparison
 from reprobuild.image.model import Image
 from reprobuild.image.oci.read import layout_size
 from reprobuild.lock.model import Lock

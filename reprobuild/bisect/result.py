@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reprobuild.bisect.atoms import Atom
 from reprobuild.bisect.search import Answer
-from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.compare.environments.comparison import EnvironmentDifference
 from reprobuild.infra.columns import align
 from reprobuild.verify.workload.judge import display_line
 

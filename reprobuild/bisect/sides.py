@@ -14,7 +14,7 @@ from reprobuild.bisect.oracle import read_tolerance
 from reprobuild.bisect.result import BisectionResult, TrialRecord
 from reprobuild.bisect.script import check_script
 from reprobuild.bisect.trial import TrialCommand
-from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.compare.environments.comparison import EnvironmentDifference
 from reprobuild.compare.environments.model import Kind
 from reprobuild.compare.environments.open import HERE, Running, capture_here, compare
 from reprobuild.context import RunContext

@@ -83,7 +83,7 @@ def _judge_glibc(lock: Lock, host: Host) -> Iterator[DoctorFinding]:
         return
     if has is None:
         yield DoctorFinding(
-            name="glibc", state="unknown", seen="which one the base has is not told",
+            name="glibc", state="unknown", seen="the base does not state its version",
             meaning="whether its wheels fit, and whether Docker lets it start threads, is not known",
             fix="run `reprobuild verify OUT` here",
         )  # fmt: skip

@@ -168,7 +168,7 @@ def judge_disks(host: Host) -> Iterator[DoctorFinding]:
 def report_unknown_disk(role: str, size: str = "images") -> DoctorFinding:
     """Return the finding on a role whose disk is unknown."""
     return DoctorFinding(
-        name=f"disk: {role}", state="unknown", seen="it is not told which one this is, or it is elsewhere",
+        name=f"disk: {role}", state="unknown", seen="the drive is unknown, or on another machine",
         meaning=f"whether there is room for {size} is not known",
         fix=f"name a directory that is there with {_SETTINGS[role]}" if role in _SETTINGS
         else f"see in `{role} info` where it keeps images, and ask `df` there",

@@ -71,7 +71,7 @@ def _identity(
         identity = (canonicalize_name(raw["name"]), Version(raw["version"]))
     except (InvalidWheelFilename, InvalidVersion, IndexError, KeyError):
         raise BuildError(
-            f"{origin}, {filename}, does not tell its name and version",
+            f"{origin}, {filename}, does not state its name and version",
             hint="build it by hand with `python -m build --wheel`, and look at what its back end says",
         ) from None
     if len(paths) != 1 or identity != (project, version) or project != canonicalize_name(name):

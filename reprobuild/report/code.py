@@ -206,7 +206,7 @@ def _missing_code_lines(code: JobCode) -> list[str]:
     They have the commands to capture or mount it.
     """
     if code.folder is None:
-        status = "none: the snapshot has no repository, and does not tell the job's directory; there run:"
+        status = "none: the snapshot has no repository, and does not state the job's directory; there run:"
         start, mount = "", '"$PWD":/job'
     else:
         status = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reprobuild.compare.environments.difference import (
+from reprobuild.compare.environments.comparison import (
     NEITHER,
     EnvironmentComparison,
     EnvironmentDifference,

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from reprobuild.bisect.result import BisectionResult
-from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.compare.environments.comparison import EnvironmentDifference
 from reprobuild.lock.file import write_lock
 from tests.bisecting.small import PROLOGUE, Bench
 from tests.bisecting.test_sides import result

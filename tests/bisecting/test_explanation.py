@@ -19,7 +19,7 @@ from reprobuild.bisect.metric import Metric
 from reprobuild.bisect.result import BisectionResult, TrialRecord
 from reprobuild.bisect.search import Answer, search
 from reprobuild.bisect.trial import TrialCommand
-from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.compare.environments.comparison import EnvironmentDifference
 from reprobuild.errors import UsageError
 from reprobuild.lock.file import write_lock
 from reprobuild.report.html.explanation import render_explanation

@@ -21,7 +21,7 @@ from reprobuild.bisect.oracle import LOOKS, ExactOracle, NoisyOracle, Outcome, R
 from reprobuild.bisect.result import BisectionResult, TrialRecord, render_bisection
 from reprobuild.bisect.sides import _machine_differences, bisect_sides
 from reprobuild.bisect.trial import MOST_SEARCHES, Laboratory, TrialCommand, reserve_name
-from reprobuild.compare.environments.difference import EnvironmentDifference
+from reprobuild.compare.environments.comparison import EnvironmentDifference
 from reprobuild.compare.environments.open import Running
 from reprobuild.config.overrides import Decisions
 from reprobuild.context import RunContext

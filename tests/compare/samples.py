@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reprobuild.compare.environments.difference import EnvironmentComparison
+from reprobuild.compare.environments.comparison import EnvironmentComparison
 from reprobuild.compare.environments.open import Running, compare
 from tests.conftest import EXAMPLE
 from tests.image.images import Entries, make_layout

@@ -118,7 +118,7 @@ def test_a_snapshot_and_a_lock(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     out = capfd.readouterr().out
     assert out.startswith(f"likeliest: LD_PRELOAD, only in A: {PRELOAD} (")
     assert f"B  {tmp_path} (lock)" in out
-    assert "  modules: B does not tell of it" in out.splitlines()
+    assert "  modules: B does not record it" in out.splitlines()
 
 
 # --- here ------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_what_here_knows(job: Path, tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "WANDB_API_KEY": "0123456789abcdef" * 2}
     running = Running(python=sys.executable, env=env)
     found = compare("here", str(SNAPSHOT), running, NO_ENGINE, lambda text: None)
-    kinds = {item.kind: item.reason for item in found.not_compared if item.reason == "B does not tell of it"}
+    kinds = {item.kind: item.reason for item in found.not_compared if item.reason == "B does not record it"}
     assert {"interpreter", "machine", "release"} <= kinds.keys()
     assert "0123456789abcdef" not in repr(found)
 

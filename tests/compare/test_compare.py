@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from reprobuild.builders.native import build_image
-from reprobuild.compare.environments.difference import EnvironmentComparison, EnvironmentDifference
+from reprobuild.compare.environments.comparison import EnvironmentComparison, EnvironmentDifference
 from reprobuild.compare.environments.lock import UNNEEDED
 from reprobuild.compare.environments.model import KINDS
 from reprobuild.compare.environments.open import compare
@@ -57,7 +57,7 @@ def test_a_snapshot_and_itself() -> None:
     found = compared(SNAPSHOT, SNAPSHOT)
     assert (found.differences, found.is_same) == ([], True)
     assert ("environment", "values of secrets are not kept") in unsaid(found)
-    assert {item.kind for item in found.not_compared if item.reason == "not known of either side"} == {
+    assert {item.kind for item in found.not_compared if item.reason == "neither side records it"} == {
         "interpreter", "conda", "job", "gpu", "machine", "release", "recipe", "realised",
     }  # fmt: skip
     assert render_comparison(found).splitlines()[0] == "no difference"
@@ -68,8 +68,8 @@ def test_what_a_recipe_does_not_tell_is_no_difference(tmp_path: Path) -> None:
     other = make_snapshot(tmp_path / "other", requirements_txt="A==1.0\npip==25.0\n")
     found = compared(one, other)
     assert found.differences == []
-    assert unsaid(found)["environment", "B does not tell of it"] == ()
-    assert unsaid(found)["python", "A does not list them, even where they are there"] == ("pip",)
+    assert unsaid(found)["environment", "B does not record it"] == ()
+    assert unsaid(found)["python", "A does not list them, even if it has them"] == ("pip",)
 
 
 def test_names_and_versions_are_compared_as_python_does(tmp_path: Path) -> None:
@@ -151,7 +151,9 @@ def test_files_of_one_name_may_be_one_file(tmp_path: Path) -> None:
     ]
     found = compared(*sides)
     assert found.differences == []
-    assert unsaid(found)["python", "files of one name in two places, whose sha256 is not told"] == ("torch",)
+    assert unsaid(found)["python", "files of one name in two places, whose sha256 is not recorded"] == (
+        "torch",
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,8 +201,8 @@ def test_one_version_of_conda_and_of_pip(tmp_path: Path) -> None:
     assert compared(pip, freeze).differences == []
     found = compared(conda, freeze)
     assert found.differences == []
-    assert unsaid(found)["python", "B does not tell whether conda brought them"] == ("torch",)
-    assert unsaid(found)["python", "only A tells the build"] == ("torch",)
+    assert unsaid(found)["python", "B does not state whether conda brought them"] == ("torch",)
+    assert unsaid(found)["python", "only A records the build"] == ("torch",)
 
 
 def test_what_one_side_alone_has_is_shown_with_the_origins_that_tell_something(tmp_path: Path) -> None:
@@ -300,7 +302,7 @@ def test_repositories(tmp_path: Path) -> None:
     difference = only(compared(one, other))
     assert (difference.kind, difference.name, difference.aspects) == ("source", "mylib", ("commit",))
     assert "commit 111111111111 -> commit 222222222222" in render_comparison(compared(one, other))
-    assert unsaid(compared(one, other))["source", "only A tells the changes"] == ("mylib",)
+    assert unsaid(compared(one, other))["source", "only A records the changes"] == ("mylib",)
     changes = (SNAPSHOT / "tinytrain.diff").read_text()
     third = make_snapshot(tmp_path / "third", requirements_txt=freeze.format("1" * 40), mylib_diff=changes)
     difference = only(compared(one, third))
@@ -371,7 +373,7 @@ def test_a_sealed_lock_and_the_same_one_before_it_was_sealed(tmp_path: Path) -> 
     one, other = write(make_lock(), tmp_path / "one"), write(make_lock(realised=realised), tmp_path / "other")
     found = compared(one, other)
     assert found.differences == []
-    assert ("realised", "A does not tell of it") in unsaid(found)
+    assert ("realised", "A does not record it") in unsaid(found)
 
 
 def test_what_nothing_needs_comes_last(tmp_path: Path) -> None:
@@ -417,8 +419,8 @@ def test_a_snapshot_and_its_lock(tmp_path: Path) -> None:
     ]
     assert [d.name for d in found.only_in_other] == ["LINES", "REPROBUILD_PROFILE", "dpkg"]
     assert [d.name for d in found.differ] == ["PATH"]
-    assert ("module", "B does not tell of it") in unsaid(found)
-    assert ("interpreter", "A does not tell of it") in unsaid(found)
+    assert ("module", "B does not record it") in unsaid(found)
+    assert ("interpreter", "A does not record it") in unsaid(found)
     back = compared(lock, snapshot)
     assert [d.note for d in back.only_in_other][1] == "A leaves it out, excluded: dropped by decision"
     assert names(back) == names(found)
@@ -535,7 +537,7 @@ def test_a_sif_and_a_squashfs(tmp_path: Path, squashfs: dict[str, str]) -> None:
         assert [(d.name, d.one, d.other) for d in found.differ if d.kind == "python"] == [
             ("torch", "2.13.0", "2.14.0")
         ]
-        assert (("environment", "A does not tell of it") in unsaid(found)) == (name == "image.sqsh")
+        assert (("environment", "A does not record it") in unsaid(found)) == (name == "image.sqsh")
 
 
 def test_which_python_of_an_image_is_meant(tmp_path: Path) -> None:
@@ -545,9 +547,9 @@ def test_which_python_of_an_image_is_meant(tmp_path: Path) -> None:
     assert [(d.name, d.one, d.other) for d in found.differences if d.kind == "python"] == [
         ("pip", None, "23.0")
     ]
-    assert unsaid(found)["interpreter", "B does not tell of it"] == ()
+    assert unsaid(found)["interpreter", "B does not record it"] == ()
     nothing = compared(one, make_image(tmp_path / "nothing", env={"PATH": "/sbin"}))
-    assert ("python", "B does not tell of it") in unsaid(nothing)
+    assert ("python", "B does not record it") in unsaid(nothing)
 
 
 @pytest.mark.parametrize(
@@ -620,7 +622,7 @@ def test_where_an_image_has_a_distribution_from(tmp_path: Path) -> None:
     for quiet in (plain, built, damaged):  # our own images keep no such record of an index
         found = compared(own, quiet)
         assert found.differences == []
-        assert unsaid(found)["python", "only A tells the origin"] == ("torch",)
+        assert unsaid(found)["python", "only A records the origin"] == ("torch",)
     snapshot = make_snapshot(
         tmp_path / "snapshot", requirements_txt=f"torch @ file:///a/{WHEEL}{OTHER_SUM}\n"
     )
@@ -637,9 +639,9 @@ def test_a_lock_and_the_image_that_is_built_of_it(tmp_path: Path) -> None:
     found = compared(tmp_path / "out", tmp_path / "out" / "image")
     assert found.differences == []
     assert (found.one.form, found.other.form) == ("lock", "image, OCI layout")
-    assert unsaid(found)["python", "only A tells the sha256"] == ("torch",)
-    assert ("system", "B does not tell of it") in unsaid(found)
-    assert ("interpreter", "B does not tell of it") not in unsaid(found)
+    assert unsaid(found)["python", "only A records the sha256"] == ("torch",)
+    assert ("system", "B does not record it") in unsaid(found)
+    assert ("interpreter", "B does not record it") not in unsaid(found)
     other = msgspec.structs.replace(sealed, environment=(EnvVar(name="LINES", value="one\nthree"),))
     differing = compared(write(other, tmp_path / "other.lock"), tmp_path / "out" / "image")
     assert names(differing) == [("environment", "A"), ("environment", "LINES")]
@@ -658,7 +660,7 @@ def test_sources_of_an_image(tmp_path: Path) -> None:
     found = compared(write(lock, tmp_path / "lock"), image)
     (code,) = [d for d in found.differences if d.kind == "source"]
     assert (code.name, code.aspects) == ("mylib", ("tree",))
-    assert unsaid(found)["source", "B does not list them, even where they are there"] == ("quiet",)
+    assert unsaid(found)["source", "B does not list them, even if it has them"] == ("quiet",)
 
 
 # --- what the machine says -------------------------------------------------------------------
@@ -712,7 +714,7 @@ def test_gpu_and_machine(tmp_path: Path) -> None:
         ("kernel and limits", "kernel", "6.1.0-31-amd64", "6.8.0"),
         ("kernel and limits", "limit nofile", "1024, at most unlimited", "4096, at most unlimited"),
     ]
-    silent = unsaid(found)["gpu", "A does not list them, even where they are there"]
+    silent = unsaid(found)["gpu", "A does not list them, even if it has them"]
     assert silent == ("CUDA of torch", "loaded libraries")
     assert "only A avx2, only B avx512f" in render_comparison(found)
 
@@ -730,7 +732,7 @@ def test_a_machine_without_a_gpu_and_one_that_was_not_asked(tmp_path: Path) -> N
     }
     hung = captured(tmp_path, "hung", gpu=None, parts={"gpu": {"outcome": "timed-out", "seconds": 5}})
     assert compared(one, hung).differences == []
-    assert ("gpu", "B does not tell of it") in unsaid(compared(one, hung))
+    assert ("gpu", "B does not record it") in unsaid(compared(one, hung))
 
 
 def test_reports_of_other_programs(tmp_path: Path) -> None:
@@ -744,7 +746,7 @@ def test_reports_of_other_programs(tmp_path: Path) -> None:
     assert [(d.name, d.one, d.other) for d in found.differences] == [
         ("python", "3.11.4", "3.11.2"), ("driver", "550.90", "550.54"),
     ]  # fmt: skip
-    silent = unsaid(found)["gpu", "A does not list them, even where they are there"]
+    silent = unsaid(found)["gpu", "A does not list them, even if it has them"]
     assert silent == ("CUDA", "GPU memory", "MIG", "NCCL")
 
 
@@ -823,8 +825,8 @@ def test_the_freeze_counts_where_the_capture_tells_more(tmp_path: Path) -> None:
     assert [(d.name, d.one, d.other) for d in found.differences if d.kind == "python"] == [
         ("mylib", "2", None)
     ]
-    assert unsaid(found)["python", "B does not list them, even where they are there"] == ("pip",)
-    assert ("python", "1 more lines of A are of names that stand there before") in unsaid(found)
+    assert unsaid(found)["python", "B does not list them, even if it has them"] == ("pip",)
+    assert ("python", "1 more lines of A repeat a name") in unsaid(found)
 
 
 def test_a_diff_that_could_not_be_taken_is_not_no_change(tmp_path: Path) -> None:
@@ -836,7 +838,7 @@ def test_a_diff_that_could_not_be_taken_is_not_no_change(tmp_path: Path) -> None
 
     found = compared(one("clean", "done"), one("large", "too-large"))
     assert found.differences == []
-    assert unsaid(found)["source", "only A tells the changes"] == ("a",)
+    assert unsaid(found)["source", "only A records the changes"] == ("a",)
 
 
 # --- errors ----------------------------------------------------------------------------------
@@ -937,7 +939,7 @@ def test_very_many_distributions(tmp_path: Path) -> None:
     assert text.startswith("likeliest: torch, only in B: 1 (")
     assert f"  ... and {20_000 - SHOWN} more: --verbose or --json lists them" in text.splitlines()
     assert len(text) < 20_000
-    assert ("python", "9999 more lines of B are of names that stand there before") in unsaid(found)
+    assert ("python", "9999 more lines of B repeat a name") in unsaid(found)
 
 
 def test_a_capture_that_was_made_to_harm(tmp_path: Path) -> None:
@@ -965,9 +967,9 @@ def test_every_kind_has_its_words(tmp_path: Path) -> None:
         make_snapshot(tmp_path / "one", env_txt="A=1\n"), make_snapshot(tmp_path / "two", env_txt="A=1\n")
     )
     assert {item.kind for item in found.not_compared} == set(KINDS) - {"environment", "choices"}
-    (line,) = [line for line in render_comparison(found).splitlines() if "not known of either side" in line]
+    (line,) = [line for line in render_comparison(found).splitlines() if "neither side records it" in line]
     assert line == (
-        "  not known of either side: interpreter; distributions of Python; other packages of conda; "
+        "  neither side records it: interpreter; distributions of Python; other packages of conda; "
         "system packages; modules; repositories of what is installed; the job's own repositories; GPU and driver; "
         "processor, kernel and limits; "
         "release of the system; settings of the lock; what the lock was sealed with"
@@ -1061,7 +1063,7 @@ def test_a_lock_alone_says_nothing_of_choices(tmp_path: Path) -> None:
     lock = write(make_lock(), tmp_path / "out" / "reprobuild.lock")
     assert "choices" not in {kind for kind, _ in unsaid(compared(lock, tmp_path / "out"))}
     save_choices(tmp_path / "out")
-    assert ("choices", "A does not tell of it") in unsaid(compared(lock, tmp_path / "out"))
+    assert ("choices", "A does not record it") in unsaid(compared(lock, tmp_path / "out"))
 
 
 def test_a_damaged_record_of_choices_is_an_error(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from reprobuild.compare.environments import evidence
-from reprobuild.compare.environments.difference import EnvironmentComparison
+from reprobuild.compare.environments.comparison import EnvironmentComparison
 from reprobuild.compare.environments.evidence import BUNDLES, STARTS
 from reprobuild.lock.file import write_lock
 from reprobuild.lock.system import Artefact
@@ -186,7 +186,10 @@ def test_an_interpreter_that_only_one_side_packed_is_told(tmp_path: Path) -> Non
     found = compared(packed(tmp_path / "one", b"one"), plain)
     unsaid = {one.reason: one.names for one in found.not_compared if one.kind == "interpreter"}
     assert found.differences == []
-    assert unsaid == {"only A tells the packed build": ("python",), "only A tells the sha256": ("python",)}
+    assert unsaid == {
+        "only A records the packed build": ("python",),
+        "only A records the sha256": ("python",),
+    }
 
 
 @pytest.mark.parametrize("kind", ["other bytes", "gone", "link", "folder", "larger"])

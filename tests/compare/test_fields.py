@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from msgspec import UNSET, Struct
 
-from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
+from reprobuild.compare.environments.comparison import EnvironmentComparison
+from reprobuild.compare.environments.sides import compare_sides
 from reprobuild.compare.environments.snapshot import build_environment
 from reprobuild.snapshot import capture_document, capture_model, import_facts, model
 from tests.recipe.full_lock import replaced

@@ -5,12 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprobuild.compare.environments.difference import (
-    EnvironmentComparison,
-    EnvironmentDifference,
-    compare_sides,
-)
+from reprobuild.compare.environments.comparison import EnvironmentComparison, EnvironmentDifference
 from reprobuild.compare.environments.model import KINDS, Environment
+from reprobuild.compare.environments.sides import compare_sides
 from reprobuild.report.comparison import render_comparison
 
 ASPECTS = st.dictionaries(

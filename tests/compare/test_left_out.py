@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from reprobuild.compare.environments.difference import compare_sides
 from reprobuild.compare.environments.lock import from_lock
 from reprobuild.compare.environments.model import Environment
+from reprobuild.compare.environments.sides import compare_sides
 from reprobuild.lock.file import write_new_lock
 from reprobuild.lock.model import Outcome, Resolution
 from reprobuild.report.comparison import render_comparison

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
+from reprobuild.compare.environments.comparison import EnvironmentComparison
 from reprobuild.compare.environments.lock import from_lock
+from reprobuild.compare.environments.sides import compare_sides
 from reprobuild.errors import LockError
 from reprobuild.lock import model, python, system
 from reprobuild.lock.diff import compare_locks

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprobuild.compare.environments.difference import EnvironmentComparison
+from reprobuild.compare.environments.comparison import EnvironmentComparison
 from reprobuild.report.comparison import render_comparison
 from reprobuild.snapshot.importers.import_snapshot import import_into
 from tests.compare.samples import compared, make_snapshot, repository
@@ -61,7 +61,7 @@ def test_hashes_that_overlap_are_told_as_a_doubt(tmp_path: Path) -> None:
         tmp_path, f"foo==1 --hash=sha256:{ZEROS}", f"foo==1 --hash=sha256:{ONES} --hash=sha256:{ZEROS}"
     )
     assert found.differences == []
-    reason = "both tell several files, of which some are the same; which was installed is not told"
+    reason = "both record several files, of which some are the same; which was installed is not recorded"
     assert grave(found) == [("python", reason, ("foo",))]
     assert render_comparison(found).startswith(IN_DOUBT)
 
@@ -129,7 +129,7 @@ def test_channels_of_a_whole_environment(tmp_path: Path) -> None:
     assert [name for name, _, _ in shown(found)] == ["blas", "mkl"]
     found = of_files(tmp_path / "overlap", one("conda-forge"), one("evil", "conda-forge"))
     assert found.differences == []
-    reason = "both tell several channels, of which some are the same; which brought it is not told"
+    reason = "both record several channels, of which some are the same; which brought it is not recorded"
     assert ("conda", reason, ("blas", "mkl")) in grave(found)
 
 
@@ -194,7 +194,7 @@ def test_a_line_for_other_environments_is_not_installed(
 def test_a_marker_that_cannot_be_decided_is_told(tmp_path: Path) -> None:
     found = freezes(tmp_path, "foo==1.0", 'foo==1.0 ; python_version < "3.10"')
     assert found.differences == []
-    reason = "B does not tell whether lines are for its environment, as their markers say"
+    reason = "B does not state whether lines are for its environment, as their markers say"
     assert grave(found) == [("python", reason, ('foo==1.0 ; python_version < "3.10"',))]
 
 

@@ -132,7 +132,7 @@ def test_what_is_another_elsewhere(
 def test_a_glibc_that_is_not_told_is_no_pass() -> None:
     base = msgspec.structs.replace(make_lock().base, packages=())
     found = told(judged({}, make_lock(base=base)), "glibc")
-    assert (found.state, found.seen) == ("unknown", "which one the base has is not told")
+    assert (found.state, found.seen) == ("unknown", "the base does not state its version")
     assert "reprobuild verify OUT" in found.fix
     assert told(judged({}, lock_of("unreadable")), "glibc").state == "unknown"
     assert told(judged({}, make_lock()), "glibc").seen == "the base has none"  # its packages are told

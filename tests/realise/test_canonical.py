@@ -64,7 +64,7 @@ def test_record_is_made_right(tmp_path: Path) -> None:
 def test_a_wheel_that_does_not_tell_its_name(tmp_path: Path) -> None:
     found = wheel(tmp_path, {}).rename(tmp_path / "p.whl")
     with pytest.raises(
-        BuildError, match=r"the wheel that was built of p, p\.whl, does not tell its name"
+        BuildError, match=r"the wheel that was built of p, p\.whl, does not state its name"
     ) as caught:
         canonical_wheel(found, tmp_path / "out", "p")
     assert caught.value.hint == (

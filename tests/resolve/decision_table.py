@@ -97,7 +97,7 @@ DECISIONS: list[tuple[str, dict[str, str], tuple[str, str, str, str]]] = [
     ("tool @ https://x.example/cu113/tool-1.12.1%2Bcu113-cp37-cp37m-linux_x86_64.whl", {}, ("address", "https://x.example/cu113/tool-1.12.1%2Bcu113-cp37-cp37m-linux_x86_64.whl", UNHASHED, "")),
     (f"tool @ https://git.example/o/tool/archive/refs/tags/v1.tar.gz#sha256={H}&subdirectory=py", {}, ("address", "https://git.example/o/tool/archive/refs/tags/v1.tar.gz", "", "")),
     ("tool @ https://git.example/o/tool/archive/master.zip", {}, ("address", "https://git.example/o/tool/archive/master.zip", UNHASHED, "")),
-    ("tool @ https://api.git.example/o/tool/tarball/v1", {}, ("nothing", "https://api.git.example/o/tool/tarball/v1", "its name does not tell what kind of file it is", "")),
+    ("tool @ https://api.git.example/o/tool/tarball/v1", {}, ("nothing", "https://api.git.example/o/tool/tarball/v1", "its name does not state what kind of file it is", "")),
     (f"tool @ file:///wheels/tool-0.1-py3-none-any.whl#sha256={H}", {}, ("local file", "/wheels/tool-0.1-py3-none-any.whl", "", "")),
     ("tool @ file:///tmp/tool-2.8.3+cu128-cp311-cp311-linux_x86_64.whl", {}, ("local file", "/tmp/tool-2.8.3+cu128-cp311-cp311-linux_x86_64.whl", UNHASHED, "")),
     ("tool @ file:///dist/tool-1.0.0.tar.gz", {}, ("local file", "/dist/tool-1.0.0.tar.gz", UNHASHED, "")),

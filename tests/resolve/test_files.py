@@ -495,7 +495,7 @@ def test_credentials_reach_their_host_and_no_lock(index: Index, served: Served) 
     ("text", "kind", "reason"),
     [
         ("tool", "index-line", "the freeze tells no version"),
-        ("tool @ https://h.test/tool.egg", "archive-line", "its name does not tell what kind of file it is"),
+        ("tool @ https://h.test/tool.egg", "archive-line", "its name does not state what kind of file it is"),
         ("tool @ git+https://h.test/x@" + "a" * 40, "vcs-line", "locked as a source"),
         ("-e git+https://h.test/x@" + "a" * 40 + "#egg=tool", "editable-line", "locked as a source"),
         ("tool @ file:///home/user/tool", "directory-line", "installed from a directory"),

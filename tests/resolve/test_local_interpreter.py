@@ -298,7 +298,7 @@ def test_a_program_that_tells_no_build(scene: Scene, tmp_path: Path, text: str) 
     program.write_text(f"#!/bin/sh\n{text}\n")
     program.chmod(0o755)
     scene.state(base_prefix="/usr")
-    reason = "does not start" if text == "exit 1" else "does not tell its build"
+    reason = "does not start" if text == "exit 1" else "does not state its build"
     assert (
         scene.with_env(PATH=str(program.parent)).refused().startswith(f"{NONE}; {tmp_path / 'odd'} {reason}")
     )

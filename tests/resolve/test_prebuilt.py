@@ -184,7 +184,7 @@ def test_where_nothing_is_looked_for(place: Place, tmp_path: Path) -> None:
     assert place.ask(torch(tmp_path), free) == (None, "")
     assert place.ask(torch(tmp_path, version="2.4.1+cpu")) == (None, "")
     assert place.ask(torch(tmp_path, "_ZN3c105ErrorC1ERKS0_")) == (
-        None, "no prebuilt wheel was looked for, as torch's wheel does not tell the C++ ABI",
+        None, "no prebuilt wheel was looked for, as torch's wheel does not state the C++ ABI",
     )  # fmt: skip
     assert place.served.asked == []
 

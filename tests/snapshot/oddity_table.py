@@ -85,8 +85,8 @@ ODDITIES: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         '5-line header': ('Desired=Unknown/Install/Remove/Purge/Hold\n| Status=Not/Inst/Conf-files\n|/ Err?=(none)/Reinst-required (Status,Err: uppercase=bad)\n||/ Name           Version                  Architecture Description\n+++-==============-========================-============-=====', ('a header', 'a header', 'a header', 'a header', 'a header')),
         'truncated name/version columns': ('||/ Name           Version        Description\n+++-==============-==============-====\nii  libxfce4mcs-cl 2.3.2.ds1-20ub a library', ('a header', 'a header', '? an old `dpkg -l` that cuts names and versions')),
         'un <none>': ('un  tool      <none>      (no description available)', ('known to dpkg, not installed',)),
-        'hi (hold)': ('    hi  tool                  8.0.1-1+cuda10.2            amd64        words', ('name=tool version=8.0.1-1+cuda10.2 mark=manual architecture=amd64', '`dpkg -l` does not tell which packages were only dependencies: all count as asked for')),
-        'arch-qualified name': ('ii  tool:amd64            0:0.6.35-foo-0          amd64         words', ('name=tool version=0:0.6.35-foo-0 mark=manual architecture=amd64', '`dpkg -l` does not tell which packages were only dependencies: all count as asked for')),
+        'hi (hold)': ('    hi  tool                  8.0.1-1+cuda10.2            amd64        words', ('name=tool version=8.0.1-1+cuda10.2 mark=manual architecture=amd64', '`dpkg -l` does not state which packages were only dependencies: all count as asked for')),
+        'arch-qualified name': ('ii  tool:amd64            0:0.6.35-foo-0          amd64         words', ('name=tool version=0:0.6.35-foo-0 mark=manual architecture=amd64', '`dpkg -l` does not state which packages were only dependencies: all count as asked for')),
     },
     "env_dump": {
         'BASH_FUNC_x%%=() multi-line': ('BASH_FUNC_ml%%=() {  eval "$($LMOD_DIR/ml_cmd "$@")"\n}\nA=1', ('name=A value=1', 'a shell function')),

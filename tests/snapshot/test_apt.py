@@ -103,7 +103,7 @@ def test_dpkg() -> None:
     ]
     assert {r.reason.split(":")[0] for r in remarks} == {
         "marked for removal, still installed",
-        "`dpkg -l` does not tell which packages were only dependencies",
+        "`dpkg -l` does not state which packages were only dependencies",
     }
 
 

@@ -229,7 +229,7 @@ def test_set_of_a_shell_is_unquoted_and_never_trusted() -> None:
     assert {name: v.value for name, v in found.items()} == {
         "BASH_VERSINFO": '([0]="5" [1]="2")', "HOME": "/root", "IFS": " \t\n", "PS4": "+ ", "_": "x",
     }  # fmt: skip
-    assert {v.suspect for v in found.values()} == {"`set` printed it, which does not tell what was exported"}
+    assert {v.suspect for v in found.values()} == {"`set` printed it, which does not state what was exported"}
     assert [(r.place.line, r.lines, r.text) for r in remarks] == [(5, 4, "f=() {")]
 
 

@@ -26,7 +26,7 @@ from reprobuild.snapshot.model import Requirement, Snapshot
 from reprobuild.snapshot.parsers.pip_freeze_options import OPTION
 
 ELSEWHERE = "{} has lines whose markers are for other environments"
-UNDECIDED = "{} does not tell whether lines are for its environment, as their markers say"
+UNDECIDED = "{} does not state whether lines are for its environment, as their markers say"
 OPEN = "{} tells no version"
 PLACES = "{} has options of pip, which say where packages come from"
 EXTRAS = "{} has lines with extras, which ask for more distributions"

@@ -12,11 +12,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from reprobuild.capture.launch import capture
-from reprobuild.compare.environments.difference import EnvironmentComparison, compare_sides
+from reprobuild.compare.environments.comparison import EnvironmentComparison
 from reprobuild.compare.environments.evidence import hash_diffs
 from reprobuild.compare.environments.image import from_image
 from reprobuild.compare.environments.lock import from_lock, with_choices
 from reprobuild.compare.environments.model import Environment
+from reprobuild.compare.environments.sides import compare_sides
 from reprobuild.compare.environments.snapshot import from_snapshot
 from reprobuild.compare.images.explain import IMAGE_FILES, LOCK, is_text_file, open_image
 from reprobuild.errors import EngineError, InconclusiveError, SnapshotError, UsageError

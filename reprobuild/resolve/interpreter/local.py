@@ -160,4 +160,4 @@ def _query_interpreter(program: Path) -> _Answer:
     except (ProcessFailedError, EngineError):
         raise _PassedError("does not start") from None
     except msgspec.DecodeError:
-        raise _PassedError("does not tell its build") from None
+        raise _PassedError("does not state its build") from None

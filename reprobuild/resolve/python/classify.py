@@ -91,7 +91,7 @@ def look_up_line(
 def _look_up_archive(line: Requirement) -> Lookup:
     address = line.url or line.path or ""
     if not _WHEEL_OR_SOURCE.fullmatch(address.partition("?")[0]):
-        return Lookup(where="nothing", asked=address, why="its name does not tell what kind of file it is")
+        return Lookup(where="nothing", asked=address, why="its name does not state what kind of file it is")
     hashed = "" if line.sha256 or line.digests else "the freeze tells no hash of it"
     return Lookup(where="address" if line.url else "local file", asked=address, why=hashed)
 

@@ -121,7 +121,7 @@ def _find_wheel(
     if not build.cuda or target.free_threaded:
         return None, ""  # these have no such wheels
     if build.cxx11 is None:
-        return None, "no prebuilt wheel was looked for, as torch's wheel does not tell the C++ ABI"
+        return None, "no prebuilt wheel was looked for, as torch's wheel does not state the C++ ABI"
     service, context = where
     version = str(parse_sdist_filename(sdist.file.filename)[1])
     place = fill_address(service, version=version).rstrip("/")

@@ -173,7 +173,7 @@ def _read_release(image: BaseImage, text: bytes) -> dict[str, str]:
     for key in ("ID", "VERSION_CODENAME"):
         if not re.fullmatch(r"[a-z]{1,40}", fields.get(key, "")):
             raise LockError(
-                f"{image.reference} does not tell its release: "
+                f"{image.reference} does not state its release: "
                 f"{key} of /etc/os-release is {fields.get(key, '')[:40]!r}",
                 hint=_ONLY,
             )

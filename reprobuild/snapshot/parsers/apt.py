@@ -88,7 +88,7 @@ def parse(data: bytes, file: str = "apt-packages.txt") -> Read:
                 remarks.append(item)
     if any(_DPKG.match(package.text) for package in packages):
         first = next(package for package in packages if _DPKG.match(package.text))
-        reason = "`dpkg -l` does not tell which packages were only dependencies: all count as asked for"
+        reason = "`dpkg -l` does not state which packages were only dependencies: all count as asked for"
         remarks.append(text.remark(file, first.place.line, first.text, reason))
     unique, repeated = _merge_duplicates(packages)
     return unique, (*remarks, *repeated)

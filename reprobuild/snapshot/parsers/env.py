@@ -212,7 +212,7 @@ class _Blocks:
             lines, value = 1, unquote(rest.partition("=")[2])
         suspect = "a quote that is never closed" if value.open else self._describe_suspicion(name, value.text)
         if self.of_set:
-            suspect = suspect or "`set` printed it, which does not tell what was exported"
+            suspect = suspect or "`set` printed it, which does not state what was exported"
         self._keep(name, value.text, lines, suspect)
         if value.comment:
             self._remark(start + 1, value.comment, "a comment behind the value")
