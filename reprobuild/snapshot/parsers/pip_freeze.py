@@ -11,43 +11,18 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from msgspec import UNSET
-from packaging.requirements import InvalidRequirement
-from packaging.requirements import Requirement as Pep508
 
 from reprobuild.infra.display import display_text
 from reprobuild.snapshot import text
 from reprobuild.snapshot.model import ParseNote, Requirement, SourceLocation
+from reprobuild.snapshot.parsers import pip_freeze_forms as forms
 from reprobuild.snapshot.parsers import pip_freeze_warnings
 from reprobuild.snapshot.parsers.pip_freeze_hashes import Hashes, split_hashes
 from reprobuild.snapshot.parsers.pip_freeze_options import adds_all, describe_option
 from reprobuild.snapshot.parsers.pip_freeze_unique import merge_duplicates, read_extras, read_marker
 from reprobuild.snapshot.parsers.pip_freeze_unique import same_version as same_version
-from reprobuild.snapshot.parsers.pip_freeze_url import NAME, VERSION, UrlOrigin, read_origin
+from reprobuild.snapshot.parsers.pip_freeze_url import UrlOrigin, read_origin
 from reprobuild_portable import secrets
-
-_NAME = re.compile(NAME)  # `env` and `printenv` are projects, too
-_PIN = re.compile(
-    rf"(?P<name>{NAME})(?:\[(?P<extras>[\w,. -]*)\])?\s*={{2,3}}\s*(?P<version>{VERSION})(?:\s*;(?P<marker>.*))?"
-)
-_LEFTOVER = re.compile(rf"(?P<name>[-~][A-Za-z0-9._-]*)={{2,3}}(?P<version>{VERSION})")
-_DIRECT = re.compile(
-    rf"(?P<name>{NAME})(?:\[(?P<extras>[\w,. -]*)\])?\s*@\s*(?P<url>[A-Za-z][A-Za-z0-9+.-]*:\S+)"
-    r"(?:\s+;(?P<marker>.*))?"
-)
-_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)(?P<target>\S.*)")
-_EDITABLE_COMMENT = re.compile(rf"#\s*Editable\b.*?\((?P<name>{NAME})={{2,3}}(?P<version>{VERSION})\).*")
-_TABLE_HEAD = re.compile(r"Package\s+Version(\s+.*)?")
-_TABLE_ROW = re.compile(rf"(?P<name>{NAME})\s+(?P<version>{VERSION})(?:\s+(?P<path>[/~]\S.*|[A-Za-z]:\\.*))?")
-_COMMENTED = re.compile(
-    rf"#+\s*(?:#\s*Editable .*|-e\s+\S+.*|{NAME}\s*={{2,3}}\s*{VERSION}|{NAME} @ \S+:\S+)\s*"
-)
-_INLINE = re.compile(r"(?<!\s)\s+#.*$")  # a run of blanks is read once
-_LOUD = re.compile(r"(\[notice\]|notice:|WARNING:|DEPRECATION:|warning:)(\s.*)?")
-# pip 9 to 21, for a distribution without a valid line: `-rpcio` is left of an interrupted uninstall.
-_UNWRITTEN = re.compile(
-    rf"WARNING: Could not generate requirement for distribution (?P<name>[-~]?{NAME}) (?P<version>{VERSION})\b.*"
-)
-_FAILED = re.compile(r"(ERROR|error|Traceback|fatal)\b.*")
 
 Read = tuple[tuple[Requirement, ...], tuple[ParseNote, ...]]
 
@@ -59,15 +34,6 @@ class _Pending(NamedTuple):
     version: str
     line: int
     text: str
-
-
-class _Pin(NamedTuple):
-    """The parts of a line of an index; `version` is None for a name without a pin."""
-
-    name: str
-    version: str | None
-    marker: str | None
-    extras: str | None
 
 
 def parse(data: bytes, file: str = "requirements.txt") -> Read:
@@ -87,9 +53,9 @@ def parse(data: bytes, file: str = "requirements.txt") -> Read:
 
 
 class _Reader:
-    """The state of the parser from line to line.
+    """Reads a freeze line by line.
 
-    It has an announced editable, and a table of `pip list`. `whole` is `adds_all` of the rows.
+    The state is an announced editable, and whether a table of `pip list` began. `whole` is `adds_all` of the rows.
     """
 
     def __init__(self, file: str, *, whole: bool) -> None:
@@ -109,39 +75,33 @@ class _Reader:
         if line.startswith("#"):
             self._read_comment(number, line)
             return
-        forms: tuple[Callable[[int, str], bool], ...] = (
+        readers: tuple[Callable[[int, str], bool], ...] = (
             self._read_editable,
             self._read_noise,
             self._read_requirement,
         )
-        bare = _INLINE.sub("", line).removesuffix("\\").strip()
+        bare = forms.INLINE.sub("", line).removesuffix("\\").strip()
         bare, hashes = split_hashes(bare) if "--hash" in bare else (bare, ())
         if not bare:
             self._read_hashes(number, line, hashes)
             return
         self.hashes.above = None
-        if not _EDITABLE.fullmatch(bare):
+        if not forms.EDITABLE.fullmatch(bare):
             self.finish()
-        if not any(form(number, bare) for form in forms):
-            self._remark(number, line, _describe_rejection(bare), understood=False)
+        if not any(reader(number, bare) for reader in readers):
+            self._remark(number, line, forms.describe_rejection(bare), understood=False)
         elif hashes:
             self._read_hashes(number, line, hashes)
 
     def finish(self) -> None:
-        """Keep an announced editable whose path never came.
-
-        Its name and version are known, its place is not.
-        """
+        """Keep an announced editable without a path: only its name and version are known."""
         if self.pending is not None:
             name, version, line, shown = self.pending
             self._keep(line, shown, kind="editable", name=name, version=version)
             self.pending = None
 
     def end(self) -> None:
-        """End the freeze, and report the leftovers that pip ignored.
-
-        Each report says whether the distribution is in the freeze.
-        """
+        """End the freeze, and report the leftovers that pip ignored, and whether the freeze has their distributions."""
         self.finish()
         rests = pip_freeze_warnings.strip_first_letters(self.requirements)
         for number, line, name in self.ignored:
@@ -153,12 +113,12 @@ class _Reader:
             self._remark(number, line, reason, understood=known)
 
     def _read_comment(self, number: int, line: str) -> None:
-        if match := _EDITABLE_COMMENT.fullmatch(line):
+        if match := forms.EDITABLE_COMMENT.fullmatch(line):
             self.finish()
             self.pending = _Pending(match["name"], match["version"], number, line)
         elif re.match(r"##\s*(!!|FIXME)", line):
             self._remark(number, line, "pip could not tell where the next one came from", understood=False)
-        elif _COMMENTED.fullmatch(line):
+        elif forms.COMMENTED.fullmatch(line):
             self._remark(number, line, "a requirement that is commented out: not read", understood=False)
         elif line.startswith("##"):
             self._remark(number, line, "a divider of `pip freeze -r`")
@@ -168,7 +128,7 @@ class _Reader:
             self._remark(number, line, "a comment")
 
     def _read_editable(self, number: int, line: str) -> bool:
-        match = _EDITABLE.fullmatch(line)
+        match = forms.EDITABLE.fullmatch(line)
         if not match:
             return False
         origin = read_origin(match["target"], editable=True)
@@ -200,39 +160,36 @@ class _Reader:
         self.hashes.take(hashes)
 
     def _read_noise(self, number: int, line: str) -> bool:
-        if _TABLE_HEAD.fullmatch(line):
+        if forms.TABLE_HEAD.fullmatch(line):
             self.table = True
             self._remark(number, line, "the header of `pip list`")
         elif self.table and re.fullmatch(r"[-\s]+", line):
             self._remark(number, line, "the rule of `pip list`")
-        elif match := _UNWRITTEN.fullmatch(line):
+        elif match := forms.UNWRITTEN.fullmatch(line):
             self._keep_unlisted(number, line, match["name"], match["version"])
         elif reason := pip_freeze_warnings.describe_skipped_distribution(line):
             self._remark(number, line, reason, understood=False)
         elif name := pip_freeze_warnings.parse_leftover_name(line):
             self.ignored.append((number, line, name))
-        elif _LOUD.fullmatch(line):
+        elif forms.LOUD.fullmatch(line):
             self._remark(number, line, "a warning of the tool, not a requirement")
-        elif _FAILED.fullmatch(line) and not _PIN.fullmatch(line):
+        elif forms.FAILED.fullmatch(line) and not forms.PIN.fullmatch(line):
             self._remark(number, line, "an error of the tool: the list may be incomplete", understood=False)
         elif (option := self._describe_option(line)) is not None:
             self._remark(number, line, option[0], understood=option[1])
-        elif not _NAME.fullmatch(line) and (note := text.noise_remark(self.file, number, line)):
+        elif not forms.ONLY_NAME.fullmatch(line) and (note := text.noise_remark(self.file, number, line)):
             self.remarks.append(note)
         else:
             return False
         return True
 
     def _describe_option(self, line: str) -> tuple[str, bool] | None:
-        if _LEFTOVER.fullmatch(line) or _EDITABLE.fullmatch(line):
+        if forms.LEFTOVER.fullmatch(line) or forms.EDITABLE.fullmatch(line):
             return None
         return describe_option(line, whole=self.whole)
 
     def _keep_unlisted(self, number: int, line: str, name: str, version: str) -> None:
-        """Keep a distribution that pip left out of the freeze.
-
-        It is a leftover, or a package that may be missing.
-        """
+        """Keep a leftover that pip left out of the freeze, or report a package that may be missing."""
         if name[0] in "-~":
             self._keep(number, line, kind="leftover", name=name, version=version)
         else:
@@ -240,23 +197,23 @@ class _Reader:
             self._remark(number, line, reason, understood=False)
 
     def _read_requirement(self, number: int, line: str) -> bool:
-        if self.table and (match := _TABLE_ROW.fullmatch(line)):
+        if self.table and (match := forms.TABLE_ROW.fullmatch(line)):
             kind = "editable" if match["path"] else "index"
             self._keep(
                 number, line, kind=kind, name=match["name"], version=match["version"], path=match["path"]
             )
             return True
-        if match := _LEFTOVER.fullmatch(line):
+        if match := forms.LEFTOVER.fullmatch(line):
             self._keep(number, line, kind="leftover", name=match["name"], version=match["version"])
             return True
-        if match := _DIRECT.fullmatch(line):
+        if match := forms.DIRECT.fullmatch(line):
             origin = read_origin(match["url"], editable=False)
             if origin is None:
                 return False
             if self._check_marker(number, line, match["marker"]):
                 self._keep_origin(number, line, match["name"], origin, origin.version, match)
             return True
-        pin = _parse_pin(line)
+        pin = forms.parse_pin(line)
         if pin is None:
             return False
         if self._check_marker(number, line, pin.marker):
@@ -267,10 +224,7 @@ class _Reader:
         return True
 
     def _check_marker(self, number: int, line: str, marker: str | None) -> bool:
-        """Return whether a line's marker can be read.
-
-        If not, a remark is added.
-        """
+        """Return whether the marker of a line can be read, and add a remark if not."""
         if marker is None or read_marker(marker) is not UNSET:
             return True
         self._remark(number, line, "nobody can read for which environments it is: not read", understood=False)
@@ -325,25 +279,3 @@ class _Reader:
 
     def _remark(self, number: int, line: str, reason: str, *, understood: bool = True) -> None:
         self.remarks.append(text.remark(self.file, number, line, reason, understood=understood))
-
-
-def _parse_pin(line: str) -> _Pin | None:
-    """Return the parts of a `name==version` line, or of a line without a version."""
-    if (match := _PIN.fullmatch(line)) and "*" not in match["version"]:
-        return _Pin(match["name"], match["version"], match["marker"], match["extras"])
-    try:
-        requirement = Pep508(line)
-    except (InvalidRequirement, RecursionError):  # nested brackets in a marker
-        return None
-    if requirement.url:
-        return None
-    marker = str(requirement.marker) if requirement.marker else None
-    return _Pin(requirement.name, None, marker, ",".join(requirement.extras))
-
-
-def _describe_rejection(line: str) -> str:
-    if re.fullmatch(r"[\w.-]+=[^=\s]+(=[^=\s]+)?", line):
-        return "a line of `conda list --export`: not a requirement of pip"
-    if re.fullmatch(rf"_[\w.-]+={{2,3}}{VERSION}", line):
-        return "not a name that pip can install: a package of conda?"
-    return "not a form that `pip freeze` prints"
