@@ -161,6 +161,7 @@ def _next_member(source: _Source, origin: str) -> tarfile.TarInfo | None:
     None means the end of the tar.
     """
     extensions: dict[str, bytes] = {}
+    is_global = False
     while block := source.block():
         if len(block) < BLOCK:
             raise tarfile.ReadError("a header cannot be read: truncated header")
@@ -171,8 +172,9 @@ def _next_member(source: _Source, origin: str) -> tarfile.TarInfo | None:
         header = parse_header(block)
         if header.kind == tarfile.XGLTYPE:
             _check_global(header, _extension(source, header), start)
+            is_global = True
         elif (kind := _EXTENSIONS.get(header.kind)) is None:
-            return _member(header, extensions, origin, source.place)
+            return _member(header, extensions, origin, source.place, extended=is_global or bool(extensions))
         elif kind in extensions:
             raise tarfile.ReadError(f"two headers state the {kind} of one member")
         else:
@@ -210,7 +212,9 @@ def _extension(source: _Source, header: Header) -> bytes:
     return content
 
 
-def _member(header: Header, extensions: dict[str, bytes], origin: str, place: int) -> tarfile.TarInfo:
+def _member(
+    header: Header, extensions: dict[str, bytes], origin: str, place: int, *, extended: bool
+) -> tarfile.TarInfo:
     pax = parse_pax(extensions["pax"]) if "pax" in extensions else Pax()
     name = _choose_text(header.name, "path", "name", pax, extensions)
     link = _choose_text(header.link, "linkpath", "link", pax, extensions)
@@ -224,7 +228,7 @@ def _member(header: Header, extensions: dict[str, bytes], origin: str, place: in
         raise BuildError(f"{origin} holds the path {name[:60]!r}... of {len(name)} bytes", hint=HOSTILE)
     if len(link) > LONGEST_PATH:
         check_target(link, name, origin)
-    info.type = _kind(header, name, renamed="path" in pax or "name" in extensions)
+    info.type = _kind(header, name, extended=extended)
     _check_meaning(name, pax, origin, is_folder=info.isdir())
     info.mode, info.devmajor, info.devminor = header.mode, *header.device
     if info.ischr() and header.device == (0, 0):
@@ -277,13 +281,13 @@ def _choose_text(plain: bytes, key: str, kind: str, pax: Pax, extensions: dict[s
     return text
 
 
-def _kind(header: Header, name: str, *, renamed: bool) -> bytes:
-    """Return the type of a member.
+def _kind(header: Header, name: str, *, extended: bool) -> bytes:
+    """Return the type of a member. An old tar marks a directory by a slash.
 
-    An old tar marks a directory by a slash.
+    After an extended header, Python's `tarfile` ignores that slash since https://github.com/python/cpython/issues/141707.
     """
     slash = name.endswith("/")
-    if header.kind == tarfile.AREGTYPE and renamed and (slash or header.name.endswith(b"/")):
+    if header.kind == tarfile.AREGTYPE and extended and (slash or header.name.endswith(b"/")):
         raise tarfile.ReadError(f"{name!r} is a file to some readers and a directory to others")
     if header.kind == tarfile.AREGTYPE:
         return tarfile.DIRTYPE if slash else tarfile.REGTYPE
