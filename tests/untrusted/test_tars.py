@@ -108,6 +108,32 @@ def test_what_git_and_other_tools_write_is_read(tmp_path: Path) -> None:
     assert items(tmp_path / "a.tar", tar_bytes([(member("old", tarfile.AREGTYPE), b"x")])) == ["old"]
 
 
+@pytest.mark.parametrize("kind", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_cut_name_that_ends_in_a_slash_is_of_a_file(kind: int, tmp_path: Path) -> None:
+    """maturin writes such members: https://github.com/python/cpython/issues/141707."""
+    info = tarfile.TarInfo("d" * 99 + "/" + "n" * 120)
+    info.size = 4
+    data = info.tobuf(kind)
+    last = bytearray(data[-512:])
+    last[:100], last[156:157] = b"d" * 99 + b"/", tarfile.AREGTYPE
+    last[345:500] = bytes(155)  # no prefix
+    last[148:156] = b" " * 8
+    last[148:156] = b"%06o\0 " % sum(last)
+    content = data[:-512] + bytes(last) + b"data".ljust(512, b"\0") + header("b", b"0") + END
+    (tmp_path / "a.tar").write_bytes(content)
+    with tar_items(tmp_path / "a.tar", "the source x") as found:
+        assert [(item.entry.path, item.entry.type, item.entry.size) for item in found] == [
+            (info.name, "file", 4), ("b", "file", 0),
+        ]  # fmt: skip
+
+
+def test_an_old_directory_is_one_without_a_header_before_it(tmp_path: Path) -> None:
+    content = header("old/", b"0", tarfile.AREGTYPE) + header("b", b"0") + END
+    (tmp_path / "a.tar").write_bytes(content)
+    with tar_items(tmp_path / "a.tar", "the source x") as found:
+        assert [(item.entry.path, item.entry.type) for item in found] == [("old", "directory"), ("b", "file")]
+
+
 @pytest.mark.parametrize(
     ("entry", "words"),
     [

@@ -113,7 +113,7 @@ def tar_items(path: Path, origin: str, *, prefix: str = "", below: str = "") -> 
         BuildError: it is not a tar, or a member is outside, unsafe, a device, or sets its user or group.
     """
     try:
-        tar = tarfile.TarFile(path, encoding="utf-8", errors="surrogateescape", tarinfo=tars.CarefulInfo)
+        tar = tars.CarefulTar(path, encoding="utf-8", errors="surrogateescape")
     except (*tars.UNREADABLE, OSError) as err:
         raise BuildError(f"{origin} is not a tar: {err}", hint=HOSTILE) from None
     with tar:

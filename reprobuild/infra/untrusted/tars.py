@@ -52,32 +52,38 @@ class _Again:
         return self._stream.tell()
 
 
-class CarefulInfo(tarfile.TarInfo):
-    """A member's header that is never misread silently.
+class _Info(tarfile.TarInfo):
+    """A header of a member that is never misread silently."""
 
-    It is for `tarinfo=` of `tarfile.open`.
-    """
+    ends_in_slash = False
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> CarefulInfo:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Info:
         with _raise_header_errors(buf):
-            return super().frombuf(buf, encoding, errors)
+            info = super().frombuf(buf, encoding, errors)
+        # Older versions take it for a directory here: its type is kept for `_proc_member`.
+        info.ends_in_slash = info.isdir() and bytes(buf[156:157]) == tarfile.AREGTYPE
+        return info
 
     @classmethod
-    def _frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str, **more: bool) -> CarefulInfo:
+    def _frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str, **more: bool) -> _Info:
         # The method that reading calls instead in newer versions: seen in Debian's 3.11.2-6+deb12u9, not in
         # its deb12u6.
         with _raise_header_errors(buf):
-            info: CarefulInfo = super()._frombuf(buf, encoding, errors, **more)  # type: ignore[misc]  # as above
+            info: _Info = super()._frombuf(buf, encoding, errors, **more)  # type: ignore[misc]  # as above
             return info
 
-    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+    def _proc_member(self, tar: CarefulTar) -> tarfile.TarInfo:
         # The entry point for subclasses, according to a comment in tarfile.py.
+        if self.ends_in_slash and tar.is_described:
+            # As newer versions do, so that each version reads one tree: its name is in the header before, and here
+            # it can be cut at a slash. https://github.com/python/cpython/issues/141707
+            self.type = tarfile.AREGTYPE
         if self.size < 0:
             raise tarfile.ReadError("a member has a negative size")
         if self.type in _EXTENSIONS and self.size > LONGEST_HEADER:
             raise tarfile.ReadError(f"a header of {self.size} bytes describes one member")
-        stream = tar.fileobj
+        stream, tar.is_described = tar.fileobj, self.type in _EXTENSIONS
         if self.type in _PAX and stream is not None:
             blocks = -(-self.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
             content = stream.read(blocks)
@@ -96,6 +102,13 @@ class CarefulInfo(tarfile.TarInfo):
         finally:
             tar.fileobj = stream
         return member
+
+
+class CarefulTar(tarfile.TarFile):
+    """A tar whose headers are never misread silently."""
+
+    tarinfo = _Info
+    is_described = False  # the last header describes the next member
 
 
 @contextlib.contextmanager
@@ -126,14 +139,14 @@ def open_stream(stream: IO[bytes], mode: str = "r|") -> tarfile.TarFile:
     if packer in ("bz2", "xz"):
         stream, packer = cast("IO[bytes]", UnpackedStream(stream, packer)), ""
     mode = f"r|{packer}"
-    tar: tarfile.TarFile = tarfile.open(  # type: ignore[call-overload]  # noqa: SIM115  # the mode is a variable; the caller closes it
-        fileobj=stream, mode=mode, tarinfo=CarefulInfo, encoding="utf-8", errors="surrogateescape"
+    tar: tarfile.TarFile = CarefulTar.open(  # type: ignore[call-overload]  # the mode is a variable
+        fileobj=stream, mode=mode, encoding="utf-8", errors="surrogateescape"
     )
     return tar
 
 
 def members(tar: tarfile.TarFile, origin: str, *, packed: int | None = None) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of a tar opened with `CarefulInfo`.
+    """Yield the members of a tar opened as `CarefulTar`.
 
     Their names are not checked here.
 
