@@ -156,7 +156,7 @@ def unbundle(
                 look(Path(tree), certificate=True)
             except DistributionError as err:
                 raise RefusedError(str(err), err.hint) from None  # `unpack` removes the files
-            bring(Path(tree))
+            bring(Path(tree), unpacked=True)
 
         def look(tree: Path, *, certificate: bool) -> None:
             lock, image = check_results(tree, members, certificate=certificate)
@@ -165,8 +165,13 @@ def unbundle(
             if replace_page(tree, lock, image, remove=in_bundle) and in_bundle:
                 made_up.append(REPORT)
 
-        def bring(tree: Path) -> None:
-            lacking = [member for member in inputs if not _store_file(tree / member.path, member, store, say)]
+        def bring(tree: Path, *, unpacked: bool) -> None:
+            lacking = [
+                member
+                for member in inputs
+                if not _is_stored(member, store, say)
+                and not (unpacked and _move_to_store(tree / member.path, member, store))
+            ]
             if lacking:
                 say(f"into the store, from the bundle again: {len(lacking)} inputs")
                 _store_inputs(bundle, lacking, store)
@@ -176,7 +181,7 @@ def unbundle(
         if not new:
             # The other program may have unpacked it: it checks less, and leaves the inputs there.
             look(out, certificate=(VERDICT, _sha256(out / VERDICT)) in named)
-            bring(out)
+            bring(out, unpacked=False)  # another user may have it, and have one of its files open for writing
         others = () if new else tuple(list_foreign_paths(bundle, str(out)))
         say_strangers(others, say)
         lock, image = read_image(out)
@@ -248,11 +253,8 @@ def _remove_inputs(tree: Path, inputs: Sequence[Member], store: Store) -> None:
             folder.rmdir()
 
 
-def _store_file(path: Path, member: Member, store: Store, say: Callable[[str], None]) -> bool:
-    """Add a file to the store, if possible hard-linked.
-
-    Return whether the store has it: False if it is neither there nor at `path`.
-    """
+def _is_stored(member: Member, store: Store, say: Callable[[str], None]) -> bool:
+    """Return whether the store has a file, whole."""
     sha256 = member.sha256
     is_damaged = store.has(sha256) and not store.has(sha256, member.size)
     try:
@@ -266,6 +268,11 @@ def _store_file(path: Path, member: Member, store: Store, say: Callable[[str], N
         pass  # it is not there
     if is_damaged:
         say(f"in the store an input was damaged: {sha256}; that of the bundle takes its place")
+    return False
+
+
+def _move_to_store(path: Path, member: Member, store: Store) -> bool:
+    """Add a file that this process unpacked to the store, hard-linked if possible; return whether it is there."""
     if not path.is_file():
         return False
     with store.scratch() as folder:
@@ -274,7 +281,7 @@ def _store_file(path: Path, member: Member, store: Store, say: Callable[[str], N
             os.link(path, part)
         except OSError:
             shutil.copyfile(path, part)
-        store.adopt(part, sha256)
+        store.adopt(part, member.sha256)
     return True
 
 

@@ -175,6 +175,23 @@ def test_the_other_program_was_here_before(results: Results, tmp_path: Path) -> 
     assert "of the inputs 4 are not there, as `reprobuild unbundle` moves them into its store" in said
 
 
+def test_the_store_gets_no_file_that_another_user_has_open(results: Results, tmp_path: Path) -> None:
+    """Whoever unpacked the bundle before can write to its files through an open descriptor."""
+    results.bundle(tmp_path / "b.tar")
+    assert alone(tmp_path / "b.tar", "-o", tmp_path / "o").returncode == 0
+    streams = []
+    for path in (tmp_path / "o" / "store" / "blobs").glob("*/*"):
+        path.chmod(0o644)
+        streams.append(path.open("r+b"))
+    take(tmp_path / "b.tar", tmp_path / "o", tmp_path / "s")
+    wanted = blobs(tmp_path / "s")
+    for stream in streams:
+        stream.write(b"other bytes")
+        stream.close()
+    assert blobs(tmp_path / "s") == wanted
+    assert len(streams) == len(wanted) == 4
+
+
 def blobs(store: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (store / "blobs").glob("*/*")}
 
