@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from reprobuild.infra.cache_directory import find_cache_directory
+
 _KEPT = "what was complete is kept, the next run goes on"
 _ROOM = f"make room there, or name other directories (--store, --output); {_KEPT}"
 _IN_THE_WAY = "a file stands where a directory is needed: name another place (--store, --output)"
@@ -58,8 +60,8 @@ def _find_place(err: OSError, arguments: Sequence[str], env: Mapping[str, str]) 
     output = _read_option(arguments, _OUTPUT)
     if any(_is_of(path, name) for name in ([output] if output else _DEFAULTS)):
         return "name another place with -o PATH"
-    cache = env.get("XDG_CACHE_HOME") or str(Path(env.get("HOME", "/var/tmp"), ".cache"))
-    if _is_of(path, cache):
+    cache = find_cache_directory(env)
+    if cache and _is_of(path, str(cache)):
         return "let XDG_CACHE_HOME name a directory of yours (`export XDG_CACHE_HOME=DIR`)" + (
             ", or name the store alone with --store DIR" if not _read_option(arguments, _STORE) else ""
         )

@@ -14,6 +14,7 @@ from typing import Any
 from reprobuild.doctor.model import Disk
 from reprobuild.engines import apptainer_cache, builtin_images, docker, docker_images, podman
 from reprobuild.errors import EngineError
+from reprobuild.infra.cache_directory import find_cache_directory
 
 
 def default_directories(env: Mapping[str, str], store: Path, results: Path) -> dict[str, Path]:
@@ -21,7 +22,7 @@ def default_directories(env: Mapping[str, str], store: Path, results: Path) -> d
 
     Docker and podman report theirs: see `engine_directories`.
     """
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/")) / ".cache")
+    cache = find_cache_directory(env) or Path("/")
     return {
         "store": store,
         "temporary": Path(env.get("TMPDIR") or (tempfile.gettempdir() if os.name == "nt" else "/tmp")),

@@ -22,6 +22,7 @@ from msgspec import Struct
 from reprobuild.errors import EngineError
 from reprobuild.image.model import ImageDigests
 from reprobuild.image.oci.read import Layout
+from reprobuild.infra.cache_directory import cache_directory
 from reprobuild.infra.untrusted.decode import decode_json
 from reprobuild.infra.untrusted.regular_files import read_plain
 from reprobuild.infra.untrusted.strings import Digest
@@ -146,7 +147,7 @@ def open_user_directory(env: Mapping[str, str], name: str, contents: str) -> Pat
     Raises:
         EngineError: others can write there, and so could change the image that is run.
     """
-    above = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache")
+    above = cache_directory(env)
     folder = (above / name).absolute()
     try:
         above.mkdir(parents=True, exist_ok=True)

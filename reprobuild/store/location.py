@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from reprobuild.errors import UsageError
+from reprobuild.infra.cache_directory import cache_directory
 from reprobuild_portable.host import host
 
 STORE = "REPROBUILD_STORE"  # the directory of the store of commands without `--store`
@@ -39,7 +40,7 @@ def find_store(store: Path | str | None, env: Mapping[str, str], *, missing: boo
                 "or one of a group by `reprobuild store share --group NAME`",
             )
         return Path(named)
-    cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/var/tmp")) / ".cache") / "reprobuild"
+    cache = cache_directory(env) / "reprobuild"
     _restrict_to_owner(cache)
     return cache.absolute()
 
