@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from reprobuild.errors import UsageError
+from reprobuild.errors import BuildError, UsageError
 from reprobuild.image.engine_name import local_name
 from reprobuild.image.model import Image
-from reprobuild.image.oci.read import layout_digest, read_layout
+from reprobuild.image.oci.read import check_layers, layout_digest, read_layout
 from reprobuild.infra.display import display_error
 from reprobuild.infra.shell_words import quote_path
 from reprobuild.infra.suggest import suggest_path
@@ -141,11 +141,10 @@ def read_config_digest(out: Path, image: Image) -> str:
 
 
 def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str], None]) -> None:
-    """Refuse an image that differs from its image.json.
+    """Refuse an image that differs from its image.json, or has a damaged layer.
 
-    The configuration and the tree are compared.
-
-    They are computed from the layers, unless this store has them: for example for an image that was built here.
+    The configuration and the tree are compared. They are computed from the layers, unless this store has them: for
+    example for an image that was built here. Then each layer is compared with its digest.
 
     Args:
         image: the record in image.json; its manifest was compared.
@@ -159,9 +158,14 @@ def refuse_misstated(image: Image, out: Path, store: Store, say: Callable[[str],
     """
     stated = [image.config, image.tree]
     known = store.recall(_tree_key(image))
-    if known is None and (out / image.layout).exists():
+    layout = read_layout(out / image.layout) if (out / image.layout).exists() else None
+    if layout and known is not None:  # an engine may have the image from before a layer was damaged
+        try:
+            check_layers(layout)
+        except BuildError as err:
+            raise BuildError(str(err), hint=_rebuild_hint(out)) from None
+    elif layout:
         say(f"reading the layers of {out / image.layout}: its tree is computed, as it was not built here")
-        layout = read_layout(out / image.layout)
         known = [layout.config_digest, layout_digest(layout)]
         if known == stated:
             remember_tree(image, store)

@@ -200,6 +200,21 @@ def test_layers_are_read_once(out: Path) -> None:
         check(out)
 
 
+def test_a_damaged_layer_is_said_also_of_an_image_that_was_checked_before(out: Path) -> None:
+    """The built-in engine has unpacked it, and would not read it again."""
+    check(out)
+    layout = read_layout(out / "image")
+    layer = layout.blob(layout.layers[0][1])
+    whole = layer.read_bytes()
+    layer.chmod(0o644)
+    layer.write_bytes(whole + b"x")
+    with pytest.raises(BuildError, match=f"blob {layer.name} of {out}/image is not what it states") as caught:
+        check(out)
+    assert caught.value.hint == f"make it of the lock: `reprobuild build {out}/reprobuild.lock -o {out}`"
+    layer.write_bytes(whole)
+    check(out)
+
+
 def test_a_damaged_layer_is_said(out: Path) -> None:
     largest = max((out / "image" / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
     largest.write_bytes(b"x" * largest.stat().st_size)

@@ -135,6 +135,17 @@ def open_blob(layout: Layout, digest: str) -> Iterator[tuple[IO[bytes], int]]:
         yield stream, size
 
 
+def check_layers(layout: Layout) -> None:
+    """Compare each packed layer of a layout with its digest.
+
+    Raises:
+        BuildError: a layer is missing or damaged.
+    """
+    for digest in dict.fromkeys(layer[1] for layer in layout.layers):
+        with open_blob(layout, digest):
+            pass
+
+
 @contextlib.contextmanager
 def open_layer(
     layout: Layout, index: int, *, packed: bool = False, allowance: Allowance | None = None
