@@ -6,7 +6,6 @@ import errno
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from reprobuild.errors import EngineError, SnapshotError, UsageError
 from reprobuild.infra import proc
 from reprobuild.infra.display import escape_text
+from reprobuild.infra.suggest import suggest_path
 
 # Of the program: 0 done, 2 usage, 3 the directory cannot be written.
 _CODES = (0, UsageError.exit_code, SnapshotError.exit_code)
@@ -104,7 +104,7 @@ def capture(
     """Take a snapshot of the environment of an interpreter, and return the code to exit with.
 
     Args:
-        python: the interpreter; the distributions that it sees are captured.
+        python: the interpreter, or the directory of its environment; the distributions that it sees are captured.
         out: the directory; None for the program's own choice.
         env: the environment to capture.
         sink: takes the program's output as `proc.stream` gives it.
@@ -116,11 +116,7 @@ def capture(
         SnapshotError: the interpreter cannot run the program.
         EngineError: there is no such interpreter.
     """
-    if Path(python).name != python and not Path(python).exists():
-        raise EngineError(
-            f"there is no {escape_text(python)}",
-            hint=f"name the Python of the environment, such as `--python {shlex.quote(sys.executable)}`",
-        )
+    python = _choose_program(python)
     with as_file(files("reprobuild_runtime").joinpath("capture.py")) as program:
         argv = [python, str(program), *(("-o", str(out)) if out else ()), *(("--json",) if as_json else ())]
         argv += [f"--accept={name}" for name in accept]
@@ -132,6 +128,30 @@ def capture(
             hint="it must be Python 3.8 or newer; name another with --python",
         )
     return code
+
+
+def _choose_program(python: str) -> str:
+    """Return the program of a user's word: a path, the directory of an environment, or a name on PATH.
+
+    Raises:
+        EngineError: there is no such path, or the directory has no Python.
+    """
+    path = Path(python)
+    if path.is_dir() and (inner := next(filter(Path.exists, map(path.joinpath, _PYTHONS)), None)):
+        return str(inner)
+    if path.name == python:
+        return python
+    if path.is_dir():
+        raise EngineError(
+            f"{escape_text(python)} is a directory without a Python",
+            hint="name the Python of the environment, or its directory: `--python ENV`",
+        )
+    if not path.exists():
+        raise EngineError(
+            f"there is no {escape_text(python)}",
+            hint=suggest_path(path) or "name the Python of the environment, or its directory: `--python ENV`",
+        )
+    return python
 
 
 def closing_notes(

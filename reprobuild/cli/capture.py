@@ -19,7 +19,9 @@ from reprobuild.cli import common
     help="Directory to write. [default: snapshot, or snapshot-JOB in a job]",
 )
 @click.option(
-    "--python", metavar="PATH", help="Interpreter of the environment. [default: that of the active one]"
+    "--python",
+    metavar="PATH",
+    help="Interpreter of the environment, or the environment's directory. [default: that of the active one]",
 )
 @click.option("--print-recipe", is_flag=True, help="Print a capture recipe in Bash, which needs no Python.")
 @click.option(

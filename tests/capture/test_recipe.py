@@ -264,13 +264,25 @@ def test_relative_folders_of_conda_are_not_read(name: str) -> None:
 
 def test_an_interpreter_that_is_not_there(tmp_path: Path) -> None:
     words = ("capture", "-o", tmp_path / "out", "--python")
-    done = reprobuild(*words, "/nonexistent", cwd=tmp_path)
-    hint = f"name the Python of the environment, such as `--python {sys.executable}`"
-    assert (done.returncode, done.stderr) == (
-        6,
-        f"error: there is no /nonexistent\n\nhint: {hint}\n",
-    )
-    assert reprobuild(*words, sys.executable, cwd=tmp_path).returncode == 0
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
+    hint = "name the Python of the environment, or its directory: `--python ENV`"
+    for word, message, advice in [
+        ("/nonexistent", "there is no /nonexistent", hint),
+        ("env/bin/pythn", "there is no env/bin/pythn", "did you mean `env/bin/python`?"),
+        ("env/bin", "env/bin is a directory without a Python", hint),
+    ]:
+        done = reprobuild(*words, word, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (6, f"error: {message}\n\nhint: {advice}\n")
+    assert reprobuild(*words, "env/bin/python", cwd=tmp_path).returncode == 0
+
+
+def test_the_directory_of_an_environment_is_its_interpreter(tmp_path: Path) -> None:
+    """`env` is a program, too: it ran instead of the environment of this name."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    done = reprobuild("capture", "-o", "out", "--python", "env", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path / "env") in (tmp_path / "out" / "capture.json").read_text()
 
 
 def test_the_task_prolog_of_the_page(tmp_path: Path) -> None:
