@@ -34,8 +34,9 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
     names = {str(canonicalize_name(line.name)) for line in snapshot.requirements}
     gaps = sorted(find_missing_names(lock) - names)
     file = snapshot.requirements[0].place.file
-    if gaps and snapshot.imported and snapshot.imported.may_lack_requirements:
-        reason = _describe_gaps(gaps, snapshot.imported.started, solved=_is_solved(lock))
+    if gaps and _may_lack_requirements(snapshot):
+        started = snapshot.imported.started if snapshot.imported else ""
+        reason = _describe_gaps(gaps, started, solved=_is_solved(lock))
     elif len(gaps) < LEAST or len(gaps) * SHARE < len(names):
         return ()
     else:
@@ -45,6 +46,17 @@ def rule_list(snapshot: Snapshot, lock: Lock) -> tuple[Resolution, ...]:
             f"`pip freeze > {shlex.quote(file)}`; if it is gone, `--as-of DATE` chooses the versions of that day"
         )
     return (Resolution(file=file, line=0, subject=file, outcome="unresolved", reason=reason, kind=NO_FREEZE),)
+
+
+def _may_lack_requirements(snapshot: Snapshot) -> bool:
+    """Return whether a person may have written the list: so may one in a directory without other captured files."""
+    if snapshot.imported:
+        return snapshot.imported.may_lack_requirements
+    others = (
+        snapshot.packages, snapshot.variables, snapshot.modules, snapshot.patches, snapshot.conda, snapshot.rpms,
+        snapshot.reports,
+    )  # fmt: skip
+    return not any(others)
 
 
 def _is_solved(lock: Lock) -> bool:

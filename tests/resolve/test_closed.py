@@ -18,7 +18,7 @@ from reprobuild.resolve.acceptance import accept_deviations
 from reprobuild.resolve.completeness import rule_list
 from reprobuild.snapshot.capture_model import CaptureFacts
 from reprobuild.snapshot.import_facts import PARTIAL_FORMATS, ImportFacts
-from reprobuild.snapshot.model import Snapshot
+from reprobuild.snapshot.model import Snapshot, SourceLocation, Variable
 from reprobuild.snapshot.parsers import pip_freeze
 from tests.verify.samples import make_lock
 
@@ -36,7 +36,8 @@ def made(*wheels: Wheel) -> tuple[Snapshot, Lock]:
     text = "".join(f"{one.name}==1.0\n" for one in wheels)
     lines, _ = pip_freeze.parse(text.encode())
     lock = msgspec.structs.replace(make_lock(), wheels=wheels, sources=(), sdists=(), rulings=())
-    return Snapshot(digest="0" * 64, requirements=lines), lock
+    variable = Variable(name="LANG", value="C", place=SourceLocation(file="env.txt", line=1))
+    return Snapshot(digest="0" * 64, requirements=lines, variables=(variable,)), lock
 
 
 def test_a_list_of_wishes_is_refused_and_may_be_accepted() -> None:
@@ -98,6 +99,15 @@ def test_an_imported_list_lacks_nothing(started: str, day: str) -> None:
         accept_deviations([ruling], [])
     assert caught.value.hint.splitlines() == [add, "to go on without exactly these: --accept no-freeze"]
     assert accept_deviations([ruling], ["no-freeze"])[0].accepted
+
+
+def test_a_list_alone_in_a_directory_lacks_nothing() -> None:
+    """As a file, the same list is an import."""
+    snapshot, lock = made(wheel("scikit-learn", "scipy"))
+    assert rule_list(snapshot, lock) == ()
+    (ruling,) = rule_list(msgspec.structs.replace(snapshot, variables=()), lock)
+    add = "to add them, with the versions of the day of the run: --as-of DATE"
+    assert ruling.reason == f"the list is not complete: scipy is required and missing; {add}"
 
 
 @pytest.mark.parametrize("name", ["uv.lock", "W&B run"])
