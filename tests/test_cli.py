@@ -499,7 +499,9 @@ def test_verify(
     assert "<!doctype html>" in (results / "report.html").read_text()
     engine.answers = {kind: list(found) for kind, found in answers.items()}
     assert said("verify", results) == code
-    assert said.out.splitlines()[-1].startswith("determinism: cpu ")
+    last = said.out.splitlines()[-2 if code else -1 :]
+    assert last[0].startswith("determinism: cpu ")
+    assert all(line.startswith(f"exit code {code}: ") for line in last[1:])
     assert "the determinism test on the CPU, in two fresh containers" in said.err
 
 
@@ -656,7 +658,9 @@ def test_verify_of_weights_that_are_nan(
     )
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {{out}}"
     assert said("verify", results, "--workload", line, "--output-file", "{out}/weights.npy") == 9
-    assert said.out.splitlines()[-1].startswith("determinism: cpu inconclusive")
+    *_, answers, reason = said.out.splitlines()
+    assert answers.startswith("determinism: cpu inconclusive")
+    assert reason.startswith("exit code 9: a determinism test has no answer (cpu inconclusive")
     why = "4 of 4 numbers are NaN, which is equal whatever was computed"
     assert any(why in text for text in said.out.splitlines())
 

@@ -98,6 +98,7 @@ def _result_lines(
         f"round trip: {verdict.round_trip}",
         f"determinism: cpu {answers.cpu}{describe_scope(verdict)}, gpu {answers.gpu}, "
         f"collectives {answers.collectives}",
+        *([f"exit code {verdict.exit_code}: {safe_text(verdict.exit_reason)}"] if verdict.exit_code else []),
     ]
 
 

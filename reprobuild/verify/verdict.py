@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
 from reprobuild.errors import DriftError, InconclusiveError, RoundTripError
@@ -213,6 +214,9 @@ class Deviation(Struct, frozen=True, kw_only=True):
     now: Text | None
 
 
+_OPEN = ("inconclusive", "not-covered")  # answers of a test that ran, and does not decide
+
+
 class Against(Struct, frozen=True, kw_only=True):
     """The comparison with an earlier verdict of the same image.
 
@@ -275,16 +279,30 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The exit code of this verdict; the most severe one wins."""
-        answers = (self.determinism.cpu, self.determinism.gpu, self.determinism.collectives)
-        differs = self.against is not None and self.against.verdict == "differ"
-        if "drift" in answers or differs:
-            return DriftError.exit_code
+        return self._judge()[0]
+
+    @property
+    def exit_reason(self) -> str:
+        """The reason of the exit code, in words; empty for 0."""
+        return self._judge()[1]
+
+    def _judge(self) -> tuple[int, str]:
+        """Return the exit code and its reason."""
+        answers = msgspec.structs.asdict(self.determinism)
+        if drifting := [name for name, answer in answers.items() if answer == "drift"]:
+            return DriftError.exit_code, f"two runs gave different bytes ({', '.join(drifting)})"
+        if self.against is not None and self.against.verdict == "differ":
+            return DriftError.exit_code, f"other results than the verdict of {self.against.made}"
         if self.round_trip == "residue":
-            return RoundTripError.exit_code
-        open_answers = {"inconclusive", "not-covered"} & set(answers)
+            return RoundTripError.exit_code, "the image has differences that no line of the lock explains"
+        if no_answer := [f"{name} {answer}" for name, answer in answers.items() if answer in _OPEN]:
+            return InconclusiveError.exit_code, f"a determinism test has no answer ({', '.join(no_answer)})"
         # The workload answers if the determinism tests were left out.
-        unknown = self.parts != ("round-trip",) and self.determinism.cpu == "not-run"
-        unread = "round-trip" in self.parts and self.round_trip == "not-run"
-        if open_answers or unknown or unread or (self.against and self.against.is_open):
-            return InconclusiveError.exit_code
-        return 0
+        if self.parts != ("round-trip",) and self.determinism.cpu == "not-run":
+            return InconclusiveError.exit_code, "no determinism test ran"
+        if "round-trip" in self.parts and self.round_trip == "not-run":
+            return InconclusiveError.exit_code, "the round trip was not compared"
+        if self.against and self.against.is_open:
+            earlier = f"the verdict of {self.against.made}"
+            return InconclusiveError.exit_code, f"the comparison with {earlier} has no answer"
+        return 0, ""
