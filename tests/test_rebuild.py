@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import io
@@ -18,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.errors import UsageError
 from reprobuild.image.formats.single_file import KINDS
 from reprobuild.image.formats.squashfs_read import compressor_of
 from reprobuild.image.layers.blobs import LEVEL, write_layer
@@ -25,6 +27,7 @@ from reprobuild.image.layers.content import arrange_items, text_item
 from reprobuild.image.layers.layers import layer_items
 from reprobuild.image.layers.plan import WheelPart, plan
 from reprobuild.image.oci.read import read_layout
+from reprobuild.infra import writers
 from reprobuild.infra.tar.entries import TarEntry
 from reprobuild.infra.tar.reading import read_tar
 from reprobuild.infra.tar.writing import TarWriter
@@ -33,6 +36,7 @@ from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import unseal
 from reprobuild.lock.system import EPOCH
 from reprobuild.output.directory import read_image
+from reprobuild.pipeline.rebuild import resume
 from reprobuild.pipeline.rebuild.causes import explain_differences
 from reprobuild.store import salvage
 from reprobuild.store.salvage import take_context, take_runtime
@@ -278,6 +282,79 @@ def test_a_rebuild_that_was_cut_off_goes_on(out: Path, made: Made, tmp_path: Pat
     assert (
         subprocess.run(command, capture_output=True).returncode == 2
     )  # a finished one is no fresh directory
+
+
+@pytest.mark.parametrize("exchanged", ["marker", "directory"])
+def test_the_marker_is_not_written_through_a_link_of_another_user(
+    exchanged: str, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user of the directory above exchanges the file between its opening and its writing."""
+    new, private = tmp_path / "new", tmp_path / "private"
+    private.mkdir()
+    victim = private / "unfinished-rebuild"
+    victim.write_text("of the user")
+
+    def exchange(*arguments: Any) -> bool:
+        if exchanged == "marker":
+            (new / victim.name).rename(tmp_path / "aside")
+            (new / victim.name).symlink_to(victim)
+        else:
+            new.rename(tmp_path / "aside")
+            new.symlink_to(private)
+        return True
+
+    monkeypatch.setattr(resume, "locked", exchange)
+    with resume.prepare_directory(new, read_lock(out / "reprobuild.lock"), links=False):
+        assert victim.read_text() == "of the user"
+    assert victim.read_text() == "of the user"
+
+
+def test_a_directory_that_others_may_write_to_is_refused(out: Path, made: Made, tmp_path: Path) -> None:
+    open_one = tmp_path / "open to others"
+    open_one.mkdir()
+    open_one.chmod(0o777)
+    command = ("rebuild", out, "-o", open_one, "--store", made.store.root, "--offline")
+    done = reprobuild(*command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"error: {open_one} can be written to by all users, who could exchange its files" in done.stderr
+    hint = f"hint: name another directory with -o, or close that one: `chmod go-w '{open_one}'`"
+    assert hint in done.stderr
+    assert not list(open_one.iterdir())
+    subprocess.run(["sh", "-c", hint.split("`")[1]], check=True)
+    assert reprobuild(*command).returncode == 0
+
+
+def test_a_directory_of_another_user_is_refused(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    number = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: number + 2)
+    os.chown(tmp_path / "theirs", number or 4242, -1)
+    lock = read_lock(out / "reprobuild.lock")
+    with pytest.raises(UsageError) as refused, resume.prepare_directory(tmp_path / "theirs", lock):
+        pass
+    assert str(refused.value) == (
+        f"{tmp_path / 'theirs'} belongs to the user number {number or 4242}, who could exchange its files"
+    )
+    assert refused.value.hint == "name another directory with -o, or remove that one if nobody needs it"
+
+
+def test_a_rebuild_of_a_group_goes_on(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the umask 002, a new directory would be one that the group may write to."""
+    monkeypatch.setattr(writers, "_is_private", lambda facts: False)
+    before = os.umask(0o002)
+    try:
+        lock = read_lock(out / "reprobuild.lock")
+        with contextlib.suppress(KeyboardInterrupt), resume.prepare_directory(tmp_path / "new", lock):
+            (tmp_path / "new" / "reprobuild.lock").touch()
+            raise KeyboardInterrupt
+        assert (tmp_path / "new" / "unfinished-rebuild").exists()
+        with resume.prepare_directory(tmp_path / "new", lock):
+            pass
+    finally:
+        os.umask(before)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["reprobuild.lock"]
 
 
 def test_a_rebuild_that_made_nothing_leaves_nothing(out: Path, made: Made, tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 from reprobuild_portable.host import host
 
 
-def find_writers(path: Path) -> str:
+def find_writers(path: Path | int) -> str:
     """Return the users apart from its owner who may write to a directory, or "".
+
+    The directory has a path or is open.
 
     Raises:
         OSError: the directory cannot be read.

@@ -17,18 +17,19 @@ _PIECE = 1 << 20
 _READ = host.O_RDONLY | host.O_NONBLOCK | host.O_CLOEXEC
 
 
-def open_plain(path: Path, *, links: bool) -> tuple[IO[bytes], int]:
+def open_plain(path: Path | str, *, links: bool, place: int | None = None) -> tuple[IO[bytes], int]:
     """Return an open regular file, and its size.
 
     Args:
         path: its path.
         links: whether it may be reached by a link.
+        place: an open directory that the path begins in; None for the current one.
 
     Raises:
         OSError: it cannot be read, or is not a regular file.
     """
     try:
-        number = host.open(path, _READ if links else _READ | host.O_NOFOLLOW)
+        number = host.open(path, _READ if links else _READ | host.O_NOFOLLOW, dir_fd=place)
     except ValueError:
         raise _invalid_path_error() from None
     return _open_regular(number)
