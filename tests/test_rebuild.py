@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprobuild.builders.native import build_image
 from reprobuild.errors import UsageError
 from reprobuild.image.formats.single_file import KINDS
 from reprobuild.image.formats.squashfs_read import compressor_of
@@ -26,6 +27,7 @@ from reprobuild.image.layers.blobs import LEVEL, write_layer
 from reprobuild.image.layers.content import arrange_items, text_item
 from reprobuild.image.layers.layers import layer_items
 from reprobuild.image.layers.plan import WheelPart, plan
+from reprobuild.image.model import Image
 from reprobuild.image.oci.read import read_layout
 from reprobuild.infra import writers
 from reprobuild.infra.tar.entries import TarEntry
@@ -35,9 +37,10 @@ from reprobuild.lock.diff import Change
 from reprobuild.lock.file import read_lock, write_lock
 from reprobuild.lock.model import unseal
 from reprobuild.lock.system import EPOCH
-from reprobuild.output.directory import read_image
+from reprobuild.output.directory import read_image, remember_built
 from reprobuild.pipeline.rebuild import resume
 from reprobuild.pipeline.rebuild.causes import explain_differences
+from reprobuild.recipe.payload import payload_files
 from reprobuild.store import salvage
 from reprobuild.store.salvage import take_context, take_runtime
 from reprobuild.store.store import Store
@@ -465,6 +468,78 @@ def test_what_compressed_a_file_that_is_none(tmp_path: Path) -> None:
     assert compressor_of(tmp_path / "image.sif") is None
     (tmp_path / "image.sif").write_bytes(b"nothing")
     assert compressor_of(tmp_path / "image.sif") is None
+
+
+@pytest.fixture
+def apptainer(tmp_path: Path) -> tuple[dict[str, str], Path]:
+    """A program that has the name of a builder and fails: its environment, and a file that shows its start."""
+    program, started = tmp_path / "programs" / "apptainer", tmp_path / "started"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\n[ "$1" = version ] && echo 1.4.5 && exit\ntouch {started}\nexit 1\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}, started
+
+
+def state_builder(out: Path, name: str) -> Image:
+    """Let an image.json state a builder."""
+    image = msgspec.structs.replace(read_image(out)[1], builder=name)
+    (out / "image.json").write_bytes(msgspec.json.encode(image))
+    return image
+
+
+def test_the_builder_that_a_foreign_directory_states_is_not_started(
+    out: Path, made: Made, tmp_path: Path, apptainer: tuple[dict[str, str], Path]
+) -> None:
+    """It would run the Python of the lock outside the sandbox."""
+    env, started = apptainer
+    state_builder(out, "apptainer")
+    for store in (made.store.root, tmp_path / "empty"):  # the first one built it, by the native builder
+        new = tmp_path / f"new-{store.name}"
+        done = reprobuild("rebuild", out, "-o", new, "--store", store, "--offline", env=env)
+        assert done.returncode == 0, done.stderr
+        assert not started.exists()
+        assert read_image(new)[1].builder == "native"
+        assert (
+            f"{out} states the builder 'apptainer' and was not built here: the native builder makes the image; "
+            "`--builder apptainer` uses that builder, which runs code of the lock outside the sandbox\n"
+        ) in done.stderr
+    command = ("rebuild", out, "-o", tmp_path / "chosen", "--store", tmp_path / "empty", "--offline")
+    assert reprobuild(*command, "--builder", "apptainer", env=env).returncode != 0
+    assert started.exists()
+    state_builder(out, "other")
+    done = reprobuild("rebuild", out, "--store", made.store.root, "--offline", env=env)
+    assert done.returncode == 0, done.stderr
+    assert "'other' and was not built here: the native builder makes the image\n" in done.stderr
+
+
+def test_the_builder_of_an_own_image_is_used_again(
+    out: Path, made: Made, apptainer: tuple[dict[str, str], Path]
+) -> None:
+    env, started = apptainer
+    remember_built(state_builder(out, "apptainer"), out, made.store)
+    done = reprobuild("rebuild", out, "--store", made.store.root, "--offline", env=env)
+    assert done.returncode == 7, done.stderr
+    assert "was not built here" not in done.stderr
+    assert started.exists()
+
+
+def test_an_image_of_another_builder_has_the_same_tree(made: Made, tmp_path: Path) -> None:
+    lock, out = sealed(made, "alpha"), tmp_path / "out"
+    name = built(lock, tmp_path / "given.lock", made.store, out).reference
+    image = build_image(
+        lock, made.store, out, files=payload_files(lock, made.store), reference=name, level=LEVEL + 1
+    )
+    record = msgspec.structs.replace(image, lock=lock.digest, builder="docker")
+    (out / "image.json").write_bytes(msgspec.json.encode(record))
+    done = reprobuild("rebuild", out, "-o", tmp_path / "new", "--store", made.store.root, "--offline")
+    assert done.returncode == 1, done.stderr
+    assert (
+        "the first image states the builder 'docker', and 'native' made this one: builders divide a tree into other "
+        "layers, so only the trees can be equal, which `--level tree` compares\n"
+    ) in done.stdout
+    assert f"rebuilt in {tmp_path / 'new'}: the tree that {out} holds, packed otherwise\n" in done.stdout
+    found = rebuilt(out, made.store.root, "-o", tmp_path / "tree", "--level", "tree")
+    assert (found["same"], found["builders"]) == (True, ["docker", "native"])
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from reprobuild.pipeline.rebuild.text import render_rebuilt
 )  # fmt: skip
 @click.option(
     "--builder", type=click.Choice(["native", "docker", "podman", "apptainer"]),
-    help="Builder of the image. [default: that of the first image]",
+    help="Builder of the image. [default: that of the first image if it was built here, else native]",
 )  # fmt: skip
 @common.store_option
 @common.offline_option

@@ -132,9 +132,8 @@ def pull(
         image = _write_image(lock, remote_image, out, store)
         if former is None or not is_pulled_here(former, out, store):
             set_aside(out, context.say)
-        builder, referrers = write_valid_attachments(repository, offers, lock, image, out)
+        referrers = write_valid_attachments(repository, offers, lock, image, out)
         choices = fetch_choices(repository, offers.choices, image.manifest, out, store, net)
-        image = msgspec.structs.replace(image, builder=builder)
         remember_tree(image, store)
         remember_pulled(image, out, store)
         record_lock(lock, out / LOCK, store, "pull")

@@ -195,46 +195,47 @@ def find_lock(repository: OciRepository, offers: ReferrerList, digest: str, name
 
 def write_valid_attachments(
     repository: OciRepository, offers: ReferrerList, lock: Lock, image: Image, out: Path
-) -> tuple[str, tuple[FoundReferrer, ...]]:
+) -> tuple[FoundReferrer, ...]:
     """Write an image's valid attachments into an output directory.
 
     No verdict file becomes `verdict.json`, which is that of this machine: its uploader may have written
     anything.
 
     Returns:
-        The builder of the image, which its provenance names, and every attachment of this image.
+        Every attachment of this image.
     """
     referrers: list[FoundReferrer] = []
-    builder = NATIVE
-    builders = _builders_by_digest(lock, image)
+    valid = _list_valid_digests(lock, image)
     for kind in ("lock", "sbom", "provenance"):
         for candidate in _read_attachments(repository, kind, offers, image.manifest):
-            of_builder = builders[kind].get(candidate.paper.digest)
-            builder = of_builder if of_builder and kind == "provenance" else builder
-            if of_builder and kind != "lock":
+            is_valid = candidate.paper.digest in valid[kind]
+            if is_valid and kind != "lock":
                 write_file(out / FILES[kind], candidate.paper.content)
-            why = "" if of_builder else "it does not follow from the lock: of another reprobuild, or made up"
-            referrers.append(_found_referrer(candidate, FILES[kind] if of_builder else "", why))
+            why = "" if is_valid else "it does not follow from the lock: of another reprobuild, or made up"
+            referrers.append(_found_referrer(candidate, FILES[kind] if is_valid else "", why))
     certificates: list[tuple[str, str, FoundReferrer]] = []  # each is written before the next one is read
     for candidate in _read_attachments(repository, "certificate", offers, image.manifest):
         if verdict := parse_image_verdict(candidate.paper.content, lock, image):
             referrer = _found_referrer(candidate, _write_verdict(candidate.paper.content, out), "")
             certificates.append((verdict.made, candidate.paper.digest, referrer))
     certificates.sort(key=lambda certificate: certificate[:2], reverse=True)
-    return builder, (*referrers, *(referrer for *_, referrer in certificates))
+    return (*referrers, *(referrer for *_, referrer in certificates))
 
 
-def _builders_by_digest(lock: Lock, image: Image) -> dict[Kind, dict[str, str]]:
-    """Return each valid attachment's digest and builder, by kind.
+def _list_valid_digests(lock: Lock, image: Image) -> dict[Kind, set[str]]:
+    """Return the digests of the attachments that follow from a lock, by kind.
 
-    These are the attachments that follow from a lock. They are computed once: a repository can hold many.
+    A provenance may name any builder. They are computed once: a repository can hold many.
     """
-    provenances: dict[str, str] = {}
-    for name in (NATIVE, *BUILDERS):
-        content = provenance_of(lock, msgspec.structs.replace(image, builder=name))
-        provenances.setdefault(digest_of(content), name)
-    bill = digest_of(cyclonedx(lock))
-    return {"lock": {f"sha256:{lock.digest}": NATIVE}, "sbom": {bill: NATIVE}, "provenance": provenances}
+    provenances = {
+        digest_of(provenance_of(lock, msgspec.structs.replace(image, builder=name)))
+        for name in (NATIVE, *BUILDERS)
+    }
+    return {
+        "lock": {f"sha256:{lock.digest}"},
+        "sbom": {digest_of(cyclonedx(lock))},
+        "provenance": provenances,
+    }
 
 
 def _write_verdict(content: bytes, out: Path) -> str:

@@ -230,7 +230,7 @@ def _document_key(kind: str, image: Image, document: bytes) -> str:
 
 
 def is_built_here(image: Image, out: Path, store: Store) -> bool:
-    """Return whether an image was built here under its stated name.
+    """Return whether an image was built here under its stated name and by its stated builder.
 
     The record is signed and of a build that succeeded. An untrusted store or directory cannot supply it.
     """
@@ -243,9 +243,9 @@ def is_pulled_here(image: Image, out: Path, store: Store) -> bool:
 
 
 def _directory_key(image: Image, out: Path, relation: str = "made in") -> str:
-    facts = (image.lock, image.manifest, image.tree, image.reference)
+    facts = (image.lock, image.manifest, image.tree, image.reference, image.builder)
     content = (
-        "\0".join((f"image {relation} a directory, 1", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
+        "\0".join((f"image {relation} a directory, 2", *facts)).encode() + b"\0" + os.fsencode(out.absolute())
     )
     return hashlib.sha256(content).hexdigest()
 

@@ -12,6 +12,7 @@ import pytest
 
 from reprobuild.distribute import referrers
 from reprobuild.distribute.attachments import EMPTY, EMPTY_TYPE, TYPES, Kind
+from reprobuild.distribute.provenance import provenance
 from reprobuild.distribute.referrers import MOST_FAILED, MOST_OF_A_KIND
 from reprobuild.distribute.sbom import cyclonedx
 from reprobuild.ecosystems.oci_registry.reference import parse_reference
@@ -247,6 +248,16 @@ def test_papers_of_others_are_not_taken(held: Held, tmp_path: Path) -> None:
     assert got["strangers"] == 1
     assert [b"2027" in path.read_bytes() for path in (tmp_path / "back").glob("verdict*.json")] == [False]
     assert msgspec.json.decode((tmp_path / "back" / "sbom.cdx.json").read_bytes())["specVersion"] == "1.6"
+
+
+def test_a_provenance_does_not_choose_the_builder(held: Held, tmp_path: Path) -> None:
+    """Everyone with write access to the repository can attach one that names another builder."""
+    lock, image = make_results(tmp_path / "out")
+    sent(tmp_path / "out", held)
+    other = provenance(lock, msgspec.structs.replace(image, builder="apptainer"))
+    attach(held, image.manifest, TYPES["provenance"], other)
+    brought(held, tmp_path / "back")
+    assert json.loads((tmp_path / "back" / "image.json").read_bytes())["builder"] == "native"
 
 
 @pytest.mark.parametrize("api", [True, False], ids=["api", "tag"])

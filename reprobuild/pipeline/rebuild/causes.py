@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reprobuild.image.formats.single_file import KINDS
+from reprobuild.image.model import NATIVE
 from reprobuild.lock.diff import Change
 
 RECIPE = ("Dockerfile", "Apptainer.def", "pylock.toml")
@@ -15,7 +16,11 @@ _RUNTIME = "runtime package"
 
 
 def explain_differences(
-    differing: Sequence[str], inputs: Sequence[Change], recipe: Sequence[str], unread: str
+    differing: Sequence[str],
+    inputs: Sequence[Change],
+    recipe: Sequence[str],
+    unread: str,
+    builders: tuple[str, str] = (NATIVE, NATIVE),
 ) -> tuple[str, ...]:
     """Return reasons for the digests that differ, if known.
 
@@ -24,8 +29,22 @@ def explain_differences(
         inputs: the differences of the two locks.
         recipe: files of the recipe that differ.
         unread: why the two images could not be compared file by file; empty if they were compared.
+        builders: the stated builder of the first image, and that of the new one.
     """
-    return tuple(_list_reasons(set(differing), inputs, recipe, unread))
+    return (
+        *_list_reasons(set(differing), inputs, recipe, unread),
+        *_explain_builders(set(differing), *builders),
+    )
+
+
+def _explain_builders(differing: set[str], then: str, now: str) -> Iterator[str]:
+    """Yield the reason for other layers, if two builders made them."""
+    if then == now or not differing & {"config", "manifest"}:
+        return
+    yield (
+        f"the first image states the builder {then!r}, and {now!r} made this one: builders divide a tree into other "
+        "layers, so only the trees can be equal, which `--level tree` compares"
+    )
 
 
 def _list_reasons(
@@ -50,8 +69,8 @@ def _list_reasons(
         yield "both images state the same tree, packed otherwise; whether it is the same was not read"
     elif "tree" not in differing and "manifest" in differing:
         yield (
-            "the same tree, packed otherwise: another version of reprobuild, of the builder, or of zstd. What a "
-            "program in the container sees is the same"
+            "the same tree, packed otherwise: another builder, or another version of it, of reprobuild or of zstd. "
+            "What a program in the container sees is the same"
         )
     singles = sorted(differing & set(KINDS))
     if singles and "tree" not in differing and unread:

@@ -5,6 +5,7 @@ The image of an output directory is made again from its lock and compared with t
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from reprobuild.builders.registry import BUILDERS
 from reprobuild.compare.images.explain import ImageDiff, compare_images
 from reprobuild.compare.images.tree import LEVELS
 from reprobuild.context import RunContext
@@ -20,11 +22,11 @@ from reprobuild.image.engine_name import own_name, received_name
 from reprobuild.image.formats.single_file import KINDS, Kind, single_file_name
 from reprobuild.image.formats.squashfs_read import compressor_of
 from reprobuild.image.formats.squashfs_write import Compressor, find_program
-from reprobuild.image.model import Image
+from reprobuild.image.model import NATIVE, Image
 from reprobuild.infra.untrusted.regular_files import has_content, read_plain
 from reprobuild.lock.diff import Change, compare_locks
 from reprobuild.lock.model import Lock, SealedLock
-from reprobuild.output.directory import LOCK, engine_name, read_image
+from reprobuild.output.directory import LOCK, engine_name, is_built_here, read_image
 from reprobuild.pipeline.build import BuildOptions
 from reprobuild.pipeline.from_lock import build_from_lock
 from reprobuild.pipeline.rebuild.causes import RECIPE, explain_differences
@@ -64,6 +66,7 @@ class Row(Struct, frozen=True, kw_only=True):
 class RebuildResult(Struct, frozen=True, kw_only=True):
     """The result of a rebuild.
 
+    `builders` are the stated builder of the first image and that of the new one.
     `rows` are the digests of `tree`, `config`, `manifest` and the single files; `lock` is that of the sealed lock.
     `inputs` are the differences of the two locks, `recipe` the recipe files that differ, `reasons` a summary in words,
     and `explanation` the differences file by file, if both images could be read. `not_made` has the reason for each
@@ -72,6 +75,7 @@ class RebuildResult(Struct, frozen=True, kw_only=True):
 
     out: str
     rebuilt: str
+    builders: tuple[str, str]
     lock: Row
     rows: tuple[Row, ...]
     inputs: tuple[Change, ...] = ()
@@ -115,7 +119,8 @@ def rebuild(out: Path, target: Path | None, context: RunContext, builder: str | 
         out: the output directory; it is not changed.
         target: the new directory; None for one beside it. An interrupted rebuild in it is resumed.
         context: its net decides whether anything may be fetched.
-        builder: the program that makes the image; None for the one that made the first image.
+        builder: the program that makes the image; None for the one that made the first image, if it was built here,
+            else the native builder.
 
     Raises:
         UsageError: the directory holds no image, or the new directory has other contents.
@@ -125,6 +130,7 @@ def rebuild(out: Path, target: Path | None, context: RunContext, builder: str | 
     lock, image = read_image(out)
     path = out.absolute()
     new = target or path.with_name(path.name + SUFFIX)
+    builder = builder or _choose_builder(out, image, context)
     with prepare_directory(new, lock, links=target is not None):
         context.say(f"reading the image in {out}")
         integrity = read_integrity(out, image)
@@ -133,8 +139,25 @@ def rebuild(out: Path, target: Path | None, context: RunContext, builder: str | 
     return _add_reasons(msgspec.structs.replace(result, not_made=not_made), context)
 
 
+def _choose_builder(out: Path, image: Image, context: RunContext) -> str:
+    """Return the builder of an image that was built here, else the native one.
+
+    Other builders run code of the lock outside the sandbox, and only the user may choose that.
+    """
+    if image.builder == NATIVE or is_built_here(image, out, context.store):
+        return image.builder
+    option = (
+        f"; `--builder {shlex.quote(image.builder)}` uses that builder, which runs code of the lock outside the sandbox"
+        if image.builder in BUILDERS else ""
+    )  # fmt: skip
+    context.say(
+        f"{out} states the builder {image.builder!r} and was not built here: the native builder makes the image{option}"
+    )
+    return NATIVE
+
+
 def _rebuild_image(
-    out: Path, new: Path, before: tuple[Lock, Image], context: RunContext, builder: str | None
+    out: Path, new: Path, before: tuple[Lock, Image], context: RunContext, builder: str
 ) -> tuple[SealedLock, Image, tuple[str, ...]]:
     """Rebuild the image and its single files.
 
@@ -147,7 +170,7 @@ def _rebuild_image(
     context.say("each layer is laid out and packed again: this takes as long as a first build")
     kinds, not_made = _choose_singles(image, context.env)
     making = BuildOptions(
-        tag=_chosen_name(image, lock, out, context), builder=builder or image.builder, singles=kinds,
+        tag=_chosen_name(image, lock, out, context), builder=builder, singles=kinds,
         compressor=_compressor(out, kinds), afresh=True,
     )  # fmt: skip
     with gc_root(lock, new / LOCK, context.store, "rebuild"):
@@ -209,7 +232,8 @@ def _compare(
         for name in names
     )  # fmt: skip
     return RebuildResult(
-        out=str(folders[0]), rebuilt=str(folders[1]), rows=rows, absent=integrity.absent,
+        out=str(folders[0]), rebuilt=str(folders[1]), builders=(then.builder, now.builder), rows=rows,
+        absent=integrity.absent,
         lock=Row(name="lock", then=f"sha256:{locks[0].digest}", now=f"sha256:{locks[1].digest}"),
         inputs=tuple(compare_locks(*locks)), recipe=_differing_recipe_files(*folders),
     )  # fmt: skip
@@ -236,7 +260,7 @@ def _add_reasons(result: RebuildResult, context: RunContext) -> RebuildResult:
     damage = tuple(row.damage for row in result.rows if row.damage)
     return msgspec.structs.replace(
         result, explanation=explanation,
-        reasons=(*damage, *explain_differences(differing, result.inputs, result.recipe, why)),
+        reasons=(*damage, *explain_differences(differing, result.inputs, result.recipe, why, result.builders)),
     )  # fmt: skip
 
 

@@ -47,6 +47,8 @@ def _verdict(result: RebuildResult, level: Level) -> str:
     counted = result.counted(level)
     if any(row.damage for row in counted):
         return f"rebuilt in {result.rebuilt}: {result.out} does not hold the image that it states"
+    if not result.is_same(level) and result.is_same("tree") and "tree" not in result.absent:
+        return f"rebuilt in {result.rebuilt}: the tree that {result.out} holds, packed otherwise"
     if not result.is_same(level):
         return f"rebuilt in {result.rebuilt}: another image than {result.out} holds"
     if result.exit_code(level):
