@@ -9,6 +9,7 @@ import io
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -40,7 +41,10 @@ from reprobuild.lock.system import EPOCH
 from reprobuild.output.directory import read_image, remember_built
 from reprobuild.pipeline.rebuild import resume
 from reprobuild.pipeline.rebuild.causes import explain_differences
-from reprobuild.recipe.payload import payload_files
+from reprobuild.realise.base import _key as base_key
+from reprobuild.realise.bytecode import bytecode_key, compiled_key
+from reprobuild.realise.runtime import PLACE
+from reprobuild.recipe.payload import pack_runtime, payload_files
 from reprobuild.store import salvage
 from reprobuild.store.salvage import take_context, take_runtime
 from reprobuild.store.store import Store
@@ -542,6 +546,55 @@ def test_an_image_of_another_builder_has_the_same_tree(made: Made, tmp_path: Pat
     assert (found["same"], found["builders"]) == (True, ["docker", "native"])
 
 
+def test_outputs_that_are_taken_and_not_made_again_are_counted(out: Path, tmp_path: Path) -> None:
+    """Bytecode of another party need not be that of the modules beside it."""
+    new = tmp_path / "new"
+    taken = ["base tree", "runtime package", "bytecode of alpha", "bytecode of beta"]
+    for _ in range(2):  # the second time, the store has them from the first one
+        done = reprobuild("rebuild", out, "-o", new, "--store", tmp_path / "empty", "--offline")
+        assert done.returncode == 0, done.stderr
+        assert (
+            f"4 outputs of steps were taken as {out} states them, and not made again: {', '.join(taken)}\n"
+            f"this command makes them again: reprobuild rebuild {out} -o {new}-afresh --afresh\n"
+            f"rebuilt in {new}: the same image, if the outputs above come out of their steps\n"
+        ) in done.stdout
+        shutil.rmtree(new)
+    assert rebuilt(out, tmp_path / "empty", "-o", new)["taken"] == taken
+
+
+def test_outputs_that_the_store_did_not_make_are_made_afresh(made: Made, tmp_path: Path) -> None:
+    """The store made all outputs of the honest lock; the bytecode of another lock of the same wheel is planted."""
+    honest, store, out = sealed(made, "alpha"), made.store, tmp_path / "out"
+    (code,), (wheel,) = honest.realised.bytecode, honest.wheels
+    store.remember(base_key(honest.base, honest.epoch), {"tree": honest.realised.base})
+    store.remember(
+        compiled_key(pack_runtime(store), PLACE, honest.base, honest.interpreter, ""), honest.realised.runtime
+    )
+    store.remember(bytecode_key(wheel, honest.base, honest.interpreter, ""), code.tar)
+    built(honest, tmp_path / "honest.lock", store, tmp_path / "honest")
+    for more in ((), ("--afresh",)):
+        assert rebuilt(tmp_path / "honest", store.root, "-o", tmp_path / f"own{more}", *more)["taken"] == []
+    made.bytecode = []
+    made.compiled(wheel.file.sha256, {"opt/env/lib/python3.11/site-packages/alpha.pyc": b"not of alpha.py"})
+    planted = msgspec.structs.replace(honest.realised, bytecode=tuple(made.bytecode))
+    built(made.lock(realised=planted), tmp_path / "planted.lock", store, out)
+    assert rebuilt(out, store.root, "-o", tmp_path / "new")["taken"] == ["bytecode of alpha"]
+    done = reprobuild("rebuild", out, "-o", tmp_path / "text", "--store", store.root, "--offline")
+    (command,) = [line for line in done.stdout.splitlines() if line.endswith(" --afresh")]
+    words = shlex.split(command.partition(": reprobuild ")[2])
+    found = json.loads(reprobuild(*words, "--store", store.root, "--offline", "--json").stdout)
+    assert (found["same"], found["taken"]) == (False, [])
+    assert [change["name"] for change in found["inputs"]] == ["bytecode of alpha"]
+    assert any("the lock's output is not that of its inputs" in reason for reason in found["reasons"])
+
+
+@pytest.mark.long
+def test_outputs_of_the_own_store_are_not_taken(built_example: Built, tmp_path: Path) -> None:
+    for more in ((), ("--afresh",)):
+        found = rebuilt(built_example.out, built_example.store, "-o", tmp_path / f"new{more}", *more)
+        assert (found["same"], found["taken"]) == (True, [])
+
+
 @pytest.mark.long
 def test_a_runtime_package_that_is_kept_nowhere(built_example: Built, tmp_path: Path) -> None:
     """Sealed by a reprobuild whose own part is gone: what is made instead, and every file of it, is named."""
@@ -583,7 +636,7 @@ def _older(store: Store, runtime: str) -> str:
     ("differing", "name", "recipe", "said"),
     [
         (["tree", "config", "manifest"], "base tree", (), "base tree: the lock says 111111111111, and 222222222222"),
-        (["tree", "config", "manifest"], "wheel of fast", (), "it was run again since what had come out was kept"),
+        (["tree", "config", "manifest"], "wheel of fast", (), "and its step was run again: by another kernel"),
         (["sif"], "", ("Apptainer.def",), "Apptainer.def: this reprobuild writes them otherwise"),
         (["sif", "sqsh"], "", (), "sif and sqsh: of the same tree, by another mksquashfs"),
     ],

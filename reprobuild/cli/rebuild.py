@@ -23,13 +23,18 @@ from reprobuild.pipeline.rebuild.text import render_rebuilt
     "--builder", type=click.Choice(["native", "docker", "podman", "apptainer"]),
     help="Builder of the image. [default: that of the first image if it was built here, else native]",
 )  # fmt: skip
+@click.option(
+    "--afresh",
+    is_flag=True,
+    help="Make the outputs of steps again that this store did not make: base, wheels, bytecode.",
+)
 @common.store_option
 @common.offline_option
 @click.option("-v", "--verbose", is_flag=True, help="List every difference.")
 @common.json_option
 def command(
-    out: Path, target: Path | None, level: rebuild.Level, builder: str | None, store: Path | None, offline: bool,
-    verbose: bool, as_json: bool,
+    out: Path, target: Path | None, level: rebuild.Level, builder: str | None, afresh: bool, store: Path | None,
+    offline: bool, verbose: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Build the image in OUT again from its lock, in a new directory, and compare.
 
@@ -41,7 +46,8 @@ def command(
       reprobuild rebuild frozen --offline
       reprobuild rebuild frozen -o again --level tree
     """
-    result = rebuild.rebuild(out, target, common.make_context(store, offline=offline), builder)
+    context = common.make_context(store, offline=offline)
+    result = rebuild.rebuild(out, target, context, builder, afresh=afresh)
     if as_json:
         documents.print_json({**msgspec.to_builtins(result), "same": result.is_same(level)})
     else:

@@ -113,6 +113,39 @@ def is_realised(lock: Lock, store: Store) -> bool:
     return len(_recall_bytecode(wheels, lock, tree, store)) == len({wheel.file.sha256 for wheel in wheels})
 
 
+def list_foreign_outputs(lock: SealedLock, store: Store) -> tuple[str, ...]:
+    """Return the realised outputs of a lock that a store does not remember to have made, by their description."""
+    realised = lock.realised
+    tree = recall_interpreter(lock, store)
+    names = {wheel.file.sha256: wheel.name for wheel in (*lock.wheels, *realised.wheels)}
+    foreign = []
+    if recall_base(lock.base, store, lock.epoch) != realised.base:
+        foreign.append("base tree")
+    if tree != realised.interpreter:
+        foreign.append("tree of the interpreter")
+    tree = tree or ""
+    if recall_runtime(pack_runtime(store), lock.base, lock.interpreter, store, tree) != realised.runtime:
+        foreign.append("runtime package")
+    projects = recall_projects(lock, tree, store) or ()
+    wheels = {project.wheel.file.sha256 for project in projects}
+    parts = {(project.built.name, project.built.parts) for project in projects}
+    known = _recall_bytecode((*lock.wheels, *realised.wheels), lock, tree, store)
+    return (
+        *foreign,
+        *(f"wheel of {wheel.name}" for wheel in realised.wheels if wheel.file.sha256 not in wheels),
+        *(
+            f"compiled parts of {build.name}"
+            for build in realised.builds
+            if build.parts and (build.name, build.parts) not in parts
+        ),
+        *sorted(
+            f"bytecode of {names.get(code.artefact, code.artefact)}"
+            for code in realised.bytecode
+            if known.get(code.artefact) != code.tar
+        ),
+    )
+
+
 def _with_sizes(wheels: Sequence[Wheel], store: Store) -> tuple[Wheel, ...]:
     """Return the wheels with the sizes of their files.
 

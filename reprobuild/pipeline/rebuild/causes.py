@@ -85,11 +85,12 @@ def _list_reasons(
 def _describe_cause(name: str) -> str:
     if name == _RUNTIME:
         return (
-            "That is reprobuild's own part: another version of it is at work, and the lock's was kept nowhere"
+            "That is reprobuild's own part: another version of it is at work, and the lock's was kept nowhere, or "
+            "not used"
         )
     return (
-        "Its inputs are the same; it was run again since what had come out was kept nowhere, by another kernel, "
-        "processor or reprobuild, or it does not come out alike twice"
+        "Its inputs are the same, and its step was run again: by another kernel, processor or reprobuild, or it does "
+        "not come out alike twice, or the lock's output is not that of its inputs"
     )
 
 

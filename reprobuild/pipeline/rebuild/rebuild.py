@@ -25,14 +25,14 @@ from reprobuild.image.formats.squashfs_write import Compressor, find_program
 from reprobuild.image.model import NATIVE, Image
 from reprobuild.infra.untrusted.regular_files import has_content, read_plain
 from reprobuild.lock.diff import Change, compare_locks
-from reprobuild.lock.model import Lock, SealedLock
+from reprobuild.lock.model import Lock, SealedLock, unseal
 from reprobuild.output.directory import LOCK, engine_name, is_built_here, read_image
 from reprobuild.pipeline.build import BuildOptions
 from reprobuild.pipeline.from_lock import build_from_lock
 from reprobuild.pipeline.rebuild.causes import RECIPE, explain_differences
 from reprobuild.pipeline.rebuild.integrity import Integrity, read_integrity
 from reprobuild.pipeline.rebuild.resume import prepare_directory
-from reprobuild.realise.realise import is_realised
+from reprobuild.realise.realise import is_realised, list_foreign_outputs
 from reprobuild.store.fetch import list_image_files
 from reprobuild.store.roots import gc_root
 from reprobuild.store.salvage import take_context
@@ -70,7 +70,8 @@ class RebuildResult(Struct, frozen=True, kw_only=True):
     `rows` are the digests of `tree`, `config`, `manifest` and the single files; `lock` is that of the sealed lock.
     `inputs` are the differences of the two locks, `recipe` the recipe files that differ, `reasons` a summary in words,
     and `explanation` the differences file by file, if both images could be read. `not_made` has the reason for each
-    single file that was not made, `absent` the digests without bytes in the output directory.
+    single file that was not made, `absent` the digests without bytes in the output directory. `taken` has the realised
+    outputs that are as the first image's lock states them, and that this store did not make.
     """
 
     out: str
@@ -83,6 +84,7 @@ class RebuildResult(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     not_made: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
     explanation: ImageDiff | None = None
 
     def counted(self, level: Level) -> tuple[Row, ...]:
@@ -106,7 +108,9 @@ class RebuildResult(Struct, frozen=True, kw_only=True):
         return 0 if all(row.now for row in self.counted(level)) else InconclusiveError.exit_code
 
 
-def rebuild(out: Path, target: Path | None, context: RunContext, builder: str | None = None) -> RebuildResult:
+def rebuild(
+    out: Path, target: Path | None, context: RunContext, builder: str | None = None, *, afresh: bool = False
+) -> RebuildResult:
     """Rebuild an image from its lock and compare the digests.
 
     The rebuild takes place in a fresh directory.
@@ -121,6 +125,7 @@ def rebuild(out: Path, target: Path | None, context: RunContext, builder: str | 
         context: its net decides whether anything may be fetched.
         builder: the program that makes the image; None for the one that made the first image, if it was built here,
             else the native builder.
+        afresh: realised outputs that the store did not make are made again, even if they are kept.
 
     Raises:
         UsageError: the directory holds no image, or the new directory has other contents.
@@ -134,9 +139,11 @@ def rebuild(out: Path, target: Path | None, context: RunContext, builder: str | 
     with prepare_directory(new, lock, links=target is not None):
         context.say(f"reading the image in {out}")
         integrity = read_integrity(out, image)
-        sealed, new_image, not_made = _rebuild_image(out, new, (lock, image), context, builder)
+        before = unseal(lock) if afresh else lock
+        sealed, new_image, not_made = _rebuild_image(out, new, (before, image), context, builder)
     result = _compare((out, new), (lock, sealed), (image, new_image), integrity)
-    return _add_reasons(msgspec.structs.replace(result, not_made=not_made), context)
+    taken = list_foreign_outputs(sealed, context.store)
+    return _add_reasons(msgspec.structs.replace(result, not_made=not_made, taken=taken), context)
 
 
 def _choose_builder(out: Path, image: Image, context: RunContext) -> str:
@@ -179,7 +186,10 @@ def _rebuild_image(
 
 def _report_needs(lock: Lock, context: RunContext) -> None:
     store = context.store
-    if not isinstance(lock, SealedLock) or not is_realised(lock, store):
+    if not isinstance(lock, SealedLock):
+        context.say("outputs of steps that this store did not make are made again, and compared")
+        return
+    if not is_realised(lock, store):
         context.say("outputs of what was run once are not kept here: they are made again, and compared")
         return
     missing = [file.filename for file in list_image_files(lock) if not store.has(file.sha256, file.size)]

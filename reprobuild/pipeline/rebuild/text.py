@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from reprobuild.infra.shell_words import quote_path
 from reprobuild.pipeline.rebuild.rebuild import Level, RebuildResult, Row
 from reprobuild.report.difference import render_image_diff, safe_text
+
+_SHOWN = 5  # of the outputs that were not made again
 
 
 def render_rebuilt(result: RebuildResult, level: Level, *, everything: bool = False) -> str:
@@ -23,6 +26,7 @@ def _lines(result: RebuildResult, level: Level, everything: bool) -> Iterator[st
     )
     if result.explanation:
         yield from (render_image_diff(result.explanation, everything=everything), "")
+    yield from _taken_lines(result)
     yield _verdict(result, level)
     yield (
         "what it computes is checked by: reprobuild verify "
@@ -43,6 +47,25 @@ def _absent_lines(result: RebuildResult) -> Iterator[str]:
         yield f"{', '.join(result.absent)}: {result.out} has the digest and no bytes of it; the digest was compared"
 
 
+def _taken_lines(result: RebuildResult) -> Iterator[str]:
+    """Yield the outputs that were not made again, and the command that makes them."""
+    if result.taken:
+        shown, more = result.taken[:_SHOWN], len(result.taken) - _SHOWN
+        names = ", ".join(shown) + (f", and {more} more" if more > 0 else "")
+        yield safe_text(
+            f"{_count_taken(result)} taken as {result.out} states them, and not made again: {names}", 600
+        )
+        yield (
+            f"this command makes them again: reprobuild rebuild {quote_path(result.out)} "
+            f"-o {quote_path(f'{result.rebuilt}-afresh')} --afresh"
+        )
+
+
+def _count_taken(result: RebuildResult) -> str:
+    count = len(result.taken)
+    return "1 output of a step was" if count == 1 else f"{count} outputs of steps were"
+
+
 def _verdict(result: RebuildResult, level: Level) -> str:
     counted = result.counted(level)
     if any(row.damage for row in counted):
@@ -56,4 +79,5 @@ def _verdict(result: RebuildResult, level: Level) -> str:
     if any(row.name in result.absent for row in counted):
         return f"rebuilt in {result.rebuilt}: the digests that {result.out} states"
     beyond = "" if result.is_same() else f" up to its {level}"
-    return f"rebuilt in {result.rebuilt}: the same image{beyond}"
+    taken = ", if the outputs above come out of their steps" if result.taken else ""
+    return f"rebuilt in {result.rebuilt}: the same image{beyond}{taken}"
