@@ -295,8 +295,9 @@ def _copy_or_download(
 def _download(artefact: Artefact, part: Path, net: Net, halt: CancelToken, tally: _Tally) -> str:
     try:
         return net.download(
-            artefact.url, part, size=artefact.size, halt=halt, progress=lambda size: tally.add(artefact, size)
-        )
+            artefact.url, part, size=artefact.size, halt=halt, progress=lambda size: tally.add(artefact, size),
+            link=net.hidden.find_link(artefact.url, artefact.sha256),
+        )  # fmt: skip
     except WrongSizeError:
         part.unlink(missing_ok=True)  # its bytes may be those of another file
         raise

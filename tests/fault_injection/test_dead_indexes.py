@@ -82,7 +82,7 @@ def lock(*roots: str, line: str = "tool==1.0") -> tuple[Wheel | None, Resolution
     return (found.wheels[0] if found.wheels else None), found.rulings[0]
 
 
-def never(url: str, filename: str) -> Artefact:
+def never(url: str, filename: str, link: str) -> Artefact:
     raise AssertionError(f"{filename} has a hash, and was fetched from {url} to get one")
 
 

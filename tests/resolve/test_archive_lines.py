@@ -30,7 +30,7 @@ def around(tmp_path: Path) -> LineContext:
     store, net = Store(tmp_path / "store"), Net(manners=RetryPolicy(tries=1))
     return msgspec.structs.replace(
         AROUND,
-        bring=lambda url, name: download_file(url, name, store, net),
+        bring=lambda url, name, link: download_file(url, name, store, net, link),
         hash_file=lambda digest, algorithm: hash_blob(store, digest, algorithm),
     )
 
@@ -205,7 +205,9 @@ def test_a_wheel_that_does_not_fit_or_is_another_projects(served: Served) -> Non
 def test_a_login_in_the_address_of_an_unhashed_file_is_nowhere(served: Served, tmp_path: Path) -> None:
     served.give(f"/p/{WHEEL}", Reply(BYTES, login="alice:hunter2"))
     store, net = Store(tmp_path / "store"), Net(credentials={f"{served.url}/p": ("alice", "hunter2")})
-    around = msgspec.structs.replace(AROUND, bring=lambda url, name: download_file(url, name, store, net))
+    around = msgspec.structs.replace(
+        AROUND, bring=lambda url, name, link: download_file(url, name, store, net, link)
+    )
     found = resolved(lists(), f"tool @ {served.url}/p/{WHEEL}", around=around)
     assert [wheel.file.sha256 for wheel in found.wheels] == [HASH]
     assert "hunter2" not in repr(found)

@@ -22,10 +22,11 @@ from reprobuild.resolve.python.classify import make_silent_patterns
 from reprobuild.resolve.python.context import filter_index_lines, make_file_lists, make_line_context
 from reprobuild.resolve.python.resolve import resolve_requirements
 from reprobuild.snapshot.model import Snapshot
+from reprobuild.store.fetch import fetch
 from reprobuild.store.store import Store
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
-from tests.resolve.test_files import Index
+from tests.resolve.test_files import Index, sha256
 from tests.system.samples import package
 from tests.verify.samples import artefact
 
@@ -153,7 +154,7 @@ def test_a_query_that_may_be_a_token_is_not_locked(served: Served, tmp_path: Pat
 
 def test_what_is_locked_by_a_signed_link_is_fetched_in_the_same_run(served: Served, tmp_path: Path) -> None:
     index, name = Index(served, "/simple"), "tool-1.0-py3-none-any.whl"
-    index.add(name, url=f"{served.url}/{name}?Signature=S3CRET")
+    index.add(name, url=f"{served.url}/{name}?Signature=S3CRET", hashes={"sha256": sha256("wheel")})
     served.give(f"/{name}?Signature=S3CRET", b"wheel")
     env = {"HOME": str(tmp_path), "PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": "/dev/null"}
     session = RunContext(
@@ -163,9 +164,12 @@ def test_what_is_locked_by_a_signed_link_is_fetched_in_the_same_run(served: Serv
     files = make_file_lists(Decisions(), read_services({}), session.resolve_context())
     ((locked,),) = (offer.files for offer in files.offers("tool", "1.0"))
     assert locked.url == f"{served.url}/{name}"
-    assert session.resolve_context().net.page(locked.url).content == b"wheel"
+    file, net = files.artefact(locked), session.resolve_context().net
     with pytest.raises(FetchError, match="does not exist"):
-        Net().page(locked.url)
+        net.page(locked.url)  # the link is for the file's download alone
+    assert fetch([file], session.store, net) == 1
+    with pytest.raises(FetchError, match="does not exist"):
+        fetch([file], Store(tmp_path / "later"), Net())
 
 
 def test_a_service_that_answers_403_for_what_it_lacks(served: Served, tmp_path: Path) -> None:
@@ -303,7 +307,7 @@ def test_what_the_lines_know_of_system_and_network(served: Served, tmp_path: Pat
     known = make_line_context(snapshot, read_services({}), base, around_of(tmp_path, []))
     assert (dict(known.packages), dict(known.base)) == ({"python3-apt": "2.6.0"}, {"python3-apt": "2.6.0"})
     assert known.image == ""
-    file = known.bring(served.give("/x.zip", b"bytes"), "x.zip")
+    file = known.bring(served.give("/x.zip", b"bytes"), "x.zip", "")
     assert (file.filename, file.size) == ("x.zip", 5)
     assert known.earlier("tool", "1.0") == ""
 

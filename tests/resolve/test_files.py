@@ -34,6 +34,8 @@ from reprobuild.resolve.python.resolve import LineContext, ResolvedLines, resolv
 from reprobuild.resolve.python.unreachable import check_availability
 from reprobuild.snapshot.merge import apply_conda_versions
 from reprobuild.snapshot.parsers import conda_list
+from reprobuild.store.fetch import fetch
+from reprobuild.store.store import Store
 from tests.resolve.repositories import requirement
 from tests.resolve.served import Reply, Served
 
@@ -103,7 +105,7 @@ def lists(
     )
 
 
-def nothing(url: str, filename: str) -> Artefact:
+def nothing(url: str, filename: str, link: str) -> Artefact:
     raise FetchError(f"{url} was to be fetched", hint="not in this test")
 
 
@@ -430,14 +432,14 @@ def test_a_signed_link_is_used_and_not_locked(
     index: Index, served: Served, tmp_path: Path, query: str
 ) -> None:
     name = "tool-1.0-py3-none-any.whl"
-    index.add(name, url=f"{served.url}/files/{name}?{query}")
+    index.add(name, url=f"{served.url}/files/{name}?{query}", hashes={"sha256": sha256("wheel")})
     served.give(f"/files/{name}?{query.replace('%74', 't')}", b"wheel")
-    net = Net()
+    net, store = Net(), Store(tmp_path)
     wheel, ruling = lock(lists(index.url, net=net), "tool==1.0")
     assert wheel is not None
     assert wheel.file.url == f"{served.url}/files/{name}"
     assert "S3CRET" not in repr((wheel, ruling))
-    assert net.download(wheel.file.url, tmp_path / "part") == hashlib.sha256(b"wheel").hexdigest()
+    assert fetch([wheel.file], store, net) == 1
 
 
 def test_a_harmless_query_stays(index: Index, served: Served) -> None:

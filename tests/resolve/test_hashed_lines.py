@@ -70,9 +70,13 @@ def test_a_file_of_which_no_hash_is_published_is_brought_and_compared(served: Se
 
     def listing() -> FileLists:
         places = PackageIndexes(find_links=(), simple=(index.url,), credentials={})
-        return FileLists(places, net, bring=lambda url, name: download_file(url, name, store, net))
+        return FileLists(
+            places, net, bring=lambda url, name, link: download_file(url, name, store, net, link)
+        )
 
-    around = msgspec.structs.replace(AROUND, bring=lambda url, name: download_file(url, name, store, net))
+    around = msgspec.structs.replace(
+        AROUND, bring=lambda url, name, link: download_file(url, name, store, net, link)
+    )
     assert one(resolved(listing(), f"tool==1.0 --hash=sha256:{HASH}")) == ("pinned", "")
     assert one(resolved(listing(), f"tool==1.0 --hash=sha256:{'e' * 64}")) == ("unresolved", "other-hash")
     two = f"tool @ {url} --hash=sha256:{'e' * 64} --hash=sha256:"

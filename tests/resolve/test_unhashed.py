@@ -44,7 +44,9 @@ def listing(store: Store) -> Listing:
 
     def make(*simple: str, links: tuple[str, ...] = ()) -> FileLists:
         places = PackageIndexes(find_links=links, simple=simple, credentials={})
-        return FileLists(places, net, bring=lambda url, name: download_file(url, name, store, net))
+        return FileLists(
+            places, net, bring=lambda url, name, link: download_file(url, name, store, net, link)
+        )
 
     return make
 

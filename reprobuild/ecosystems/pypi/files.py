@@ -31,7 +31,8 @@ from reprobuild.infra.untrusted.strings import FileName, is_valid
 from reprobuild.infra.untrusted.wheels import parse_wheel_filename
 from reprobuild.lock.system import Artefact
 
-Bring = Callable[[str, str], Artefact]
+Bring = Callable[[str, str, str], Artefact]
+"""Fetches a file without a published hash, by its address, its name and its complete link (may be empty)."""
 
 
 class IndexDistribution(Struct, frozen=True, kw_only=True):
@@ -75,7 +76,7 @@ class FileLists:
         by_rule: returns further indexes for wheels of a name and version, used if no index has one.
         decided: by name of a distribution, its only index.
         pages: reads and remembers pages.
-        bring: fetches a file without a published hash, by its address and name.
+        bring: fetches a file without a published hash.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class FileLists:
         self._pages = pages or Pages(net)
         self._bring = bring
         self._links: dict[str, list[tuple[str, ListedFile]]] = {}
+        self._complete: dict[tuple[str, str, str], str] = {}
 
     def save(self) -> None:
         """Save the fresh pages for the next run."""
@@ -169,10 +171,7 @@ class FileLists:
         return items
 
     def versions(self, name: str, version: str) -> list[str]:
-        """Return every version of a project on any index.
-
-        Indexes that a rule names are included.
-        """
+        """Return every version of a project on any index, also on those that a rule names."""
         project = canonicalize_name(name)
         places = [*self._asked(project), *self._led(project, version)]
         return [item.version for index in places for item in self._all(index, project, 0)]
@@ -251,15 +250,18 @@ class FileLists:
         return [file for name, file in self._links[index.url] if name.startswith(project)]
 
     def _described(self, project: str, file: ListedFile, index: str, rank: int) -> IndexDistribution | None:
-        """Return a file's description without a signature in its address.
-
-        This run keeps the signature.
-        """
+        """Return a file's description without a signature in its address; `link_of` returns the whole."""
         item = _parse_distribution(project, file, index, rank)
         if item is None:
             return None
         url = self._net.hidden.hide(item.url, hashed=item.sha256 is not None)
+        if url != item.url:
+            self._complete[index, item.filename, url] = item.url
         return msgspec.structs.replace(item, url=url)
+
+    def link_of(self, item: IndexDistribution) -> str:
+        """Return the link of a file with its secrets, as its index lists it; empty if it has no secret."""
+        return self._complete.get((item.index, item.filename, item.url), "")
 
     def artefact(self, item: IndexDistribution) -> Artefact:
         """Return the file for the lock, with its sha256.
@@ -269,16 +271,17 @@ class FileLists:
         Raises:
             FetchError: the index publishes no sha256, and the file is not available.
         """
-        sha256, size = self.hash_of(item), item.size
+        sha256, size, link = self.hash_of(item), item.size, self.link_of(item)
         if item.url.startswith("file:"):
             size = local_size(item.url)
         if sha256 is None:
             if self._bring is not None:
-                return self._bring(item.url, item.filename)
+                return self._bring(item.url, item.filename, link)
             raise FetchError(
                 f"{item.index} publishes no sha256 for {item.filename} (an md5 is not enough)",
                 hint="put the file into a directory, and that directory into pip's find-links",
             )
+        self._net.hidden.keep_link(item.url, sha256, link)
         return Artefact(filename=item.filename, sha256=sha256, size=size, url=item.url)
 
     def hash_of(self, item: IndexDistribution) -> str | None:

@@ -177,6 +177,7 @@ class Net:
         progress: Callable[[int], None] = lambda _: None,
         size: int = 0,
         halt: CancelToken | None = None,
+        link: str = "",
     ) -> str:
         """Fetch or resume a file; return its sha256 (hex).
 
@@ -188,6 +189,7 @@ class Net:
             progress: called with the number of bytes (including those already there).
             size: the number of bytes of the file, if known: not a byte more is taken.
             halt: cancels it from another thread; the bytes so far stay.
+            link: the address with its secrets, as an index lists it; it is requested, and no message has it.
 
         Raises:
             CancelledError: it was cancelled. NotFoundError: there is none. WrongSizeError: it is larger or smaller.
@@ -204,7 +206,7 @@ class Net:
             if not growing.complete:
                 headers = growing.headers()
                 with self._ask(
-                    url, headers, good=(200, *PARTS) if "Range" in headers else (200,)
+                    url, headers, good=(200, *PARTS) if "Range" in headers else (200,), link=link
                 ) as response:
                     growing.take(response)
             return growing.digest
@@ -251,7 +253,7 @@ class Net:
 
     def _ask(
         self, url: str, headers: Mapping[str, str], method: str = "GET", body: Body | None = None,
-        good: Container[int] = (200,), alone: bool = False,
+        good: Container[int] = (200,), alone: bool = False, link: str = "",
     ) -> requests.Response:  # fmt: skip
         """Return the open answer, with only its headers read."""
         url, url_login = split_credentials(url)
@@ -270,8 +272,9 @@ class Net:
             if login is None and not stranger:
                 led = origin(place) != origin(url)
                 login = encode_login(self.netrc.login(place, configured=self._configured, led=led))
+            full = place if alone else link if link and place == url else self.hidden.with_secrets(place)
             response = self._own.session.request(
-                method, place if alone else self.hidden.with_secrets(place), headers=dict(headers),
+                method, full, headers=dict(headers),
                 auth=login or NoAuth(), stream=True, data=self._own.rewind_body(body), allow_redirects=False,
                 timeout=(self._manners.connect, self._manners.read),
             )  # fmt: skip

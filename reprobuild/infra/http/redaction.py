@@ -20,7 +20,7 @@ class UrlRedactor:
 
     def __init__(self) -> None:
         self._tokens: dict[str, str] = {}
-        self._links: dict[str, str] = {}
+        self._links: dict[tuple[str, str], str] = {}
 
     def learn(self, tokens: Mapping[str, str]) -> None:
         """Add {address: the same with a token}.
@@ -36,8 +36,6 @@ class UrlRedactor:
     def hide(self, url: str, *, hashed: bool = False) -> str:
         """Return an address without token and signature.
 
-        Both are kept for the request.
-
         Args:
             url: the address of a file.
             hashed: whether its sha256 is known: then a query that may be a token is removed, whatever its name.
@@ -47,16 +45,22 @@ class UrlRedactor:
             if "?" not in full and clean.startswith(f"{full}/"):
                 clean = place + clean.removeprefix(full)
         clean = hide_path_tokens(clean, index=False)
-        if hashed and may_hold_token(clean):
-            clean = clean.partition("?")[0]
-        if clean != url:
-            self._links[clean] = url
-        return clean
+        return clean.partition("?")[0] if hashed and may_hold_token(clean) else clean
+
+    def keep_link(self, url: str, sha256: str, link: str) -> None:
+        """Keep the complete link of a chosen file for its download.
+
+        An index states links to any host, so the address alone is no key: it may be that of another file.
+        """
+        if link:
+            self._links[url, sha256] = link
+
+    def find_link(self, url: str, sha256: str) -> str:
+        """Return the complete link of a chosen file, or an empty text."""
+        return self._links.get((url, sha256), "")
 
     def with_secrets(self, url: str) -> str:
-        """Return the address to request, with its secrets."""
-        if url in self._links:
-            return self._links[url]
+        """Return the address to request, with the tokens of the configuration."""
         above = (prefix for prefix in self._tokens if url == prefix or url.startswith(f"{prefix}/"))
         clean = max(above, key=len, default=None)
         if clean is None:

@@ -42,17 +42,22 @@ HashFile = Callable[[str, str], str]
 """Returns another hash of a file that was fetched, by its sha256 and the algorithm."""
 
 
-def download_file(url: str, filename: str, store: Store, net: Net) -> Artefact:
-    """Fetch a file of unknown hash into the store.
+def download_file(url: str, filename: str, store: Store, net: Net, link: str = "") -> Artefact:
+    """Fetch a file of unknown hash into the store; return it with its hash.
 
-    Return it with its hash.
+    Args:
+        url: its address, for the lock.
+        filename: its name.
+        store: keeps it.
+        net: the network.
+        link: the address with its secrets, if an index lists one.
 
     Raises:
         FetchError: it is unavailable.
     """
     with store.scratch() as folder:
         part = folder / "file"
-        sha256 = net.download(url, part)
+        sha256 = net.download(url, part, link=link)
         size = part.stat().st_size
         store.adopt(part, sha256)
     return Artefact(filename=filename, sha256=sha256, size=size, url=url)
@@ -88,17 +93,18 @@ def resolve_archive(
             reason = f"its address names the sha256 {line.sha256[:12]}, which is none of its hashes"
             return None, make_resolution(line, "unresolved", reason, "other-hash")
     if line.digests:
-        return _lock_by_digests(line, filename, known, target, bring, hash_file)
+        return _lock_by_digests(line, filename, (files, known), target, bring, hash_file)
     if line.sha256:
         return _lock_by_hash(line, filename, line.sha256, (files, known), target)
     if line.url is None:
         return _resolve_local_file(line, files, known, target)
-    same = [item for item in known if item.url == line.url and item.sha256]
+    # The address of a link without its token or query may have another file.
+    same = [item for item in known if item.url == line.url and item.sha256 and not files.link_of(item)]
     if same:
         reason = f"{filename} from its own address, with the hash that {same[0].index} publishes for it"
         return _lock_distribution(line, files.artefact(same[0]), same[0], reason, target)
     try:
-        file = bring(line.url, filename)
+        file = bring(line.url, filename, "")
     except FetchError as err:
         if known:
             reason = f"{filename} is not at its own address any more ({err})"
@@ -132,21 +138,25 @@ def _lock_by_hash(
 
 
 def _lock_by_digests(
-    line: Requirement, filename: str, known: Sequence[IndexDistribution], target: WheelTarget, bring: Bring,
-    hash_file: HashFile,
+    line: Requirement, filename: str, listing: tuple[FileLists, Sequence[IndexDistribution]],
+    target: WheelTarget, bring: Bring, hash_file: HashFile,
 ) -> Answer:  # fmt: skip
     """Lock the file whose bytes have all hashes of a line, at its address or on an index.
 
     The hashes that an index states prove nothing: only a sha256 is compared again when the file is used.
     """
-    places: list[tuple[str, str, IndexDistribution | None]] = []
+    files, known = listing
+    places: list[tuple[str, str, str, IndexDistribution | None]] = []
     if line.url:
-        places.append((line.url, "its own address", None))
-    places += [(item.url, item.index, item) for item in known if item.url != line.url]
+        places.append((line.url, "", "its own address", None))
+    index_links = ((item, files.link_of(item)) for item in known)
+    places += [
+        (item.url, link, item.index, item) for item, link in index_links if link or item.url != line.url
+    ]
     failures, kind = [], "archive-line"
-    for url, place, indexed in places[:_MOST_PLACES]:
+    for url, link, place, indexed in places[:_MOST_PLACES]:
         try:
-            file = bring(url, filename)
+            file = bring(url, filename, link)
         except FetchError as err:
             failures.append(f"{place} does not answer ({err})")
             continue

@@ -50,7 +50,7 @@ def make_file_lists(
     )
     return FileLists(
         context.indexes, context.net, lambda name, version: rule_indexes(name, version, services), decided, pages,
-        lambda url, filename: download_file(url, filename, context.store, context.net),
+        lambda url, filename, link: download_file(url, filename, context.store, context.net, link),
     )  # fmt: skip
 
 
@@ -66,7 +66,8 @@ def make_line_context(
     `below` are the distributions that pip installed into the base's image.
     """
     return LineContext(
-        services=services, bring=lambda url, filename: download_file(url, filename, context.store, context.net),
+        services=services,
+        bring=lambda url, filename, link: download_file(url, filename, context.store, context.net, link),
         packages=versions_of(snapshot.packages), base=base.installed,
         image=base.image.reference if base.image else "", apart=is_isolated_env(snapshot), below=below,
         earlier=KeptWheels(context.store),
