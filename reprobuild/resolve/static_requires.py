@@ -38,7 +38,7 @@ def read_static_requires(
         name, version: of the release.
     """
     try:
-        sdists = [item for offer in files.offers(name, version) for item in offer.files if not item.tags]
+        sdists = [item for offer in files.offers(name, version) for item in offer.files if not item.is_wheel]
         if not sdists:
             return None
         artefact = files.artefact(sdists[0])

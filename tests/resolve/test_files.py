@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from reprobuild.config.services import read_services
-from reprobuild.ecosystems.pypi.choose import find_newest
+from reprobuild.ecosystems.pypi.choose import choose_wheel, find_newest
 from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution
 from reprobuild.ecosystems.pypi.indexes import PackageIndex as Place
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
@@ -386,14 +387,49 @@ def test_a_page_of_links_that_harms_is_refused(served: Served, body: str, words:
     assert caught.value.hint == "check pip's find-links"
 
 
+def page_of_tags(count: int) -> bytes:
+    """Return a page of wheels whose names stand for 512 tags each."""
+    more = ".".join(f"a{letter}" for letter in "bcdefgh")
+    names = (f"tool-1.0-{number}-py3.{more}-none.{more}-any.{more}.whl" for number in range(count))
+    files = [{"filename": name, "url": "x.whl", "hashes": {"sha256": "a" * 64}} for name in names]
+    return json.dumps({"name": "tool", "files": files}).encode()
+
+
+def test_tags_of_the_names_on_a_page_are_not_kept(served: Served) -> None:
+    served.give("/simple/tool/", Reply(page_of_tags(1900), headers=JSON))
+    files = lists(f"{served.url}/simple")
+    files.list_files("tool", "1.0")  # reads and remembers the page
+    tracemalloc.start()
+    items = files.list_files("tool", "1.0")
+    wheel = choose_wheel(items, TARGET)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert wheel is not None
+    assert wheel.build == (1899, "")
+    assert peak < 32 << 20, peak  # with all tags: 200 MiB
+
+
+def test_a_page_of_many_files_with_few_tags_is_read(served: Served) -> None:
+    """The largest projects have some ten thousand files, with up to ten tags in a name."""
+    tags = "cp310.cp311-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.manylinux_2_28_x86_64"
+    names = (f"tool-1.0-{number}-{tags}.whl" for number in range(50_000))
+    files = [{"filename": name, "url": "x.whl", "hashes": {"sha256": "a" * 64}} for name in names]
+    served.give("/simple/tool/", Reply(json.dumps({"name": "tool", "files": files}).encode(), headers=JSON))
+    wheel = choose_wheel(lists(f"{served.url}/simple").list_files("tool", "1.0"), TARGET)
+    assert wheel is not None
+    assert wheel.build == (49_999, "")
+
+
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
         (Reply(b"<body><a href='tool-1.0.zip'><![</a></body>", headers=HTML), ""),
         (Reply(b"<body>" + b"<a " * 200_002 + b"</body>", headers=HTML), "more than 200000 links"),
         (Reply(b'{"name":"a","files":[' + b"1," * 2_000_000 + b"1]}", headers=JSON), "more than 2000000"),
+        (Reply(b'{"name":"a","files":[' + b"1," * 200_000 + b"1]}", headers=JSON), "more than 200000 links"),
+        (Reply(page_of_tags(2000), headers=JSON), "names of wheels stand for more than 1000000 tags"),
     ],
-    ids=["declaration", "links", "values"],
+    ids=["declaration", "links", "values", "entries", "tags"],
 )
 def test_a_page_that_harms_is_refused(served: Served, reply: Reply, words: str) -> None:
     served.give("/simple/tool/", reply)

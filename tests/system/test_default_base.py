@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from packaging.utils import parse_wheel_filename
 
 from reprobuild.config.overrides import Decisions
 from reprobuild.ecosystems.apt.apt_config import configured_releases
@@ -14,6 +13,7 @@ from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.indexes import PackageIndexes
 from reprobuild.errors import LockError
 from reprobuild.infra.http.client import Net
+from reprobuild.infra.untrusted.wheels import list_wheel_tags
 from reprobuild.lock.model import Lock
 from reprobuild.resolve.context import ResolveContext
 from reprobuild.resolve.interpreter.choice import resolve_interpreter
@@ -118,7 +118,7 @@ def test_the_glibc_that_the_wheels_need(
     ],
 )
 def test_the_glibc_of_a_tag(filename: str, glibc: tuple[int, int]) -> None:
-    assert glibc_of(parse_wheel_filename(filename)[3]) == glibc
+    assert glibc_of(tag[2] for tag in list_wheel_tags(filename)) == glibc
 
 
 def test_what_the_host_had_counts(lists: FileLists, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -23,7 +22,7 @@ from reprobuild.errors import LockError
 from reprobuild.infra.untrusted.wheels import (
     MOST_TAGS,
     WheelTagParts,
-    parse_wheel_filename,
+    list_wheel_tags,
     read_wheel_filename,
     read_wheel_tag_parts,
 )
@@ -64,16 +63,15 @@ def outcome(read: object, name: str) -> object:
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_read_as_packaging_reads_them(name: str) -> None:
     theirs = outcome(packaging.utils.parse_wheel_filename, name)
-    assert outcome(parse_wheel_filename, name) == theirs
     first = theirs if isinstance(theirs, str) else theirs[:3]  # type: ignore[index]  # a tuple where it is no text
     assert outcome(read_wheel_filename, name) == first
 
 
 def test_as_many_tags_as_are_read() -> None:
     parts = [".".join(f"a{number}" for number in range(count)) for count in (2, 16, 16, 17)]
-    assert len(parse_wheel_filename(f"a-1-{parts[0]}-{parts[1]}-{parts[2]}.whl")[3]) == MOST_TAGS
+    assert len(list(list_wheel_tags(f"a-1-{parts[0]}-{parts[1]}-{parts[2]}.whl"))) == MOST_TAGS
     with pytest.raises(InvalidWheelFilename, match=r"544 tags, and at most 512 are read"):
-        parse_wheel_filename(f"a-1-{parts[0]}-{parts[1]}-{parts[3]}.whl")
+        list_wheel_tags(f"a-1-{parts[0]}-{parts[1]}-{parts[3]}.whl")
 
 
 @pytest.mark.parametrize("name", [BOMB, f"a-1-{'.'.join('a' * 9999)}-{'.'.join('a' * 9999)}-{ALL}.whl"])
@@ -81,7 +79,7 @@ def test_a_name_of_many_tags_takes_no_time(name: str) -> None:
     times = []
     for _ in range(3):  # other work on the machine only adds time
         start = time.process_time()
-        for read in (parse_wheel_filename, read_wheel_filename):
+        for read in (list_wheel_tags, read_wheel_filename):
             with pytest.raises(InvalidWheelFilename):
                 read(name)
         times.append(time.process_time() - start)
@@ -118,8 +116,7 @@ def test_parts_of_tags_are_those_of_the_tags(name: str) -> None:
     parts = outcome(read_wheel_tag_parts, name)
     if isinstance(theirs, frozenset):
         assert isinstance(parts, WheelTagParts)
-        tags = product(parts.interpreters, parts.abis, parts.platforms)
-        parts = frozenset(packaging.tags.Tag(*tag) for tag in tags)
+        parts = frozenset(packaging.tags.Tag(*tag) for tag in list_wheel_tags(name))
     assert parts == theirs
 
 

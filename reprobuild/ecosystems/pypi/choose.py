@@ -13,6 +13,7 @@ from reprobuild.ecosystems.pypi.files import FileLists, IndexDistribution, Index
 from reprobuild.ecosystems.pypi.indexes import PackageIndex
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import is_valid
+from reprobuild.infra.untrusted.wheels import list_wheel_tags
 from reprobuild.lock.system import Artefact
 
 
@@ -66,7 +67,7 @@ def _other_names(
     It has at most one file of each offer.
     """
     best = (
-        choose_wheel(offer.files, target) or (None if file.tags else choose_sdist(offer.files, target))
+        choose_wheel(offer.files, target) or (None if file.is_wheel else choose_sdist(offer.files, target))
         for offer in offers
     )
     return tuple(item for item in best if item and item.filename != file.filename)
@@ -80,9 +81,9 @@ def _pip_choice(
     uv takes the first of its own indexes, and rules are ours, so pip does not compare these.
     """
     candidates = [offer for offer in offers if not (place.uv or offer.index.uv or offer.index.ruled)]
-    others = [item for item in _other_names(file, candidates, target) if item.tags]
+    others = [item for item in _other_names(file, candidates, target) if item.is_wheel]
     best = max(others, key=lambda item: _sort_key(item, target), default=None)  # the first of equals
-    return best if best and (not file.tags or _sort_key(best, target) > _sort_key(file, target)) else None
+    return best if best and (not file.is_wheel or _sort_key(best, target) > _sort_key(file, target)) else None
 
 
 def _compare_offers(
@@ -149,7 +150,8 @@ def choose_wheel(files: Iterable[IndexDistribution], target: WheelTarget) -> Ind
     rank = target.ranks()
     fitting = (
         item for item in files
-        if not item.tags.isdisjoint(rank) and python_fits(item.requires_python, target.python)
+        if item.is_wheel and any(tag in rank for tag in list_wheel_tags(item.filename))
+        and python_fits(item.requires_python, target.python)
     )  # fmt: skip
     return max(fitting, key=lambda item: (-item.rank, _sort_key(item, target)), default=None)
 
@@ -157,7 +159,8 @@ def choose_wheel(files: Iterable[IndexDistribution], target: WheelTarget) -> Ind
 def _sort_key(wheel: IndexDistribution, target: WheelTarget) -> tuple[bool, int, tuple[int, str]]:
     """Return pip's sort key for fitting wheels; the greatest wins."""
     rank = target.ranks()
-    return wheel.yanked is None, -min(rank[tag] for tag in wheel.tags if tag in rank), wheel.build or (0, "")
+    best = min(rank[tag] for tag in list_wheel_tags(wheel.filename) if tag in rank)
+    return wheel.yanked is None, -best, wheel.build or (0, "")
 
 
 def choose_sdist(files: Iterable[IndexDistribution], target: WheelTarget) -> IndexDistribution | None:
@@ -165,7 +168,9 @@ def choose_sdist(files: Iterable[IndexDistribution], target: WheelTarget) -> Ind
 
     The order is: not yanked, `.tar.gz` before `.zip` (PEP 625).
     """
-    fitting = [item for item in files if not item.tags and python_fits(item.requires_python, target.python)]
+    fitting = [
+        item for item in files if not item.is_wheel and python_fits(item.requires_python, target.python)
+    ]
     return min(
         fitting, default=None,
         key=lambda item: (item.yanked is not None, not item.filename.endswith(".tar.gz"), item.filename),

@@ -11,11 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
-from packaging.tags import Tag
-from packaging.utils import (
-    canonicalize_name,
-    parse_sdist_filename,
-)
+from packaging.utils import canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
 from reprobuild.ecosystems.pypi.indexes import PackageIndex, PackageIndexes
@@ -28,7 +24,7 @@ from reprobuild.infra.http.client import Net
 from reprobuild.infra.http.file_scheme import local_hash, local_size
 from reprobuild.infra.http.model import parse_credentials
 from reprobuild.infra.untrusted.strings import FileName, is_valid
-from reprobuild.infra.untrusted.wheels import parse_wheel_filename
+from reprobuild.infra.untrusted.wheels import read_wheel_filename
 from reprobuild.lock.system import Artefact
 
 Bring = Callable[[str, str, str], Artefact]
@@ -38,8 +34,8 @@ Bring = Callable[[str, str, str], Artefact]
 class IndexDistribution(Struct, frozen=True, kw_only=True):
     """A file on an index.
 
-    `tags` are empty for a source distribution; `rank` is the index's place in the order of preference;
-    `yanked` is None, or the publisher's reason (may be empty). `hashes` are all, by algorithm.
+    `rank` is the index's place in the order of preference; `yanked` is None, or the publisher's reason (may be empty).
+    `hashes` are all, by algorithm.
     """
 
     filename: str
@@ -49,11 +45,15 @@ class IndexDistribution(Struct, frozen=True, kw_only=True):
     size: int
     rank: int
     index: str
-    tags: frozenset[Tag] = frozenset()
     build: tuple[int, str] | None = None
     requires_python: str | None = None
     yanked: str | None = None
     hashes: dict[str, str] = {}
+
+    @property
+    def is_wheel(self) -> bool:
+        """Whether it is a wheel; else it is a source distribution."""
+        return self.filename.endswith(".whl")
 
 
 class IndexOffer(Struct, frozen=True, kw_only=True):
@@ -330,11 +330,10 @@ def _parse_distribution(project: str, file: ListedFile, index: str, rank: int) -
         file.filename, FileName
     ):  # `%2F` in an address, or a wrong page; a build tag matches any text
         return None
-    tags: frozenset[Tag] = frozenset()
     build: tuple[int, str] | None = None
     try:
         if file.filename.endswith(".whl"):
-            name, version, raw_build, tags = parse_wheel_filename(file.filename)
+            name, version, raw_build = read_wheel_filename(file.filename)
             build = raw_build if raw_build else None
         else:
             name, version = parse_sdist_filename(file.filename)
@@ -345,6 +344,6 @@ def _parse_distribution(project: str, file: ListedFile, index: str, rank: int) -
         return None
     return IndexDistribution(
         filename=file.filename, version=str(version), url=url, sha256=file.hashes.get("sha256"),
-        size=file.size, rank=rank, index=index, tags=tags, build=build, requires_python=file.requires_python,
-        yanked=file.yanked, hashes=file.hashes,
+        size=file.size, rank=rank, index=index, build=build, requires_python=file.requires_python, yanked=file.yanked,
+        hashes=file.hashes,
     )  # fmt: skip

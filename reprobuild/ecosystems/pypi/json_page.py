@@ -111,6 +111,7 @@ def read_json_page(page: Page, selection: FileFilter) -> tuple[str, bool, list[L
     """
     check_count(page.content.count(b","), _VALUES * MOST_LINKS)
     read = _ENTRIES.decode(page.content)
+    check_count(len(read.files))
     files = (_parse_json_file(page.url, file) for file in _decode_files(read.files, selection))
     return read.meta.api_version, bool(read.files), [item for item in files if item is not None]
 

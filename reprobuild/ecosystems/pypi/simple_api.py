@@ -36,6 +36,7 @@ from reprobuild.infra.http.model import (
     Page,
     UnreachedError,
 )
+from reprobuild.infra.untrusted.wheels import check_page_tags
 
 _JSON = (simple.ACCEPT_JSON_V1, simple.ACCEPT_JSON_LATEST)
 # Bounds of a page. One with 30,000 files has some 10 MiB, and `mousebender` reads 1 MiB in a second.
@@ -138,6 +139,7 @@ class Pages:
             return [], False
         try:
             matches, some = _read_project(page, project, selection)
+            check_page_tags(item.filename for item in matches)
         except _BAD as err:
             raise FetchError(
                 f"{index.url} does not answer as a Simple API: {display_text(str(err))}",
@@ -211,11 +213,13 @@ class Pages:
             self._refused.add(place)
             return []
         try:
-            return list(_parse_links(page))
+            links = list(_parse_links(page))
+            check_page_tags(file.filename for file in links)
         except _BAD as err:
             raise FetchError(
                 f"{place} is no page of links: {display_text(str(err))}", hint="check pip's find-links"
             ) from None
+        return links
 
 
 def _parse_links(page: Page) -> Iterator[ListedFile]:

@@ -7,6 +7,8 @@ from functools import lru_cache
 from msgspec import Struct
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
+from reprobuild.infra.untrusted.wheels import TagParts
+
 # The names of PEP 513, 571 and 599 for a glibc, and their machines.
 _X86 = ("x86_64", "i686")
 _LEGACY = {
@@ -47,7 +49,7 @@ class WheelTarget(Struct, frozen=True, kw_only=True):
             *compatible_tags(minor, interpreter=interpreter, platforms=platforms),
         ]
 
-    def ranks(self) -> dict[Tag, int]:
+    def ranks(self) -> dict[TagParts, int]:
         """Return the rank of each fitting tag, the best first.
 
         It is computed once for each target.
@@ -60,5 +62,5 @@ class WheelTarget(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=8)
-def _tag_ranks(target: WheelTarget) -> dict[Tag, int]:
-    return {tag: place for place, tag in enumerate(target.tags())}
+def _tag_ranks(target: WheelTarget) -> dict[TagParts, int]:
+    return {(tag.interpreter, tag.abi, tag.platform): place for place, tag in enumerate(target.tags())}

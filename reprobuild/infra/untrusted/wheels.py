@@ -1,14 +1,15 @@
 """Names of wheel files, with a bound on their tags.
 
-A name of 200 letters can stand for 40,000 tags, so tags are counted before they are made.
+A name of 200 letters can stand for 40,000 tags, so tags are counted before they are read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import product
 from math import prod
 
 from msgspec import Struct
-from packaging.tags import Tag
 from packaging.utils import BuildTag, InvalidWheelFilename, NormalizedName
 from packaging.utils import parse_wheel_filename as _parse
 from packaging.version import Version
@@ -17,7 +18,13 @@ from reprobuild.infra.untrusted.names import LONGEST_NAME
 
 # Names of real wheels stand for one tag, or some dozen: some interpreters times some versions of a platform.
 MOST_TAGS = 512
+# The longest pages have some ten thousand names of a few tags each.
+MOST_PAGE_TAGS = 1_000_000
 _PLAIN = "py3-none-any"
+
+
+# Interpreter, ABI and platform. packaging's `Tag` needs ten times as long, and a page may have a million.
+TagParts = tuple[str, str, str]
 
 
 class WheelTagParts(Struct, frozen=True, kw_only=True):
@@ -63,14 +70,27 @@ def read_wheel_tag_parts(filename: str) -> WheelTagParts:
     return WheelTagParts(interpreters=interpreters, abis=abis, platforms=platforms)
 
 
-def parse_wheel_filename(filename: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]]:
-    """Return project, version, build and tags of a wheel's name.
+def list_wheel_tags(filename: str) -> Iterator[TagParts]:
+    """Return the tags of a wheel's name, each when it is asked for.
 
     Raises:
         InvalidWheelFilename: see `read_wheel_filename`.
     """
-    read_wheel_filename(filename)
-    return _parse(filename)
+    parts = read_wheel_tag_parts(filename)
+    return product(parts.interpreters, parts.abis, parts.platforms)
+
+
+def check_page_tags(filenames: Iterable[str]) -> None:
+    """Refuse a page whose names of wheels stand for too many tags.
+
+    Raises:
+        ValueError: they stand for more than `MOST_PAGE_TAGS`. Names of more than `MOST_TAGS` do not count, as they
+            are left out.
+    """
+    names = (name.removesuffix(".whl").rsplit("-", 3)[1:] for name in filenames if name.endswith(".whl"))
+    counts = (prod(part.count(".") + 1 for part in tags) for tags in names)
+    if sum(count for count in counts if count <= MOST_TAGS) > MOST_PAGE_TAGS:
+        raise ValueError(f"its names of wheels stand for more than {MOST_PAGE_TAGS} tags")
 
 
 def _check_tags(tags: list[list[str]], filename: str) -> None:

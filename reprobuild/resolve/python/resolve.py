@@ -205,7 +205,7 @@ class _Finder:
         version = line.version or ""
         offers = self._filter_by_hash(line, self._files.offers(line.name, version))
         choice = choose_file(offers, self._files, self._target)
-        if choice is None or not choice.file.tags:
+        if choice is None or not choice.file.is_wheel:
             choice, offers = self._by_rule(line, choice, offers)
         if choice is not None and (choice.clash or choice.rival):
             return None, rule_ambiguous_index(line, choice, self._files.facts_of)
@@ -239,7 +239,7 @@ class _Finder:
         if (
             alternative is None
             or not alternative.place.ruled
-            or (choice is not None and not alternative.file.tags)
+            or (choice is not None and not alternative.file.is_wheel)
         ):
             return choice, [*offers, *more]
         passed = (*(offer for offer in offers if offer.known), *alternative.passed)
@@ -277,7 +277,7 @@ class _Finder:
         reason += ("" if known else BROUGHT) + self._files.refused(line.name, line.version or "")
         item, name = choice.file, canonicalize_name(line.name)
         yanked = describe_yank(item)
-        if item.tags:
+        if item.is_wheel:
             wheel = Wheel(name=name, version=line.version or "", role="environment", file=file, yanked=yanked)
             return wheel, make_resolution(line, "pinned", reason)
         sdist = Sdist(name=name, version=line.version or "", file=file, yanked=yanked)

@@ -37,7 +37,7 @@ def describe_choice(choice: ChosenFile, line: Requirement, *, decided: bool) -> 
     file = choice.file
     reason = f"{file.filename} from {file.index}" + (", which was decided" if decided else "")
     for offer in choice.passed:
-        source = any(not item.tags for item in offer.files)
+        source = any(not item.is_wheel for item in offer.files)
         has = "but not this version"
         if offer.files:
             has = "but only a source of this version" if source else "but no file of this version that fits"
@@ -164,7 +164,7 @@ def rule_unfit_files(line: Requirement, target: WheelTarget, offers: Sequence[In
 
     Its files are for other interpreters or machines.
     """
-    wheels = any(item.tags for offer in offers for item in offer.files)
+    wheels = any(item.is_wheel for offer in offers for item in offer.files)
     kind = "wheel" if wheels else "source"
     reason = f"no {kind} of {line.name} {line.version} fits {target}"
     pythons = pythons_of([item for offer in offers for item in offer.files], target, wheels_only=wheels)

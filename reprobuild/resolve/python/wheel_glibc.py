@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from packaging.tags import Tag
-
 from reprobuild.ecosystems.pypi.files import FileLists
 from reprobuild.ecosystems.pypi.target import WheelTarget
 from reprobuild.ecosystems.pypi.versions import same_version
+from reprobuild.infra.untrusted.wheels import list_wheel_tags
 from reprobuild.lock.python import Interpreter
 from reprobuild.resolve.python.resolve import WORKERS
 from reprobuild.snapshot.model import Requirement
@@ -44,22 +43,21 @@ def find_wheel_glibc(
     target = WheelTarget(
         python=interpreter.minor, glibc=_ANY, machine=machine, free_threaded=interpreter.free_threaded
     )
-    tags = frozenset(target.tags())
     with ThreadPoolExecutor(WORKERS) as pool:
         minimums = [
-            minimum for minimum in pool.map(lambda line: _line_glibc(line, lists, tags), lines) if minimum
+            minimum for minimum in pool.map(lambda line: _line_glibc(line, lists, target), lines) if minimum
         ]
     return max(minimums, key=lambda minimum: minimum[0], default=None)
 
 
-def glibc_of(tags: Iterable[Tag]) -> Glibc:
-    """Return the oldest glibc for a wheel of these tags.
+def glibc_of(platforms: Iterable[str]) -> Glibc:
+    """Return the oldest glibc for a wheel of these platforms.
 
     It is (0, 0) if any will do (`any`, `linux`).
     """
     versions = []
-    for tag in tags:
-        match = _TAG.fullmatch(tag.platform)
+    for platform in platforms:
+        match = _TAG.fullmatch(platform)
         if not match:
             versions.append((0, 0))
         elif match["legacy"]:
@@ -69,7 +67,7 @@ def glibc_of(tags: Iterable[Tag]) -> Glibc:
     return min(versions, default=(0, 0))
 
 
-def _line_glibc(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tuple[Glibc, str] | None:
+def _line_glibc(line: Requirement, lists: FileLists, target: WheelTarget) -> tuple[Glibc, str] | None:
     """Return the oldest glibc for a captured line's wheels.
 
     Return None if there is no such wheel.
@@ -77,8 +75,12 @@ def _line_glibc(line: Requirement, lists: FileLists, tags: frozenset[Tag]) -> tu
     if line.version is None:
         return None
     least: tuple[Glibc, str] | None = None
+    ranks = target.ranks()
     for item in lists.list_files(line.name, line.version):
-        if same_version(item.version, line.version) and (fitting := item.tags & tags):
+        if not (item.is_wheel and same_version(item.version, line.version)):
+            continue
+        tags = list_wheel_tags(item.filename)
+        if fitting := {tag[2] for tag in tags if tag in ranks}:
             candidate = (glibc_of(fitting), f"{item.filename}, {line.place}")
             least = candidate if least is None or candidate[0] < least[0] else least
     return least
