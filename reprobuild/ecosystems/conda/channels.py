@@ -60,7 +60,11 @@ class ChannelResolver:
         return [place for place in self._places("defaults") if place.url not in known]
 
     def name(self, url: str) -> str:
-        """Return a channel's public name, else its address."""
+        """Return a channel's public name, else its address without a configured token."""
+        for clean, full in self._channels.tokens.items():
+            if url == full or url.startswith(f"{full}/"):
+                url = clean + url.removeprefix(full)
+                break
         for template in (*self._known, self._public, self._defaults):
             above = template.partition("{name}")[0]
             if url.startswith(above) and url != above:

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from reprobuild.errors import LockError
 from reprobuild.infra.http.model import split_credentials
+from reprobuild.infra.http.redaction import redact_index
 from reprobuild.infra.untrusted.decode import decode_toml
 from reprobuild.infra.untrusted.yaml_documents import BoundedLoader, load_yaml
-from reprobuild_portable.secrets.words import CONDA_TOKEN
 
 _LARGEST = 1 << 20
 _HINT = "mend it, or ask conda itself: `conda config --show-sources`"
@@ -137,11 +137,12 @@ class _Found:
         if "://" not in text:
             return text
         whole, login = split_credentials(text)
-        url = CONDA_TOKEN.sub("", whole)
+        url = redact_index(whole)
         if login:
             self.credentials[url] = login
         if url != whole:
-            self.tokens[f"{url}/{below}".rstrip("/")] = f"{whole}/{below}".rstrip("/")
+            place, mark, query = whole.partition("?")
+            self.tokens[f"{url}/{below}".rstrip("/")] = f"{place}/{below}".rstrip("/") + mark + query
         return url
 
 
